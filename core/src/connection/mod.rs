@@ -1,0 +1,5 @@
+//! One socket's protocol, from its creation to its use. So far: what can go wrong before a connection is ready.
+
+mod establish_error;
+
+pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};

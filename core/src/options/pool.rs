@@ -1,0 +1,190 @@
+//! The options of one pool: their names, defaults and limits (CMAP-1 to CMAP-7).
+//!
+//! [`PoolOptions`] keeps what the user set apart from what is left to the default, because events and log messages show
+//! only the former (CMAP-52, LOG-11). `Limits` is the same after validation, in the units the machine counts in.
+
+use alloc::string::String;
+use alloc::string::ToString;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::time::nanos;
+
+/// Options of a pool; `None` means the default that the field names.
+///
+/// They are the same for all pools of a client (CMAP-6).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PoolOptions {
+    /// Most connections at a time: pending, available and in use together; 0 = unlimited. Default 100 (CMAP-1).
+    pub max_pool_size: Option<u32>,
+    /// Connections that maintenance keeps up while the pool is ready. Default 0 (CMAP-2).
+    pub min_pool_size: Option<u32>,
+    /// How long a connection may be available before it is closed; zero = for ever. Default zero (CMAP-3).
+    pub max_idle_time: Option<Duration>,
+    /// Most connections that are being established at a time, at least 1. Default 2 (CMAP-4).
+    pub max_connecting: Option<u32>,
+    /// How long a check-out waits for a connection or for the permit to create one; zero = for ever. Default zero
+    /// (CMAP-5).
+    pub wait_queue_timeout: Option<Duration>,
+    /// When the pool prunes and populates by itself. Default every 500 ms (CMAP-47).
+    pub maintenance: Option<Maintenance>,
+    /// A connection that was available for longer than this is looked at before it is delivered, lest its peer has hung
+    /// up. `Duration::MAX` = never. Default 1 s.
+    pub check_after_idle: Option<Duration>,
+    /// Whether a load balancer stands between: generations are then kept per service (LB-7) and the pool as a whole is
+    /// never cleared (LB-8). Default false.
+    pub load_balanced: bool,
+}
+
+/// When maintenance (CMAP-47) runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Maintenance {
+    /// When there is something to do, but never sooner than this after the last run; greater than zero.
+    Every(Duration),
+    /// Never: nothing is populated, and perished connections are closed only when a check-out meets them.
+    Off,
+}
+
+/// An option has a value that it cannot have: the option, the value and the rule.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("option {option} is {value}, but {rule}")]
+#[non_exhaustive]
+pub struct PoolOptionsError {
+    /// The option's name as the specification spells it.
+    pub option: &'static str,
+    /// The value it was given.
+    pub value: String,
+    /// What its value must be, with the rule's id.
+    pub rule: String,
+}
+
+/// [`PoolOptions`] after validation: defaults filled in, "unlimited" and "never" as the greatest value, durations in
+/// nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    pub(crate) max_pool_size: u32,
+    pub(crate) min_pool_size: u32,
+    pub(crate) max_connecting: u32,
+    pub(crate) max_idle: u64,
+    pub(crate) wait_queue_timeout: u64,
+    /// Nanoseconds between two runs, or none where maintenance is off.
+    pub(crate) maintenance: Option<u64>,
+    pub(crate) check_after_idle: u64,
+    pub(crate) load_balanced: bool,
+}
+
+/// "Unlimited" for sizes and "never" for durations.
+const NEVER: u64 = u64::MAX;
+
+impl PoolOptions {
+    /// The options that the user set, under the specification's names, times in milliseconds (CMAP-52, LOG-11).
+    pub fn set_by_user(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        [
+            ("maxIdleTimeMS", self.max_idle_time.map(millis)),
+            ("minPoolSize", self.min_pool_size.map(u64::from)),
+            ("maxPoolSize", self.max_pool_size.map(u64::from)),
+            ("maxConnecting", self.max_connecting.map(u64::from)),
+            ("waitQueueTimeoutMS", self.wait_queue_timeout.map(millis)),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    pub(crate) fn limits(&self) -> Result<Limits, PoolOptionsError> {
+        let error = |option, value: &dyn ToString, rule: &str| PoolOptionsError {
+            option,
+            value: value.to_string(),
+            rule: rule.to_string(),
+        };
+        let max = self.max_pool_size.unwrap_or(100);
+        let min = self.min_pool_size.unwrap_or(0);
+        if max > 0 && min > max {
+            let rule = alloc::format!("it must not be greater than maxPoolSize, which is {max} (CMAP-2)");
+            return Err(error("minPoolSize", &min, &rule));
+        }
+        let max_connecting = self.max_connecting.unwrap_or(2);
+        if max_connecting == 0 {
+            return Err(error("maxConnecting", &max_connecting, "it must be greater than 0 (CMAP-4)"));
+        }
+        let maintenance = match self.maintenance.unwrap_or(Maintenance::Every(Duration::from_millis(500))) {
+            Maintenance::Off => None,
+            Maintenance::Every(Duration::ZERO) => {
+                return Err(error("maintenance", &"every 0 ms", "the interval must be greater than 0 (FMT-5)"));
+            }
+            Maintenance::Every(interval) => Some(nanos(interval)),
+        };
+        let or_never = |duration: Option<Duration>| match duration.map_or(0, nanos) {
+            0 => NEVER,
+            nanos => nanos,
+        };
+        Ok(Limits {
+            max_pool_size: if max == 0 { u32::MAX } else { max },
+            min_pool_size: min,
+            max_connecting,
+            max_idle: or_never(self.max_idle_time),
+            wait_queue_timeout: or_never(self.wait_queue_timeout),
+            maintenance,
+            check_after_idle: nanos(self.check_after_idle.unwrap_or(Duration::from_secs(1))),
+            load_balanced: self.load_balanced,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_specification() {
+        let limits = PoolOptions::default().limits().unwrap();
+
+        assert_eq!((limits.max_pool_size, limits.min_pool_size, limits.max_connecting), (100, 0, 2));
+        assert_eq!((limits.max_idle, limits.wait_queue_timeout), (NEVER, NEVER));
+        assert_eq!(limits.maintenance, Some(500_000_000));
+    }
+
+    #[test]
+    fn a_size_of_zero_is_unlimited() {
+        let options = PoolOptions { max_pool_size: Some(0), min_pool_size: Some(1000), ..PoolOptions::default() };
+
+        assert_eq!(options.limits().unwrap().max_pool_size, u32::MAX);
+    }
+
+    #[test]
+    fn an_unusable_option_is_named_with_its_value_and_the_rule() {
+        let base = PoolOptions::default;
+        for (options, text) in [
+            (
+                PoolOptions { max_pool_size: Some(10), min_pool_size: Some(20), ..base() },
+                "option minPoolSize is 20, but it must not be greater than maxPoolSize, which is 10 (CMAP-2)",
+            ),
+            (
+                PoolOptions { max_connecting: Some(0), ..base() },
+                "option maxConnecting is 0, but it must be greater than 0 (CMAP-4)",
+            ),
+            (
+                PoolOptions { maintenance: Some(Maintenance::Every(Duration::ZERO)), ..base() },
+                "option maintenance is every 0 ms, but the interval must be greater than 0 (FMT-5)",
+            ),
+        ] {
+            assert_eq!(options.limits().unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn only_what_the_user_set_is_shown() {
+        let options = PoolOptions {
+            max_pool_size: Some(100),
+            max_idle_time: Some(Duration::from_millis(100)),
+            ..PoolOptions::default()
+        };
+
+        let shown: alloc::vec::Vec<_> = options.set_by_user().collect();
+        assert_eq!(shown, [("maxIdleTimeMS", 100), ("maxPoolSize", 100)]);
+    }
+}

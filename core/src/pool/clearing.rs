@@ -1,0 +1,113 @@
+//! Clear, close, interrupt: what happens to connections and waiters when the server, or the pool, is gone.
+
+use super::connections::Stage;
+use super::error::{Cause, CheckOutErrorKind};
+use super::generation::ServiceId;
+use super::output::{Action, Output};
+use super::state::{PoolCall, PoolState};
+use super::{Clear, Pool};
+use crate::event::{ConnectionClosedReason, Event};
+
+impl<C> Pool<C> {
+    /// Raises the generation and pauses the pool (CMAP-37), or raises that of one service (LB-8). Returns whether
+    /// there was anything to clear.
+    pub(super) fn raise_generation(&mut self, clear: &Clear) -> bool {
+        if self.state == PoolState::Closed {
+            return false;
+        }
+        let is_visible = match clear.service_id {
+            None => {
+                self.generations.pool = self.generations.pool.next();
+                match self.state.after(PoolCall::Clear) {
+                    Some(paused) => {
+                        self.state = paused;
+                        self.paused_by = clear.cause.clone();
+                        true
+                    }
+                    // Paused already: no event (CMAP-38).
+                    None => false,
+                }
+            }
+            Some(id) => {
+                let Some(service) = self.generations.service_mut(id) else { return false };
+                service.generation = service.generation.next();
+                if !service.available.is_empty() {
+                    self.generations.to_prune.insert(id);
+                }
+                true
+            }
+        };
+        if is_visible {
+            self.stats.cleared += 1;
+            let interrupt_in_use_connections = clear.interrupt_in_use_connections;
+            self.emit(|| Event::PoolCleared { service_id: clear.service_id, interrupt_in_use_connections });
+        }
+        true
+    }
+
+    /// Breaks off what is going on at every connection of the pool or of one service (CMAP-40 to CMAP-42). Pending ones
+    /// are closed here; those in use are closed when they are checked in.
+    ///
+    /// The waiter that a pending one was created for fails with it. Outside load-balanced mode all waiters are about to.
+    pub(super) fn interrupt(&mut self, service: Option<ServiceId>, cause: &Cause) {
+        while let Some(key) = self.connections.first_occupied(&self.generations, service) {
+            let connection = self.handle(key);
+            match self.connections.slot(key).stage {
+                Stage::InUse { .. } => {
+                    self.connections.mark_interrupted(&mut self.generations, key);
+                    self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
+                }
+                Stage::Pending { .. } => {
+                    let origin = self.release_origin(key);
+                    self.forget(key, ConnectionClosedReason::Stale, None);
+                    self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
+                    if let Some(origin) = origin {
+                        self.wait_queue.set_pending(origin, None);
+                        if self.limits.load_balanced {
+                            self.fail(origin, CheckOutErrorKind::PoolCleared { cause: cause.clone() });
+                        }
+                    }
+                }
+                Stage::Checking { .. } | Stage::Available { .. } | Stage::Closed => {
+                    self.close_connection(key, ConnectionClosedReason::Stale);
+                }
+            }
+        }
+    }
+
+    /// Fails every waiter of a pool that is not ready (CMAP-39).
+    pub(super) fn evict_waiters(&mut self) {
+        let kind = match self.state {
+            PoolState::Ready => return,
+            PoolState::Paused => CheckOutErrorKind::PoolCleared { cause: self.paused_by.clone() },
+            PoolState::Closed => CheckOutErrorKind::PoolClosed,
+        };
+        while let Some(waiter) = self.wait_queue.front() {
+            self.fail(waiter, kind.clone());
+        }
+    }
+
+    pub(super) fn close_available(&mut self) {
+        while let Some(key) = self.connections.available.front() {
+            self.close_connection(key, ConnectionClosedReason::PoolClosed);
+        }
+    }
+
+    /// Makes everything stale, closes what is available and interrupts the rest.
+    pub(super) fn abandon_all(&mut self, cause: &Cause) {
+        let clear = Clear::pool(cause.clone()).interrupting();
+        if self.limits.load_balanced {
+            let services: alloc::vec::Vec<_> = self.generations.services().map(|(id, _)| id).collect();
+            for id in services {
+                self.raise_generation(&Clear { service_id: Some(id), ..clear.clone() });
+                self.interrupt(Some(id), cause);
+            }
+            self.interrupt(None, cause);
+        } else if self.raise_generation(&clear) {
+            self.interrupt(None, cause);
+        }
+        self.prune();
+        self.evict_waiters();
+        self.serve();
+    }
+}

@@ -1,0 +1,433 @@
+//! The connections of a pool: their slots, their states, and the lists they are in.
+//!
+//! A connection lives in a slot from its creation to its closing. An established one keeps its socket there; delivery
+//! moves the socket out, check-in moves it back. Vacant slots are chained through their links and reused, so a warm pool
+//! allocates nothing. The list of available connections is in the order of their return: the back is the hottest, taken
+//! first; the front is the coldest, the first to have been idle for too long. Since a stale connection is never made
+//! available, stale ones can only be a prefix of that list, too (load-balanced pools excepted, where every service has
+//! its own list of available connections beside it).
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::generation::{Generation, Generations, ServiceId};
+use super::list::{Key, Linked, Links, List, NIL};
+use super::state::ConnectionState;
+use crate::time::Instant;
+
+/// The list of available connections, or one list of occupied ones.
+pub(crate) const MEMBERS: usize = 0;
+/// The list of a service's available connections.
+pub(crate) const AVAILABLE_OF_SERVICE: usize = 1;
+
+/// A connection's number in its pool: from 1, in the order of creation, never reused (CMAP-9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConnectionId(pub(crate) u64);
+
+/// One pool among others: handles remember it, lest a connection is checked in to a pool it does not belong to
+/// (CMAP-35). Two pools differ if their address or the moment of their creation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct PoolId(pub(crate) u64);
+
+/// What a caller holds of a connection: opaque, cheap to copy, and good for finding it without a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Handle {
+    pub(crate) pool: PoolId,
+    pub(crate) id: ConnectionId,
+    pub(crate) key: Key,
+}
+
+/// All connections of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Connections<C> {
+    pub(crate) slots: Vec<Slot<C>>,
+    vacant: Key,
+    last_id: u64,
+    pub(crate) pending: u32,
+    pub(crate) checking: u32,
+    pub(crate) in_use: u32,
+    /// From the coldest to the hottest.
+    pub(crate) available: List<MEMBERS>,
+    /// Connections of no service that are pending, being checked or in use, and have not been interrupted.
+    occupied: List<MEMBERS>,
+}
+
+/// One connection, or the place for one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Slot<C> {
+    pub(crate) id: ConnectionId,
+    pub(crate) generation: Generation,
+    pub(crate) service: Option<ServiceId>,
+    pub(crate) stage: Stage<C>,
+    links: Links,
+    service_links: Links,
+}
+
+/// The state of a connection with what belongs to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Stage<C> {
+    /// No connection: closed, or not created yet.
+    Closed,
+    Pending {
+        created_at: Instant,
+        /// The check-out that caused it, while that waits.
+        origin: Option<Key>,
+    },
+    Available {
+        since: Instant,
+        socket: C,
+    },
+    Checking {
+        socket: C,
+    },
+    InUse {
+        check_out: Key,
+        /// Its peer hung up, or its operation was interrupted: it ends at check-in.
+        perished: Option<Perished>,
+    },
+}
+
+/// Why a connection in use is not to be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Perished {
+    Interrupted,
+    PeerClosed,
+}
+
+impl<C> Connections<C> {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            vacant: NIL,
+            last_id: 0,
+            pending: 0,
+            checking: 0,
+            in_use: 0,
+            available: List::EMPTY,
+            occupied: List::EMPTY,
+        }
+    }
+
+    pub(crate) fn total(&self) -> u32 {
+        self.pending + self.checking + self.in_use + self.available.len()
+    }
+
+    pub(crate) fn slot(&self, key: Key) -> &Slot<C> {
+        &self.slots[key as usize]
+    }
+
+    pub(crate) fn slot_mut(&mut self, key: Key) -> &mut Slot<C> {
+        &mut self.slots[key as usize]
+    }
+
+    /// The slot of a connection that has not been closed.
+    pub(crate) fn find(&self, handle: Handle) -> Option<Key> {
+        let slot = self.slots.get(handle.key as usize)?;
+        (slot.id == handle.id && !matches!(slot.stage, Stage::Closed)).then_some(handle.key)
+    }
+
+    /// Whether a connection with this id was ever created.
+    pub(crate) fn was_created(&self, id: ConnectionId) -> bool {
+        (1..=self.last_id).contains(&id.0)
+    }
+
+    /// Creates a pending connection.
+    pub(crate) fn create(&mut self, generation: Generation, created_at: Instant, origin: Option<Key>) -> Key {
+        self.last_id += 1;
+        let slot = Slot {
+            id: ConnectionId(self.last_id),
+            generation,
+            service: None,
+            stage: Stage::Pending { created_at, origin },
+            links: Links::UNLINKED,
+            service_links: Links::UNLINKED,
+        };
+        let key = self.vacant;
+        let key = if key == NIL {
+            self.slots.push(slot);
+            #[expect(clippy::cast_possible_truncation, reason = "maxPoolSize has 32 bits")]
+            let last = (self.slots.len() - 1) as Key;
+            last
+        } else {
+            self.vacant = self.slot(key).links.next;
+            *self.slot_mut(key) = slot;
+            key
+        };
+        self.pending += 1;
+        self.occupied.push_back(&mut self.slots, key);
+        key
+    }
+
+    /// A pending connection learns its service, and takes that one's generation (LB-7).
+    pub(crate) fn join_service(&mut self, generations: &mut Generations, key: Key, id: ServiceId) {
+        self.occupied.remove(&mut self.slots, key);
+        let generation = generations.join(id);
+        let slot = self.slot_mut(key);
+        slot.service = Some(id);
+        slot.generation = generation;
+        self.link_occupied(generations, key);
+    }
+
+    /// The connection becomes the hottest of the available ones. Its socket comes with it.
+    pub(crate) fn make_available(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
+        self.unlink(generations, key);
+        self.enter(key, Stage::Available { since, socket });
+        self.link_available(generations, key);
+    }
+
+    /// An available connection is looked at before its delivery.
+    pub(crate) fn begin_check(&mut self, generations: &mut Generations, key: Key) {
+        self.unlink(generations, key);
+        self.convert(key, |socket| Stage::Checking { socket });
+        self.link_occupied(generations, key);
+    }
+
+    /// A connection that was looked at is alive: it becomes the hottest of the available ones.
+    pub(crate) fn pass_check(&mut self, generations: &mut Generations, key: Key, since: Instant) {
+        self.unlink(generations, key);
+        self.convert(key, |socket| Stage::Available { since, socket });
+        self.link_available(generations, key);
+    }
+
+    /// The connection is in use from now on; its socket moves out.
+    pub(crate) fn make_in_use(&mut self, generations: &mut Generations, key: Key, check_out: Key) -> Option<C> {
+        self.unlink(generations, key);
+        let before = self.enter(key, Stage::InUse { check_out, perished: None });
+        self.link_occupied(generations, key);
+        before.into_socket()
+    }
+
+    /// A connection in use is interrupted: it leaves the list of those that could be.
+    pub(crate) fn mark_interrupted(&mut self, generations: &mut Generations, key: Key) {
+        self.unlink(generations, key);
+        if let Stage::InUse { perished, .. } = &mut self.slot_mut(key).stage {
+            *perished = Some(Perished::Interrupted);
+        }
+    }
+
+    /// The connection leaves the pool; its socket, where it has one, moves out.
+    pub(crate) fn close(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
+        self.unlink(generations, key);
+        let before = self.enter(key, Stage::Closed);
+        let slot = self.slot_mut(key);
+        if let Some(id) = slot.service.take() {
+            generations.leave(id);
+        }
+        let vacant = self.vacant;
+        self.slot_mut(key).links.next = vacant;
+        self.vacant = key;
+        before.into_socket()
+    }
+
+    /// The first connection of `service`, or of none, that could be interrupted.
+    pub(crate) fn first_occupied(&self, generations: &Generations, service: Option<ServiceId>) -> Option<Key> {
+        match service {
+            None => self.occupied.front(),
+            Some(id) => generations.service(id)?.occupied.front(),
+        }
+    }
+
+    /// Enters a new state, keeps the counts, and returns what was before.
+    fn enter(&mut self, key: Key, stage: Stage<C>) -> Stage<C> {
+        let slot = &mut self.slots[key as usize];
+        let (from, to) = (slot.stage.state(), stage.state());
+        debug_assert!(from.may_become(to), "no transition leads from {from:?} to {to:?}");
+        let before = core::mem::replace(&mut slot.stage, stage);
+        if let Some(count) = self.count(from) {
+            *count -= 1;
+        }
+        if let Some(count) = self.count(to) {
+            *count += 1;
+        }
+        before
+    }
+
+    /// Enters a new state that keeps the socket.
+    fn convert(&mut self, key: Key, stage: impl FnOnce(C) -> Stage<C>) {
+        let before = core::mem::replace(&mut self.slot_mut(key).stage, Stage::Closed);
+        let state = before.state();
+        if let Some(socket) = before.into_socket() {
+            let stage = stage(socket);
+            debug_assert!(state.may_become(stage.state()));
+            if let Some(count) = self.count(state) {
+                *count -= 1;
+            }
+            if let Some(count) = self.count(stage.state()) {
+                *count += 1;
+            }
+            self.slot_mut(key).stage = stage;
+        }
+    }
+
+    fn count(&mut self, state: ConnectionState) -> Option<&mut u32> {
+        match state {
+            ConnectionState::Pending => Some(&mut self.pending),
+            ConnectionState::Checking => Some(&mut self.checking),
+            ConnectionState::InUse => Some(&mut self.in_use),
+            // The list of available ones counts itself.
+            ConnectionState::Closed | ConnectionState::Available => None,
+        }
+    }
+
+    /// Whether counts and lists say what the slots say.
+    pub(crate) fn check(&self, generations: &Generations) -> Result<(), &'static str> {
+        let count = |wanted: fn(&Stage<C>) -> bool| self.slots.iter().filter(|slot| wanted(&slot.stage)).count();
+        if count(|stage| matches!(stage, Stage::Pending { .. })) != self.pending as usize
+            || count(|stage| matches!(stage, Stage::Checking { .. })) != self.checking as usize
+            || count(|stage| matches!(stage, Stage::InUse { .. })) != self.in_use as usize
+        {
+            return Err("a count differs from the connections in that state");
+        }
+        let available = self.available.check(&self.slots)?;
+        self.check_members(&available, Slot::is_available)?;
+        let since = |&key: &Key| match self.slots[key as usize].stage {
+            Stage::Available { since, .. } => Some(since),
+            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+        };
+        if !available.iter().map(since).is_sorted() {
+            return Err("available connections are not in the order of their return");
+        }
+        self.check_members(&self.occupied.check(&self.slots)?, |slot| slot.service.is_none() && slot.is_occupied())?;
+        for (id, service) in generations.services() {
+            let available = service.available.check(&self.slots)?;
+            self.check_members(&available, |slot| slot.service == Some(id) && slot.is_available())?;
+            let occupied = service.occupied.check(&self.slots)?;
+            self.check_members(&occupied, |slot| slot.service == Some(id) && slot.is_occupied())?;
+        }
+        let vacant = self.slots.iter().filter(|slot| matches!(slot.stage, Stage::Closed)).count();
+        let mut next = self.vacant;
+        for _ in 0..vacant {
+            match self.slots.get(next as usize) {
+                Some(slot) if matches!(slot.stage, Stage::Closed) => next = slot.links.next,
+                _ => return Err("an occupied slot counts as vacant"),
+            }
+        }
+        if next == NIL { Ok(()) } else { Err("a vacant slot is chained twice") }
+    }
+
+    /// Whether `members` are exactly the connections that `belongs` says.
+    fn check_members(&self, members: &[Key], belongs: impl Fn(&Slot<C>) -> bool) -> Result<(), &'static str> {
+        let expected = self.slots.iter().filter(|slot| belongs(slot)).count();
+        if expected != members.len() || members.iter().any(|&key| !belongs(&self.slots[key as usize])) {
+            return Err("a list of connections has other members than it should");
+        }
+        Ok(())
+    }
+
+    fn link_available(&mut self, generations: &mut Generations, key: Key) {
+        self.available.push_back(&mut self.slots, key);
+        if let Some(id) = self.slot(key).service
+            && let Some(service) = generations.service_mut(id)
+        {
+            service.available.push_back(&mut self.slots, key);
+        }
+    }
+
+    fn link_occupied(&mut self, generations: &mut Generations, key: Key) {
+        match self.slot(key).service {
+            None => self.occupied.push_back(&mut self.slots, key),
+            Some(id) => {
+                if let Some(service) = generations.service_mut(id) {
+                    service.occupied.push_back(&mut self.slots, key);
+                }
+            }
+        }
+    }
+
+    /// Takes a connection out of the lists that its state puts it in.
+    fn unlink(&mut self, generations: &mut Generations, key: Key) {
+        let slot = &self.slots[key as usize];
+        let service = slot.service.and_then(|id| generations.service_mut(id));
+        match slot.stage {
+            Stage::Available { .. } => {
+                self.available.remove(&mut self.slots, key);
+                if let Some(service) = service {
+                    service.available.remove(&mut self.slots, key);
+                }
+            }
+            Stage::Closed | Stage::InUse { perished: Some(Perished::Interrupted), .. } => {}
+            Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => match service {
+                None => self.occupied.remove(&mut self.slots, key),
+                Some(service) => service.occupied.remove(&mut self.slots, key),
+            },
+        }
+    }
+}
+
+impl<C> Slot<C> {
+    fn is_available(&self) -> bool {
+        matches!(self.stage, Stage::Available { .. })
+    }
+
+    /// Whether the connection belongs in a list of occupied ones.
+    fn is_occupied(&self) -> bool {
+        match self.stage {
+            Stage::Pending { .. } | Stage::Checking { .. } => true,
+            Stage::InUse { perished, .. } => perished != Some(Perished::Interrupted),
+            Stage::Closed | Stage::Available { .. } => false,
+        }
+    }
+}
+
+impl<C> Stage<C> {
+    fn state(&self) -> ConnectionState {
+        match self {
+            Self::Closed => ConnectionState::Closed,
+            Self::Pending { .. } => ConnectionState::Pending,
+            Self::Available { .. } => ConnectionState::Available,
+            Self::Checking { .. } => ConnectionState::Checking,
+            Self::InUse { .. } => ConnectionState::InUse,
+        }
+    }
+
+    fn into_socket(self) -> Option<C> {
+        match self {
+            Self::Available { socket, .. } | Self::Checking { socket } => Some(socket),
+            Self::Closed | Self::Pending { .. } | Self::InUse { .. } => None,
+        }
+    }
+}
+
+impl ConnectionId {
+    /// The number itself, from 1.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Handle {
+    /// The connection's id.
+    pub fn id(self) -> ConnectionId {
+        self.id
+    }
+}
+
+impl<C> Linked<MEMBERS> for Slot<C> {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl<C> Linked<AVAILABLE_OF_SERVICE> for Slot<C> {
+    fn links(&self) -> &Links {
+        &self.service_links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.service_links
+    }
+}

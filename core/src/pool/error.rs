@@ -1,0 +1,210 @@
+//! What can go wrong, by blame: what fails a check-out, and what a caller did wrong.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Counts;
+use crate::address::ServerAddress;
+use crate::connection::{EstablishError, RETRYABLE_ERROR};
+use crate::event::CheckOutFailedReason;
+
+/// A check-out ended without a connection: why, where, after how long, and what the pool looked like at that moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CheckOutError {
+    /// Why.
+    pub kind: CheckOutErrorKind,
+    /// The pool's address.
+    pub address: Arc<ServerAddress>,
+    /// The pool's connections and waiters when the check-out failed.
+    pub counts: Counts,
+    /// Time since the check-out started.
+    pub waited: Duration,
+}
+
+/// Why a check-out failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum CheckOutErrorKind {
+    /// The pool is closed (CMAP-29). Nothing but a new client helps.
+    PoolClosed,
+    /// The pool is paused, or was cleared while the check-out waited (CMAP-28, CMAP-39). It may be tried again.
+    PoolCleared {
+        /// What cleared the pool.
+        cause: Cause,
+    },
+    /// Its time was up (CMAP-30).
+    Timeout(WaitLimit),
+    /// The connection that was being established for it failed (CMAP-31).
+    Establish(Arc<EstablishError>),
+    /// The caller gave up.
+    Cancelled,
+}
+
+/// Which limit on waiting a check-out reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WaitLimit {
+    /// The pool's waitQueueTimeoutMS (CMAP-5).
+    WaitQueueTimeout,
+    /// The request's own deadline (CMAP-33).
+    Deadline,
+}
+
+/// What made somebody clear a pool, as text that can be kept, shared and recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(transparent)]
+#[error("{0}")]
+pub struct Cause(Arc<str>);
+
+impl CheckOutError {
+    /// The specification's message, exactly (X-4, CMAP-55). `Display` adds the particulars.
+    pub fn message(&self) -> String {
+        match &self.kind {
+            CheckOutErrorKind::PoolClosed => {
+                "Attempted to check out a connection from closed connection pool".into()
+            }
+            CheckOutErrorKind::PoolCleared { cause } => alloc::format!(
+                "Connection pool for {} was cleared because another operation failed with: {cause}",
+                self.address
+            ),
+            CheckOutErrorKind::Timeout(_) => {
+                "Timed out while checking out a connection from connection pool".into()
+            }
+            CheckOutErrorKind::Establish(_) => "Failed to establish a connection for the check-out".into(),
+            CheckOutErrorKind::Cancelled => "The check-out was cancelled".into(),
+        }
+    }
+
+    /// The specification's name of the error's type, where it has one.
+    pub fn type_name(&self) -> &'static str {
+        match &self.kind {
+            CheckOutErrorKind::PoolClosed => "PoolClosedError",
+            CheckOutErrorKind::PoolCleared { .. } => "PoolClearedError",
+            CheckOutErrorKind::Timeout(_) => "WaitQueueTimeoutError",
+            CheckOutErrorKind::Establish(_) => "EstablishError",
+            CheckOutErrorKind::Cancelled => "CancelledError",
+        }
+    }
+
+    /// The reason that the event gives (CMAP-53).
+    pub fn reason(&self) -> CheckOutFailedReason {
+        match &self.kind {
+            CheckOutErrorKind::PoolClosed => CheckOutFailedReason::PoolClosed,
+            CheckOutErrorKind::Timeout(_) => CheckOutFailedReason::Timeout,
+            CheckOutErrorKind::PoolCleared { .. }
+            | CheckOutErrorKind::Establish(_)
+            | CheckOutErrorKind::Cancelled => CheckOutFailedReason::ConnectionError,
+        }
+    }
+
+    /// Whether the operation may be tried again: after a clear (CMAP-55), and after an overloaded server's refusal
+    /// (CMAP-50).
+    pub fn is_retryable(&self) -> bool {
+        match &self.kind {
+            CheckOutErrorKind::PoolCleared { .. } => true,
+            CheckOutErrorKind::Establish(error) => error.has_label(RETRYABLE_ERROR),
+            CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled => false,
+        }
+    }
+
+    fn advice(&self) -> Option<&'static str> {
+        match &self.kind {
+            CheckOutErrorKind::PoolClosed => Some("make a new client"),
+            CheckOutErrorKind::PoolCleared { .. } => Some("try again"),
+            CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout) => {
+                Some("look for connections that are kept too long, or raise maxPoolSize or waitQueueTimeoutMS")
+            }
+            CheckOutErrorKind::Timeout(WaitLimit::Deadline) => {
+                Some("look for connections that are kept too long, raise maxPoolSize or allow more time")
+            }
+            CheckOutErrorKind::Establish(_) | CheckOutErrorKind::Cancelled => None,
+        }
+    }
+}
+
+impl fmt::Display for CheckOutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, after {:?}; {})", self.message(), self.address, self.waited, self.counts)?;
+        match self.advice() {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for CheckOutError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.kind {
+            CheckOutErrorKind::PoolCleared { cause } => Some(cause),
+            CheckOutErrorKind::Establish(error) => Some(&**error),
+            CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled => None,
+        }
+    }
+}
+
+impl Cause {
+    /// A cause in the words of `text`.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// An error as a cause, its sources included.
+    pub fn of(error: &dyn core::error::Error) -> Self {
+        let mut text = alloc::format!("{error}");
+        let mut source = error.source();
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&alloc::format!("{error}"));
+            source = error.source();
+        }
+        Self(text.into())
+    }
+}
+
+/// A call made no sense: its arguments, or its moment, were wrong.
+///
+/// Only the calling code can cause it, never data from a network. The state of the pool is as before; the remedy is to
+/// correct the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ApiMisuse {
+    /// The handle was issued by another pool (CMAP-35).
+    #[error("the connection belongs to another pool: give it back to the pool that delivered it")]
+    ForeignConnection,
+    /// The connection is not in use: it was checked in before, or never delivered.
+    #[error("the connection is not in use: check in each connection once, after its delivery")]
+    NotInUse,
+    /// The connection is not being established.
+    #[error("the connection is not being established: report each establishment once")]
+    NotPending,
+    /// Nobody asked whether the connection is alive.
+    #[error("the connection is not being checked: answer each Check once")]
+    NotChecking,
+    /// The whole pool was to be cleared in load-balanced mode (LB-8).
+    #[error("a load-balanced pool is cleared service by service: name the service")]
+    ClearWithoutService,
+    /// One service was to be cleared outside load-balanced mode (LB-8).
+    #[error("this pool is not load-balanced: clear it without naming a service")]
+    ClearWithService,
+    /// A service id was reported outside load-balanced mode, or twice for one connection.
+    #[error("a service id belongs to the first hello of a connection in load-balanced mode, and nowhere else")]
+    UnexpectedService,
+    /// In load-balanced mode a connection was established, but its service id was not reported (LB-6, LB-7).
+    #[error("report the service id of the hello before the connection is established")]
+    ServiceUnknown,
+}
+
+/// A call with a socket was refused: what was wrong, and the socket back.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{misuse}")]
+pub struct Refused<C> {
+    /// What was wrong.
+    pub misuse: ApiMisuse,
+    /// What the caller handed over; close it or keep it.
+    pub socket: C,
+}

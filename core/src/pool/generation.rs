@@ -1,0 +1,114 @@
+//! Generations: which connections a clear has made stale.
+//!
+//! A pool has one generation; clearing raises it, and every connection of an older one is stale (CMAP-11, CMAP-37).
+//! Behind a load balancer each service has a generation of its own, known for as long as it has connections (LB-7). A
+//! connection there belongs to the pool's generation until its hello names the service.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::connections::{AVAILABLE_OF_SERVICE, MEMBERS};
+use super::list::List;
+
+/// How often a pool, or one service's part of it, was cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Generation(pub(crate) u64);
+
+/// The server behind a load balancer, as its hello names it: an ObjectId (LB-7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ServiceId(pub [u8; 12]);
+
+/// The pool's generation, and those of its services.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Generations {
+    pub(crate) pool: Generation,
+    services: BTreeMap<ServiceId, Service>,
+    /// Services that were cleared and may still have available connections to prune.
+    pub(crate) to_prune: BTreeSet<ServiceId>,
+}
+
+/// One service's part of a load-balanced pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Service {
+    pub(crate) generation: Generation,
+    /// Its connections since their hello; at 0 the service is forgotten (LB-7).
+    connections: u32,
+    pub(crate) available: List<AVAILABLE_OF_SERVICE>,
+    /// Its connections that are pending, being checked or in use, and have not been interrupted.
+    pub(crate) occupied: List<MEMBERS>,
+}
+
+impl Generations {
+    pub(crate) fn new() -> Self {
+        Self { pool: Generation(0), services: BTreeMap::new(), to_prune: BTreeSet::new() }
+    }
+
+    /// The generation that is current for a connection of `service`, or of none.
+    pub(crate) fn current(&self, service: Option<ServiceId>) -> Generation {
+        match service {
+            None => self.pool,
+            Some(id) => self.services.get(&id).map_or(self.pool, |service| service.generation),
+        }
+    }
+
+    pub(crate) fn service(&self, id: ServiceId) -> Option<&Service> {
+        self.services.get(&id)
+    }
+
+    pub(crate) fn service_mut(&mut self, id: ServiceId) -> Option<&mut Service> {
+        self.services.get_mut(&id)
+    }
+
+    pub(crate) fn services(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
+        self.services.iter().map(|(&id, service)| (id, service))
+    }
+
+    /// Counts one more connection of a service, which may be new; returns the service's generation.
+    pub(crate) fn join(&mut self, id: ServiceId) -> Generation {
+        let service = self.services.entry(id).or_insert(Service {
+            generation: Generation(0),
+            connections: 0,
+            available: List::EMPTY,
+            occupied: List::EMPTY,
+        });
+        service.connections += 1;
+        service.generation
+    }
+
+    /// Counts one connection of a service less, and forgets the service with its last one.
+    pub(crate) fn leave(&mut self, id: ServiceId) {
+        let Some(service) = self.services.get_mut(&id) else { return };
+        service.connections -= 1;
+        if service.connections == 0 {
+            self.services.remove(&id);
+            self.to_prune.remove(&id);
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections
+    }
+}
+
+impl Generation {
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The number itself.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ServiceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

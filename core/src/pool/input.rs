@@ -1,0 +1,131 @@
+//! The calls of a pool as data: what a trace records, a fuzzer generates and a simulation feeds.
+
+use serde::{Deserialize, Serialize};
+
+use super::connections::Handle;
+use super::error::{ApiMisuse, Cause};
+use super::generation::ServiceId;
+use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
+use super::{Pool, Refused};
+use crate::connection::EstablishError;
+use crate::time::Instant;
+
+/// One call of a [`Pool`], without the sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Input {
+    /// [`Pool::check_out`].
+    CheckOut(CheckOutRequest),
+    /// [`Pool::cancel_check_out`].
+    CancelCheckOut(CheckOutId),
+    /// [`Pool::check_in`].
+    CheckIn(Handle, Condition),
+    /// [`Pool::ready`].
+    Ready,
+    /// [`Pool::clear`].
+    Clear(Clear),
+    /// [`Pool::close`].
+    Close,
+    /// [`Pool::reset_after_fork`].
+    ResetAfterFork,
+    /// [`Pool::handle_hello`].
+    Hello(Handle, ServiceId),
+    /// [`Pool::handle_established`].
+    Established(Handle),
+    /// [`Pool::handle_establish_failed`].
+    EstablishFailed(Handle, EstablishError, Reaction),
+    /// [`Pool::handle_checked`]; whether the connection is alive.
+    Checked(Handle, bool),
+    /// [`Pool::handle_peer_closed`].
+    PeerClosed(Handle),
+    /// [`Pool::handle_timeout`].
+    Timeout,
+}
+
+/// What a call returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Nothing.
+    Done,
+    /// [`Pool::check_out`]: the check-out it began.
+    CheckOut(CheckOutId),
+    /// [`Pool::cancel_check_out`]: what it met.
+    Cancellation(Cancellation),
+}
+
+/// Which connections to make stale, whether to interrupt those at work, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Clear {
+    /// The service whose connections are meant; needed in load-balanced mode, an error elsewhere (LB-8).
+    pub service_id: Option<ServiceId>,
+    /// Whether connections in use and pending ones are interrupted too (CMAP-40 to CMAP-42).
+    pub interrupt_in_use_connections: bool,
+    /// What failed; the errors of evicted check-outs tell it on (CMAP-55).
+    pub cause: Cause,
+}
+
+/// In what condition a connection comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Condition {
+    /// Its last reply has been read to the end.
+    Usable,
+    /// A network error or timeout, a broken reply or an operation cut off half-way: it must not be used again (CMAP-11).
+    Errored,
+}
+
+/// What an establishment's failure means for the pool; [`server`](crate::server) decides it by the rules of SDAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reaction {
+    /// Nothing but the connection is lost.
+    KeepPool,
+    /// The pool is cleared; in load-balanced mode the connection's service, where that is known (LB-9, LB-10).
+    ClearPool,
+}
+
+impl Pool<()> {
+    /// Makes the call that `input` describes. The same inputs always have the same outputs.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn apply(&mut self, now: Instant, input: Input) -> Result<Answer, ApiMisuse> {
+        let refused = |refused: Refused<()>| refused.misuse;
+        match input {
+            Input::CheckOut(request) => return Ok(Answer::CheckOut(self.check_out(now, request))),
+            Input::CancelCheckOut(id) => return Ok(Answer::Cancellation(self.cancel_check_out(now, id))),
+            Input::CheckIn(connection, condition) => {
+                self.check_in(now, connection, (), condition).map_err(refused)?;
+            }
+            Input::Ready => self.ready(now),
+            Input::Clear(clear) => self.clear(now, clear)?,
+            Input::Close => self.close(now),
+            Input::ResetAfterFork => self.reset_after_fork(now),
+            Input::Hello(connection, service_id) => self.handle_hello(now, connection, service_id)?,
+            Input::Established(connection) => self.handle_established(now, connection, ()).map_err(refused)?,
+            Input::EstablishFailed(connection, error, reaction) => {
+                self.handle_establish_failed(now, connection, error, reaction)?;
+            }
+            Input::Checked(connection, alive) => self.handle_checked(now, connection, alive)?,
+            Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
+            Input::Timeout => self.handle_timeout(now),
+        }
+        Ok(Answer::Done)
+    }
+}
+
+impl Clear {
+    /// Clears the whole pool because of `cause`, and interrupts nothing.
+    pub fn pool(cause: Cause) -> Self {
+        Self { service_id: None, interrupt_in_use_connections: false, cause }
+    }
+
+    /// Clears one service's part of a load-balanced pool because of `cause`.
+    pub fn service(service_id: ServiceId, cause: Cause) -> Self {
+        Self { service_id: Some(service_id), interrupt_in_use_connections: false, cause }
+    }
+
+    /// The same, interrupting connections that are in use or pending.
+    #[must_use]
+    pub fn interrupting(self) -> Self {
+        Self { interrupt_in_use_connections: true, ..self }
+    }
+}

@@ -1,0 +1,125 @@
+//! What holds after every call, whatever the calls were.
+//!
+//! [`Pool::check_invariants`] is for tests, simulations and fuzzing, and for states that were restored: a serialised
+//! state that lies is refused instead of misbehaving later.
+
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
+
+use super::Pool;
+use super::connections::Stage;
+use super::state::PoolState;
+
+/// The state of a pool contradicts itself: a defect of this crate, or a state that was tampered with.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the pool's state contradicts itself: {0}")]
+pub struct BrokenInvariant(String);
+
+impl<C> Pool<C> {
+    /// Checks everything that must hold between calls. Takes time in proportion to the size of the state.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
+        self.find_contradiction().map_or(Ok(()), |problem| Err(BrokenInvariant(problem)))
+    }
+
+    fn find_contradiction(&self) -> Option<String> {
+        self.check_limits()
+            .and_then(|()| self.connections.check(&self.generations))
+            .and_then(|()| self.check_services())
+            .and_then(|()| self.check_check_outs())
+            .and_then(|()| self.check_progress())
+            .err()
+            .map(|problem| problem.to_string())
+    }
+
+    fn check_limits(&self) -> Result<(), &'static str> {
+        if self.options.limits().as_ref() != Ok(&self.limits) {
+            return Err("the limits are not those of the options");
+        }
+        if self.connections.total() > self.limits.max_pool_size {
+            return Err("there are more connections than maxPoolSize");
+        }
+        if self.connections.pending > self.limits.max_connecting {
+            return Err("there are more pending connections than maxConnecting");
+        }
+        Ok(())
+    }
+
+    fn check_services(&self) -> Result<(), &'static str> {
+        for (id, service) in self.generations.services() {
+            let members = self.connections.slots.iter().filter(|slot| slot.service == Some(id)).count();
+            if members != service.connections() as usize || members == 0 {
+                return Err("a service has another number of connections than it says");
+            }
+        }
+        if self.generations.to_prune.iter().any(|&id| self.generations.service(id).is_none()) {
+            return Err("a forgotten service is to be pruned");
+        }
+        Ok(())
+    }
+
+    fn check_check_outs(&self) -> Result<(), &'static str> {
+        self.wait_queue.check(|pending| match self.connections.slots.get(pending as usize)?.stage {
+            Stage::Pending { origin, .. } => origin,
+            Stage::Closed | Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+        })?;
+        let mut holders = BTreeSet::new();
+        for (key, slot) in (0..).zip(&self.connections.slots) {
+            match slot.stage {
+                Stage::InUse { check_out, .. } => {
+                    if !self.wait_queue.is_delivered(check_out) || !holders.insert(check_out) {
+                        return Err("a connection in use was delivered to nobody, or to one who has another");
+                    }
+                }
+                Stage::Pending { origin: Some(origin), .. } => {
+                    if !self.wait_queue.is_origin(origin, key) {
+                        return Err("a pending connection names an origin that does not wait for it");
+                    }
+                }
+                Stage::Closed | Stage::Pending { .. } | Stage::Available { .. } | Stage::Checking { .. } => {}
+            }
+        }
+        if holders.len() != self.wait_queue.delivered() {
+            return Err("a check-out was delivered a connection that is not in use");
+        }
+        Ok(())
+    }
+
+    /// Nobody waits in vain: not for an available connection, not for a permit that is free.
+    fn check_progress(&self) -> Result<(), &'static str> {
+        let waiting = self.wait_queue.len();
+        if waiting > 0 && self.state != PoolState::Ready {
+            return Err("somebody waits for a pool that is not ready");
+        }
+        if self.state == PoolState::Closed && !self.connections.available.is_empty() {
+            return Err("a closed pool has available connections");
+        }
+        if waiting > self.connections.checking && !self.connections.available.is_empty() {
+            return Err("somebody waits though a connection is available");
+        }
+        if waiting > self.connections.pending + self.connections.checking && self.may_create() {
+            return Err("somebody waits though a connection could be created");
+        }
+        Ok(())
+    }
+}
+
+impl<C: Serialize> Serialize for Pool<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de, C: Deserialize<'de>> Deserialize<'de> for Pool<C> {
+    /// Refuses a state that contradicts itself.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pool = Self::deserialize(deserializer)?;
+        pool.check_invariants().map_err(de::Error::custom)?;
+        Ok(pool)
+    }
+}

@@ -1,0 +1,88 @@
+//! The background thread of the specification (CMAP-47), without a thread: pruning and populating when they are due.
+//!
+//! There is no tick. The next run follows from the state: at once when a clear left stale connections available
+//! (CMAP-43), when the coldest connection will have been idle for too long, or when connections are missing; but the last
+//! two never sooner than the interval after the last run. So an idle pool asks for no wake-up, and a population that
+//! fails cannot spin.
+
+use super::Pool;
+use super::connections::Stage;
+use super::list::Key;
+use super::state::PoolState;
+use super::timer::{Timeout, TimeoutReason};
+use crate::event::ConnectionClosedReason;
+use crate::time::Instant;
+
+impl<C> Pool<C> {
+    /// When maintenance is due, and for which reason.
+    pub(super) fn maintenance_timeout(&self) -> Option<Timeout> {
+        let interval = self.limits.maintenance?;
+        let coldest = self.connections.available.front();
+        let is_stale = coldest.is_some_and(|key| self.is_stale_at(key)) || !self.generations.to_prune.is_empty();
+        if is_stale {
+            return Some(Timeout { at: self.now, reason: TimeoutReason::PruneStale });
+        }
+        let earliest = self.last_maintenance.map_or(Instant::ORIGIN, |last| last.after(interval));
+        if self.must_populate() && self.may_create() {
+            return Some(Timeout { at: earliest.max(self.now), reason: TimeoutReason::Populate });
+        }
+        let expiry = self.expiry(coldest?)?;
+        Some(Timeout { at: earliest.max(expiry), reason: TimeoutReason::PruneIdle })
+    }
+
+    /// One run: prunes, then populates. It does what can be done now and ends (CMAP-47).
+    pub(super) fn maintain(&mut self) {
+        self.last_maintenance = Some(self.now);
+        self.prune();
+        self.populate();
+    }
+
+    /// Closes available connections that perished (CMAP-47), from the coldest on.
+    pub(super) fn prune(&mut self) {
+        while let Some(key) = self.connections.available.front()
+            && let Some(reason) = self.perished(key)
+        {
+            self.close_connection(key, reason);
+        }
+        while let Some(id) = self.generations.to_prune.pop_first() {
+            while let Some(key) = self.generations.service(id).and_then(|service| service.available.front())
+                && self.is_stale_at(key)
+            {
+                self.close_connection(key, ConnectionClosedReason::Stale);
+            }
+        }
+    }
+
+    /// Creates what is missing to minPoolSize, as far as permits reach (CMAP-44). A connection that was established
+    /// passes its permit on, so that a population needs one run; one that failed does not.
+    pub(super) fn populate(&mut self) {
+        while self.limits.maintenance.is_some() && self.must_populate() && self.may_create() {
+            self.create(None);
+        }
+    }
+
+    /// Why an available connection must not be used any more (CMAP-11), if so.
+    pub(super) fn perished(&self, key: Key) -> Option<ConnectionClosedReason> {
+        if self.is_stale_at(key) {
+            Some(ConnectionClosedReason::Stale)
+        } else if self.expiry(key).is_some_and(|expiry| expiry <= self.now) {
+            Some(ConnectionClosedReason::Idle)
+        } else {
+            None
+        }
+    }
+
+    fn must_populate(&self) -> bool {
+        self.state == PoolState::Ready && self.connections.total() < self.limits.min_pool_size
+    }
+
+    /// The first moment at which an available connection has been so for longer than maxIdleTimeMS (CMAP-3).
+    fn expiry(&self, key: Key) -> Option<Instant> {
+        match self.connections.slot(key).stage {
+            Stage::Available { since, .. } if self.limits.max_idle != u64::MAX => {
+                Some(since.after(self.limits.max_idle.saturating_add(1)))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,555 @@
+//! The connection pool of one endpoint: the CMAP machine.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the pool's public face: calls in, outputs out |
+//! | [`state`] | the states of pools and connections, and every transition |
+//! | `serving` | who gets which connection, and when one is created |
+//! | `clearing` | clear, close, interrupt |
+//! | `maintenance` | pruning and populating |
+//! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
+//! | `generation` | which connections a clear has made stale |
+//! | `timer` | when to come back, and why |
+//! | `input`, `output`, `error`, `stats` | what goes in, comes out, goes wrong, and is counted |
+//! | `invariants` | what holds after every call |
+//!
+#![doc = include_str!("../../docs/states.md")]
+
+mod clearing;
+mod connections;
+mod error;
+mod generation;
+mod input;
+mod invariants;
+mod list;
+mod maintenance;
+mod output;
+mod serving;
+pub(crate) mod state;
+mod stats;
+mod timer;
+mod wait_queue;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use self::connections::{Connections, Perished, PoolId, Stage};
+use self::generation::Generations;
+use self::list::Key;
+use self::state::PoolCall;
+use self::wait_queue::WaitQueue;
+use crate::address::ServerAddress;
+use crate::connection::EstablishError;
+use crate::event::{ConnectionClosedReason, Event};
+use crate::options::{Limits, PoolOptions, PoolOptionsError};
+use crate::time::Instant;
+
+pub use self::connections::{ConnectionId, Handle};
+pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
+pub use self::generation::{Generation, ServiceId};
+pub use self::input::{Answer, Clear, Condition, Input, Reaction};
+pub use self::invariants::BrokenInvariant;
+pub use self::output::{Action, Output};
+pub use self::state::PoolState;
+pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
+pub use self::timer::{Timeout, TimeoutReason};
+pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
+
+/// The connection pool of one endpoint, as a machine without I/O.
+///
+/// `C` is what an established connection owns: a socket and its protocol machine, or `()` in replay and simulation.
+///
+/// **The driving rule.** Call any method; then drain [`poll_output`](Self::poll_output) until it returns `None`; then ask
+/// [`poll_timeout`](Self::poll_timeout) when to come back. Every call is legal in every state; the table above says what
+/// it does. Every call takes `now`; a `now` before the latest one seen is read as that one.
+///
+/// Cloning and serialising a pool copies its whole state: a copy given the same calls has the same outputs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct Pool<C> {
+    id: PoolId,
+    address: Arc<ServerAddress>,
+    options: PoolOptions,
+    limits: Limits,
+    state: PoolState,
+    /// Why the pool is paused.
+    paused_by: Cause,
+    now: Instant,
+    last_maintenance: Option<Instant>,
+    generations: Generations,
+    connections: Connections<C>,
+    wait_queue: WaitQueue,
+    outputs: VecDeque<Output<C>>,
+    observed: bool,
+    stats: Stats,
+}
+
+impl<C> Pool<C> {
+    /// A paused pool for `address` (CMAP-17). Nothing happens before [`ready`](Self::ready).
+    ///
+    /// # Errors
+    /// An option that has a value that it cannot have.
+    pub fn new(address: ServerAddress, options: PoolOptions, now: Instant) -> Result<Self, PoolOptionsError> {
+        let limits = options.limits()?;
+        let mut pool = Self {
+            id: PoolId::new(&address, now),
+            address: Arc::new(address),
+            options,
+            limits,
+            state: PoolState::Paused,
+            paused_by: Cause::new("the server has not been checked successfully yet"),
+            now,
+            last_maintenance: None,
+            generations: Generations::new(),
+            connections: Connections::new(),
+            wait_queue: WaitQueue::new(),
+            outputs: VecDeque::new(),
+            observed: true,
+            stats: Stats::default(),
+        };
+        let options = Box::new(pool.options.clone());
+        pool.emit(|| Event::PoolCreated { options });
+        Ok(pool)
+    }
+
+    // Callers.
+
+    /// Asks for a connection (CMAP-25 to CMAP-32). The answer is [`Action::Deliver`] or [`Action::Fail`], exactly one
+    /// of them, unless the check-out is cancelled.
+    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> CheckOutId {
+        self.advance(now);
+        let key = self.wait_queue.start(self.now, request.deadline);
+        let check_out = self.wait_queue.id(key);
+        self.stats.check_outs_started += 1;
+        self.emit(|| Event::ConnectionCheckOutStarted { check_out });
+        match self.state {
+            PoolState::Closed => self.fail(key, CheckOutErrorKind::PoolClosed),
+            PoolState::Paused => {
+                let cause = self.paused_by.clone();
+                self.fail(key, CheckOutErrorKind::PoolCleared { cause });
+            }
+            PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
+                self.fail(key, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+            }
+            PoolState::Ready => self.serve_arrival(key),
+        }
+        check_out
+    }
+
+    /// Gives up a check-out, wherever it stands. One that waits ends with ConnectionCheckOutFailed and no
+    /// [`Action::Fail`]; a connection that is being established for it stays in the pool.
+    #[must_use = "a delivered connection has to be checked in"]
+    pub fn cancel_check_out(&mut self, now: Instant, id: CheckOutId) -> Cancellation {
+        self.advance(now);
+        let met = self.wait_queue.progress(id);
+        if met == Cancellation::Cancelled {
+            self.cancel(id.key);
+        }
+        met
+    }
+
+    /// Gives a connection back (CMAP-35, CMAP-36). It serves the next waiter, becomes available, or is closed if it
+    /// perished or the pool was closed.
+    ///
+    /// # Errors
+    /// The handle is another pool's, or its connection is not in use. The socket comes back with the error.
+    pub fn check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), Refused<C>> {
+        self.advance(now);
+        let refused = |misuse, socket| Err(Refused { misuse, socket });
+        if connection.pool != self.id {
+            return refused(ApiMisuse::ForeignConnection, socket);
+        }
+        let Some(key) = self.connections.find(connection) else { return refused(ApiMisuse::NotInUse, socket) };
+        let slot = self.connections.slot(key);
+        let Stage::InUse { check_out, perished } = slot.stage else {
+            return refused(ApiMisuse::NotInUse, socket);
+        };
+        let is_stale = slot.generation != self.generations.current(slot.service);
+        self.stats.checked_in += 1;
+        self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
+        self.wait_queue.finish(check_out);
+        let reason = match (condition, perished) {
+            _ if self.state == PoolState::Closed => ConnectionClosedReason::PoolClosed,
+            (_, Some(Perished::Interrupted)) => ConnectionClosedReason::Stale,
+            (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
+            (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
+            (Condition::Usable, None) => {
+                self.connections.make_available(&mut self.generations, key, self.now, socket);
+                self.note_high_water();
+                self.serve();
+                return Ok(());
+            }
+        };
+        self.forget(key, reason, None);
+        self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        self.serve();
+        Ok(())
+    }
+
+    /// The server answers: check-outs are served from now on (CMAP-18). Does nothing unless the pool is paused.
+    pub fn ready(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(state) = self.state.after(PoolCall::Ready) {
+            self.state = state;
+            // The first population after ready waits for no interval.
+            self.last_maintenance = None;
+            self.emit(|| Event::PoolReady);
+        }
+    }
+
+    /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service (LB-8).
+    ///
+    /// Without a service the pool is paused and every waiter fails at once. A pool that is paused already only raises
+    /// its generation; a closed one, and a service without connections, stay as they are.
+    ///
+    /// # Errors
+    /// A service was named for a pool that is not load-balanced, or none for one that is.
+    pub fn clear(&mut self, now: Instant, clear: Clear) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        match (self.limits.load_balanced, clear.service_id) {
+            (true, None) => return Err(ApiMisuse::ClearWithoutService),
+            (false, Some(_)) => return Err(ApiMisuse::ClearWithService),
+            (true, Some(_)) | (false, None) => {}
+        }
+        if self.raise_generation(&clear) {
+            if clear.interrupt_in_use_connections {
+                self.interrupt(clear.service_id, &clear.cause);
+            }
+            self.evict_waiters();
+            self.serve();
+        }
+        Ok(())
+    }
+
+    /// Ends the pool (CMAP-20): closes what is available and fails every waiter. Connections in use or pending are
+    /// closed when they come back.
+    pub fn close(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(state) = self.state.after(PoolCall::Close) {
+            self.state = state;
+            self.close_available();
+            self.emit(|| Event::PoolClosed);
+            self.evict_waiters();
+        }
+    }
+
+    /// To be called in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
+    ///
+    /// Clears the pool, or every service, closes all that is available and interrupts all else. Close the sockets
+    /// without a word to the server.
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.advance(now);
+        self.abandon_all(&Cause::new("the process was forked"));
+    }
+
+    // Results of actions.
+
+    /// The hello of a load-balanced connection named its service: the connection takes that one's generation (LB-7).
+    ///
+    /// # Errors
+    /// The pool is not load-balanced, the service is known already, or the handle is another pool's or of a connection
+    /// that is not pending. One that was interrupted is ignored.
+    pub fn handle_hello(&mut self, now: Instant, connection: Handle, service_id: ServiceId) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let Some(key) = self.pending(connection)? else { return Ok(()) };
+        if !self.limits.load_balanced || self.connections.slot(key).service.is_some() {
+            return Err(ApiMisuse::UnexpectedService);
+        }
+        self.connections.join_service(&mut self.generations, key, service_id);
+        Ok(())
+    }
+
+    /// A connection was established (CMAP-23). It serves the head of the queue, whoever that is, or becomes
+    /// available. One that a clear has made stale, or whose pool was closed, is closed.
+    ///
+    /// # Errors
+    /// The handle is another pool's or of a connection that is not pending, or the service of a load-balanced
+    /// connection is not known; the socket comes back. That of a connection that was interrupted goes to
+    /// [`Action::Close`].
+    pub fn handle_established(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
+        self.advance(now);
+        let key = match self.pending(connection) {
+            Err(misuse) => return Err(Refused { misuse, socket }),
+            Ok(None) => {
+                let reason = match self.state {
+                    PoolState::Closed => ConnectionClosedReason::PoolClosed,
+                    PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Stale,
+                };
+                self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+                return Ok(());
+            }
+            Ok(Some(key)) => key,
+        };
+        if self.limits.load_balanced && self.connections.slot(key).service.is_none() {
+            return Err(Refused { misuse: ApiMisuse::ServiceUnknown, socket });
+        }
+        self.settle(key, connection, socket);
+        Ok(())
+    }
+
+    /// Establishing a connection failed. The check-out that caused it fails too, if it still waits (CMAP-31, X-15).
+    ///
+    /// With [`Reaction::ClearPool`] the pool is cleared as part of it, in the order of CMAP-49.
+    ///
+    /// # Errors
+    /// The handle is another pool's or of a connection that is not pending. One that was interrupted is ignored.
+    pub fn handle_establish_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: EstablishError,
+        reaction: Reaction,
+    ) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        if let Some(key) = self.pending(connection)? {
+            self.fail_establishment(key, error, reaction);
+        }
+        Ok(())
+    }
+
+    /// The answer to [`Action::Check`]: a connection that is alive is delivered; a dead one is closed, and its waiter
+    /// stays at the head of the queue.
+    ///
+    /// # Errors
+    /// The handle is another pool's or of a connection that is not being checked. One that was closed since is ignored.
+    pub fn handle_checked(&mut self, now: Instant, connection: Handle, alive: bool) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let Some(key) = self.known(connection, ApiMisuse::NotChecking)? else { return Ok(()) };
+        match self.connections.slot(key).stage {
+            Stage::Checking { .. } => self.finish_check(key, alive),
+            Stage::Closed | Stage::Pending { .. } | Stage::Available { .. } | Stage::InUse { .. } => {
+                return Err(ApiMisuse::NotChecking);
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer of a connection hung up (CMAP-11). An available connection is closed at once, one in use at its
+    /// check-in; one that is being established will fail by itself.
+    ///
+    /// # Errors
+    /// The handle is another pool's or was never issued. A connection that was closed since is ignored.
+    pub fn handle_peer_closed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let Some(key) = self.known(connection, ApiMisuse::NotInUse)? else { return Ok(()) };
+        match &mut self.connections.slot_mut(key).stage {
+            Stage::Available { .. } => {
+                self.close_connection(key, ConnectionClosedReason::Error);
+                self.serve();
+            }
+            Stage::Checking { .. } => self.finish_check(key, false),
+            Stage::InUse { perished, .. } => {
+                perished.get_or_insert(Perished::PeerClosed);
+            }
+            Stage::Closed | Stage::Pending { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), and runs maintenance if it is due (CMAP-47).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
+            self.maintain();
+        }
+    }
+
+    // Outputs.
+
+    /// The next action or event; `None` when there is nothing more to do.
+    #[must_use = "an action that is not carried out is lost"]
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        /// So many outputs the queue keeps room for; a burst's memory is given back.
+        const KEPT: usize = 1024;
+        let output = self.outputs.pop_front();
+        if output.is_none() && self.outputs.capacity() > 2 * KEPT {
+            self.outputs.shrink_to(KEPT);
+        }
+        output
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
+    ///
+    /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
+    /// is later than `now`.
+    pub fn poll_timeout(&self) -> Option<Timeout> {
+        if !self.outputs.is_empty() {
+            return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
+        }
+        let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
+        match (check_out, self.maintenance_timeout()) {
+            (Some(one), Some(other)) => Some(if one.at <= other.at { one } else { other }),
+            (one, other) => one.or(other),
+        }
+    }
+
+    // What can be asked.
+
+    /// The endpoint.
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// The options, as they were given.
+    pub fn options(&self) -> &PoolOptions {
+        &self.options
+    }
+
+    /// Paused, ready or closed.
+    pub fn state(&self) -> PoolState {
+        self.state
+    }
+
+    /// How often the pool was cleared. Load-balanced pools have a generation per service instead.
+    pub fn generation(&self) -> Generation {
+        self.generations.pool
+    }
+
+    /// How often a service's part of a load-balanced pool was cleared; `None` if it has no connections.
+    pub fn generation_of(&self, service_id: ServiceId) -> Option<Generation> {
+        self.generations.service(service_id).map(|service| service.generation)
+    }
+
+    /// The service of a connection, in load-balanced mode and after its hello.
+    pub fn service_of(&self, connection: Handle) -> Option<ServiceId> {
+        self.connections.slot(self.own(connection)?).service
+    }
+
+    /// Whether a clear has made the connection stale (SDAM-4). One that was closed counts as stale.
+    pub fn is_stale(&self, connection: Handle) -> bool {
+        self.own(connection).is_none_or(|key| self.is_stale_at(key))
+    }
+
+    /// Lends the socket of a connection that is available or being checked.
+    pub fn socket(&mut self, connection: Handle) -> Option<&mut C> {
+        let key = self.own(connection)?;
+        match &mut self.connections.slot_mut(key).stage {
+            Stage::Available { socket, .. } | Stage::Checking { socket } => Some(socket),
+            Stage::Closed | Stage::Pending { .. } | Stage::InUse { .. } => None,
+        }
+    }
+
+    /// The counts of now.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            pending: self.connections.pending,
+            available: self.connections.available.len() + self.connections.checking,
+            in_use: self.connections.in_use,
+            waiting: self.wait_queue.len(),
+        }
+    }
+
+    /// Counts, totals and high-water marks.
+    pub fn stats(&self) -> Stats {
+        Stats { counts: self.counts(), ..self.stats }
+    }
+
+    /// Whether events are produced at all. On at first; a pool that nobody listens to saves their cost.
+    pub fn observe(&mut self, on: bool) {
+        self.observed = on;
+    }
+
+    // Shared by the parts of the machine.
+
+    /// Moves the clock forward and fails the check-outs whose time is up.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some((key, limit)) = self.wait_queue.overdue(self.now) {
+            self.fail(key, CheckOutErrorKind::Timeout(limit));
+        }
+    }
+
+    fn emit(&mut self, event: impl FnOnce() -> Event) {
+        if self.observed {
+            self.outputs.push_back(Output::Event(event()));
+        }
+    }
+
+    fn handle(&self, key: Key) -> Handle {
+        Handle { pool: self.id, id: self.connections.slot(key).id, key }
+    }
+
+    /// The slot of this pool's connection, unless it was closed.
+    fn own(&self, connection: Handle) -> Option<Key> {
+        if connection.pool == self.id { self.connections.find(connection) } else { None }
+    }
+
+    /// The same, with the misuse for a handle that this pool never issued.
+    fn known(&self, connection: Handle, never_issued: ApiMisuse) -> Result<Option<Key>, ApiMisuse> {
+        if connection.pool != self.id {
+            return Err(ApiMisuse::ForeignConnection);
+        }
+        match self.connections.find(connection) {
+            None if !self.connections.was_created(connection.id) => Err(never_issued),
+            found => Ok(found),
+        }
+    }
+
+    /// The slot of a connection that is being established; `None` if it was closed meanwhile.
+    fn pending(&self, connection: Handle) -> Result<Option<Key>, ApiMisuse> {
+        let found = self.known(connection, ApiMisuse::NotPending)?;
+        match found {
+            Some(key) if !matches!(self.connections.slot(key).stage, Stage::Pending { .. }) => {
+                Err(ApiMisuse::NotPending)
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn is_stale_at(&self, key: Key) -> bool {
+        let slot = self.connections.slot(key);
+        slot.generation != self.generations.current(slot.service)
+    }
+
+    /// Closes a connection whose socket, if it has one, is here.
+    fn close_connection(&mut self, key: Key, reason: ConnectionClosedReason) {
+        let connection = self.handle(key);
+        if let Some(socket) = self.forget(key, reason, None) {
+            self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        }
+    }
+
+    /// Takes a connection out of the counts and says so (CMAP-24); returns the socket that was here.
+    fn forget(
+        &mut self,
+        key: Key,
+        reason: ConnectionClosedReason,
+        error: Option<Arc<EstablishError>>,
+    ) -> Option<C> {
+        let connection_id = self.connections.slot(key).id;
+        let socket = self.connections.close(&mut self.generations, key);
+        self.stats.closed.count(reason);
+        self.emit(|| Event::ConnectionClosed { connection_id, reason, error });
+        socket
+    }
+
+    fn note_high_water(&mut self) {
+        let counts = self.counts();
+        let high = &mut self.stats.high_water;
+        high.pending = high.pending.max(counts.pending);
+        high.available = high.available.max(counts.available);
+        high.in_use = high.in_use.max(counts.in_use);
+        high.waiting = high.waiting.max(counts.waiting);
+        self.stats.high_water_total = self.stats.high_water_total.max(counts.total());
+    }
+}
+
+impl PoolId {
+    /// FNV-1a over the address and the moment: the same pool in a replay has the same id.
+    fn new(address: &ServerAddress, created_at: Instant) -> Self {
+        let text = alloc::format!("{address}");
+        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes());
+        Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        }))
+    }
+}

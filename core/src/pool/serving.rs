@@ -1,0 +1,255 @@
+//! Who gets which connection, and when one is created (CMAP-26, CMAP-27, X-15, X-16).
+//!
+//! Waiters are served in the order of their arrival by whatever comes first: a connection that is returned or one that is
+//! newly established. Connections are taken hottest first. After every call either nobody waits, or nothing is available
+//! that is not being checked for a waiter, and then there is no permit, no room, or a pending connection for each of them.
+
+use alloc::sync::Arc;
+
+use super::connections::{Handle, Stage};
+use super::error::{CheckOutError, CheckOutErrorKind};
+use super::input::Reaction;
+use super::list::Key;
+use super::output::{Action, Output};
+use super::state::PoolState;
+use super::{Clear, Pool};
+use crate::connection::EstablishError;
+use crate::event::{ConnectionClosedReason, Event};
+
+impl<C> Pool<C> {
+    /// Serves a check-out that has just arrived, or lets it wait.
+    pub(super) fn serve_arrival(&mut self, check_out: Key) {
+        if self.wait_queue.len() == 0
+            && let Some(connection) = self.hottest()
+            && !self.needs_check(connection)
+        {
+            self.deliver(check_out, connection);
+            return;
+        }
+        self.wait_queue.enqueue(check_out, self.limits.wait_queue_timeout);
+        self.serve_from_available();
+        // An arrival creates a connection whenever it may (CMAP-26), though the pending ones might do. Whoever waits
+        // longest without one is its origin.
+        if self.wait_queue.len() > self.connections.checking
+            && self.may_create()
+            && let Some(origin) = self.wait_queue.next_origin()
+        {
+            self.create_for(origin);
+        }
+        self.note_high_water();
+    }
+
+    /// Serves the queue after something became available or free.
+    pub(super) fn serve(&mut self) {
+        if self.wait_queue.len() > 0 {
+            self.serve_from_available();
+            while self.wait_queue.len() > self.connections.pending + self.connections.checking
+                && self.may_create()
+                && let Some(origin) = self.wait_queue.next_origin()
+            {
+                self.create_for(origin);
+            }
+        }
+    }
+
+    /// Creates a pending connection (CMAP-22), for a waiter or for nobody in particular.
+    pub(super) fn create(&mut self, origin: Option<Key>) -> Key {
+        let key = self.connections.create(self.generations.pool, self.now, origin);
+        let connection = self.handle(key);
+        self.stats.created += 1;
+        self.note_high_water();
+        self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
+        self.outputs.push_back(Output::Action(Action::Connect { connection }));
+        key
+    }
+
+    /// Whether there is room for another connection, and a permit to establish it (CMAP-1, CMAP-4).
+    pub(super) fn may_create(&self) -> bool {
+        self.state == PoolState::Ready
+            && self.connections.total() < self.limits.max_pool_size
+            && self.connections.pending < self.limits.max_connecting
+    }
+
+    /// A connection was established: it is available first, and only then is its permit free (CMAP-45).
+    pub(super) fn settle(&mut self, key: Key, connection: Handle, socket: C) {
+        let reason = match self.state {
+            PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
+            _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
+            PoolState::Paused | PoolState::Ready => None,
+        };
+        if let Some(reason) = reason {
+            self.release_origin(key);
+            self.forget(key, reason, None);
+            self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        } else {
+            let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };
+            let duration = self.now.saturating_since(created_at);
+            self.stats.established += 1;
+            self.emit(|| Event::ConnectionReady { connection_id: connection.id, duration });
+            self.exchange_origins(key);
+            self.connections.make_available(&mut self.generations, key, self.now, socket);
+            self.note_high_water();
+        }
+        self.serve();
+        self.populate();
+    }
+
+    /// Establishing a connection failed: its origin fails, if it still waits, and nobody else. Where that clears
+    /// the pool, PoolCleared comes first and the other waiters' failure last (CMAP-49).
+    pub(super) fn fail_establishment(&mut self, key: Key, error: EstablishError, reaction: Reaction) {
+        let error = Arc::new(error);
+        let service_id = self.connections.slot(key).service;
+        let clears = reaction == Reaction::ClearPool && service_id.is_some() == self.limits.load_balanced;
+        if clears {
+            let cause = super::Cause::of(&*error);
+            self.raise_generation(&Clear { service_id, ..Clear::pool(cause) });
+        }
+        let reason = match self.state {
+            PoolState::Closed => ConnectionClosedReason::PoolClosed,
+            PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Error,
+        };
+        let origin = self.release_origin(key);
+        self.forget(key, reason, Some(Arc::clone(&error)));
+        if let Some(origin) = origin {
+            self.fail(origin, CheckOutErrorKind::Establish(error));
+        }
+        self.evict_waiters();
+        self.serve();
+    }
+
+    /// The driver has looked at a connection that was idle for long.
+    pub(super) fn finish_check(&mut self, key: Key, alive: bool) {
+        let reason = match self.state {
+            PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
+            _ if !alive => Some(ConnectionClosedReason::Error),
+            _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
+            PoolState::Paused | PoolState::Ready => None,
+        };
+        match reason {
+            Some(reason) => self.close_connection(key, reason),
+            // It counts as returned just now: the list of available connections stays in the order of their return.
+            None => self.connections.pass_check(&mut self.generations, key, self.now),
+        }
+        self.serve();
+    }
+
+    /// Ends a check-out without a connection and tells its caller.
+    pub(super) fn fail(&mut self, check_out: Key, kind: CheckOutErrorKind) {
+        let id = self.wait_queue.id(check_out);
+        let error = Arc::new(self.end_in_failure(check_out, kind));
+        let reason = error.reason();
+        self.emit_failure(&error, id);
+        self.stats.check_outs_failed.count(reason);
+        self.outputs.push_back(Output::Action(Action::Fail { check_out: id, error }));
+    }
+
+    /// Ends a check-out that its caller has given up.
+    pub(super) fn cancel(&mut self, check_out: Key) {
+        let id = self.wait_queue.id(check_out);
+        let error = self.end_in_failure(check_out, CheckOutErrorKind::Cancelled);
+        self.stats.cancelled += 1;
+        self.stats.check_outs_failed.count(error.reason());
+        self.emit_failure(&Arc::new(error), id);
+    }
+
+    /// The pending connection has no origin any more; returns who it was.
+    pub(super) fn release_origin(&mut self, connection: Key) -> Option<Key> {
+        match &mut self.connections.slot_mut(connection).stage {
+            Stage::Pending { origin, .. } => origin.take(),
+            Stage::Closed | Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+        }
+    }
+
+    fn serve_from_available(&mut self) {
+        while let Some(waiter) = self.wait_queue.front()
+            && let Some(connection) = self.hottest()
+        {
+            if !self.needs_check(connection) {
+                self.deliver(waiter, connection);
+            } else if self.wait_queue.len() > self.connections.checking {
+                self.connections.begin_check(&mut self.generations, connection);
+                let connection = self.handle(connection);
+                self.outputs.push_back(Output::Action(Action::Check { connection }));
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// The available connection that was returned last, after closing those that perished (CMAP-26).
+    fn hottest(&mut self) -> Option<Key> {
+        while let Some(key) = self.connections.available.back() {
+            match self.perished(key) {
+                None => return Some(key),
+                Some(reason) => self.close_connection(key, reason),
+            }
+        }
+        None
+    }
+
+    fn needs_check(&self, available: Key) -> bool {
+        match self.connections.slot(available).stage {
+            Stage::Available { since, .. } => self.now > since.after(self.limits.check_after_idle),
+            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => false,
+        }
+    }
+
+    fn deliver(&mut self, check_out: Key, connection: Key) {
+        if let Some(pending) = self.wait_queue.pending(check_out) {
+            self.release_origin(pending);
+        }
+        self.wait_queue.deliver(check_out);
+        let Some(socket) = self.connections.make_in_use(&mut self.generations, connection, check_out) else { return };
+        self.stats.checked_out += 1;
+        self.note_high_water();
+        let id = self.wait_queue.id(check_out);
+        let connection = self.handle(connection);
+        if self.observed {
+            let duration = self.now.saturating_since(self.wait_queue.started_at(check_out));
+            self.emit(|| Event::ConnectionCheckedOut { check_out: id, connection_id: connection.id, duration });
+        }
+        self.outputs.push_back(Output::Action(Action::Deliver { check_out: id, connection, socket }));
+    }
+
+    fn create_for(&mut self, origin: Key) {
+        let key = self.create(Some(origin));
+        self.wait_queue.make_origin(origin, key);
+    }
+
+    /// The head of the queue is about to take the connection that was established for another waiter, who gets the
+    /// head's pending connection in exchange.
+    fn exchange_origins(&mut self, established: Key) {
+        let origin = self.release_origin(established);
+        let Some(head) = self.wait_queue.front() else { return };
+        if origin == Some(head) {
+            self.wait_queue.set_pending(head, None);
+        } else if let Some(pending) = self.wait_queue.pending(head) {
+            self.wait_queue.set_pending(head, None);
+            if let Stage::Pending { origin: origin_of_heads, .. } = &mut self.connections.slot_mut(pending).stage {
+                *origin_of_heads = origin;
+            }
+            if let Some(origin) = origin {
+                self.wait_queue.set_pending(origin, Some(pending));
+            }
+        }
+    }
+
+    fn end_in_failure(&mut self, check_out: Key, kind: CheckOutErrorKind) -> CheckOutError {
+        let waited = self.now.saturating_since(self.wait_queue.started_at(check_out));
+        let counts = self.counts();
+        if let Some(pending) = self.wait_queue.pending(check_out) {
+            self.release_origin(pending);
+        }
+        self.wait_queue.finish(check_out);
+        CheckOutError { kind, address: Arc::clone(&self.address), counts, waited }
+    }
+
+    fn emit_failure(&mut self, error: &Arc<CheckOutError>, check_out: super::CheckOutId) {
+        self.emit(|| Event::ConnectionCheckOutFailed {
+            check_out,
+            reason: error.reason(),
+            duration: error.waited,
+            error: Arc::clone(error),
+        });
+    }
+}

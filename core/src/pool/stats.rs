@@ -1,0 +1,122 @@
+//! What the pool counts: what there is now, what there has been, and how much there was at most.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{CheckOutFailedReason, ConnectionClosedReason};
+
+/// A pool's connections by state (CMAP-12), and its waiters, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Being established.
+    pub pending: u32,
+    /// Established and in nobody's hands; those being checked before their delivery included.
+    pub available: u32,
+    /// Checked out.
+    pub in_use: u32,
+    /// Check-outs that wait.
+    pub waiting: u32,
+}
+
+/// A snapshot of the pool: [`Counts`] now, high-water marks, and totals since its creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Now.
+    pub counts: Counts,
+    /// The most that there ever was of each, not necessarily at one time.
+    pub high_water: Counts,
+    /// The most connections that there ever were.
+    pub high_water_total: u32,
+    /// Connections created.
+    pub created: u64,
+    /// Connections established.
+    pub established: u64,
+    /// Connections closed, by reason.
+    pub closed: ClosedTotals,
+    /// Check-outs started.
+    pub check_outs_started: u64,
+    /// Check-outs that got a connection.
+    pub checked_out: u64,
+    /// Check-outs that failed, by reason; cancelled ones included.
+    pub check_outs_failed: FailedTotals,
+    /// Check-outs that their callers cancelled.
+    pub cancelled: u64,
+    /// Connections checked in.
+    pub checked_in: u64,
+    /// Times that the pool, or a service's part of it, was cleared.
+    pub cleared: u64,
+}
+
+/// Connections closed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClosedTotals {
+    /// The pool had been cleared.
+    pub stale: u64,
+    /// Available for longer than maxIdleTimeMS.
+    pub idle: u64,
+    /// Establishing or using it failed.
+    pub error: u64,
+    /// The pool was closed.
+    pub pool_closed: u64,
+}
+
+/// Check-outs that failed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FailedTotals {
+    /// The pool was closed.
+    pub pool_closed: u64,
+    /// Time was up.
+    pub timeout: u64,
+    /// Anything else.
+    pub connection_error: u64,
+}
+
+impl Counts {
+    /// Connections in all (CMAP-12).
+    pub fn total(&self) -> u32 {
+        self.pending + self.available + self.in_use
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pending, available, in_use, waiting } = self;
+        write!(f, "{in_use} connections in use, {available} available, {pending} pending, {waiting} waiting")
+    }
+}
+
+impl ClosedTotals {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.stale + self.idle + self.error + self.pool_closed
+    }
+
+    pub(crate) fn count(&mut self, reason: ConnectionClosedReason) {
+        match reason {
+            ConnectionClosedReason::Stale => self.stale += 1,
+            ConnectionClosedReason::Idle => self.idle += 1,
+            ConnectionClosedReason::Error => self.error += 1,
+            ConnectionClosedReason::PoolClosed => self.pool_closed += 1,
+        }
+    }
+}
+
+impl FailedTotals {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.pool_closed + self.timeout + self.connection_error
+    }
+
+    pub(crate) fn count(&mut self, reason: CheckOutFailedReason) {
+        match reason {
+            CheckOutFailedReason::PoolClosed => self.pool_closed += 1,
+            CheckOutFailedReason::Timeout => self.timeout += 1,
+            CheckOutFailedReason::ConnectionError => self.connection_error += 1,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! When the pool has to be called next, and why.
+//!
+//! Two things need time: check-outs with a deadline, kept here in a heap that knows every member's place (so that one
+//! leaves from the middle in O(log n)), and maintenance, whose next moment follows from the state of the pool.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::list::{Key, NIL};
+use crate::time::Instant;
+
+/// When to call `handle_timeout`, and why. Earlier is harmless, later delays what is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeout {
+    /// When.
+    pub at: Instant,
+    /// Why.
+    pub reason: TimeoutReason,
+}
+
+/// Why the pool has to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimeoutReason {
+    /// When outputs wait to be drained: at once.
+    Outputs,
+    /// When the time of a check-out that waits is up (CMAP-15).
+    CheckOut,
+    /// When stale connections are available after a clear: at once (CMAP-43).
+    PruneStale,
+    /// When the connection that was available longest reaches maxIdleTimeMS (CMAP-47).
+    PruneIdle,
+    /// When connections are missing to minPoolSize (CMAP-44).
+    Populate,
+}
+
+/// A member of [`Deadlines`] that remembers its place there.
+pub(crate) trait Timed {
+    fn place(&mut self) -> &mut Key;
+}
+
+/// The deadlines of waiting check-outs, the earliest first; at the same time, the older check-out first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Deadlines {
+    heap: Vec<Deadline>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    pub(crate) sequence: u64,
+    pub(crate) key: Key,
+}
+
+impl Deadlines {
+    pub(crate) fn first(&self) -> Option<Deadline> {
+        self.heap.first().copied()
+    }
+
+    pub(crate) fn insert<T: Timed>(&mut self, arena: &mut [T], deadline: Deadline) {
+        self.heap.push(deadline);
+        self.rise(arena, self.heap.len() - 1, deadline);
+    }
+
+    /// Removes the deadline at `place`, where there is one.
+    pub(crate) fn remove<T: Timed>(&mut self, arena: &mut [T], place: Key) {
+        if place == NIL {
+            return;
+        }
+        let place = place as usize;
+        let removed = self.heap.swap_remove(place);
+        *arena[removed.key as usize].place() = NIL;
+        if let Some(&moved) = self.heap.get(place) {
+            if moved < removed {
+                self.rise(arena, place, moved);
+            } else {
+                self.sink(arena, place, moved);
+            }
+        }
+    }
+
+    /// Moves `deadline` from `place` towards the front, past all that are later.
+    fn rise<T: Timed>(&mut self, arena: &mut [T], mut place: usize, deadline: Deadline) {
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if self.heap[parent] < deadline {
+                break;
+            }
+            self.put(arena, place, self.heap[parent]);
+            place = parent;
+        }
+        self.put(arena, place, deadline);
+    }
+
+    /// Moves `deadline` from `place` towards the back, past all that are earlier.
+    fn sink<T: Timed>(&mut self, arena: &mut [T], mut place: usize, deadline: Deadline) {
+        loop {
+            let left = 2 * place + 1;
+            let Some(&first) = self.heap.get(left) else { break };
+            let (child, earlier) = match self.heap.get(left + 1) {
+                Some(&second) if second < first => (left + 1, second),
+                _ => (left, first),
+            };
+            if deadline < earlier {
+                break;
+            }
+            self.put(arena, place, earlier);
+            place = child;
+        }
+        self.put(arena, place, deadline);
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "places are fewer than keys, which have 32 bits")]
+    fn put<T: Timed>(&mut self, arena: &mut [T], place: usize, deadline: Deadline) {
+        self.heap[place] = deadline;
+        *arena[deadline.key as usize].place() = place as Key;
+    }
+
+    /// Every deadline with its place, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Deadline)> {
+        self.heap.iter().enumerate()
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        (1..self.heap.len()).all(|place| self.heap[(place - 1) / 2] < self.heap[place])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Timed for Key {
+        fn place(&mut self) -> &mut Key {
+            self
+        }
+    }
+
+    #[test]
+    fn deadlines_leave_in_order_of_time_then_of_age() {
+        let mut places = [NIL; 6];
+        let mut deadlines = Deadlines::default();
+        for (key, at) in [(0, 30), (1, 10), (2, 20), (3, 10), (4, 40), (5, 20)] {
+            let deadline = Deadline { at: Instant::from_millis(at), sequence: u64::from(key), key };
+            deadlines.insert(&mut places, deadline);
+        }
+        deadlines.remove(&mut places.clone(), places[0]);
+        for (place, deadline) in deadlines.heap.iter().enumerate() {
+            places[deadline.key as usize] = Key::try_from(place).unwrap();
+        }
+
+        let mut order = Vec::new();
+        while let Some(first) = deadlines.first() {
+            assert!(deadlines.is_ordered());
+            order.push(first.key);
+            deadlines.remove(&mut places, 0);
+        }
+        assert_eq!(order, [1, 3, 2, 5, 4]);
+    }
+}

@@ -1,0 +1,326 @@
+//! Check-outs from their start to the return of the connection, and the queue of those that wait.
+//!
+//! The queue is first in, first out (CMAP-14). A waiter may have caused a pending connection to be created; it is that
+//! connection's *origin* and waits like the others, for whatever comes first. A permit goes to the first
+//! waiter that has none, so the origins are always the front part of the queue: one key, `next_origin`, marks where they
+//! end, and nothing is ever searched.
+//!
+//! An entry outlives the wait: until the connection is checked in it answers what became of the check-out, which is what
+//! a cancellation that races the delivery needs to know.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::WaitLimit;
+use super::list::{Key, Linked, Links, List, NIL};
+use super::timer::{Deadline, Deadlines, Timed};
+use crate::time::Instant;
+
+/// The one list that waiters are in.
+pub(crate) const WAITERS: usize = 0;
+
+/// One check-out; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CheckOutId {
+    pub(crate) sequence: u64,
+    pub(crate) key: Key,
+}
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CheckOutRequest {
+    /// When the caller's own time is up, whatever the pool's waitQueueTimeoutMS says (CMAP-33).
+    pub deadline: Option<Instant>,
+}
+
+/// What a cancellation met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cancellation {
+    /// The check-out waited; now it is over.
+    Cancelled,
+    /// It has been delivered: the caller has the connection, or finds it in the outputs, and must check it in.
+    Delivered,
+    /// It had ended: it failed, was cancelled, or its connection was checked in.
+    Finished,
+}
+
+/// All check-outs that have not ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WaitQueue {
+    entries: Vec<Entry>,
+    vacant: Key,
+    last_sequence: u64,
+    waiting: List<WAITERS>,
+    /// The first waiter that is no origin; all before it are.
+    next_origin: Key,
+    deadlines: Deadlines,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Entry {
+    sequence: u64,
+    started_at: Instant,
+    progress: Progress,
+    /// When the caller's own time is up.
+    deadline: Option<Instant>,
+    /// Its place among the deadlines.
+    place: Key,
+    links: Links,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Progress {
+    /// Ended, or never begun: the entry is vacant.
+    Finished,
+    /// Just started: neither waiting nor served.
+    Started,
+    /// In the queue; `pending` is the connection that was created for it and is not established yet.
+    Waiting { pending: Option<Key> },
+    /// Its connection is in use.
+    Delivered,
+}
+
+impl WaitQueue {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            vacant: NIL,
+            last_sequence: 0,
+            waiting: List::EMPTY,
+            next_origin: NIL,
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// Opens a check-out that neither waits nor has a connection yet.
+    pub(crate) fn start(&mut self, now: Instant, deadline: Option<Instant>) -> Key {
+        self.last_sequence += 1;
+        let entry = Entry {
+            sequence: self.last_sequence,
+            started_at: now,
+            progress: Progress::Started,
+            deadline,
+            place: NIL,
+            links: Links::UNLINKED,
+        };
+        let key = self.vacant;
+        if key == NIL {
+            self.entries.push(entry);
+            #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
+            let last = (self.entries.len() - 1) as Key;
+            last
+        } else {
+            self.vacant = self.entries[key as usize].links.next;
+            self.entries[key as usize] = entry;
+            key
+        }
+    }
+
+    /// Puts a started check-out at the end of the queue, for at most `timeout` nanoseconds.
+    pub(crate) fn enqueue(&mut self, key: Key, timeout: u64) {
+        self.entries[key as usize].progress = Progress::Waiting { pending: None };
+        self.waiting.push_back(&mut self.entries, key);
+        if self.next_origin == NIL {
+            self.next_origin = key;
+        }
+        self.schedule(key, timeout);
+    }
+
+    /// The first waiter that is no origin.
+    pub(crate) fn next_origin(&self) -> Option<Key> {
+        (self.next_origin != NIL).then_some(self.next_origin)
+    }
+
+    /// The first waiter that is no origin becomes that of the connection `pending`. From now on only its own deadline
+    /// bounds its wait (CMAP-5, X-16).
+    pub(crate) fn make_origin(&mut self, key: Key, pending: Key) {
+        debug_assert_eq!(self.next_origin, key, "origins are the front part of the queue");
+        self.next_origin = self.waiting.next(&self.entries, key).unwrap_or(NIL);
+        self.set_pending(key, Some(pending));
+        let place = self.entries[key as usize].place;
+        self.deadlines.remove(&mut self.entries, place);
+        self.schedule(key, u64::MAX);
+    }
+
+    /// The pending connection whose origin a waiter is.
+    pub(crate) fn pending(&self, key: Key) -> Option<Key> {
+        match self.entries[key as usize].progress {
+            Progress::Waiting { pending } => pending,
+            Progress::Finished | Progress::Started | Progress::Delivered => None,
+        }
+    }
+
+    /// An origin's connection is another one from now on.
+    pub(crate) fn set_pending(&mut self, key: Key, pending: Option<Key>) {
+        self.entries[key as usize].progress = Progress::Waiting { pending };
+    }
+
+    /// The waiter whose turn it is.
+    pub(crate) fn front(&self) -> Option<Key> {
+        self.waiting.front()
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.waiting.len()
+    }
+
+    /// The check-out has its connection.
+    pub(crate) fn deliver(&mut self, key: Key) {
+        self.leave(key);
+        self.entries[key as usize].progress = Progress::Delivered;
+    }
+
+    /// The check-out has ended.
+    pub(crate) fn finish(&mut self, key: Key) {
+        self.leave(key);
+        let entry = &mut self.entries[key as usize];
+        entry.progress = Progress::Finished;
+        entry.links.next = self.vacant;
+        self.vacant = key;
+    }
+
+    pub(crate) fn id(&self, key: Key) -> CheckOutId {
+        CheckOutId { sequence: self.entries[key as usize].sequence, key }
+    }
+
+    pub(crate) fn started_at(&self, key: Key) -> Instant {
+        self.entries[key as usize].started_at
+    }
+
+    /// What cancelling `id` would meet now.
+    pub(crate) fn progress(&self, id: CheckOutId) -> Cancellation {
+        match self.entries.get(id.key as usize) {
+            Some(entry) if entry.sequence == id.sequence => match entry.progress {
+                Progress::Started | Progress::Waiting { .. } => Cancellation::Cancelled,
+                Progress::Delivered => Cancellation::Delivered,
+                Progress::Finished => Cancellation::Finished,
+            },
+            _ => Cancellation::Finished,
+        }
+    }
+
+    /// The earliest deadline of a waiter.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|deadline| deadline.at)
+    }
+
+    /// A waiter whose time is up at `now`, and the limit it reached.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<(Key, WaitLimit)> {
+        let first = self.deadlines.first().filter(|deadline| deadline.at <= now)?;
+        let own = self.entries[first.key as usize].deadline;
+        let limit = if own == Some(first.at) { WaitLimit::Deadline } else { WaitLimit::WaitQueueTimeout };
+        Some((first.key, limit))
+    }
+
+    fn leave(&mut self, key: Key) {
+        let entry = &self.entries[key as usize];
+        if let Progress::Waiting { .. } = entry.progress {
+            let place = entry.place;
+            if self.next_origin == key {
+                self.next_origin = entry.links.next;
+            }
+            self.waiting.remove(&mut self.entries, key);
+            self.deadlines.remove(&mut self.entries, place);
+        }
+    }
+
+    /// Notes the earlier of the waiter's own deadline and the end of `timeout` since its start.
+    fn schedule(&mut self, key: Key, timeout: u64) {
+        let Entry { sequence, started_at, deadline, .. } = self.entries[key as usize];
+        let limit = (timeout != u64::MAX).then(|| started_at.after(timeout));
+        let earlier = match (limit, deadline) {
+            (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
+            (limit, deadline) => limit.or(deadline),
+        };
+        if let Some(at) = earlier {
+            self.deadlines.insert(&mut self.entries, Deadline { at, sequence, key });
+        }
+    }
+
+    /// Whether all of this fits together; `pending` tells which connection has a check-out as its origin.
+    pub(crate) fn check(&self, origin_of: impl Fn(Key) -> Option<Key>) -> Result<(), &'static str> {
+        let waiting = self.waiting.check(&self.entries)?;
+        let is_waiting = |entry: &&Entry| matches!(entry.progress, Progress::Waiting { .. });
+        if self.entries.iter().filter(is_waiting).count() != waiting.len() {
+            return Err("a check-out waits outside the queue");
+        }
+        let mut origins = true;
+        for &key in &waiting {
+            let entry = &self.entries[key as usize];
+            let Progress::Waiting { pending } = entry.progress else { return Err("the queue holds one that does not wait") };
+            if origins && pending.is_none() {
+                origins = false;
+                if self.next_origin != key {
+                    return Err("the next origin is not the first waiter without a pending connection");
+                }
+            }
+            if origins != pending.is_some() {
+                return Err("an origin waits behind one that is none");
+            }
+            if pending.is_some_and(|pending| origin_of(pending) != Some(key)) {
+                return Err("a pending connection does not know its origin");
+            }
+        }
+        if origins && self.next_origin != NIL {
+            return Err("the next origin does not wait");
+        }
+        if !self.deadlines.is_ordered() {
+            return Err("deadlines are out of order");
+        }
+        for (place, deadline) in self.deadlines.iter() {
+            match self.entries.get(deadline.key as usize) {
+                Some(entry) if entry.place as usize == place && is_waiting(&entry) => {}
+                _ => return Err("a deadline belongs to nobody that waits"),
+            }
+        }
+        let mut vacant = self.vacant;
+        for _ in 0..=self.entries.len() {
+            if vacant == NIL {
+                return Ok(());
+            }
+            match self.entries.get(vacant as usize) {
+                Some(entry) if entry.progress == Progress::Finished => vacant = entry.links.next,
+                _ => return Err("an occupied check-out counts as vacant"),
+            }
+        }
+        Err("the vacant check-outs form a circle")
+    }
+
+    pub(crate) fn is_origin(&self, key: Key, pending: Key) -> bool {
+        self.entries.get(key as usize).is_some_and(|entry| entry.progress == Progress::Waiting { pending: Some(pending) })
+    }
+
+    pub(crate) fn is_delivered(&self, key: Key) -> bool {
+        self.entries.get(key as usize).is_some_and(|entry| entry.progress == Progress::Delivered)
+    }
+
+    /// Check-outs that were delivered and whose connection has not come back.
+    pub(crate) fn delivered(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.progress == Progress::Delivered).count()
+    }
+}
+
+impl CheckOutRequest {
+    /// A request that gives up at `deadline`.
+    pub fn until(deadline: Instant) -> Self {
+        Self { deadline: Some(deadline) }
+    }
+}
+
+impl Linked<WAITERS> for Entry {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl Timed for Entry {
+    fn place(&mut self) -> &mut Key {
+        &mut self.place
+    }
+}

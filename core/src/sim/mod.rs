@@ -1,0 +1,19 @@
+//! A seeded virtual network and server, itself without I/O, to run a pool in virtual time.
+//!
+//! [`Simulation`] drives a [`Server`](crate::server::Server) the way an adapter drives it with sockets and timers, except
+//! that establishing a connection takes virtual time and succeeds or fails as [`Network`] and [`VirtualServer`] say. One
+//! seed decides every latency and the order of what happens at the same moment, so that a run can be repeated.
+//!
+//! It is public because users test with it, too: feature `sim`.
+
+mod fail_point;
+mod network;
+mod random;
+mod schedule;
+mod simulation;
+
+pub use self::fail_point::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode, Outcome};
+pub use self::network::{Network, NetworkMode, VirtualServer};
+pub use self::random::Random;
+pub use self::schedule::Schedule;
+pub use self::simulation::{News, Simulation};

@@ -1,0 +1,365 @@
+//! A pool, its server and the network between them, in virtual time.
+//!
+//! The loop of an embedder is: make calls; read [`Simulation::poll_news`] until it is empty; go on to
+//! [`Simulation::next_at`] by [`Simulation::step`]. Connections are established in the steps of the real protocol:
+//! connect, hello, and with authentication saslStart and saslContinue, each of which can be slow, fail or hang.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::fail_point::Outcome;
+use super::network::{Network, NetworkMode, VirtualServer};
+use super::random::Random;
+use super::schedule::Schedule;
+use crate::connection::{EstablishError, Fault, Phase};
+use crate::event::Event;
+use crate::pool::{
+    Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Handle,
+    Output, Pool, Refused,
+};
+use crate::server::{OperationError, Server};
+use crate::time::Instant;
+
+/// A simulated endpoint.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// What the network does; can be changed at any time.
+    pub network: Network,
+    /// What the server does; can be changed at any time.
+    pub virtual_server: VirtualServer,
+    server: Server<()>,
+    now: Instant,
+    random: Random,
+    connect_timeout: Duration,
+    schedule: Schedule<Happening>,
+    establishing: BTreeMap<ConnectionId, Phase>,
+    hung_up: BTreeMap<ConnectionId, Handle>,
+    news: VecDeque<News>,
+}
+
+/// What the callers of a pool learn.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// Something happened.
+    Event(Event),
+    /// A check-out has its connection.
+    Delivered {
+        /// The check-out.
+        check_out: CheckOutId,
+        /// The connection.
+        connection: Handle,
+    },
+    /// A check-out failed.
+    Failed {
+        /// The check-out.
+        check_out: CheckOutId,
+        /// Why.
+        error: Arc<CheckOutError>,
+    },
+    /// The operation on a connection in use is broken off; the connection should be checked in.
+    Interrupted {
+        /// The connection.
+        connection: Handle,
+    },
+}
+
+/// Something that happens to a connection that is being established.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// The step that was under way came to its end.
+    Step { connection: Handle, step: Step, outcome: Outcome },
+    /// The connection was refused.
+    Refused { connection: Handle },
+    /// connectTimeoutMS is over.
+    TimedOut { connection: Handle },
+}
+
+/// The steps of establishment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Connect,
+    Hello,
+    SaslStart,
+    SaslContinue,
+}
+
+impl Simulation {
+    /// A simulation of `pool`, made at [`Instant::ORIGIN`], in which `seed` decides what chance decides.
+    pub fn new(pool: Pool<()>, network: Network, virtual_server: VirtualServer, seed: u64) -> Self {
+        let mut simulation = Self {
+            network,
+            virtual_server,
+            server: Server::new(pool),
+            now: Instant::ORIGIN,
+            random: Random::new(seed),
+            connect_timeout: Duration::from_secs(10),
+            schedule: Schedule::new(),
+            establishing: BTreeMap::new(),
+            hung_up: BTreeMap::new(),
+            news: VecDeque::new(),
+        };
+        simulation.drain();
+        simulation
+    }
+
+    /// Bounds every establishment from now on; zero = never (URI-12). 10 s at first.
+    pub fn set_connect_timeout(&mut self, timeout: Duration) {
+        self.connect_timeout = timeout;
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The pool, to look at.
+    pub fn pool(&self) -> &Pool<()> {
+        self.server.pool()
+    }
+
+    /// [`Pool::check_out`].
+    pub fn check_out(&mut self, request: CheckOutRequest) -> CheckOutId {
+        self.call(|server, now| server.pool_mut().check_out(now, request))
+    }
+
+    /// [`Pool::cancel_check_out`].
+    pub fn cancel_check_out(&mut self, id: CheckOutId) -> Cancellation {
+        self.call(|server, now| server.pool_mut().cancel_check_out(now, id))
+    }
+
+    /// [`Pool::check_in`].
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn check_in(&mut self, connection: Handle, condition: Condition) -> Result<(), Refused<()>> {
+        self.call(|server, now| server.pool_mut().check_in(now, connection, (), condition))
+    }
+
+    /// [`Server::handle_operation_failed`], to be followed by a check-in.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub fn fail_operation(&mut self, connection: Handle, error: OperationError) -> Result<(), ApiMisuse> {
+        self.call(|server, now| server.handle_operation_failed(now, connection, error).map(drop))
+    }
+
+    /// [`Server::handle_check_succeeded`].
+    pub fn ready(&mut self) {
+        self.call(Server::handle_check_succeeded);
+    }
+
+    /// [`Pool::clear`].
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn clear(&mut self, clear: Clear) -> Result<(), ApiMisuse> {
+        self.call(|server, now| server.pool_mut().clear(now, clear))
+    }
+
+    /// [`Pool::close`].
+    pub fn close(&mut self) {
+        self.call(|server, now| server.pool_mut().close(now));
+    }
+
+    /// The server closes a connection's socket. The client learns of it at once where it is `noticed`, otherwise when it
+    /// looks before the next use.
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_peer_closed`].
+    pub fn hang_up(&mut self, connection: Handle, noticed: bool) -> Result<(), ApiMisuse> {
+        self.hung_up.insert(connection.id(), connection);
+        if noticed { self.call(|server, now| server.pool_mut().handle_peer_closed(now, connection)) } else { Ok(()) }
+    }
+
+    /// What the callers have to know next.
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// When something happens next.
+    pub fn next_at(&self) -> Option<Instant> {
+        let timeout = self.pool().poll_timeout().map(|timeout| timeout.at);
+        match (self.schedule.next_at(), timeout) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Moves time to `now` without making anything happen.
+    pub fn wait_until(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// Makes one thing happen that is due now: chance decides whether the network or a timer goes first. Returns whether
+    /// there was one.
+    pub fn step(&mut self) -> bool {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= self.now);
+        let timer = is_due(self.pool().poll_timeout().map(|timeout| timeout.at));
+        let network = is_due(self.schedule.next_at());
+        if timer && (!network || self.random.up_to(1) == 0) {
+            self.call(|server, now| server.pool_mut().handle_timeout(now));
+        } else if let Some(happening) = self.schedule.pop_due(self.now) {
+            self.happen(happening);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn call<R>(&mut self, call: impl FnOnce(&mut Server<()>, Instant) -> R) -> R {
+        let result = call(&mut self.server, self.now);
+        self.drain();
+        result
+    }
+
+    /// Carries out what the pool wants, as an adapter would.
+    fn drain(&mut self) {
+        while let Some(output) = self.server.pool_mut().poll_output() {
+            match output {
+                Output::Event(event) => self.news.push_back(News::Event(event)),
+                Output::Action(Action::Connect { connection }) => self.connect(connection),
+                Output::Action(Action::Check { connection }) => {
+                    let alive = !self.hung_up.contains_key(&connection.id());
+                    let answered = self.server.pool_mut().handle_checked(self.now, connection, alive);
+                    debug_assert_eq!(answered, Ok(()));
+                }
+                Output::Action(Action::Deliver { check_out, connection, socket: () }) => {
+                    self.news.push_back(News::Delivered { check_out, connection });
+                }
+                Output::Action(Action::Fail { check_out, error }) => {
+                    self.news.push_back(News::Failed { check_out, error });
+                }
+                Output::Action(Action::Close { connection, .. }) => {
+                    self.hung_up.remove(&connection.id());
+                }
+                Output::Action(Action::Interrupt { connection }) => self.interrupt(connection),
+            }
+        }
+    }
+
+    fn connect(&mut self, connection: Handle) {
+        self.establishing.insert(connection.id(), Phase::Connect);
+        if self.connect_timeout > Duration::ZERO {
+            self.later(self.connect_timeout, Happening::TimedOut { connection });
+        }
+        let round_trip = self.network.round_trip(&mut self.random);
+        match self.network.mode {
+            NetworkMode::Up | NetworkMode::Reset => {
+                let step = Happening::Step { connection, step: Step::Connect, outcome: Outcome::Proceed };
+                self.later(round_trip, step);
+            }
+            NetworkMode::Refuse => self.later(round_trip, Happening::Refused { connection }),
+            NetworkMode::Hang => {}
+        }
+    }
+
+    /// Sends the command of `step`; its reply comes later, or never.
+    fn send(&mut self, connection: Handle, step: Step) {
+        let command = match step {
+            Step::Connect | Step::Hello => "hello",
+            Step::SaslStart => "saslStart",
+            Step::SaslContinue => "saslContinue",
+        };
+        let round_trip = self.network.round_trip(&mut self.random);
+        match self.network.mode {
+            NetworkMode::Up => {
+                let effect = self.virtual_server.receive(command);
+                let after = round_trip.saturating_add(effect.delay);
+                self.later(after, Happening::Step { connection, step, outcome: effect.outcome });
+            }
+            NetworkMode::Refuse | NetworkMode::Reset => {
+                self.later(round_trip, Happening::Step { connection, step, outcome: Outcome::CloseConnection });
+            }
+            NetworkMode::Hang => {}
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Step { connection, step, outcome } => match self.establishing.get(&connection.id()) {
+                Some(&phase) => self.end_step(connection, step, phase, outcome),
+                None => {}
+            },
+            Happening::Refused { connection } => {
+                self.fail(connection, Fault::Network, "the connection was refused");
+            }
+            Happening::TimedOut { connection } => {
+                self.fail(connection, Fault::Timeout, "the server did not answer within connectTimeoutMS");
+            }
+        }
+    }
+
+    fn end_step(&mut self, connection: Handle, step: Step, phase: Phase, outcome: Outcome) {
+        match outcome {
+            Outcome::Proceed => {}
+            Outcome::CloseConnection => {
+                return self.fail(connection, Fault::Network, "the server closed the connection");
+            }
+            Outcome::Error { code, labels } => {
+                let message = alloc::format!("the server answered with error {code}");
+                let error = EstablishError::new(phase, Fault::Server { code: Some(code) }, message);
+                return self.fail_with(connection, error.with_server_labels(labels));
+            }
+        }
+        match step {
+            Step::Connect => self.go_on(connection, Phase::Hello, Step::Hello),
+            Step::Hello => {
+                if self.pool().options().load_balanced {
+                    let Some(service_id) = self.virtual_server.service_of(connection.id()) else {
+                        // LB-6.
+                        let message = "Driver attempted to initialize in load balancing mode, but the server does not \
+                                       support this mode.";
+                        return self.fail(connection, Fault::Other, message);
+                    };
+                    let misuse =
+                        self.call(|server, now| server.pool_mut().handle_hello(now, connection, service_id));
+                    debug_assert_eq!(misuse, Ok(()));
+                }
+                if self.virtual_server.auth {
+                    self.go_on(connection, Phase::Authenticate, Step::SaslStart);
+                } else {
+                    self.establish(connection);
+                }
+            }
+            Step::SaslStart => self.go_on(connection, Phase::Authenticate, Step::SaslContinue),
+            Step::SaslContinue => self.establish(connection),
+        }
+    }
+
+    fn go_on(&mut self, connection: Handle, phase: Phase, step: Step) {
+        self.establishing.insert(connection.id(), phase);
+        self.send(connection, step);
+    }
+
+    fn establish(&mut self, connection: Handle) {
+        self.establishing.remove(&connection.id());
+        let refused = self.call(|server, now| server.pool_mut().handle_established(now, connection, ()));
+        debug_assert_eq!(refused, Ok(()));
+    }
+
+    fn fail(&mut self, connection: Handle, fault: Fault, message: &str) {
+        if let Some(&phase) = self.establishing.get(&connection.id()) {
+            self.fail_with(connection, EstablishError::new(phase, fault, message));
+        }
+    }
+
+    fn fail_with(&mut self, connection: Handle, error: EstablishError) {
+        self.establishing.remove(&connection.id());
+        let misuse = self.call(|server, now| server.handle_establish_failed(now, connection, error).map(drop));
+        debug_assert_eq!(misuse, Ok(()));
+    }
+
+    /// Breaks off an establishment, unless its end races the interruption and is reported all the same.
+    fn interrupt(&mut self, connection: Handle) {
+        if !self.establishing.contains_key(&connection.id()) {
+            self.news.push_back(News::Interrupted { connection });
+        } else if self.random.up_to(1) == 0 {
+            self.establishing.remove(&connection.id());
+        }
+    }
+
+    fn later(&mut self, after: Duration, happening: Happening) {
+        self.schedule.insert(&mut self.random, self.now + after, happening);
+    }
+}
