@@ -40,6 +40,11 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// Nanoseconds since `earlier`; 0 if that is later.
+    pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// This instant moved `nanos` nanoseconds into the future.
     pub(crate) const fn after(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))

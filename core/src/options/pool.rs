@@ -95,6 +95,14 @@ impl PoolOptions {
         .filter_map(|(name, value)| Some((name, value?)))
     }
 
+    /// Whether a pool could be made with these options.
+    ///
+    /// # Errors
+    /// The first option that has a value that it cannot have.
+    pub fn validate(&self) -> Result<(), PoolOptionsError> {
+        self.limits().map(drop)
+    }
+
     pub(crate) fn limits(&self) -> Result<Limits, PoolOptionsError> {
         let error = |option, value: &dyn ToString, rule: &str| PoolOptionsError {
             option,

@@ -38,7 +38,7 @@ impl<C> Pool<C> {
             }
         };
         if is_visible {
-            self.stats.cleared += 1;
+            self.totals.cleared += 1;
             let interrupt_in_use_connections = clear.interrupt_in_use_connections;
             self.emit(|| Event::PoolCleared { service_id: clear.service_id, interrupt_in_use_connections });
         }
@@ -50,7 +50,9 @@ impl<C> Pool<C> {
     ///
     /// The waiter that a pending one was created for fails with it. Outside load-balanced mode all waiters are about to.
     pub(super) fn interrupt(&mut self, service: Option<ServiceId>, cause: &Cause) {
-        while let Some(key) = self.connections.first_occupied(&self.generations, service) {
+        let mut from = 0;
+        while let Some(key) = self.connections.next_occupied(&self.generations, service, from) {
+            from = key;
             let connection = self.handle(key);
             match self.connections.slot(key).stage {
                 Stage::InUse { .. } => {

@@ -17,10 +17,10 @@ use super::list::{Key, Linked, Links, List, NIL};
 use super::state::ConnectionState;
 use crate::time::Instant;
 
-/// The list of available connections, or one list of occupied ones.
-pub(crate) const MEMBERS: usize = 0;
-/// The list of a service's available connections.
-pub(crate) const AVAILABLE_OF_SERVICE: usize = 1;
+/// The list of available connections.
+pub(crate) const AVAILABLE: usize = 0;
+/// One of the two lists of a service.
+pub(crate) const OF_SERVICE: usize = 1;
 
 /// A connection's number in its pool: from 1, in the order of creation, never reused (CMAP-9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,14 +31,14 @@ pub struct ConnectionId(pub(crate) u64);
 /// (CMAP-35). Two pools differ if their address or the moment of their creation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct PoolId(pub(crate) u64);
+pub(crate) struct PoolId(pub(crate) u32);
 
 /// What a caller holds of a connection: opaque, cheap to copy, and good for finding it without a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Handle {
-    pub(crate) pool: PoolId,
     pub(crate) id: ConnectionId,
     pub(crate) key: Key,
+    pub(crate) pool: PoolId,
 }
 
 /// All connections of a pool.
@@ -51,9 +51,7 @@ pub(crate) struct Connections<C> {
     pub(crate) checking: u32,
     pub(crate) in_use: u32,
     /// From the coldest to the hottest.
-    pub(crate) available: List<MEMBERS>,
-    /// Connections of no service that are pending, being checked or in use, and have not been interrupted.
-    occupied: List<MEMBERS>,
+    pub(crate) available: List<AVAILABLE>,
 }
 
 /// One connection, or the place for one.
@@ -100,20 +98,16 @@ pub(crate) enum Perished {
 
 impl<C> Connections<C> {
     pub(crate) fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            vacant: NIL,
-            last_id: 0,
-            pending: 0,
-            checking: 0,
-            in_use: 0,
-            available: List::EMPTY,
-            occupied: List::EMPTY,
-        }
+        Self { slots: Vec::new(), vacant: NIL, last_id: 0, pending: 0, checking: 0, in_use: 0, available: List::EMPTY }
     }
 
     pub(crate) fn total(&self) -> u32 {
         self.pending + self.checking + self.in_use + self.available.len()
+    }
+
+    /// Connections ever created.
+    pub(crate) fn created(&self) -> u64 {
+        self.last_id
     }
 
     pub(crate) fn slot(&self, key: Key) -> &Slot<C> {
@@ -128,6 +122,12 @@ impl<C> Connections<C> {
     pub(crate) fn find(&self, handle: Handle) -> Option<Key> {
         let slot = self.slots.get(handle.key as usize)?;
         (slot.id == handle.id && !matches!(slot.stage, Stage::Closed)).then_some(handle.key)
+    }
+
+    /// The slot of the connection with this id, unless it was closed.
+    pub(crate) fn search(&self, id: ConnectionId) -> Option<Key> {
+        let is_it = |slot: &Slot<C>| slot.id == id && !matches!(slot.stage, Stage::Closed);
+        (0..).zip(&self.slots).find_map(|(key, slot)| is_it(slot).then_some(key))
     }
 
     /// Whether a connection with this id was ever created.
@@ -158,13 +158,11 @@ impl<C> Connections<C> {
             key
         };
         self.pending += 1;
-        self.occupied.push_back(&mut self.slots, key);
         key
     }
 
     /// A pending connection learns its service, and takes that one's generation (LB-7).
     pub(crate) fn join_service(&mut self, generations: &mut Generations, key: Key, id: ServiceId) {
-        self.occupied.remove(&mut self.slots, key);
         let generation = generations.join(id);
         let slot = self.slot_mut(key);
         slot.service = Some(id);
@@ -172,7 +170,19 @@ impl<C> Connections<C> {
         self.link_occupied(generations, key);
     }
 
-    /// The connection becomes the hottest of the available ones. Its socket comes with it.
+    /// A connection in use becomes the hottest of the available ones. Its socket comes with it.
+    #[inline]
+    pub(crate) fn put_hottest(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
+        let slot = &mut self.slots[key as usize];
+        slot.stage = Stage::Available { since, socket };
+        self.in_use -= 1;
+        if let Some(id) = slot.service {
+            self.change_service_list(generations, key, id);
+        }
+        self.available.push_back(&mut self.slots, key);
+    }
+
+    /// A pending connection becomes the hottest of the available ones. Its socket comes with it.
     pub(crate) fn make_available(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         self.unlink(generations, key);
         self.enter(key, Stage::Available { since, socket });
@@ -193,12 +203,20 @@ impl<C> Connections<C> {
         self.link_available(generations, key);
     }
 
-    /// The connection is in use from now on; its socket moves out.
-    pub(crate) fn make_in_use(&mut self, generations: &mut Generations, key: Key, check_out: Key) -> Option<C> {
-        self.unlink(generations, key);
-        let before = self.enter(key, Stage::InUse { check_out, perished: None });
-        self.link_occupied(generations, key);
-        before.into_socket()
+    /// The hottest connection is in use from now on; its socket moves out.
+    #[inline]
+    pub(crate) fn take_hottest(&mut self, generations: &mut Generations, check_out: Key) -> Option<(Key, C)> {
+        let key = self.available.pop_back(&mut self.slots)?;
+        let slot = &mut self.slots[key as usize];
+        let before = core::mem::replace(&mut slot.stage, Stage::InUse { check_out, perished: None });
+        self.in_use += 1;
+        if let Some(id) = slot.service {
+            self.change_service_list(generations, key, id);
+        }
+        match before {
+            Stage::Available { socket, .. } => Some((key, socket)),
+            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+        }
     }
 
     /// A connection in use is interrupted: it leaves the list of those that could be.
@@ -223,11 +241,22 @@ impl<C> Connections<C> {
         before.into_socket()
     }
 
-    /// The first connection of `service`, or of none, that could be interrupted.
-    pub(crate) fn first_occupied(&self, generations: &Generations, service: Option<ServiceId>) -> Option<Key> {
+    /// A connection of `service` that could be interrupted, looking from slot `from` on where there is no service. Each
+    /// one found has to be interrupted or closed before the next is asked for.
+    ///
+    /// A service has a list of its own. Without one all slots are gone through: interrupting the whole pool closes
+    /// whatever they hold.
+    pub(crate) fn next_occupied(
+        &self,
+        generations: &Generations,
+        service: Option<ServiceId>,
+        from: Key,
+    ) -> Option<Key> {
         match service {
-            None => self.occupied.front(),
             Some(id) => generations.service(id)?.occupied.front(),
+            None => {
+                (from..).zip(self.slots.get(from as usize..)?).find_map(|(key, slot)| slot.is_occupied().then_some(key))
+            }
         }
     }
 
@@ -291,7 +320,6 @@ impl<C> Connections<C> {
         if !available.iter().map(since).is_sorted() {
             return Err("available connections are not in the order of their return");
         }
-        self.check_members(&self.occupied.check(&self.slots)?, |slot| slot.service.is_none() && slot.is_occupied())?;
         for (id, service) in generations.services() {
             let available = service.available.check(&self.slots)?;
             self.check_members(&available, |slot| slot.service == Some(id) && slot.is_available())?;
@@ -328,32 +356,42 @@ impl<C> Connections<C> {
     }
 
     fn link_occupied(&mut self, generations: &mut Generations, key: Key) {
-        match self.slot(key).service {
-            None => self.occupied.push_back(&mut self.slots, key),
-            Some(id) => {
-                if let Some(service) = generations.service_mut(id) {
-                    service.occupied.push_back(&mut self.slots, key);
-                }
-            }
+        if let Some(id) = self.slot(key).service
+            && let Some(service) = generations.service_mut(id)
+        {
+            service.occupied.push_back(&mut self.slots, key);
+        }
+    }
+
+    /// A connection of a service became available or occupied: it moves from that service's one list to the other.
+    #[cold]
+    fn change_service_list(&mut self, generations: &mut Generations, key: Key, id: ServiceId) {
+        let Some(service) = generations.service_mut(id) else { return };
+        if self.slot(key).is_available() {
+            service.occupied.remove(&mut self.slots, key);
+            service.available.push_back(&mut self.slots, key);
+        } else {
+            service.available.remove(&mut self.slots, key);
+            service.occupied.push_back(&mut self.slots, key);
         }
     }
 
     /// Takes a connection out of the lists that its state puts it in.
     fn unlink(&mut self, generations: &mut Generations, key: Key) {
-        let slot = &self.slots[key as usize];
-        let service = slot.service.and_then(|id| generations.service_mut(id));
-        match slot.stage {
-            Stage::Available { .. } => {
-                self.available.remove(&mut self.slots, key);
-                if let Some(service) = service {
-                    service.available.remove(&mut self.slots, key);
-                }
+        let slot = self.slot(key);
+        let (is_available, is_occupied) = (slot.is_available(), slot.is_occupied());
+        let service = slot.service;
+        if is_available {
+            self.available.remove(&mut self.slots, key);
+        }
+        if let Some(id) = service
+            && let Some(service) = generations.service_mut(id)
+        {
+            if is_available {
+                service.available.remove(&mut self.slots, key);
+            } else if is_occupied {
+                service.occupied.remove(&mut self.slots, key);
             }
-            Stage::Closed | Stage::InUse { perished: Some(Perished::Interrupted), .. } => {}
-            Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => match service {
-                None => self.occupied.remove(&mut self.slots, key),
-                Some(service) => service.occupied.remove(&mut self.slots, key),
-            },
         }
     }
 }
@@ -363,7 +401,7 @@ impl<C> Slot<C> {
         matches!(self.stage, Stage::Available { .. })
     }
 
-    /// Whether the connection belongs in a list of occupied ones.
+    /// Whether the connection could be interrupted.
     fn is_occupied(&self) -> bool {
         match self.stage {
             Stage::Pending { .. } | Stage::Checking { .. } => true,
@@ -412,7 +450,7 @@ impl Handle {
     }
 }
 
-impl<C> Linked<MEMBERS> for Slot<C> {
+impl<C> Linked<AVAILABLE> for Slot<C> {
     fn links(&self) -> &Links {
         &self.links
     }
@@ -422,7 +460,7 @@ impl<C> Linked<MEMBERS> for Slot<C> {
     }
 }
 
-impl<C> Linked<AVAILABLE_OF_SERVICE> for Slot<C> {
+impl<C> Linked<OF_SERVICE> for Slot<C> {
     fn links(&self) -> &Links {
         &self.service_links
     }

@@ -65,16 +65,12 @@ impl CheckOutError {
     /// The specification's message, exactly (X-4, CMAP-55). `Display` adds the particulars.
     pub fn message(&self) -> String {
         match &self.kind {
-            CheckOutErrorKind::PoolClosed => {
-                "Attempted to check out a connection from closed connection pool".into()
-            }
+            CheckOutErrorKind::PoolClosed => "Attempted to check out a connection from closed connection pool".into(),
             CheckOutErrorKind::PoolCleared { cause } => alloc::format!(
                 "Connection pool for {} was cleared because another operation failed with: {cause}",
                 self.address
             ),
-            CheckOutErrorKind::Timeout(_) => {
-                "Timed out while checking out a connection from connection pool".into()
-            }
+            CheckOutErrorKind::Timeout(_) => "Timed out while checking out a connection from connection pool".into(),
             CheckOutErrorKind::Establish(_) => "Failed to establish a connection for the check-out".into(),
             CheckOutErrorKind::Cancelled => "The check-out was cancelled".into(),
         }
@@ -96,9 +92,9 @@ impl CheckOutError {
         match &self.kind {
             CheckOutErrorKind::PoolClosed => CheckOutFailedReason::PoolClosed,
             CheckOutErrorKind::Timeout(_) => CheckOutFailedReason::Timeout,
-            CheckOutErrorKind::PoolCleared { .. }
-            | CheckOutErrorKind::Establish(_)
-            | CheckOutErrorKind::Cancelled => CheckOutFailedReason::ConnectionError,
+            CheckOutErrorKind::PoolCleared { .. } | CheckOutErrorKind::Establish(_) | CheckOutErrorKind::Cancelled => {
+                CheckOutFailedReason::ConnectionError
+            }
         }
     }
 

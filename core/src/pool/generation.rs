@@ -9,7 +9,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::{AVAILABLE_OF_SERVICE, MEMBERS};
+use super::connections::OF_SERVICE;
 use super::list::List;
 
 /// How often a pool, or one service's part of it, was cleared.
@@ -37,9 +37,9 @@ pub(crate) struct Service {
     pub(crate) generation: Generation,
     /// Its connections since their hello; at 0 the service is forgotten (LB-7).
     connections: u32,
-    pub(crate) available: List<AVAILABLE_OF_SERVICE>,
+    pub(crate) available: List<OF_SERVICE>,
     /// Its connections that are pending, being checked or in use, and have not been interrupted.
-    pub(crate) occupied: List<MEMBERS>,
+    pub(crate) occupied: List<OF_SERVICE>,
 }
 
 impl Generations {
@@ -47,12 +47,14 @@ impl Generations {
         Self { pool: Generation(0), services: BTreeMap::new(), to_prune: BTreeSet::new() }
     }
 
-    /// The generation that is current for a connection of `service`, or of none.
-    pub(crate) fn current(&self, service: Option<ServiceId>) -> Generation {
-        match service {
+    /// Whether a connection of `generation`, and of `service` if that is known, is stale (CMAP-11, LB-7).
+    #[inline]
+    pub(crate) fn make_stale(&self, generation: Generation, service: Option<&ServiceId>) -> bool {
+        let current = match service {
             None => self.pool,
-            Some(id) => self.services.get(&id).map_or(self.pool, |service| service.generation),
-        }
+            Some(id) => self.services.get(id).map_or(self.pool, |service| service.generation),
+        };
+        generation != current
     }
 
     pub(crate) fn service(&self, id: ServiceId) -> Option<&Service> {

@@ -58,6 +58,7 @@ impl<const ROLE: usize> List<ROLE> {
     }
 
     /// Adds an entry that is in no list of this role.
+    #[inline]
     pub(crate) fn push_back<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
         *arena[key as usize].links_mut() = Links { previous: self.back, next: NIL };
         match self.back {
@@ -66,6 +67,19 @@ impl<const ROLE: usize> List<ROLE> {
         }
         self.back = key;
         self.len += 1;
+    }
+
+    /// Removes the newest member.
+    #[inline]
+    pub(crate) fn pop_back<N: Linked<ROLE>>(&mut self, arena: &mut [N]) -> Option<Key> {
+        let key = self.back()?;
+        self.back = core::mem::replace(arena[key as usize].links_mut(), Links::UNLINKED).previous;
+        match self.back {
+            NIL => self.front = NIL,
+            back => arena[back as usize].links_mut().next = NIL,
+        }
+        self.len -= 1;
+        Some(key)
     }
 
     /// Removes a member, wherever it stands.
@@ -142,7 +156,7 @@ mod tests {
 
         list.remove(&mut arena, 2);
         list.remove(&mut arena, 0);
-        list.remove(&mut arena, 4);
+        assert_eq!(list.pop_back(&mut arena), Some(4));
 
         assert_eq!(list.check(&arena), Ok(vec![1, 3]));
         assert_eq!((list.front(), list.back(), list.len()), (Some(1), Some(3), 2));

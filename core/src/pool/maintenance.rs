@@ -65,10 +65,19 @@ impl<C> Pool<C> {
     pub(super) fn perished(&self, key: Key) -> Option<ConnectionClosedReason> {
         if self.is_stale_at(key) {
             Some(ConnectionClosedReason::Stale)
-        } else if self.expiry(key).is_some_and(|expiry| expiry <= self.now) {
+        } else if self.idle_time(key) > self.limits.max_idle {
             Some(ConnectionClosedReason::Idle)
         } else {
             None
+        }
+    }
+
+    /// For how many nanoseconds a connection has been available.
+    #[inline]
+    pub(super) fn idle_time(&self, key: Key) -> u64 {
+        match self.connections.slot(key).stage {
+            Stage::Available { since, .. } => self.now.nanos_since(since),
+            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => 0,
         }
     }
 

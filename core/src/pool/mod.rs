@@ -40,6 +40,7 @@ use self::connections::{Connections, Perished, PoolId, Stage};
 use self::generation::Generations;
 use self::list::Key;
 use self::state::PoolCall;
+use self::stats::Totals;
 use self::wait_queue::WaitQueue;
 use crate::address::ServerAddress;
 use crate::connection::EstablishError;
@@ -84,7 +85,7 @@ pub struct Pool<C> {
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
-    stats: Stats,
+    totals: Totals,
 }
 
 impl<C> Pool<C> {
@@ -108,7 +109,7 @@ impl<C> Pool<C> {
             wait_queue: WaitQueue::new(),
             outputs: VecDeque::new(),
             observed: true,
-            stats: Stats::default(),
+            totals: Totals::default(),
         };
         let options = Box::new(pool.options.clone());
         pool.emit(|| Event::PoolCreated { options });
@@ -121,9 +122,8 @@ impl<C> Pool<C> {
     /// of them, unless the check-out is cancelled.
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> CheckOutId {
         self.advance(now);
-        let key = self.wait_queue.start(self.now, request.deadline);
-        let check_out = self.wait_queue.id(key);
-        self.stats.check_outs_started += 1;
+        let check_out = self.wait_queue.start(self.now);
+        let key = check_out.key;
         self.emit(|| Event::ConnectionCheckOutStarted { check_out });
         match self.state {
             PoolState::Closed => self.fail(key, CheckOutErrorKind::PoolClosed),
@@ -134,7 +134,7 @@ impl<C> Pool<C> {
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.fail(key, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
             }
-            PoolState::Ready => self.serve_arrival(key),
+            PoolState::Ready => self.serve_arrival(key, request.deadline),
         }
         check_out
     }
@@ -173,8 +173,7 @@ impl<C> Pool<C> {
         let Stage::InUse { check_out, perished } = slot.stage else {
             return refused(ApiMisuse::NotInUse, socket);
         };
-        let is_stale = slot.generation != self.generations.current(slot.service);
-        self.stats.checked_in += 1;
+        let is_stale = self.generations.make_stale(slot.generation, slot.service.as_ref());
         self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
         self.wait_queue.finish(check_out);
         let reason = match (condition, perished) {
@@ -183,8 +182,8 @@ impl<C> Pool<C> {
             (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
             (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
             (Condition::Usable, None) => {
-                self.connections.make_available(&mut self.generations, key, self.now, socket);
-                self.note_high_water();
+                self.connections.put_hottest(&mut self.generations, key, self.now, socket);
+                self.note_available();
                 self.serve();
                 return Ok(());
             }
@@ -367,14 +366,17 @@ impl<C> Pool<C> {
 
     /// The next action or event; `None` when there is nothing more to do.
     #[must_use = "an action that is not carried out is lost"]
+    #[inline]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
         /// So many outputs the queue keeps room for; a burst's memory is given back.
         const KEPT: usize = 1024;
-        let output = self.outputs.pop_front();
-        if output.is_none() && self.outputs.capacity() > 2 * KEPT {
-            self.outputs.shrink_to(KEPT);
+        if self.outputs.is_empty() {
+            if self.outputs.capacity() > 2 * KEPT {
+                self.outputs.shrink_to(KEPT);
+            }
+            return None;
         }
-        output
+        self.outputs.pop_front()
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
@@ -429,6 +431,12 @@ impl<C> Pool<C> {
         self.own(connection).is_none_or(|key| self.is_stale_at(key))
     }
 
+    /// The handle of the connection with this number, if it has not been closed. Searches.
+    pub fn find(&self, connection_id: u64) -> Option<Handle> {
+        let key = self.connections.search(ConnectionId(connection_id))?;
+        Some(self.handle(key))
+    }
+
     /// Lends the socket of a connection that is available or being checked.
     pub fn socket(&mut self, connection: Handle) -> Option<&mut C> {
         let key = self.own(connection)?;
@@ -450,7 +458,25 @@ impl<C> Pool<C> {
 
     /// Counts, totals and high-water marks.
     pub fn stats(&self) -> Stats {
-        Stats { counts: self.counts(), ..self.stats }
+        let counts = self.counts();
+        let Totals { high_water, high_water_total, established, closed, check_outs_failed, cancelled, cleared } =
+            self.totals;
+        let check_outs_started = self.wait_queue.started();
+        let checked_out = check_outs_started - check_outs_failed.total() - u64::from(counts.waiting);
+        Stats {
+            counts,
+            high_water,
+            high_water_total,
+            created: self.connections.created(),
+            established,
+            closed,
+            check_outs_started,
+            checked_out,
+            check_outs_failed,
+            cancelled,
+            checked_in: checked_out - u64::from(counts.in_use),
+            cleared,
+        }
     }
 
     /// Whether events are produced at all. On at first; a pool that nobody listens to saves their cost.
@@ -461,8 +487,16 @@ impl<C> Pool<C> {
     // Shared by the parts of the machine.
 
     /// Moves the clock forward and fails the check-outs whose time is up.
+    #[inline]
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        if self.wait_queue.next_deadline().is_some_and(|at| at <= self.now) {
+            self.fail_overdue();
+        }
+    }
+
+    #[cold]
+    fn fail_overdue(&mut self) {
         while let Some((key, limit)) = self.wait_queue.overdue(self.now) {
             self.fail(key, CheckOutErrorKind::Timeout(limit));
         }
@@ -505,12 +539,14 @@ impl<C> Pool<C> {
         }
     }
 
+    #[inline]
     fn is_stale_at(&self, key: Key) -> bool {
         let slot = self.connections.slot(key);
-        slot.generation != self.generations.current(slot.service)
+        self.generations.make_stale(slot.generation, slot.service.as_ref())
     }
 
     /// Closes a connection whose socket, if it has one, is here.
+    #[cold]
     fn close_connection(&mut self, key: Key, reason: ConnectionClosedReason) {
         let connection = self.handle(key);
         if let Some(socket) = self.forget(key, reason, None) {
@@ -519,27 +555,13 @@ impl<C> Pool<C> {
     }
 
     /// Takes a connection out of the counts and says so (CMAP-24); returns the socket that was here.
-    fn forget(
-        &mut self,
-        key: Key,
-        reason: ConnectionClosedReason,
-        error: Option<Arc<EstablishError>>,
-    ) -> Option<C> {
+    #[cold]
+    fn forget(&mut self, key: Key, reason: ConnectionClosedReason, error: Option<Arc<EstablishError>>) -> Option<C> {
         let connection_id = self.connections.slot(key).id;
         let socket = self.connections.close(&mut self.generations, key);
-        self.stats.closed.count(reason);
+        self.totals.closed.count(reason);
         self.emit(|| Event::ConnectionClosed { connection_id, reason, error });
         socket
-    }
-
-    fn note_high_water(&mut self) {
-        let counts = self.counts();
-        let high = &mut self.stats.high_water;
-        high.pending = high.pending.max(counts.pending);
-        high.available = high.available.max(counts.available);
-        high.in_use = high.in_use.max(counts.in_use);
-        high.waiting = high.waiting.max(counts.waiting);
-        self.stats.high_water_total = self.stats.high_water_total.max(counts.total());
     }
 }
 
@@ -548,8 +570,6 @@ impl PoolId {
     fn new(address: &ServerAddress, created_at: Instant) -> Self {
         let text = alloc::format!("{address}");
         let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes());
-        Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        }))
+        Self(bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
     }
 }

@@ -15,18 +15,27 @@ use super::state::PoolState;
 use super::{Clear, Pool};
 use crate::connection::EstablishError;
 use crate::event::{ConnectionClosedReason, Event};
+use crate::time::Instant;
+
+/// The connection to take next, and whether it was idle for so long that it has to be looked at first.
+struct Hottest {
+    key: Key,
+    needs_check: bool,
+}
 
 impl<C> Pool<C> {
     /// Serves a check-out that has just arrived, or lets it wait.
-    pub(super) fn serve_arrival(&mut self, check_out: Key) {
-        if self.wait_queue.len() == 0
-            && let Some(connection) = self.hottest()
-            && !self.needs_check(connection)
-        {
-            self.deliver(check_out, connection);
-            return;
+    #[inline]
+    pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) {
+        if self.wait_queue.len() == 0 && self.hottest_is_fresh() {
+            self.deliver_hottest(check_out);
+        } else {
+            self.enqueue(check_out, deadline);
         }
-        self.wait_queue.enqueue(check_out, self.limits.wait_queue_timeout);
+    }
+
+    fn enqueue(&mut self, check_out: Key, deadline: Option<Instant>) {
+        self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout);
         self.serve_from_available();
         // An arrival creates a connection whenever it may (CMAP-26), though the pending ones might do. Whoever waits
         // longest without one is its origin.
@@ -36,28 +45,41 @@ impl<C> Pool<C> {
         {
             self.create_for(origin);
         }
-        self.note_high_water();
+        let high = &mut self.totals.high_water;
+        high.waiting = high.waiting.max(self.wait_queue.len());
     }
 
     /// Serves the queue after something became available or free.
+    #[inline]
     pub(super) fn serve(&mut self) {
         if self.wait_queue.len() > 0 {
-            self.serve_from_available();
-            while self.wait_queue.len() > self.connections.pending + self.connections.checking
-                && self.may_create()
-                && let Some(origin) = self.wait_queue.next_origin()
-            {
-                self.create_for(origin);
-            }
+            self.serve_waiters();
         }
+    }
+
+    fn serve_waiters(&mut self) {
+        self.serve_from_available();
+        while self.wait_queue.len() > self.connections.pending + self.connections.checking
+            && self.may_create()
+            && let Some(origin) = self.wait_queue.next_origin()
+        {
+            self.create_for(origin);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_available(&mut self) {
+        let high = &mut self.totals.high_water;
+        high.available = high.available.max(self.connections.available.len());
     }
 
     /// Creates a pending connection (CMAP-22), for a waiter or for nobody in particular.
     pub(super) fn create(&mut self, origin: Option<Key>) -> Key {
         let key = self.connections.create(self.generations.pool, self.now, origin);
         let connection = self.handle(key);
-        self.stats.created += 1;
-        self.note_high_water();
+        let high = &mut self.totals;
+        high.high_water.pending = high.high_water.pending.max(self.connections.pending);
+        high.high_water_total = high.high_water_total.max(self.connections.total());
         self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
         self.outputs.push_back(Output::Action(Action::Connect { connection }));
         key
@@ -84,11 +106,11 @@ impl<C> Pool<C> {
         } else {
             let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };
             let duration = self.now.saturating_since(created_at);
-            self.stats.established += 1;
+            self.totals.established += 1;
             self.emit(|| Event::ConnectionReady { connection_id: connection.id, duration });
             self.exchange_origins(key);
             self.connections.make_available(&mut self.generations, key, self.now, socket);
-            self.note_high_water();
+            self.note_available();
         }
         self.serve();
         self.populate();
@@ -139,7 +161,7 @@ impl<C> Pool<C> {
         let error = Arc::new(self.end_in_failure(check_out, kind));
         let reason = error.reason();
         self.emit_failure(&error, id);
-        self.stats.check_outs_failed.count(reason);
+        self.totals.check_outs_failed.count(reason);
         self.outputs.push_back(Output::Action(Action::Fail { check_out: id, error }));
     }
 
@@ -147,8 +169,8 @@ impl<C> Pool<C> {
     pub(super) fn cancel(&mut self, check_out: Key) {
         let id = self.wait_queue.id(check_out);
         let error = self.end_in_failure(check_out, CheckOutErrorKind::Cancelled);
-        self.stats.cancelled += 1;
-        self.stats.check_outs_failed.count(error.reason());
+        self.totals.cancelled += 1;
+        self.totals.check_outs_failed.count(error.reason());
         self.emit_failure(&Arc::new(error), id);
     }
 
@@ -162,13 +184,17 @@ impl<C> Pool<C> {
 
     fn serve_from_available(&mut self) {
         while let Some(waiter) = self.wait_queue.front()
-            && let Some(connection) = self.hottest()
+            && let Some(Hottest { key, needs_check }) = self.hottest()
         {
-            if !self.needs_check(connection) {
-                self.deliver(waiter, connection);
+            if !needs_check {
+                if let Some(pending) = self.wait_queue.pending(waiter) {
+                    self.release_origin(pending);
+                }
+                self.wait_queue.leave(waiter);
+                self.deliver_hottest(waiter);
             } else if self.wait_queue.len() > self.connections.checking {
-                self.connections.begin_check(&mut self.generations, connection);
-                let connection = self.handle(connection);
+                self.connections.begin_check(&mut self.generations, key);
+                let connection = self.handle(key);
                 self.outputs.push_back(Output::Action(Action::Check { connection }));
             } else {
                 break;
@@ -176,33 +202,38 @@ impl<C> Pool<C> {
         }
     }
 
+    /// Whether the available connection that was returned last can be delivered as it is.
+    #[inline(always)]
+    fn hottest_is_fresh(&self) -> bool {
+        self.connections.available.back().is_some_and(|key| {
+            let idle_time = self.idle_time(key);
+            !self.is_stale_at(key) && idle_time <= self.limits.max_idle && idle_time <= self.limits.check_after_idle
+        })
+    }
+
     /// The available connection that was returned last, after closing those that perished (CMAP-26).
-    fn hottest(&mut self) -> Option<Key> {
+    fn hottest(&mut self) -> Option<Hottest> {
         while let Some(key) = self.connections.available.back() {
             match self.perished(key) {
-                None => return Some(key),
+                None => {
+                    let needs_check = self.idle_time(key) > self.limits.check_after_idle;
+                    return Some(Hottest { key, needs_check });
+                }
                 Some(reason) => self.close_connection(key, reason),
             }
         }
         None
     }
 
-    fn needs_check(&self, available: Key) -> bool {
-        match self.connections.slot(available).stage {
-            Stage::Available { since, .. } => self.now > since.after(self.limits.check_after_idle),
-            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => false,
-        }
-    }
-
-    fn deliver(&mut self, check_out: Key, connection: Key) {
-        if let Some(pending) = self.wait_queue.pending(check_out) {
-            self.release_origin(pending);
-        }
-        self.wait_queue.deliver(check_out);
-        let Some(socket) = self.connections.make_in_use(&mut self.generations, connection, check_out) else { return };
-        self.stats.checked_out += 1;
-        self.note_high_water();
-        let id = self.wait_queue.id(check_out);
+    /// Gives the hottest connection to a check-out that does not wait, or does so no more.
+    #[inline(always)]
+    fn deliver_hottest(&mut self, check_out: Key) {
+        let Some((connection, socket)) = self.connections.take_hottest(&mut self.generations, check_out) else {
+            return;
+        };
+        let high = &mut self.totals.high_water;
+        high.in_use = high.in_use.max(self.connections.in_use);
+        let id = self.wait_queue.deliver(check_out);
         let connection = self.handle(connection);
         if self.observed {
             let duration = self.now.saturating_since(self.wait_queue.started_at(check_out));
@@ -240,6 +271,7 @@ impl<C> Pool<C> {
         if let Some(pending) = self.wait_queue.pending(check_out) {
             self.release_origin(pending);
         }
+        self.wait_queue.leave(check_out);
         self.wait_queue.finish(check_out);
         CheckOutError { kind, address: Arc::clone(&self.address), counts, waited }
     }

@@ -108,7 +108,8 @@ mod tests {
     ];
 
     fn page() -> String {
-        let mut page = String::from("<!-- Made from the tables in core/src/pool/state.rs; a test there compares. -->\n");
+        let mut page =
+            String::from("<!-- Made from the tables in core/src/pool/state.rs; a test there compares. -->\n");
         page += "\n## The pool\n\n```mermaid\nstateDiagram-v2\n    [*] --> Paused: new\n";
         for (from, call, to) in POOL_TRANSITIONS {
             page += &format!("    {from:?} --> {to:?}: {}\n", format!("{call:?}").to_lowercase());
@@ -117,7 +118,8 @@ mod tests {
         for (from, cause, to) in CONNECTION_TRANSITIONS {
             let name = |state, end| if state == ConnectionState::Closed { end } else { format!("{state:?}") };
             let (from, to) = (name(from, String::from("[*]")), name(to, String::from("Closed")));
-            page += &format!("    {from} --> {to}: {cause}\n").replace(": idle for long: check", ": idle for long, check");
+            page +=
+                &format!("    {from} --> {to}: {cause}\n").replace(": idle for long: check", ": idle for long, check");
         }
         page += "    Closed --> [*]\n```\n\n## What each call does in each state of the pool\n\n";
         page += "| call | paused | ready | closed |\n|---|---|---|---|\n";

@@ -50,6 +50,18 @@ pub struct Stats {
     pub cleared: u64,
 }
 
+/// What is counted as it happens; the rest of [`Stats`] follows from the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    pub(crate) high_water: Counts,
+    pub(crate) high_water_total: u32,
+    pub(crate) established: u64,
+    pub(crate) closed: ClosedTotals,
+    pub(crate) check_outs_failed: FailedTotals,
+    pub(crate) cancelled: u64,
+    pub(crate) cleared: u64,
+}
+
 /// Connections closed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -74,7 +74,7 @@ struct Entry {
 enum Progress {
     /// Ended, or never begun: the entry is vacant.
     Finished,
-    /// Just started: neither waiting nor served.
+    /// Neither waiting nor served: just started, or about to end.
     Started,
     /// In the queue; `pending` is the connection that was created for it and is not established yet.
     Waiting { pending: Option<Key> },
@@ -94,33 +94,42 @@ impl WaitQueue {
         }
     }
 
-    /// Opens a check-out that neither waits nor has a connection yet.
-    pub(crate) fn start(&mut self, now: Instant, deadline: Option<Instant>) -> Key {
-        self.last_sequence += 1;
-        let entry = Entry {
-            sequence: self.last_sequence,
-            started_at: now,
-            progress: Progress::Started,
-            deadline,
-            place: NIL,
-            links: Links::UNLINKED,
-        };
-        let key = self.vacant;
-        if key == NIL {
-            self.entries.push(entry);
-            #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
-            let last = (self.entries.len() - 1) as Key;
-            last
-        } else {
-            self.vacant = self.entries[key as usize].links.next;
-            self.entries[key as usize] = entry;
-            key
-        }
+    /// Check-outs ever started.
+    pub(crate) fn started(&self) -> u64 {
+        self.last_sequence
     }
 
-    /// Puts a started check-out at the end of the queue, for at most `timeout` nanoseconds.
-    pub(crate) fn enqueue(&mut self, key: Key, timeout: u64) {
-        self.entries[key as usize].progress = Progress::Waiting { pending: None };
+    /// Opens a check-out that neither waits nor has a connection yet.
+    #[inline]
+    pub(crate) fn start(&mut self, now: Instant) -> CheckOutId {
+        self.last_sequence += 1;
+        let sequence = self.last_sequence;
+        let key = self.vacant;
+        if let Some(entry) = self.entries.get_mut(key as usize) {
+            self.vacant = entry.links.next;
+            entry.sequence = sequence;
+            entry.started_at = now;
+            entry.progress = Progress::Started;
+            return CheckOutId { sequence, key };
+        }
+        self.entries.push(Entry {
+            sequence,
+            started_at: now,
+            progress: Progress::Started,
+            deadline: None,
+            place: NIL,
+            links: Links::UNLINKED,
+        });
+        #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
+        let key = (self.entries.len() - 1) as Key;
+        CheckOutId { sequence, key }
+    }
+
+    /// Puts a started check-out at the end of the queue: until `deadline`, and for at most `timeout` nanoseconds.
+    pub(crate) fn enqueue(&mut self, key: Key, deadline: Option<Instant>, timeout: u64) {
+        let entry = &mut self.entries[key as usize];
+        entry.progress = Progress::Waiting { pending: None };
+        entry.deadline = deadline;
         self.waiting.push_back(&mut self.entries, key);
         if self.next_origin == NIL {
             self.next_origin = key;
@@ -166,15 +175,17 @@ impl WaitQueue {
         self.waiting.len()
     }
 
-    /// The check-out has its connection.
-    pub(crate) fn deliver(&mut self, key: Key) {
-        self.leave(key);
-        self.entries[key as usize].progress = Progress::Delivered;
+    /// A check-out that does not wait has its connection.
+    #[inline]
+    pub(crate) fn deliver(&mut self, key: Key) -> CheckOutId {
+        let entry = &mut self.entries[key as usize];
+        entry.progress = Progress::Delivered;
+        CheckOutId { sequence: entry.sequence, key }
     }
 
-    /// The check-out has ended.
+    /// A check-out that does not wait has ended.
+    #[inline]
     pub(crate) fn finish(&mut self, key: Key) {
-        self.leave(key);
         let entry = &mut self.entries[key as usize];
         entry.progress = Progress::Finished;
         entry.links.next = self.vacant;
@@ -214,7 +225,8 @@ impl WaitQueue {
         Some((first.key, limit))
     }
 
-    fn leave(&mut self, key: Key) {
+    /// Takes a check-out out of the queue, if it is there.
+    pub(crate) fn leave(&mut self, key: Key) {
         let entry = &self.entries[key as usize];
         if let Progress::Waiting { .. } = entry.progress {
             let place = entry.place;
@@ -223,6 +235,7 @@ impl WaitQueue {
             }
             self.waiting.remove(&mut self.entries, key);
             self.deadlines.remove(&mut self.entries, place);
+            self.entries[key as usize].progress = Progress::Started;
         }
     }
 
@@ -249,7 +262,9 @@ impl WaitQueue {
         let mut origins = true;
         for &key in &waiting {
             let entry = &self.entries[key as usize];
-            let Progress::Waiting { pending } = entry.progress else { return Err("the queue holds one that does not wait") };
+            let Progress::Waiting { pending } = entry.progress else {
+                return Err("the queue holds one that does not wait");
+            };
             if origins && pending.is_none() {
                 origins = false;
                 if self.next_origin != key {
@@ -289,7 +304,9 @@ impl WaitQueue {
     }
 
     pub(crate) fn is_origin(&self, key: Key, pending: Key) -> bool {
-        self.entries.get(key as usize).is_some_and(|entry| entry.progress == Progress::Waiting { pending: Some(pending) })
+        self.entries
+            .get(key as usize)
+            .is_some_and(|entry| entry.progress == Progress::Waiting { pending: Some(pending) })
     }
 
     pub(crate) fn is_delivered(&self, key: Key) -> bool {

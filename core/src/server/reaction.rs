@@ -59,9 +59,7 @@ fn against_the_server(circumstances: Circumstances) -> Reactions {
         Circumstances { load_balanced: true, service_is_known, .. } => {
             Reactions { clear: service_is_known, mark_unknown: false, cancel_check: false }
         }
-        Circumstances { load_balanced: false, .. } => {
-            Reactions { clear: true, mark_unknown: true, cancel_check: true }
-        }
+        Circumstances { load_balanced: false, .. } => Reactions { clear: true, mark_unknown: true, cancel_check: true },
     }
 }
 

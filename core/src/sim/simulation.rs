@@ -15,8 +15,8 @@ use super::schedule::Schedule;
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::event::Event;
 use crate::pool::{
-    Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Handle,
-    Output, Pool, Refused,
+    Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
+    Handle, Output, Pool, Refused,
 };
 use crate::server::{OperationError, Server};
 use crate::time::Instant;
@@ -33,7 +33,7 @@ pub struct Simulation {
     random: Random,
     connect_timeout: Duration,
     schedule: Schedule<Happening>,
-    establishing: BTreeMap<ConnectionId, Phase>,
+    establishing: BTreeMap<ConnectionId, (Handle, Phase)>,
     hung_up: BTreeMap<ConnectionId, Handle>,
     news: VecDeque<News>,
 }
@@ -172,6 +172,14 @@ impl Simulation {
         if noticed { self.call(|server, now| server.pool_mut().handle_peer_closed(now, connection)) } else { Ok(()) }
     }
 
+    /// Breaks off every establishment that is still going on, as an adapter does when its pool has been closed for long.
+    pub fn abandon_establishments(&mut self) {
+        for (connection, phase) in core::mem::take(&mut self.establishing).into_values() {
+            let error = EstablishError::new(phase, Fault::Other, "the pool was closed");
+            self.fail_with(connection, error);
+        }
+    }
+
     /// What the callers have to know next.
     pub fn poll_news(&mut self) -> Option<News> {
         self.news.pop_front()
@@ -239,7 +247,7 @@ impl Simulation {
     }
 
     fn connect(&mut self, connection: Handle) {
-        self.establishing.insert(connection.id(), Phase::Connect);
+        self.establishing.insert(connection.id(), (connection, Phase::Connect));
         if self.connect_timeout > Duration::ZERO {
             self.later(self.connect_timeout, Happening::TimedOut { connection });
         }
@@ -278,7 +286,7 @@ impl Simulation {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Step { connection, step, outcome } => match self.establishing.get(&connection.id()) {
-                Some(&phase) => self.end_step(connection, step, phase, outcome),
+                Some(&(_, phase)) => self.end_step(connection, step, phase, outcome),
                 None => {}
             },
             Happening::Refused { connection } => {
@@ -312,8 +320,7 @@ impl Simulation {
                                        support this mode.";
                         return self.fail(connection, Fault::Other, message);
                     };
-                    let misuse =
-                        self.call(|server, now| server.pool_mut().handle_hello(now, connection, service_id));
+                    let misuse = self.call(|server, now| server.pool_mut().handle_hello(now, connection, service_id));
                     debug_assert_eq!(misuse, Ok(()));
                 }
                 if self.virtual_server.auth {
@@ -328,7 +335,7 @@ impl Simulation {
     }
 
     fn go_on(&mut self, connection: Handle, phase: Phase, step: Step) {
-        self.establishing.insert(connection.id(), phase);
+        self.establishing.insert(connection.id(), (connection, phase));
         self.send(connection, step);
     }
 
@@ -339,7 +346,7 @@ impl Simulation {
     }
 
     fn fail(&mut self, connection: Handle, fault: Fault, message: &str) {
-        if let Some(&phase) = self.establishing.get(&connection.id()) {
+        if let Some(&(_, phase)) = self.establishing.get(&connection.id()) {
             self.fail_with(connection, EstablishError::new(phase, fault, message));
         }
     }

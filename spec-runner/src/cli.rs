@@ -1,0 +1,170 @@
+//! The command line: what to run, and under which seeds.
+
+use core::ops::RangeInclusive;
+use std::ffi::OsString;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+
+use crate::engine::{self, Engine};
+use crate::format::Problem;
+use crate::report::{Detail, Report};
+use crate::runner::{self, Outcome};
+use crate::suite::{self, Content, Suite};
+
+/// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time.
+///
+/// Without a command: the official suites of the pool and the scenarios, on the engine "core", and a table of the
+/// results.
+#[derive(Parser)]
+#[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
+struct Cli {
+    /// The folder of MongoDB's specifications, up to and with its `source`. Without it: $MONGODB_SPECS, else
+    /// ./specifications/source, else ../shared/specs
+    #[arg(long, value_name = "DIR")]
+    specs: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs test files, and all test files in folders, printing a line for each
+    Run(RunArgs),
+}
+
+#[derive(Args)]
+#[command(after_help = EXIT_STATUS)]
+struct RunArgs {
+    /// What carries the tests out
+    #[arg(long, default_value = engine::NAMES[0], value_parser = PossibleValuesParser::new(engine::NAMES))]
+    engine: String,
+
+    /// Run each test under this seed only
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+
+    /// Run each test under so many seeds, from 0 up
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+
+    /// Print the events of each test, too, under the seed that failed or else the first
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Test files, or folders of them
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// Enough for every order of a handful of things that happen at once.
+const DEFAULT_SEEDS: u64 = 50;
+
+const EXIT_STATUS: &str = "Exit status: 0 if no test failed, 1 if one did, 2 if some input could not be used.";
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to be told when printing fails.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2).into();
+        }
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut err = io::stderr().lock();
+    let (printed, status) = match cli.command {
+        None => {
+            let mut report = Report::new(&mut out, &mut err, Detail::Exceptions);
+            (run_default(&mut report, cli.specs.as_deref()), report.status())
+        }
+        Some(Command::Run(args)) => {
+            let detail = if args.verbose { Detail::Events } else { Detail::All };
+            let mut report = Report::new(&mut out, &mut err, detail);
+            (run_paths(&mut report, &args), report.status())
+        }
+    };
+    match printed {
+        Ok(()) => status.into(),
+        // A reader such as `head` has seen enough; what was found until then stands.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => status.into(),
+        Err(error) => {
+            let _ = writeln!(err, "error: the results cannot be printed: {error}");
+            2.into()
+        }
+    }
+}
+
+fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
+    // The command line allows no other names.
+    let Some(engine) = engine::by_name(&args.engine) else {
+        return Ok(());
+    };
+    let seeds = args.seed.map_or(0..=args.seeds - 1, |seed| seed..=seed);
+    report.begin_suite("tests");
+    for path in &args.paths {
+        run_path(report, &*engine, path, &seeds)?;
+    }
+    report.close()
+}
+
+fn run_default(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<()> {
+    let engine = engine::CoreEngine;
+    let seeds = 0..=DEFAULT_SEEDS - 1;
+    let mut suites = official_suites(report, specs)?;
+    match suite::scenarios() {
+        Some(suite) => suites.push(suite),
+        None => report.note("This project's scenarios are not here; run this in its folder to run them, too.")?,
+    }
+    for Suite { name, path } in &suites {
+        report.begin_suite(name);
+        run_path(report, &engine, path, &seeds)?;
+    }
+    report.table()?;
+    report.close()
+}
+
+fn official_suites(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<Vec<Suite>> {
+    let variable = std::env::var_os("MONGODB_SPECS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let named = specs.map(|folder| ("--specs", folder));
+    let named = named.or_else(|| variable.as_deref().map(|folder| ("$MONGODB_SPECS", folder)));
+    let unusable = |report: &mut Report<'_>, folder: &Path, problem: &Problem| {
+        report.unusable(folder, problem).map(|()| Vec::new())
+    };
+    match suite::find_specs(named) {
+        Ok(Some(folder)) => match suite::official(&folder) {
+            Ok(suites) => Ok(suites),
+            Err(problem) => unusable(report, &folder, &problem),
+        },
+        Ok(None) => {
+            let hint = format!("MongoDB's official tests are not here; get them with\n    {}", suite::GET_SPECS);
+            report.note(&hint).map(|()| Vec::new())
+        }
+        Err(problem) => unusable(report, named.map_or(Path::new(""), |(_, folder)| folder), &problem),
+    }
+}
+
+fn run_path(report: &mut Report<'_>, engine: &dyn Engine, path: &Path, seeds: &RangeInclusive<u64>) -> io::Result<()> {
+    let files = match suite::collect(path) {
+        Ok(files) => files,
+        Err(problem) => return report.unusable(path, &problem),
+    };
+    for file in files {
+        match suite::load(&file) {
+            Ok(Content::Case(case)) => {
+                let outcome = runner::run_case(engine, &case, seeds.clone());
+                report.result(&file, &case.description, &outcome)?;
+            }
+            Ok(Content::Unsupported { description, reason }) => {
+                report.result(&file, &description, &Outcome::Skipped { reason })?;
+            }
+            Err(problem) => report.unusable(&file, &problem)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! The engine `core`: the pool machine in virtual time, against the virtual network and server of `cmap_core::sim`.
+//!
+//! Nothing here sleeps. A test's threads are virtual, too: each is a queue of operations and what it waits for (FMT-3), the
+//! main thread among them. As long as some thread can go on, time stands still; when all wait, it jumps to the next moment
+//! at which anything happens. Where two things could happen at the same moment, the seed decides.
+
+mod aftermath;
+mod event;
+mod setup;
+mod thread;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cmap_core::pool::{CheckOutError, CheckOutId, ConnectionId, Handle};
+use cmap_core::sim::{News, Random, Simulation};
+use cmap_core::time::Instant;
+
+use self::thread::{Thread, Wait};
+use super::{ActualError, Engine, Run};
+use crate::format::Case;
+
+/// The pool machine itself, driven by a simulation.
+pub struct CoreEngine;
+
+impl Engine for CoreEngine {
+    fn name(&self) -> &'static str {
+        "core"
+    }
+
+    fn unsupported(&self, _: &Case) -> Option<String> {
+        None
+    }
+
+    fn run(&self, case: &Case, seed: u64) -> Run {
+        match setup::simulation(case, seed) {
+            Ok(simulation) => Session::new(case, simulation, seed).run(),
+            Err(error) => Run { violations: vec![error.to_string()], ..Run::default() },
+        }
+    }
+}
+
+/// The name of the thread that carries out what no other is told to.
+const MAIN: &str = "main";
+
+/// A test can make this many moves; more means that it runs in circles.
+const MOST_MOVES: u32 = 1_000_000;
+
+/// One test while it runs.
+struct Session<'a> {
+    case: &'a Case,
+    simulation: Simulation,
+    random: Random,
+    threads: BTreeMap<&'a str, Thread<'a>>,
+    /// The connections that operations can name.
+    labels: BTreeMap<&'a str, Handle>,
+    /// The connections that are checked out.
+    held: BTreeMap<ConnectionId, Handle>,
+    /// How check-outs ended whose thread has not gone on yet.
+    ended: BTreeMap<CheckOutId, Result<Handle, Arc<CheckOutError>>>,
+    run: Run,
+}
+
+impl<'a> Session<'a> {
+    fn new(case: &'a Case, simulation: Simulation, seed: u64) -> Self {
+        let mut session = Self {
+            case,
+            simulation,
+            // Another sequence than the simulation's own, so that one does not echo the other.
+            random: Random::new(!seed),
+            threads: BTreeMap::from([(MAIN, Thread::new(case.operations.iter()))]),
+            labels: BTreeMap::new(),
+            held: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            run: Run::default(),
+        };
+        session.read_news();
+        session
+    }
+
+    fn run(mut self) -> Run {
+        for _ in 0..MOST_MOVES {
+            if self.threads.get(MAIN).is_none_or(Thread::is_done) {
+                return self.finish();
+            }
+            if !self.make_a_move() {
+                self.violation("every thread waits, and nothing will happen any more");
+                return self.finish();
+            }
+            if let Err(broken) = self.simulation.pool().check_invariants() {
+                self.violation(broken);
+                return self.finish();
+            }
+        }
+        self.violation("the test does not come to an end");
+        self.finish()
+    }
+
+    /// Ends the main thread's part and looks at what is left.
+    fn finish(mut self) -> Run {
+        self.run.error = self.threads.get_mut(MAIN).and_then(|main| main.error.take());
+        self.settle();
+        self.run
+    }
+
+    /// Lets one thread go on, or one thing happen, or time pass. Returns false if none of that is possible.
+    fn make_a_move(&mut self) -> bool {
+        if let Some(name) = self.next_at_work() {
+            self.carry_out_next(name);
+            return true;
+        }
+        let now = self.simulation.now();
+        let is_due = self.simulation.next_at().is_some_and(|at| at <= now);
+        let wakeable: Vec<&str> =
+            self.threads.iter().filter(|(_, thread)| self.may_go_on(thread)).map(|(&name, _)| name).collect();
+        if !wakeable.is_empty() && !(is_due && self.random.up_to(1) == 0) {
+            let chosen = self.choose(&wakeable);
+            self.go_on(chosen);
+            return true;
+        }
+        if self.simulation.step() {
+            self.read_news();
+            return true;
+        }
+        match self.next_moment() {
+            Some(next) => self.simulation.wait_until(next),
+            None => return false,
+        }
+        true
+    }
+
+    /// A thread that has something to do and waits for nothing; the main thread last, so that what it gives to others is
+    /// begun before it goes on.
+    fn next_at_work(&mut self) -> Option<&'a str> {
+        let at_work = |(&name, thread): (&&'a str, &Thread<'a>)| thread.is_at_work().then_some(name);
+        let others: Vec<&'a str> = self.threads.iter().filter_map(at_work).filter(|&name| name != MAIN).collect();
+        if others.is_empty() {
+            self.threads.get(MAIN).filter(|main| main.is_at_work()).map(|_| MAIN)
+        } else {
+            Some(self.choose(&others))
+        }
+    }
+
+    fn choose(&mut self, names: &[&'a str]) -> &'a str {
+        let last = names.len().saturating_sub(1) as u64;
+        let index = usize::try_from(self.random.up_to(last)).unwrap_or_default();
+        names.get(index).copied().unwrap_or(MAIN)
+    }
+
+    /// The next moment at which a thread or the simulation has something to do.
+    fn next_moment(&self) -> Option<Instant> {
+        let threads = self.threads.values().filter_map(|thread| thread.wait.as_ref()?.until());
+        threads.chain(self.simulation.next_at()).min()
+    }
+
+    fn may_go_on(&self, thread: &Thread<'a>) -> bool {
+        let now = self.simulation.now();
+        thread.wait.as_ref().is_some_and(|wait| match wait {
+            Wait::Time { until } => *until <= now,
+            Wait::Event { event, count, until, .. } => self.occurrences(*event) >= *count || *until <= now,
+            Wait::Thread { target } => self.threads.get(target).is_none_or(Thread::is_done),
+            Wait::CheckOut { id, .. } => self.ended.contains_key(id),
+        })
+    }
+
+    fn occurrences(&self, event_type: crate::format::EventType) -> u32 {
+        let count = self.run.events.iter().filter(|event| event_type.is_of(event)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Notes what the pool's callers learn.
+    fn read_news(&mut self) {
+        while let Some(news) = self.simulation.poll_news() {
+            match news {
+                News::Event(event) => {
+                    let address = self.simulation.pool().address().to_string();
+                    self.run.events.push(event::to_json(&event, &address, &self.case.server));
+                }
+                News::Delivered { check_out, connection } => {
+                    self.held.insert(connection.id(), connection);
+                    self.ended.insert(check_out, Ok(connection));
+                }
+                News::Failed { check_out, error } => {
+                    self.ended.insert(check_out, Err(error));
+                }
+                // The format has no operation that could be broken off.
+                News::Interrupted { .. } => {}
+            }
+        }
+    }
+
+    fn violation(&mut self, what: impl ToString) {
+        self.run.violations.push(what.to_string());
+    }
+}
+
+impl From<&CheckOutError> for ActualError {
+    fn from(error: &CheckOutError) -> Self {
+        Self { type_name: error.type_name().into(), message: error.message(), address: error.address.to_string() }
+    }
+}

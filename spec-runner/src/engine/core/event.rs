@@ -1,0 +1,70 @@
+//! Events as the test files have them.
+
+use core::error::Error;
+use core::time::Duration;
+
+use cmap_core::event::Event;
+use serde_json::{Map, Value, json};
+
+use super::setup;
+use crate::format::ServerOptions;
+
+/// An event of the pool at `address` as JSON, with all its fields.
+pub(super) fn to_json(event: &Event, address: &str, server: &ServerOptions) -> Value {
+    let mut fields = Map::new();
+    let mut set = |key: &str, value: Value| {
+        fields.insert(key.into(), value);
+    };
+    set("type", json!(event.name()));
+    set("address", json!(address));
+    match event {
+        Event::PoolCreated { options } => {
+            let options = options.set_by_user().map(|(name, value)| (name.to_owned(), json!(value)));
+            set("options", Value::Object(options.collect()));
+        }
+        Event::PoolCleared { service_id, interrupt_in_use_connections } => {
+            if let Some(id) = service_id {
+                let name = setup::service_name(server, *id).map_or_else(|| id.to_string(), str::to_owned);
+                set("serviceId", json!(name));
+            }
+            set("interruptInUseConnections", json!(interrupt_in_use_connections));
+        }
+        Event::ConnectionCreated { connection_id } | Event::ConnectionCheckedIn { connection_id } => {
+            set("connectionId", json!(connection_id));
+        }
+        Event::ConnectionReady { connection_id, duration }
+        | Event::ConnectionCheckedOut { connection_id, duration, .. } => {
+            set("connectionId", json!(connection_id));
+            set("duration", millis(*duration));
+        }
+        Event::ConnectionClosed { connection_id, reason, error } => {
+            set("connectionId", json!(connection_id));
+            set("reason", json!(reason));
+            if let Some(error) = error {
+                set("error", json!(text(&**error)));
+            }
+        }
+        Event::ConnectionCheckOutFailed { reason, error, duration, .. } => {
+            set("reason", json!(reason));
+            set("error", json!(text(&**error)));
+            set("duration", millis(*duration));
+        }
+        Event::PoolReady | Event::PoolClosed | Event::ConnectionCheckOutStarted { .. } | _ => {}
+    }
+    Value::Object(fields)
+}
+
+fn millis(duration: Duration) -> Value {
+    json!(duration.as_secs_f64() * 1000.0)
+}
+
+/// An error with all its sources.
+fn text(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}

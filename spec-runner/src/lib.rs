@@ -1,0 +1,26 @@
+//! Runs the tests of MongoDB's connection pool (CMAP) on any pool, in virtual time.
+//!
+//! A test is a JSON file: operations for a pool, and the events it must report. The official ones live in MongoDB's
+//! specifications repository; this project's own, in the same format with a few more words, in `scenarios/`.
+//!
+//! The way of a file through this crate:
+//!
+//! 1. [`suite`] finds it and tells what kind of test it is;
+//! 2. [`format`](mod@format) reads it into a [`Case`](format::Case), refusing every word it does not know;
+//! 3. [`engine`] carries out its operations on a pool and notes the events, once for each seed that [`runner`] picks;
+//! 4. [`verdict`] compares the events with the expected ones, by the rules in [`matching`];
+//! 5. [`report`] prints the result.
+//!
+//! Nothing here reads a clock and nothing iterates in an unspecified order: the same seed prints the same bytes.
+
+extern crate alloc;
+
+pub mod cli;
+pub mod engine;
+pub mod format;
+pub mod matching;
+pub mod place;
+pub mod report;
+pub mod runner;
+pub mod suite;
+pub mod verdict;

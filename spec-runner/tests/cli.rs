@@ -1,0 +1,205 @@
+//! The program from outside: what it prints, and its exit status.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of this test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("spec-runner-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder left behind is no reason to fail.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn spec_runner(args: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_spec-runner")).args(args).args(paths).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    core::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    core::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// The pool is made ready; the test expects it to be `second` after its creation.
+fn ready(second: &str) -> String {
+    format!(
+        r#"{{
+            "version": 1,
+            "style": "unit",
+            "description": "made ready",
+            "operations": [{{ "name": "ready" }}],
+            "events": [{{ "type": "ConnectionPoolCreated", "options": 42 }}, {{ "type": "{second}" }}]
+        }}"#
+    )
+}
+
+fn with_operation(operation: &str) -> String {
+    format!(r#"{{ "version": 1, "style": "unit", "description": "d", "operations": [{operation}] }}"#)
+}
+
+#[track_caller]
+fn unusable(test: &str, text: &str, problem: &str) {
+    let folder = Folder::new(test);
+    let path = folder.write("bad.json", text);
+    let output = spec_runner(&["run"], &[&path]);
+    let start = format!("ERROR {}: {problem}", path.display());
+    assert!(stderr(&output).starts_with(&start), "\n expected: {start}\n   actual: {}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1);
+    assert_eq!(stdout(&output), "0 passed, 0 failed, 0 skipped\n");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn unknown_operation() {
+    let text = with_operation(r#"{ "name": "ready" }, { "name": "explode" }"#);
+    unusable("operation", &text, "operations[1]: unknown operation `explode`");
+}
+
+#[test]
+fn unknown_field() {
+    unusable("field", &with_operation(r#"{ "name": "wait", "ms": 1, "s": 1 }"#), "operations[0].s: unknown field `s`");
+}
+
+#[test]
+fn unknown_option() {
+    let text = r#"{ "version": 1, "style": "unit", "description": "d", "operations": [],
+        "poolOptions": { "maxPoolsize": 1 } }"#;
+    unusable("option", text, "poolOptions.maxPoolsize: unknown field `maxPoolsize`");
+}
+
+#[test]
+fn unknown_event_type() {
+    unusable("event", &ready("ConnectionPoolOpened"), "events[1].type: unknown value `ConnectionPoolOpened`");
+}
+
+#[test]
+fn extension_in_an_official_style() {
+    let text = with_operation(r#"{ "name": "network", "mode": "hang" }"#);
+    unusable("extension", &text, "operations[0].name: belongs to style \"scenario\"");
+}
+
+#[test]
+fn bad_json() {
+    unusable("json", "{\n  \"version\": 1,,\n}", "line 2 column 16: ");
+    unusable("not-json", "", "line 1 column 0: EOF");
+}
+
+#[test]
+fn unknown_kind_of_file() {
+    unusable("kind", r#"{ "name": "left-pad" }"#, "neither a test in the CMAP format");
+}
+
+#[test]
+fn missing_path_and_empty_folder() {
+    let folder = Folder::new("empty");
+    let missing = folder.0.join("missing.json");
+    let output = spec_runner(&["run"], &[&missing, &folder.0]);
+    let lines: Vec<&str> = stderr(&output).lines().collect();
+    assert!(lines[0].starts_with(&format!("ERROR {}: cannot be read: ", missing.display())), "{}", lines[0]);
+    assert_eq!(lines[1], format!("ERROR {}: holds no JSON file", folder.0.display()));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn unknown_engine_and_bad_flags() {
+    let output = spec_runner(&["run", "--engine", "steam", "x.json"], &[]);
+    assert!(stderr(&output).contains("'steam'") && stderr(&output).contains("core"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+    for args in [&["run"][..], &["run", "--seeds", "0", "x"], &["run", "--seed", "1", "--seeds", "2", "x"], &["walk"]] {
+        assert_eq!(spec_runner(args, &[]).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn named_specifications_must_be_there() {
+    let folder = Folder::new("specs");
+    let output = spec_runner(&["--specs"], &[&folder.0]);
+    let line = format!("ERROR {}: named by --specs, but it does not hold", folder.0.display());
+    assert!(stderr(&output).starts_with(&line), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_passing_test() {
+    let folder = Folder::new("pass");
+    let path = folder.write("good.json", &ready("ConnectionPoolReady"));
+    let output = spec_runner(&["run"], &[&path]);
+    let printed = format!("PASS {}: made ready\n1 passed, 0 failed, 0 skipped\n", path.display());
+    assert_eq!((stdout(&output), stderr(&output)), (printed.as_str(), ""));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_failing_test_shows_both_sides() {
+    let folder = Folder::new("fail");
+    let path = folder.write("bad.json", &ready("ConnectionPoolClosed"));
+    let output = spec_runner(&["run", "--seed", "7"], &[&path]);
+    let lines: Vec<&str> = stdout(&output).lines().collect();
+    assert_eq!(lines[0], format!("FAIL {}: made ready", path.display()));
+    assert_eq!(lines[1], "  seed 7");
+    assert_eq!(lines[2], "  event 2: type: expected \"ConnectionPoolClosed\", got \"ConnectionPoolReady\"");
+    assert_eq!(lines[3], "    expected                         | actual");
+    assert!(lines[4].starts_with("    ConnectionPoolCreated options=42 | ConnectionPoolCreated "), "{}", lines[4]);
+    assert!(lines[5].starts_with("  > ConnectionPoolClosed             | ConnectionPoolReady"), "{}", lines[5]);
+    assert_eq!(lines[6], "0 passed, 1 failed, 0 skipped");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn one_bad_file_does_not_stop_the_others() {
+    let folder = Folder::new("mixed");
+    folder.write("a.json", "[");
+    folder.write("b.json", &ready("ConnectionPoolReady"));
+    folder.write("c.json", r#"{ "description": "later", "schemaVersion": "1.13", "tests": [] }"#);
+    folder.write("d.json", &ready("ConnectionPoolClosed"));
+    folder.write("notes.txt", "not a test");
+    let output = spec_runner(&["run"], &[&folder.0]);
+    assert_eq!(stderr(&output).lines().count(), 1);
+    let skip = "c.json: later (the unified test format is not supported yet)";
+    assert!(stdout(&output).contains(skip), "{}", stdout(&output));
+    assert_eq!(stdout(&output).lines().last(), Some("1 passed, 1 failed, 1 skipped"));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_test_for_other_servers_is_skipped() {
+    let folder = Folder::new("skip");
+    let text = ready("ConnectionPoolReady").replacen('{', r#"{ "runOn": [{ "maxServerVersion": "4.2" }],"#, 1);
+    let path = folder.write("old.json", &text);
+    let output = spec_runner(&["run"], &[&path]);
+    assert!(stdout(&output).contains("made ready (is for version 4.2.0 or below; "), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_same_seed_prints_the_same_bytes() {
+    let folder = Folder::new("same");
+    let good = folder.write("good.json", &ready("ConnectionPoolReady"));
+    let bad = folder.write("bad.json", &ready("ConnectionPoolClosed"));
+    let print = || spec_runner(&["run", "-v", "--seed", "3"], &[&good, &bad]);
+    let first = print();
+    assert_eq!(stdout(&first), stdout(&print()));
+    assert!(stdout(&first).contains("  events under seed 3:\n    ConnectionPoolCreated "), "{}", stdout(&first));
+}
