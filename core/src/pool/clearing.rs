@@ -84,6 +84,7 @@ impl<C> Pool<C> {
             PoolState::Paused => CheckOutErrorKind::PoolCleared { cause: self.paused_by.clone() },
             PoolState::Closed => CheckOutErrorKind::PoolClosed,
         };
+        self.wait_queue.lift_deadlines();
         while let Some(waiter) = self.wait_queue.front() {
             self.fail(waiter, kind.clone());
         }

@@ -137,7 +137,7 @@ impl<C> Connections<C> {
 
     /// Creates a pending connection.
     pub(crate) fn create(&mut self, generation: Generation, created_at: Instant, origin: Option<Key>) -> Key {
-        self.last_id += 1;
+        self.last_id = self.last_id.wrapping_add(1);
         let slot = Slot {
             id: ConnectionId(self.last_id),
             generation,
@@ -326,6 +326,9 @@ impl<C> Connections<C> {
             let occupied = service.occupied.check(&self.slots)?;
             self.check_members(&occupied, |slot| slot.service == Some(id) && slot.is_occupied())?;
         }
+        if self.slots.iter().any(|slot| slot.id.0 > self.last_id) {
+            return Err("a connection is newer than the last one");
+        }
         let vacant = self.slots.iter().filter(|slot| matches!(slot.stage, Stage::Closed)).count();
         let mut next = self.vacant;
         for _ in 0..vacant {
@@ -460,6 +463,7 @@ impl<C> Linked<AVAILABLE> for Slot<C> {
     }
 }
 
+#[expect(clippy::misnamed_getters, reason = "of the two links of a slot, these are the ones of this role")]
 impl<C> Linked<OF_SERVICE> for Slot<C> {
     fn links(&self) -> &Links {
         &self.service_links

@@ -100,7 +100,7 @@ impl Service {
 
 impl Generation {
     pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.wrapping_add(1))
     }
 
     /// The number itself.

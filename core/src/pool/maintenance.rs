@@ -91,7 +91,11 @@ impl<C> Pool<C> {
             Stage::Available { since, .. } if self.limits.max_idle != u64::MAX => {
                 Some(since.after(self.limits.max_idle.saturating_add(1)))
             }
-            _ => None,
+            Stage::Closed
+            | Stage::Pending { .. }
+            | Stage::Available { .. }
+            | Stage::Checking { .. }
+            | Stage::InUse { .. } => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | the pool's public face: calls in, outputs out |
-//! | [`state`] | the states of pools and connections, and every transition |
+//! | `state` | the states of pools and connections, and every transition |
 //! | `serving` | who gets which connection, and when one is created |
 //! | `clearing` | clear, close, interrupt |
 //! | `maintenance` | pruning and populating |
@@ -462,7 +462,8 @@ impl<C> Pool<C> {
         let Totals { high_water, high_water_total, established, closed, check_outs_failed, cancelled, cleared } =
             self.totals;
         let check_outs_started = self.wait_queue.started();
-        let checked_out = check_outs_started - check_outs_failed.total() - u64::from(counts.waiting);
+        let ended = check_outs_started.saturating_sub(counts.waiting.into());
+        let checked_out = ended.saturating_sub(check_outs_failed.total());
         Stats {
             counts,
             high_water,
@@ -474,7 +475,7 @@ impl<C> Pool<C> {
             checked_out,
             check_outs_failed,
             cancelled,
-            checked_in: checked_out - u64::from(counts.in_use),
+            checked_in: checked_out.saturating_sub(counts.in_use.into()),
             cleared,
         }
     }

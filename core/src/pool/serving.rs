@@ -171,7 +171,9 @@ impl<C> Pool<C> {
         let error = self.end_in_failure(check_out, CheckOutErrorKind::Cancelled);
         self.totals.cancelled += 1;
         self.totals.check_outs_failed.count(error.reason());
-        self.emit_failure(&Arc::new(error), id);
+        if self.observed {
+            self.emit_failure(&Arc::new(error), id);
+        }
     }
 
     /// The pending connection has no origin any more; returns who it was.

@@ -81,6 +81,12 @@ impl Deadlines {
         }
     }
 
+    pub(crate) fn clear<T: Timed>(&mut self, arena: &mut [T]) {
+        for deadline in self.heap.drain(..) {
+            *arena[deadline.key as usize].place() = NIL;
+        }
+    }
+
     /// Moves `deadline` from `place` towards the front, past all that are later.
     fn rise<T: Timed>(&mut self, arena: &mut [T], mut place: usize, deadline: Deadline) {
         while place > 0 {

@@ -102,7 +102,7 @@ impl WaitQueue {
     /// Opens a check-out that neither waits nor has a connection yet.
     #[inline]
     pub(crate) fn start(&mut self, now: Instant) -> CheckOutId {
-        self.last_sequence += 1;
+        self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = self.last_sequence;
         let key = self.vacant;
         if let Some(entry) = self.entries.get_mut(key as usize) {
@@ -225,6 +225,11 @@ impl WaitQueue {
         Some((first.key, limit))
     }
 
+    /// Frees all waiters of their deadlines, because all are about to leave: one by one, each would cost O(log n).
+    pub(crate) fn lift_deadlines(&mut self) {
+        self.deadlines.clear(&mut self.entries);
+    }
+
     /// Takes a check-out out of the queue, if it is there.
     pub(crate) fn leave(&mut self, key: Key) {
         let entry = &self.entries[key as usize];
@@ -289,6 +294,13 @@ impl WaitQueue {
                 Some(entry) if entry.place as usize == place && is_waiting(&entry) => {}
                 _ => return Err("a deadline belongs to nobody that waits"),
             }
+        }
+        let placed = waiting.iter().filter(|&&key| self.entries[key as usize].place != NIL).count();
+        if placed != self.deadlines.iter().count() {
+            return Err("a waiter has a deadline that is not kept");
+        }
+        if self.entries.iter().any(|entry| entry.sequence > self.last_sequence) {
+            return Err("a check-out is newer than the last one");
         }
         let mut vacant = self.vacant;
         for _ in 0..=self.entries.len() {

@@ -285,10 +285,11 @@ impl Simulation {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Step { connection, step, outcome } => match self.establishing.get(&connection.id()) {
-                Some(&(_, phase)) => self.end_step(connection, step, phase, outcome),
-                None => {}
-            },
+            Happening::Step { connection, step, outcome } => {
+                if let Some(&(_, phase)) = self.establishing.get(&connection.id()) {
+                    self.end_step(connection, step, phase, outcome);
+                }
+            }
             Happening::Refused { connection } => {
                 self.fail(connection, Fault::Network, "the connection was refused");
             }

@@ -113,7 +113,8 @@ impl<'a> Session<'a> {
         let is_due = self.simulation.next_at().is_some_and(|at| at <= now);
         let wakeable: Vec<&str> =
             self.threads.iter().filter(|(_, thread)| self.may_go_on(thread)).map(|(&name, _)| name).collect();
-        if !wakeable.is_empty() && !(is_due && self.random.up_to(1) == 0) {
+        let others_first = is_due && self.random.up_to(1) == 0;
+        if !wakeable.is_empty() && !others_first {
             let chosen = self.choose(&wakeable);
             self.go_on(chosen);
             return true;

@@ -1,0 +1,87 @@
+//! A warm pool allocates nothing: check-outs and check-ins live in memory that the pool already has.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::options::PoolOptions;
+use cmap_core::pool::{Action, CheckOutRequest, Condition, Handle, Output, Pool};
+use cmap_core::time::Instant;
+
+/// A ready pool with idle time, wait queue timeout and events as in production.
+fn pool(max_pool_size: u32) -> Pool<u64> {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(max_pool_size);
+    options.max_idle_time = Some(Duration::from_secs(60));
+    options.wait_queue_timeout = Some(Duration::from_secs(5));
+    let mut pool = Pool::new(ServerAddress::tcp("localhost", 27017), options, Instant::ORIGIN).unwrap();
+    pool.ready(Instant::ORIGIN);
+    pool
+}
+
+/// Drains the outputs, establishes what is to be established, and returns the last delivery.
+fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
+    let mut delivery = None;
+    while let Some(output) = pool.poll_output() {
+        match output {
+            Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, 7).unwrap(),
+            Output::Action(Action::Deliver { connection, socket, .. }) => delivery = Some((connection, socket)),
+            Output::Action(_) | Output::Event(_) => {}
+        }
+    }
+    delivery
+}
+
+fn pair(pool: &mut Pool<u64>, now: Instant) {
+    pool.check_out(now, CheckOutRequest::default());
+    let (connection, socket) = drain(pool, now).unwrap();
+    pool.check_in(now, connection, socket, Condition::Usable).unwrap();
+    drain(pool, now);
+}
+
+#[test]
+fn a_pair_allocates_nothing_once_warm() {
+    for observed in [true, false] {
+        let mut pool = pool(10);
+        pool.observe(observed);
+        pair(&mut pool, Instant::from_millis(1));
+
+        let allocations = allocation_counter::measure(|| {
+            for round in 0..1000 {
+                pair(&mut pool, Instant::from_millis(2 + round));
+            }
+        });
+
+        assert_eq!(allocations.count_total, 0, "observed: {observed}");
+    }
+}
+
+#[test]
+fn waiting_for_a_returned_connection_allocates_nothing_once_warm() {
+    let mut pool = pool(1);
+    let round = |pool: &mut Pool<u64>, now: Instant| {
+        pool.check_out(now, CheckOutRequest::default());
+        let (first, socket) = drain(pool, now).unwrap();
+        let deadline = now + Duration::from_secs(1);
+        let gives_up = pool.check_out(now, CheckOutRequest::until(deadline));
+        pool.check_out(now, CheckOutRequest::default());
+        assert!(drain(pool, now).is_none());
+        let _ = pool.cancel_check_out(now, gives_up);
+        pool.check_in(now, first, socket, Condition::Usable).unwrap();
+        let (second, socket) = drain(pool, now).unwrap();
+        pool.check_in(now, second, socket, Condition::Usable).unwrap();
+        drain(pool, now);
+    };
+    // Without a listener: the event of a cancellation carries an error, which is allocated.
+    pool.observe(false);
+    round(&mut pool, Instant::from_millis(1));
+
+    let allocations = allocation_counter::measure(|| {
+        for number in 0..1000 {
+            round(&mut pool, Instant::from_millis(2 + number));
+        }
+    });
+
+    assert_eq!(allocations.count_total, 0);
+}

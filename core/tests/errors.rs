@@ -1,0 +1,130 @@
+//! What a failed check-out tells its caller: the specification's words, the particulars, and what to do.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::options::PoolOptions;
+use cmap_core::pool::{
+    Action, Cause, CheckOutError, CheckOutErrorKind, CheckOutRequest, Clear, Output, Pool, Reaction, WaitLimit,
+};
+use cmap_core::time::Instant;
+
+const NOW: Instant = Instant::ORIGIN;
+
+fn pool() -> Pool<()> {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(1);
+    options.wait_queue_timeout = Some(Duration::from_millis(50));
+    Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap()
+}
+
+/// A ready pool whose only connection is in use.
+fn exhausted() -> Pool<()> {
+    let mut pool = pool();
+    pool.ready(NOW);
+    pool.check_out(NOW, CheckOutRequest::default());
+    drain(&mut pool);
+    pool
+}
+
+/// Drains, establishes what is to be established, and returns the last failure.
+fn drain(pool: &mut Pool<()>) -> Option<Arc<CheckOutError>> {
+    let mut failure = None;
+    while let Some(output) = pool.poll_output() {
+        match output {
+            Output::Action(Action::Connect { connection }) => pool.handle_established(NOW, connection, ()).unwrap(),
+            Output::Action(Action::Fail { error, .. }) => failure = Some(error),
+            Output::Action(_) | Output::Event(_) => {}
+        }
+    }
+    failure
+}
+
+#[test]
+fn a_closed_pool_says_so_cmap_29() {
+    let mut pool = pool();
+    pool.close(NOW);
+    pool.check_out(NOW, CheckOutRequest::default());
+
+    let error = drain(&mut pool).unwrap();
+
+    assert_eq!(error.message(), "Attempted to check out a connection from closed connection pool");
+    assert!(!error.is_retryable());
+}
+
+#[test]
+fn a_cleared_pool_passes_its_cause_on_cmap_55() {
+    let mut pool = exhausted();
+    pool.check_out(NOW, CheckOutRequest::default());
+    pool.clear(NOW, Clear::pool(Cause::new("the server hung up"))).unwrap();
+
+    let error = drain(&mut pool).unwrap();
+
+    assert_eq!(
+        error.message(),
+        "Connection pool for db.example:27017 was cleared because another operation failed with: the server hung up"
+    );
+    assert_eq!(error.source().unwrap().to_string(), "the server hung up");
+    assert!(error.is_retryable());
+}
+
+#[test]
+fn a_pool_that_was_never_ready_says_so() {
+    let mut pool = pool();
+    pool.check_out(NOW, CheckOutRequest::default());
+
+    assert!(drain(&mut pool).unwrap().message().ends_with("the server has not been checked successfully yet"));
+}
+
+#[test]
+fn a_timeout_tells_where_how_long_and_how_the_pool_stood_cmap_30() {
+    let mut pool = exhausted();
+    pool.check_out(NOW, CheckOutRequest::default());
+    pool.handle_timeout(Instant::from_millis(50));
+
+    let error = drain(&mut pool).unwrap();
+
+    assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
+    assert_eq!(error.message(), "Timed out while checking out a connection from connection pool");
+    assert_eq!(
+        error.to_string(),
+        "Timed out while checking out a connection from connection pool (db.example:27017, after 50ms; 1 connections in \
+         use, 0 available, 0 pending, 1 waiting); look for connections that are kept too long, or raise maxPoolSize or \
+         waitQueueTimeoutMS"
+    );
+}
+
+#[test]
+fn a_callers_own_deadline_is_told_apart_cmap_33() {
+    let mut pool = exhausted();
+    pool.check_out(NOW, CheckOutRequest::until(Instant::from_millis(20)));
+    pool.handle_timeout(Instant::from_millis(20));
+
+    let error = drain(&mut pool).unwrap();
+
+    assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+    assert_eq!(error.waited, Duration::from_millis(20));
+}
+
+#[test]
+fn a_failed_establishment_is_the_source_cmap_31() {
+    let mut pool = pool();
+    pool.ready(NOW);
+    pool.check_out(NOW, CheckOutRequest::default());
+    let connection = std::iter::from_fn(|| pool.poll_output()).find_map(|output| match output {
+        Output::Action(Action::Connect { connection }) => Some(connection),
+        Output::Action(_) | Output::Event(_) => None,
+    });
+    let refused = EstablishError::new(Phase::Connect, Fault::Network, "connection refused");
+    pool.handle_establish_failed(NOW, connection.unwrap(), refused, Reaction::KeepPool).unwrap();
+
+    let error = drain(&mut pool).unwrap();
+
+    assert_eq!(error.source().unwrap().to_string(), "connecting failed: connection refused");
+    assert!(error.is_retryable(), "an overloaded server may be tried again (CMAP-50)");
+}

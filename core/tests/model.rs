@@ -1,0 +1,55 @@
+//! The property test of the connection pool: random calls, compared with a naive reference after every one of them.
+//!
+//! proptest draws a pool's options and up to 200 calls, nonsense included. `Pool<()>` and a reference written from the
+//! rules alone make them side by side: answers, outputs in their order, counts and the next deadline must be the same.
+//! Beside that a ledger that knows nothing of the reference holds the laws against what comes out, one named check
+//! each. A failure prints the broken check and the calls that led there after shrinking, and its seed goes to
+//! `tests/model.proptest-regressions`, whose cases run first from then on: commit it.
+//!
+//! `PROPTEST_CASES` overrides the number of cases of each of the two properties.
+#![allow(clippy::expect_used, reason = "clippy's allow-expect-in-tests does not reach the helpers of a test")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of one case are small")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a check that does not look at an output need not list it")]
+
+mod model {
+    pub(crate) mod case;
+    pub(crate) mod laws;
+    pub(crate) mod output;
+    pub(crate) mod reach;
+    pub(crate) mod reference;
+    pub(crate) mod sut;
+    pub(crate) mod transition;
+}
+
+use proptest::test_runner::{Config, FailurePersistence, FileFailurePersistence};
+use proptest_state_machine::prop_state_machine;
+
+use model::reach::Reach;
+use model::sut::PoolTest;
+
+/// The two tests together run 20,000 cases: one test for each of this project's two cores.
+const CASES: u32 = 10_000;
+
+fn config() -> Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES);
+    let persistence = FileFailurePersistence::Direct("tests/model.proptest-regressions");
+    let failure_persistence: Option<Box<dyn FailurePersistence>> = Some(Box::new(persistence));
+    Config { cases, failure_persistence, max_shrink_iters: 20_000, ..Config::default() }
+}
+
+prop_state_machine! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_pool_does_what_the_reference_says(sequential 1..=200 => PoolTest<false>);
+
+    #[test]
+    fn a_load_balanced_pool_does_what_the_reference_says(sequential 1..=200 => PoolTest<true>);
+}
+
+#[test]
+fn cases_reach_what_they_are_meant_to_test() {
+    for reach in [Reach::of::<false>(1000), Reach::of::<true>(1000)] {
+        assert_eq!(reach.missed(), [], "each was met less than fifty times in a thousand cases");
+    }
+}

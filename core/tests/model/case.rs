@@ -1,0 +1,157 @@
+//! One case: the reference, driven by steps that are resolved against its state.
+
+use std::thread::LocalKey;
+
+use proptest::prelude::*;
+use proptest_state_machine::ReferenceStateMachine;
+
+use cmap_core::pool::{ApiMisuse, PoolState};
+
+use super::reference::{Answer, Connection, Reference, State};
+use super::transition::{self, Call, Mood, Named, PHASE, Pick, Step, Time};
+
+/// The reference after a step, and the call that the step turned out to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) reference: Reference,
+    pub(crate) steps: usize,
+    /// The last call with the caller's time, and what the reference answered.
+    pub(crate) made: Option<Made>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) now: u64,
+    pub(crate) call: Call<Named>,
+    pub(crate) answer: Result<Answer, ApiMisuse>,
+}
+
+/// Cases with or without a load balancer.
+pub(crate) struct Cases<const LOAD_BALANCED: bool>;
+
+const MOODS: [Mood; 4] = [Mood::Crowding, Mood::Even, Mood::Leaving, Mood::Waking];
+
+thread_local! {
+    // Built once: building them for every step would cost more than the step.
+    static PLAIN: [BoxedStrategy<Step>; 4] = MOODS.map(|mood| transition::step(mood, false).boxed());
+    static LOAD_BALANCED: [BoxedStrategy<Step>; 4] = MOODS.map(|mood| transition::step(mood, true).boxed());
+}
+
+impl<const IS_LOAD_BALANCED: bool> ReferenceStateMachine for Cases<IS_LOAD_BALANCED> {
+    type State = Case;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Case> {
+        let case = |options| Case { reference: Reference::new(options), steps: 0, made: None };
+        transition::options(IS_LOAD_BALANCED).prop_map(case).boxed()
+    }
+
+    fn transitions(case: &Case) -> BoxedStrategy<Step> {
+        let mood = match case.reference.state {
+            PoolState::Paused => Mood::Waking,
+            PoolState::Closed => Mood::Leaving,
+            PoolState::Ready => MOODS[case.steps / PHASE % 3],
+        };
+        let strategies: &LocalKey<_> = if IS_LOAD_BALANCED { &LOAD_BALANCED } else { &PLAIN };
+        strategies.with(|of_moods| of_moods[mood as usize].clone())
+    }
+
+    fn apply(mut case: Case, step: &Step) -> Case {
+        case.steps += 1;
+        let (now, call) = (case.now(step.time), case.resolve(step.call));
+        case.make(now, call);
+        case
+    }
+}
+
+impl Case {
+    /// Makes a call; the outputs of the one before are forgotten.
+    pub(crate) fn make(&mut self, now: u64, call: Call<Named>) {
+        self.reference.outputs.clear();
+        let answer = self.reference.apply(now, call);
+        self.made = Some(Made { now, call, answer });
+    }
+
+    fn now(&self, time: Time) -> u64 {
+        let now = self.reference.now;
+        let deadline = self.reference.timeout().map_or(now, |(at, _)| at);
+        match time {
+            Time::Same => now,
+            Time::Later(nanos) => now + nanos,
+            Time::Earlier(nanos) => now.saturating_sub(nanos),
+            Time::Deadline => deadline,
+            Time::BeforeDeadline => deadline.saturating_sub(1),
+            Time::AfterDeadline => deadline + 1,
+        }
+    }
+
+    /// Says which connection or check-out a call means. A call that finds nothing it is meant for gives way to one that
+    /// moves the pool on; nonsense comes from the other picks, and there is enough of it.
+    fn resolve(&self, call: Call<Pick>) -> Call<Named> {
+        let reference = &self.reference;
+        let ids = |fits: &dyn Fn(&Connection) -> bool| reference.ids(fits);
+        let state = |wanted: State| reference.ids(|c| c.state == wanted);
+        let service_known = |known: bool| ids(&|c| c.state == State::Pending && c.service.is_some() == known);
+        let connections = (1..=reference.created).collect();
+        let check_outs = (1..=reference.started as u64).collect();
+        let named = match call {
+            Call::CheckOut(deadline) => Some(Call::CheckOut(deadline)),
+            Call::Ready => Some(Call::Ready),
+            Call::Clear { service, interrupts } => Some(Call::Clear { service, interrupts }),
+            Call::Close => Some(Call::Close),
+            Call::ResetAfterFork => Some(Call::ResetAfterFork),
+            Call::Timeout => Some(Call::Timeout),
+            Call::Cancel(pick) => {
+                let waiting = reference.waiters.iter().map(|waiter| waiter.check_out);
+                let holders =
+                    reference.connections.iter().filter(|c| c.state == State::InUse).filter_map(|c| c.check_out);
+                let under_way = waiting.chain(holders).map(|check_out| check_out as u64).collect();
+                name(pick, under_way, check_outs).map(Call::Cancel)
+            }
+            Call::CheckIn(pick, condition) => {
+                name(pick, state(State::InUse), connections).map(|it| Call::CheckIn(it, condition))
+            }
+            Call::Hello(pick, service) => {
+                name(pick, service_known(false), connections).map(|it| Call::Hello(it, service))
+            }
+            Call::Established(pick) => {
+                name(pick, service_known(reference.options.load_balanced), connections).map(Call::Established)
+            }
+            Call::EstablishFailed(pick, reaction) => {
+                name(pick, state(State::Pending), connections).map(|it| Call::EstablishFailed(it, reaction))
+            }
+            Call::Checked(pick, alive) => {
+                name(pick, state(State::Checking), connections).map(|it| Call::Checked(it, alive))
+            }
+            Call::PeerClosed(pick) => {
+                name(pick, ids(&|c| c.state != State::Pending), connections).map(Call::PeerClosed)
+            }
+        };
+        named.unwrap_or_else(|| self.moving_on())
+    }
+
+    fn moving_on(&self) -> Call<Named> {
+        let first = |state| self.reference.connections.iter().find(|c| c.state == state);
+        match (self.reference.state, first(State::Checking), first(State::Pending)) {
+            (PoolState::Paused, ..) => Call::Ready,
+            (PoolState::Closed, ..) => Call::Timeout,
+            (_, Some(checking), _) => Call::Checked(Named::Own(checking.id), true),
+            (_, _, Some(pending)) if pending.service.is_some() == self.reference.options.load_balanced => {
+                Call::Established(Named::Own(pending.id))
+            }
+            (_, _, Some(pending)) => Call::Hello(Named::Own(pending.id), 0),
+            _ => Call::CheckOut(None),
+        }
+    }
+}
+
+/// Resolves a pick; none if nothing fits.
+fn name(pick: Pick, fitting: Vec<u64>, all: Vec<u64>) -> Option<Named> {
+    let (index, candidates) = match pick {
+        Pick::Fitting(index) => (index, fitting),
+        Pick::Any(index) => (index, all),
+        Pick::NeverIssued => return Some(Named::NeverIssued),
+        Pick::Foreign => return Some(Named::Foreign),
+    };
+    candidates.get(index % candidates.len().max(1)).copied().map(Named::Own)
+}

@@ -1,0 +1,269 @@
+//! The laws of the pool, held against what goes in and comes out; a ledger of its own, apart from the reference.
+//!
+//! The reference may misread a rule just as the pool does. So the ledger takes nothing from it: it follows each
+//! connection and each check-out through calls, answers and outputs, and checks what must hold whatever the rules say
+//! about the order of things. Every check has a name, which a failure tells.
+
+use core::fmt::Debug;
+
+use cmap_core::pool::{ApiMisuse, Cancellation, Pool, PoolState, Reaction};
+
+use super::output::{CheckOut, Id, Output, Service, count};
+use super::reference::Answer;
+use super::transition::{Call, Named, Options};
+
+/// A broken law: its name, and what broke it.
+pub(crate) type Broken = (&'static str, String);
+
+#[derive(Debug)]
+pub(crate) struct Laws {
+    options: Options,
+    /// What happened to the connections, by their numbers.
+    connections: Vec<Connection>,
+    /// What happened to the check-outs, by their numbers.
+    check_outs: Vec<CheckOutEntry>,
+    /// The service of every clear; none for one of the whole pool.
+    clears: Vec<Option<Service>>,
+    /// Events: created, closed, checked out, checked in.
+    events: [usize; 4],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    place: Place,
+    service: Option<Service>,
+    /// How many clears came before it belonged to its service, or was created.
+    clears_before: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Pending,
+    Available { since: u64 },
+    Checking,
+    InUse,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CheckOutEntry {
+    progress: Progress,
+    started_events: usize,
+    ended_events: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Progress {
+    #[default]
+    Waiting,
+    Delivered(Id),
+    Ended,
+}
+
+/// An error with the check's name unless `holds`.
+pub(crate) fn check<D: Debug>(check: &'static str, holds: bool, detail: D) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err((check, format!("{detail:?}"))) }
+}
+
+impl Laws {
+    pub(crate) fn new(options: Options) -> Self {
+        Self { options, connections: Vec::new(), check_outs: Vec::new(), clears: Vec::new(), events: [0; 4] }
+    }
+
+    /// Follows one call with its answer and the outputs that it had.
+    pub(crate) fn follow(
+        &mut self,
+        now: u64,
+        call: Call<Named>,
+        answer: Result<Answer, ApiMisuse>,
+        outputs: &[Output],
+    ) -> Result<(), Broken> {
+        if let Ok(answer) = answer {
+            self.follow_answer(answer, call)?;
+            self.follow_call(now, call);
+        }
+        for &output in outputs {
+            self.follow_action(now, output)?;
+            self.follow_event(output);
+        }
+        if self.options.observed {
+            let is_paired = |entry: &CheckOutEntry| {
+                entry.started_events == 1 && entry.ended_events == usize::from(entry.progress != Progress::Waiting)
+            };
+            let unpaired = self.check_outs.iter().position(|entry| !is_paired(entry));
+            check("every check-out that started ends exactly once", unpaired.is_none(), unpaired.map(|at| at + 1))?;
+        }
+        Ok(())
+    }
+
+    /// Compares the pool's own counts with the ledger.
+    pub(crate) fn audit(&self, pool: &Pool<()>) -> Result<(), Broken> {
+        let counts = pool.counts();
+        let max = self.options.max_pool_size;
+        check("total <= maxPoolSize", max == 0 || counts.total() <= max, counts)?;
+        check("pending <= maxConnecting", counts.pending <= self.options.max_connecting, counts)?;
+        let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
+        let pending = number(|place| place == Place::Pending);
+        let available = number(|place| matches!(place, Place::Available { .. } | Place::Checking));
+        let in_use = number(|place| place == Place::InUse);
+        let waiting = self.check_outs.iter().filter(|entry| entry.progress == Progress::Waiting).count();
+        let seen = [pending, available, in_use, waiting];
+        check("counts are what was seen", count(counts) == seen, (counts, seen))?;
+
+        let stats = pool.stats();
+        let [created, closed, checked_out, checked_in] = self.events;
+        if self.options.observed {
+            let balance = created - closed == pending + available + in_use && checked_out - checked_in == in_use;
+            check("events balance", balance, (self.events, seen))?;
+            let totals = [stats.created, stats.closed.total(), stats.checked_out, stats.checked_in];
+            check("events balance", totals.map(|total| total as usize) == self.events, (self.events, stats))?;
+        }
+        let ended = stats.checked_out + stats.check_outs_failed.total() + waiting as u64;
+        check("events balance", stats.check_outs_started == ended, stats)?;
+        check("invariants hold", pool.check_invariants().is_ok(), pool.check_invariants())
+    }
+
+    /// After everything was given back to a closed pool: nothing remains.
+    pub(crate) fn finish(&self, pool: &mut Pool<()>) -> Result<(), Broken> {
+        const NAME: &str = "nothing remains";
+        let open = self.connections.iter().position(|c| c.place != Place::Closed);
+        check(NAME, open.is_none(), ("connection", open.map(|at| at + 1)))?;
+        let unended = self.check_outs.iter().position(|entry| entry.progress != Progress::Ended);
+        check(NAME, unended.is_none(), ("check-out", unended.map(|at| at + 1)))?;
+        check(NAME, pool.state() == PoolState::Closed, pool.state())?;
+        check(NAME, count(pool.counts()) == [0; 4], pool.counts())?;
+        check(NAME, pool.poll_timeout().is_none(), pool.poll_timeout())?;
+        check(NAME, pool.poll_output().is_none(), ())
+    }
+
+    fn follow_answer(&mut self, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
+        const NAME: &str = "no hand-off is lost when a cancel races a delivery";
+        match (answer, call) {
+            (Answer::CheckOut(_), _) => self.check_outs.push(CheckOutEntry::default()),
+            (Answer::Cancellation(met), Call::Cancel(Named::Own(number))) => {
+                let entry = &mut self.check_outs[number as CheckOut - 1];
+                let holds = match entry.progress {
+                    // Its time may have come with this very call; a failure then follows among the outputs.
+                    Progress::Waiting => met != Cancellation::Delivered,
+                    Progress::Delivered(_) => met == Cancellation::Delivered,
+                    Progress::Ended => met == Cancellation::Finished,
+                };
+                check(NAME, holds, (number, met, entry.progress))?;
+                if met == Cancellation::Cancelled {
+                    // From here on a Deliver or Fail for it breaks a law.
+                    entry.progress = Progress::Ended;
+                }
+            }
+            (Answer::Cancellation(met), _) => check(NAME, met == Cancellation::Finished, met)?,
+            (Answer::Done, _) => {}
+        }
+        Ok(())
+    }
+
+    /// What a call that was not refused did to the connection that it names.
+    fn follow_call(&mut self, now: u64, call: Call<Named>) {
+        let clears = self.clears.len();
+        match call {
+            Call::Clear { service, .. } => self.clears.push(service),
+            Call::ResetAfterFork => {
+                // Connections of every service and of none.
+                self.clears.extend(self.connections.iter().map(|c| c.service));
+            }
+            Call::CheckIn(Named::Own(id), _) => {
+                self.connections[id as usize - 1].place = Place::Available { since: now };
+                let held = |entry: &&mut CheckOutEntry| entry.progress == Progress::Delivered(id);
+                self.check_outs.iter_mut().filter(held).for_each(|entry| entry.progress = Progress::Ended);
+            }
+            Call::Hello(Named::Own(id), service) if self.place(id) == Place::Pending => {
+                let connection = &mut self.connections[id as usize - 1];
+                (connection.service, connection.clears_before) = (Some(service), clears);
+            }
+            Call::Established(Named::Own(id)) if self.place(id) == Place::Pending => {
+                self.connections[id as usize - 1].place = Place::Available { since: now };
+            }
+            Call::EstablishFailed(Named::Own(id), reaction) if self.place(id) == Place::Pending => {
+                let service = self.connections[id as usize - 1].service;
+                self.connections[id as usize - 1].place = Place::Closed;
+                if reaction == Reaction::ClearPool && service.is_some() == self.options.load_balanced {
+                    self.clears.push(service);
+                }
+            }
+            Call::Checked(Named::Own(id), _) if self.place(id) == Place::Checking => {
+                self.connections[id as usize - 1].place = Place::Available { since: now };
+            }
+            _ => {}
+        }
+    }
+
+    fn follow_action(&mut self, now: u64, output: Output) -> Result<(), Broken> {
+        match output {
+            Output::Connect(id) => {
+                check("ids rise by one", id == self.connections.len() as Id + 1, id)?;
+                let connection = Connection { place: Place::Pending, service: None, clears_before: self.clears.len() };
+                self.connections.push(connection);
+            }
+            Output::Check(id) => {
+                self.check_usable(now, id)?;
+                self.connections[id as usize - 1].place = Place::Checking;
+            }
+            Output::Deliver(check_out, id) => {
+                self.check_usable(now, id)?;
+                self.connections[id as usize - 1].place = Place::InUse;
+                let first = self.check_outs.iter().position(|entry| entry.progress == Progress::Waiting);
+                let holds =
+                    first == Some(check_out - 1) || self.check_outs[check_out - 1].progress != Progress::Waiting;
+                check("waiters are served first in, first out", holds, (output, first))?;
+                self.end(check_out, Progress::Delivered(id))?;
+            }
+            Output::Fail(check_out, _) => self.end(check_out, Progress::Ended)?,
+            Output::Close(id, _) => {
+                // Once more for the socket of an establishment that had been given up.
+                let is_here = !matches!(self.place(id), Place::Pending | Place::InUse);
+                check("no socket is closed that somebody else has", is_here, (output, self.place(id)))?;
+                self.connections[id as usize - 1].place = Place::Closed;
+            }
+            Output::Interrupt(id) if self.place(id) == Place::Pending => {
+                self.connections[id as usize - 1].place = Place::Closed;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn follow_event(&mut self, output: Output) {
+        match output {
+            Output::ConnectionCreated(_) => self.events[0] += 1,
+            Output::ConnectionClosed(..) => self.events[1] += 1,
+            Output::CheckedOut(check_out, ..) => {
+                self.events[2] += 1;
+                self.check_outs[check_out - 1].ended_events += 1;
+            }
+            Output::CheckedIn(_) => self.events[3] += 1,
+            Output::CheckOutStarted(check_out) => self.check_outs[check_out - 1].started_events += 1,
+            Output::CheckOutFailed(check_out, ..) => self.check_outs[check_out - 1].ended_events += 1,
+            _ => {}
+        }
+    }
+
+    /// Whether a connection may be handed out, or looked at in order to be.
+    fn check_usable(&self, now: u64, id: Id) -> Result<(), Broken> {
+        let connection = self.connections[id as usize - 1];
+        let Place::Available { since } = connection.place else {
+            return check("no closed connection is delivered, nor one in use", false, (id, connection));
+        };
+        let is_stale = self.clears[connection.clears_before..].contains(&connection.service);
+        check("no stale connection is delivered", !is_stale, (id, connection))?;
+        let is_idle = self.options.max_idle > 0 && now - since > self.options.max_idle;
+        check("no idle-expired connection is delivered", !is_idle, (id, connection, now))
+    }
+
+    fn end(&mut self, check_out: CheckOut, progress: Progress) -> Result<(), Broken> {
+        let entry = &mut self.check_outs[check_out - 1];
+        let before = core::mem::replace(&mut entry.progress, progress);
+        check("every check-out that started ends exactly once", before == Progress::Waiting, (check_out, before))
+    }
+
+    fn place(&self, id: Id) -> Place {
+        self.connections[id as usize - 1].place
+    }
+}

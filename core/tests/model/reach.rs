@@ -1,0 +1,135 @@
+//! What the cases reach: a property that no case comes near proves nothing.
+//!
+//! Draws cases without running a pool, and counts the situations in which the reference finds itself.
+
+use std::collections::BTreeMap;
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use proptest_state_machine::ReferenceStateMachine;
+
+use cmap_core::pool::Cancellation;
+
+use super::case::{Case, Cases};
+use super::output::{Kind, Output};
+use super::reference::{Answer, State};
+use super::transition::{Call, Named};
+
+/// What steps met, and how often.
+#[derive(Default)]
+pub(crate) struct Reach(BTreeMap<String, usize>);
+
+/// Situations that a thousand cases must meet at least fifty times.
+const COMMON: [&str; 28] = [
+    "a cancellation met Cancelled",
+    "a cancellation met Delivered",
+    "a cancellation met Finished",
+    "a cancellation met a delivery that was not drained",
+    "a waiter was served",
+    "an arrival was served",
+    "five waited",
+    "one of several pending connections was established for a queue",
+    "time ran backwards",
+    "Check",
+    "Fail PoolClosed",
+    "Fail PoolCleared",
+    "Fail Timeout(Deadline)",
+    "Fail Timeout(WaitQueueTimeout)",
+    "Fail Establish",
+    "Interrupt InUse",
+    "Interrupt Pending",
+    "closed Available error",
+    "closed Available idle",
+    "closed Available stale",
+    "closed InUse error",
+    "closed InUse stale",
+    "closed Pending error",
+    "closed Pending stale",
+    "created for a waiter",
+    "created for nobody",
+    "refused ForeignConnection",
+    "refused NotInUse",
+];
+
+impl Reach {
+    /// Draws as many cases, always the same ones.
+    pub(crate) fn of<const LOAD_BALANCED: bool>(cases: usize) -> Self {
+        let mut reach = Self::default();
+        let mut runner = TestRunner::deterministic();
+        let strategy = Cases::<LOAD_BALANCED>::sequential_strategy(1..=200);
+        for _ in 0..cases {
+            let (mut case, steps, _) = strategy.new_tree(&mut runner).expect("nothing is rejected").current();
+            let mut undrained = Vec::new();
+            for step in steps {
+                let before = case.clone();
+                case = Cases::<LOAD_BALANCED>::apply(case, &step);
+                reach.meet(&before, &case, &undrained);
+                let delivered = case.reference.outputs.iter().filter_map(|output| match output {
+                    Output::Deliver(check_out, _) => Some(*check_out as u64),
+                    _ => None,
+                });
+                undrained =
+                    if step.keep_outputs { undrained.into_iter().chain(delivered).collect() } else { Vec::new() };
+            }
+        }
+        reach
+    }
+
+    /// Situations that were met too seldom.
+    pub(crate) fn missed(&self) -> Vec<(&str, usize)> {
+        let times = |situation| self.0.get(situation).copied().unwrap_or(0);
+        COMMON.into_iter().map(|situation| (situation, times(situation))).filter(|&(_, times)| times < 50).collect()
+    }
+
+    fn meet(&mut self, before: &Case, after: &Case, undrained: &[u64]) {
+        let made = after.made.expect("a step makes a call");
+        let (before, after) = (&before.reference, &after.reference);
+        let state = |id| before.get(id).map_or(State::Pending, |c| c.state);
+        match (made.answer, made.call) {
+            (Err(misuse), _) => self.add(format!("refused {misuse:?}")),
+            (Ok(Answer::Cancellation(met)), call) => {
+                self.add(format!("a cancellation met {met:?}"));
+                if met == Cancellation::Delivered
+                    && undrained.iter().any(|&number| matches!(call, Call::Cancel(Named::Own(own)) if own == number))
+                {
+                    self.add("a cancellation met a delivery that was not drained");
+                }
+            }
+            (Ok(Answer::Done), Call::Established(_)) if before.waiters.len() >= 2 && before.counts()[0] >= 2 => {
+                self.add("one of several pending connections was established for a queue");
+            }
+            _ => {}
+        }
+        if before.waiters.len() >= 5 {
+            self.add("five waited");
+        }
+        if made.now < before.now {
+            self.add("time ran backwards");
+        }
+        for &output in &after.outputs {
+            match output {
+                Output::Deliver(check_out, _) => {
+                    let waited = before.waiters.iter().any(|waiter| waiter.check_out == check_out);
+                    self.add(if waited { "a waiter was served" } else { "an arrival was served" });
+                }
+                Output::Check(_) => self.add("Check"),
+                Output::Interrupt(id) => self.add(format!("Interrupt {:?}", state(id))),
+                Output::Fail(_, failure) => self.add(match failure.kind {
+                    Kind::PoolCleared(_) => "Fail PoolCleared".to_string(),
+                    Kind::Establish(_) => "Fail Establish".to_string(),
+                    kind => format!("Fail {kind:?}"),
+                }),
+                Output::ConnectionClosed(id, reason, _) => self.add(format!("closed {:?} {reason}", state(id))),
+                Output::ConnectionCreated(id) => {
+                    let has_origin = after.get(id).is_some_and(|c| c.check_out.is_some());
+                    self.add(if has_origin { "created for a waiter" } else { "created for nobody" });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, situation: impl Into<String>) {
+        *self.0.entry(situation.into()).or_default() += 1;
+    }
+}

@@ -1,0 +1,345 @@
+//! The pool as the rules describe it, as short and as naive as possible: two lists, and a scan for every question.
+//!
+//! Nothing here is shared with the pool under test beyond its vocabulary. One convention carries the orders that the
+//! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
+//! last is the hottest, and among the others the first has been where it is for longest.
+
+use cmap_core::event::{CheckOutFailedReason, ConnectionClosedReason as Reason};
+use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
+
+use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
+use super::transition::{Call, Named, Options};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    pub(crate) options: Options,
+    pub(crate) now: u64,
+    pub(crate) state: PoolState,
+    pub(crate) generation: u64,
+    /// The generation of every service that has connections (LB-7).
+    pub(crate) services: Vec<(Service, u64)>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) created: u64,
+    /// First in, first out (CMAP-14).
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) started: CheckOut,
+    /// What came out since it was taken.
+    pub(crate) outputs: Vec<Output>,
+    /// Slots without a connection; the one that was vacated last is taken first.
+    vacant: Vec<usize>,
+    paused_by: Cause,
+    last_run: Option<u64>,
+    calls: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: Id,
+    pub(crate) state: State,
+    pub(crate) service: Option<Service>,
+    pub(crate) generation: u64,
+    /// Where the pool keeps it. No rule orders interruptions; the pool goes by its slots.
+    slot: usize,
+    /// When it entered its state.
+    since: u64,
+    /// Of a pending connection its origin, while that waits; of one in use its holder.
+    pub(crate) check_out: Option<CheckOut>,
+    interrupted: bool,
+    hung_up: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Pending,
+    Available,
+    Checking,
+    InUse,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) check_out: CheckOut,
+    started_at: u64,
+    deadline: Option<u64>,
+}
+
+/// What a call returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Done,
+    CheckOut(CheckOut),
+    Cancellation(Cancellation),
+}
+
+impl Reference {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            now: 0,
+            state: PoolState::Paused,
+            generation: 0,
+            services: Vec::new(),
+            connections: Vec::new(),
+            created: 0,
+            waiters: Vec::new(),
+            started: 0,
+            outputs: vec![Output::PoolCreated],
+            vacant: Vec::new(),
+            paused_by: Cause::PoolsOwn,
+            last_run: None,
+            calls: 0,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, now: u64, call: Call<Named>) -> Result<Answer, ApiMisuse> {
+        self.calls += 1;
+        self.now = self.now.max(now);
+        // A member past its deadline leaves the queue at once (CMAP-15), whatever the call is; the earliest first.
+        while let Some((at, waiter, limit)) = self.next_deadline().filter(|&(at, ..)| at <= self.now) {
+            debug_assert!(at >= waiter.started_at);
+            self.fail(waiter, Kind::Timeout(limit));
+        }
+        match call {
+            Call::CheckOut(offset) => return Ok(Answer::CheckOut(self.check_out(offset))),
+            Call::Cancel(check_out) => return Ok(Answer::Cancellation(self.cancel(check_out))),
+            Call::CheckIn(connection, condition) => self.check_in(connection, condition)?,
+            Call::Ready if self.state == PoolState::Paused => {
+                self.state = PoolState::Ready;
+                self.last_run = None;
+                self.outputs.push(Output::PoolReady);
+            }
+            Call::Ready => {}
+            Call::Clear { service, .. } if service.is_some() != self.options.load_balanced => {
+                // The two kinds of clear never mix (LB-8).
+                return Err(if service.is_some() {
+                    ApiMisuse::ClearWithService
+                } else {
+                    ApiMisuse::ClearWithoutService
+                });
+            }
+            Call::Clear { service, interrupts } => {
+                if self.clear(service, interrupts, Cause::Call(self.calls)) {
+                    self.evict();
+                    self.serve();
+                }
+            }
+            Call::Close => self.close_pool(),
+            Call::ResetAfterFork => self.reset_after_fork(),
+            Call::Hello(connection, service) => self.hello(connection, service)?,
+            Call::Established(connection) => self.established(connection)?,
+            Call::EstablishFailed(connection, reaction) => {
+                if let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? {
+                    self.establish_failed(id, reaction);
+                }
+            }
+            Call::Checked(connection, alive) => {
+                if let Some(id) = self.find(connection, &[State::Checking], ApiMisuse::NotChecking)? {
+                    self.checked(id, alive);
+                }
+            }
+            Call::PeerClosed(connection) => self.peer_closed(connection)?,
+            Call::Timeout => {
+                if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
+                    self.last_run = Some(self.now);
+                    self.prune();
+                    self.populate();
+                }
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// When the pool wants to be called, if its outputs have been drained.
+    pub(crate) fn timeout(&self) -> Option<(u64, TimeoutReason)> {
+        let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
+        check_out.into_iter().chain(self.maintenance()).min_by_key(|&(at, _)| at)
+    }
+
+    pub(crate) fn counts(&self) -> [usize; 4] {
+        let available = self.count(State::Available) + self.count(State::Checking);
+        [self.count(State::Pending), available, self.count(State::InUse), self.waiters.len()]
+    }
+
+    pub(crate) fn get(&self, id: Id) -> Option<&Connection> {
+        self.connections.iter().find(|connection| connection.id == id)
+    }
+
+    // Calls.
+
+    fn check_out(&mut self, offset: Option<i64>) -> CheckOut {
+        self.started += 1;
+        let deadline = offset.map(|offset| self.now.saturating_add_signed(offset));
+        let waiter = Waiter { check_out: self.started, started_at: self.now, deadline };
+        self.outputs.push(Output::CheckOutStarted(self.started));
+        match self.state {
+            PoolState::Closed => self.fail(waiter, Kind::PoolClosed),
+            PoolState::Paused => self.fail(waiter, Kind::PoolCleared(self.paused_by)),
+            PoolState::Ready if deadline.is_some_and(|at| at <= self.now) => {
+                self.fail(waiter, Kind::Timeout(WaitLimit::Deadline));
+            }
+            PoolState::Ready => {
+                self.waiters.push(waiter);
+                self.serve_from_available();
+                // An arrival creates whenever it may (CMAP-26); the first waiter without a connection is the origin.
+                if self.waiters.len() > self.count(State::Checking) {
+                    self.create_for_waiter();
+                }
+            }
+        }
+        waiter.check_out
+    }
+
+    fn cancel(&mut self, check_out: Named) -> Cancellation {
+        let Named::Own(number) = check_out else { return Cancellation::Finished };
+        if let Some(&waiter) = self.waiters.iter().find(|waiter| waiter.check_out as u64 == number) {
+            self.fail(waiter, Kind::Cancelled);
+            return Cancellation::Cancelled;
+        }
+        let holds =
+            |c: &Connection| c.state == State::InUse && c.check_out.is_some_and(|holder| holder as u64 == number);
+        if self.connections.iter().any(holds) { Cancellation::Delivered } else { Cancellation::Finished }
+    }
+
+    fn check_in(&mut self, connection: Named, condition: Condition) -> Result<(), ApiMisuse> {
+        // Here a connection that was closed is misuse, too: it cannot have been in use.
+        let found = self.find(connection, &[State::InUse], ApiMisuse::NotInUse)?;
+        let connection = found.and_then(|id| self.get(id)).ok_or(ApiMisuse::NotInUse)?.clone();
+        self.outputs.push(Output::CheckedIn(connection.id));
+        let reason = match self.state {
+            PoolState::Closed => Some(Reason::PoolClosed),
+            _ if connection.interrupted => Some(Reason::Stale),
+            _ if condition == Condition::Errored || connection.hung_up => Some(Reason::Error),
+            _ => self.is_stale(&connection).then_some(Reason::Stale),
+        };
+        self.close_or_make_available(connection.id, reason);
+        self.serve();
+        Ok(())
+    }
+
+    fn close_pool(&mut self) {
+        if self.state == PoolState::Closed {
+            return;
+        }
+        self.state = PoolState::Closed;
+        for id in self.ids(|c| c.state == State::Available) {
+            self.close(id, Reason::PoolClosed, None, true);
+        }
+        self.outputs.push(Output::PoolClosed);
+        self.evict();
+    }
+
+    fn reset_after_fork(&mut self) {
+        if self.options.load_balanced {
+            let mut services: Vec<_> = self.services.iter().map(|&(service, _)| service).collect();
+            services.sort_unstable();
+            for service in services {
+                self.clear(Some(service), true, Cause::PoolsOwn);
+            }
+            // Some belong to no service yet. A closed pool stays as it is, like at a clear.
+            if self.state != PoolState::Closed {
+                self.interrupt(None, Cause::PoolsOwn);
+            }
+        } else {
+            self.clear(None, true, Cause::PoolsOwn);
+        }
+        self.prune();
+        self.evict();
+        self.serve();
+    }
+
+    fn hello(&mut self, connection: Named, service: Service) -> Result<(), ApiMisuse> {
+        let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? else { return Ok(()) };
+        if !self.options.load_balanced || self.get(id).is_some_and(|c| c.service.is_some()) {
+            return Err(ApiMisuse::UnexpectedService);
+        }
+        if !self.services.iter().any(|&(known, _)| known == service) {
+            self.services.push((service, 0));
+        }
+        let generation = self.current_generation(Some(service));
+        self.change(id, |c| (c.service, c.generation) = (Some(service), generation));
+        Ok(())
+    }
+
+    fn established(&mut self, connection: Named) -> Result<(), ApiMisuse> {
+        let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? else {
+            // It was given up meanwhile, but its socket has to go somewhere.
+            let Named::Own(id) = connection else { return Ok(()) };
+            let is_closed = self.state == PoolState::Closed;
+            self.outputs.push(Output::Close(id, if is_closed { Reason::PoolClosed } else { Reason::Stale }));
+            return Ok(());
+        };
+        let connection = self.get(id).expect("it was found").clone();
+        if self.options.load_balanced && connection.service.is_none() {
+            return Err(ApiMisuse::ServiceUnknown);
+        }
+        let reason = match self.state {
+            PoolState::Closed => Some(Reason::PoolClosed),
+            // never delivered if a clear came between.
+            _ => self.is_stale(&connection).then_some(Reason::Stale),
+        };
+        // the head takes it; if that is the origin of another one, the two swap origins. Nobody takes a stale
+        // one: its origin gets the pending connection of the last origin, so that origins stay the front of the queue.
+        let giver = if reason.is_none() {
+            self.outputs.push(Output::ConnectionReady(id, self.now - connection.since));
+            self.waiters.first()
+        } else {
+            let is_origin = |waiter: &&Waiter| connection.check_out.is_some() && self.is_origin(waiter.check_out);
+            self.waiters.iter().rfind(is_origin)
+        };
+        if let Some(giver) = giver.map(|waiter| waiter.check_out) {
+            let of_giver = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(giver);
+            self.connections.iter_mut().filter(of_giver).for_each(|c| c.check_out = connection.check_out);
+        }
+        // Available first, and only then is its permit free (CMAP-45).
+        self.close_or_make_available(id, reason);
+        self.serve();
+        self.populate();
+        Ok(())
+    }
+
+    fn establish_failed(&mut self, id: Id, reaction: Reaction) {
+        let cause = Cause::Call(self.calls);
+        let connection = self.get(id).expect("it was found").clone();
+        // Behind a load balancer there is nothing to clear before the service is known (LB-9).
+        if reaction == Reaction::ClearPool && connection.service.is_some() == self.options.load_balanced {
+            self.clear(connection.service, false, cause);
+        }
+        let is_closed = self.state == PoolState::Closed;
+        self.close(id, if is_closed { Reason::PoolClosed } else { Reason::Error }, Some(cause), false);
+        // Its origin fails, if it still waits, before those that the clear evicts (CMAP-49).
+        self.fail_if_waiting(connection.check_out, Kind::Establish(cause));
+        self.evict();
+        // No population: that one waits for the next run.
+        self.serve();
+    }
+
+    fn checked(&mut self, id: Id, alive: bool) {
+        let is_stale = self.get(id).is_some_and(|c| self.is_stale(c));
+        let reason = match self.state {
+            PoolState::Closed => Some(Reason::PoolClosed),
+            _ if !alive => Some(Reason::Error),
+            _ => is_stale.then_some(Reason::Stale),
+        };
+        self.close_or_make_available(id, reason);
+        self.serve();
+    }
+
+    fn peer_closed(&mut self, connection: Named) -> Result<(), ApiMisuse> {
+        let all = [State::Pending, State::Available, State::Checking, State::InUse];
+        let Some(id) = self.find(connection, &all, ApiMisuse::NotInUse)? else { return Ok(()) };
+        match self.get(id).expect("it was found").state {
+            // The establishment will fail by itself.
+            State::Pending => {}
+            State::Available => {
+                self.close(id, Reason::Error, None, true);
+                self.serve();
+            }
+            State::Checking => self.checked(id, false),
+            // Closed when it comes back (CMAP-11).
+            State::InUse => self.connections.iter_mut().filter(|c| c.id == id).for_each(|c| c.hung_up = true),
+        }
+        Ok(())
+    }
+}
+
+mod rules;

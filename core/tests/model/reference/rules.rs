@@ -1,0 +1,309 @@
+//! What the reference's calls have in common: service, creation, clearing, maintenance, deadlines.
+
+use super::{
+    ApiMisuse, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState, Reason,
+    Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
+};
+
+impl Reference {
+    // Serving.
+
+    /// Serves whatever waits after something changed. A freed permit creates only while waiters > pending; a
+    /// connection that is being checked counts as on its way, too.
+    pub(super) fn serve(&mut self) {
+        self.serve_from_available();
+        while self.waiters.len() > self.count(State::Pending) + self.count(State::Checking) {
+            if !self.create_for_waiter() {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn serve_from_available(&mut self) {
+        while let Some(&head) = self.waiters.first()
+            && let Some(hottest) = self.ids(|c| c.state == State::Available).last().and_then(|&id| self.get(id))
+        {
+            let hottest = hottest.clone();
+            if let Some(reason) = self.perished(&hottest) {
+                self.close(hottest.id, reason, None, true);
+            } else if self.now - hottest.since <= self.options.check_after_idle {
+                self.deliver(head, hottest.id);
+            } else if self.waiters.len() > self.count(State::Checking) {
+                self.change(hottest.id, |c| c.state = State::Checking);
+                self.outputs.push(Output::Check(hottest.id));
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn deliver(&mut self, waiter: Waiter, id: Id) {
+        self.leave(waiter.check_out);
+        self.change(id, |c| (c.state, c.check_out) = (State::InUse, Some(waiter.check_out)));
+        self.outputs.push(Output::CheckedOut(waiter.check_out, id, self.now - waiter.started_at));
+        self.outputs.push(Output::Deliver(waiter.check_out, id));
+    }
+
+    /// Creates a connection for the first waiter that is no origin, if there is one, room and a permit.
+    pub(super) fn create_for_waiter(&mut self) -> bool {
+        let origin = self.waiters.iter().map(|w| w.check_out).find(|&check_out| !self.is_origin(check_out));
+        let creates = origin.is_some() && self.may_create();
+        if creates {
+            self.create(origin);
+        }
+        creates
+    }
+
+    /// Whether maxPoolSize and maxConnecting allow another connection (CMAP-1, CMAP-4).
+    fn may_create(&self) -> bool {
+        let max = self.options.max_pool_size as usize;
+        self.state == PoolState::Ready
+            && (max == 0 || self.connections.len() < max)
+            && self.count(State::Pending) < self.options.max_connecting as usize
+    }
+
+    fn create(&mut self, origin: Option<CheckOut>) {
+        self.created += 1;
+        let id = self.created;
+        let slot = self.vacant.pop().unwrap_or(self.connections.len());
+        self.connections.push(Connection {
+            id,
+            slot,
+            state: State::Pending,
+            service: None,
+            generation: self.generation,
+            since: self.now,
+            check_out: origin,
+            interrupted: false,
+            hung_up: false,
+        });
+        self.outputs.extend([Output::ConnectionCreated(id), Output::Connect(id)]);
+    }
+
+    // Ends.
+
+    /// Ends a check-out without a connection. One that waits is still among the waiters that its error counts.
+    pub(super) fn fail(&mut self, waiter: Waiter, kind: Kind) {
+        let failure = Failure { kind, counts: self.counts(), waited: self.now - waiter.started_at };
+        self.leave(waiter.check_out);
+        let reason = match kind {
+            Kind::PoolClosed => CheckOutFailedReason::PoolClosed,
+            Kind::Timeout(_) => CheckOutFailedReason::Timeout,
+            Kind::PoolCleared(_) | Kind::Establish(_) | Kind::Cancelled => CheckOutFailedReason::ConnectionError,
+        };
+        self.outputs.push(Output::CheckOutFailed(waiter.check_out, reason, failure));
+        // Whoever cancels needs not be told.
+        if kind != Kind::Cancelled {
+            self.outputs.push(Output::Fail(waiter.check_out, failure));
+        }
+    }
+
+    pub(super) fn fail_if_waiting(&mut self, check_out: Option<CheckOut>, kind: Kind) {
+        let waiter = self.waiters.iter().copied().find(|waiter| Some(waiter.check_out) == check_out);
+        if let Some(waiter) = waiter {
+            self.fail(waiter, kind);
+        }
+    }
+
+    /// Fails every waiter of a pool that is not ready (CMAP-39).
+    pub(super) fn evict(&mut self) {
+        let kind = match self.state {
+            PoolState::Ready => return,
+            PoolState::Paused => Kind::PoolCleared(self.paused_by),
+            PoolState::Closed => Kind::PoolClosed,
+        };
+        while let Some(&head) = self.waiters.first() {
+            self.fail(head, kind);
+        }
+    }
+
+    /// A waiter leaves the queue; the connection that it was the origin of stays.
+    fn leave(&mut self, check_out: CheckOut) {
+        self.waiters.retain(|waiter| waiter.check_out != check_out);
+        let of_it = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(check_out);
+        self.connections.iter_mut().filter(of_it).for_each(|c| c.check_out = None);
+    }
+
+    pub(super) fn close_or_make_available(&mut self, id: Id, reason: Option<Reason>) {
+        match reason {
+            Some(reason) => self.close(id, reason, None, true),
+            None => self.change(id, |c| (c.state, c.check_out) = (State::Available, None)),
+        }
+    }
+
+    /// Takes a connection out of the pool; its socket, where there is one, goes to whoever closes it (CMAP-24).
+    pub(super) fn close(&mut self, id: Id, reason: Reason, error: Option<Cause>, has_socket: bool) {
+        self.vacant.extend(self.get(id).map(|c| c.slot));
+        self.connections.retain(|c| c.id != id);
+        // A service is forgotten with its last connection (LB-7).
+        let connections = &self.connections;
+        self.services.retain(|&(service, _)| connections.iter().any(|c| c.service == Some(service)));
+        self.outputs.push(Output::ConnectionClosed(id, reason, error));
+        if has_socket {
+            self.outputs.push(Output::Close(id, reason));
+        }
+    }
+
+    // Clearing.
+
+    /// Raises a generation, pauses the pool (CMAP-37) or not (LB-8), says so, and interrupts what it is told to. A
+    /// closed pool and a service without connections stay as they are; then it returns false.
+    pub(super) fn clear(&mut self, service: Option<Service>, interrupts: bool, cause: Cause) -> bool {
+        let is_known = service.is_none() || self.services.iter().any(|&(known, _)| Some(known) == service);
+        if self.state == PoolState::Closed || !is_known {
+            return false;
+        }
+        match service {
+            None => self.generation += 1,
+            Some(id) => self.services.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, raised)| *raised += 1),
+        }
+        // A pool that is paused already says nothing (CMAP-38) and keeps its cause.
+        if self.state == PoolState::Ready || service.is_some() {
+            self.outputs.push(Output::PoolCleared { service, interrupts });
+            if service.is_none() {
+                (self.state, self.paused_by) = (PoolState::Paused, cause);
+            }
+        }
+        if interrupts {
+            self.interrupt(service, cause);
+        }
+        true
+    }
+
+    /// CMAP-40 to CMAP-42: those in use are closed at their check-in, pending ones now, before their origins fail.
+    pub(super) fn interrupt(&mut self, service: Option<Service>, cause: Cause) {
+        let mut ids = self.ids(|c| c.service == service && c.state != State::Available && !c.interrupted);
+        if service.is_none() {
+            ids.sort_by_key(|&id| self.get(id).map(|c| c.slot));
+        }
+        for id in ids {
+            let connection = self.get(id).expect("an interruption closes no other connection").clone();
+            match connection.state {
+                State::InUse => {
+                    self.connections.iter_mut().filter(|c| c.id == id).for_each(|c| c.interrupted = true);
+                    self.outputs.push(Output::Interrupt(id));
+                }
+                State::Pending => {
+                    self.close(id, Reason::Stale, None, false);
+                    self.outputs.push(Output::Interrupt(id));
+                    // Elsewhere the clear is about to evict all waiters in their order.
+                    if self.options.load_balanced {
+                        self.fail_if_waiting(connection.check_out, Kind::PoolCleared(cause));
+                    }
+                }
+                State::Checking | State::Available => self.close(id, Reason::Stale, None, true),
+            }
+        }
+    }
+
+    // Maintenance and time.
+
+    /// When maintenance is due: at once for stale connections (CMAP-43), else not sooner than its interval.
+    pub(super) fn maintenance(&self) -> Option<(u64, TimeoutReason)> {
+        let interval = self.options.maintenance?;
+        let earliest = self.last_run.map_or(0, |last| last + interval);
+        let coldest = self.connections.iter().find(|c| c.state == State::Available);
+        if self.connections.iter().any(|c| c.state == State::Available && self.is_stale(c)) {
+            Some((self.now, TimeoutReason::PruneStale))
+        } else if self.misses_connections() && self.may_create() {
+            Some((earliest.max(self.now), TimeoutReason::Populate))
+        } else if self.options.max_idle > 0 {
+            // A nanosecond more than maxIdleTimeMS is longer than maxIdleTimeMS (CMAP-3).
+            Some((earliest.max(coldest?.since + self.options.max_idle + 1), TimeoutReason::PruneIdle))
+        } else {
+            None
+        }
+    }
+
+    /// Closes what perished: from the coldest on; stale ones of a service that lie between others, after that.
+    pub(super) fn prune(&mut self) {
+        let available = |c: &Connection| c.state == State::Available;
+        let coldest = self.ids(available).into_iter().map_while(|id| Some((id, self.perished(self.get(id)?)?)));
+        for (id, reason) in coldest.collect::<Vec<_>>() {
+            self.close(id, reason, None, true);
+        }
+        let mut stale = self.ids(|c| available(c) && self.is_stale(c));
+        stale.sort_by_key(|&id| self.get(id).and_then(|c| c.service));
+        for id in stale {
+            self.close(id, Reason::Stale, None, true);
+        }
+    }
+
+    /// Creates what is missing to minPoolSize, as far as permits reach (CMAP-44, CMAP-47).
+    pub(super) fn populate(&mut self) {
+        while self.options.maintenance.is_some() && self.misses_connections() && self.may_create() {
+            self.create(None);
+        }
+    }
+
+    fn misses_connections(&self) -> bool {
+        self.state == PoolState::Ready && self.connections.len() < self.options.min_pool_size as usize
+    }
+
+    /// The earliest deadline of a waiter, the older check-out first. An origin is exempt from waitQueueTimeoutMS, but
+    /// not from its own deadline (CMAP-5, X-16).
+    pub(super) fn next_deadline(&self) -> Option<(u64, Waiter, WaitLimit)> {
+        let deadline_of = |&waiter: &Waiter| {
+            let is_bounded = self.options.wait_queue_timeout > 0 && !self.is_origin(waiter.check_out);
+            let limit = is_bounded.then(|| waiter.started_at + self.options.wait_queue_timeout);
+            let limit = limit.map(|at| (at, waiter, WaitLimit::WaitQueueTimeout));
+            let own = waiter.deadline.map(|at| (at, waiter, WaitLimit::Deadline));
+            own.into_iter().chain(limit).min_by_key(|&(at, ..)| at)
+        };
+        self.waiters.iter().filter_map(deadline_of).min_by_key(|&(at, ..)| at)
+    }
+
+    // Questions.
+
+    pub(super) fn is_origin(&self, check_out: CheckOut) -> bool {
+        self.connections.iter().any(|c| c.state == State::Pending && c.check_out == Some(check_out))
+    }
+
+    /// Why an available connection must not be used any more (CMAP-11).
+    fn perished(&self, available: &Connection) -> Option<Reason> {
+        let is_idle = self.options.max_idle > 0 && self.now - available.since > self.options.max_idle;
+        if self.is_stale(available) { Some(Reason::Stale) } else { is_idle.then_some(Reason::Idle) }
+    }
+
+    pub(crate) fn is_stale(&self, connection: &Connection) -> bool {
+        connection.generation != self.current_generation(connection.service)
+    }
+
+    pub(super) fn current_generation(&self, service: Option<Service>) -> u64 {
+        let own = self.services.iter().find(|&&(known, _)| Some(known) == service);
+        own.map_or(self.generation, |&(_, generation)| generation)
+    }
+
+    pub(super) fn count(&self, state: State) -> usize {
+        self.connections.iter().filter(|c| c.state == state).count()
+    }
+
+    pub(crate) fn ids(&self, is_meant: impl Fn(&Connection) -> bool) -> Vec<Id> {
+        self.connections.iter().filter(|&c| is_meant(c)).map(|c| c.id).collect()
+    }
+
+    /// Changes a connection, which moves to the end of the list; if its state changes, so does the time since when.
+    pub(super) fn change(&mut self, id: Id, change: impl FnOnce(&mut Connection)) {
+        let place = self.connections.iter().position(|c| c.id == id).expect("only living connections change");
+        let mut connection = self.connections.remove(place);
+        let before = connection.state;
+        change(&mut connection);
+        if connection.state != before {
+            connection.since = self.now;
+        }
+        self.connections.push(connection);
+    }
+
+    /// The connection of this pool that is in one of `states`; none if it was closed.
+    pub(super) fn find(&self, named: Named, states: &[State], otherwise: ApiMisuse) -> Result<Option<Id>, ApiMisuse> {
+        match named {
+            Named::Foreign => Err(ApiMisuse::ForeignConnection),
+            Named::NeverIssued => Err(otherwise),
+            Named::Own(id) => match self.get(id) {
+                None => Ok(None),
+                Some(connection) if states.contains(&connection.state) => Ok(Some(id)),
+                Some(_) => Err(otherwise),
+            },
+        }
+    }
+}

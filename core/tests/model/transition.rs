@@ -1,0 +1,211 @@
+//! What a case is made of: a pool's options, and steps that refer to whatever is alive when they are made.
+//!
+//! A step names a connection or a check-out by an index into those that its call is meant for, so that it keeps its
+//! sense when shrinking removes other steps. Some point at anything else on purpose: connections that were closed, are
+//! in another state or never existed, and check-outs that are over. All durations are a few nanoseconds: deadlines,
+//! expiries and steps then coincide all the time, which is where mistakes by one show.
+
+use core::fmt;
+
+use proptest::prelude::*;
+
+use cmap_core::pool::{Condition, Reaction};
+
+use super::output::Service;
+
+/// The options of a case. Zero means what it means to the pool: unlimited, or never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) max_pool_size: u32,
+    pub(crate) min_pool_size: u32,
+    pub(crate) max_connecting: u32,
+    pub(crate) max_idle: u64,
+    pub(crate) wait_queue_timeout: u64,
+    /// The interval of maintenance, or none where it is off.
+    pub(crate) maintenance: Option<u64>,
+    /// `u64::MAX` = never.
+    pub(crate) check_after_idle: u64,
+    pub(crate) load_balanced: bool,
+    /// Whether events are produced.
+    pub(crate) observed: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) time: Time,
+    pub(crate) call: Call<Pick>,
+    /// Whether the outputs stay in the pool, so that the next call meets them; else they are drained.
+    pub(crate) keep_outputs: bool,
+    /// Whether the pool is serialised and restored afterwards.
+    pub(crate) restore: bool,
+}
+
+/// When a step takes place, in relation to the one before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Time {
+    Same,
+    Later(u64),
+    /// The caller's clock runs backwards.
+    Earlier(u64),
+    /// At the pool's next deadline, or beside it; the same moment where there is none.
+    Deadline,
+    BeforeDeadline,
+    AfterDeadline,
+}
+
+/// One call of the pool. `P` says how connections and check-outs are named: by [`Pick`] or, resolved, by [`Named`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call<P> {
+    /// With a deadline so many nanoseconds after now, or before.
+    CheckOut(Option<i64>),
+    Cancel(P),
+    CheckIn(P, Condition),
+    Ready,
+    Clear {
+        service: Option<Service>,
+        interrupts: bool,
+    },
+    Close,
+    ResetAfterFork,
+    Hello(P, Service),
+    Established(P),
+    EstablishFailed(P, Reaction),
+    Checked(P, bool),
+    PeerClosed(P),
+    Timeout,
+}
+
+/// A connection or a check-out, before the step is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pick {
+    /// One of those that the call is meant for: pending ones for `Established` and so on.
+    Fitting(usize),
+    /// One of all that were ever issued.
+    Any(usize),
+    NeverIssued,
+    /// Another pool's.
+    Foreign,
+}
+
+/// A connection or a check-out by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Own(u64),
+    NeverIssued,
+    Foreign,
+}
+
+/// What the callers are up to; it changes every [`PHASE`] steps, so that queues build up and dissolve again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// Far more check-outs than check-ins.
+    Crowding,
+    Even,
+    /// More check-ins than check-outs.
+    Leaving,
+    /// The pool is paused: it is made ready soon.
+    Waking,
+}
+
+/// Steps of one mood.
+pub(crate) const PHASE: usize = 25;
+
+/// Services of a load-balanced pool.
+const SERVICES: Service = 3;
+
+impl fmt::Debug for Step {
+    /// On one line, however the case around it is printed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time, call, keep_outputs, restore } = self;
+        write!(f, "{time:?}: {call:?}")?;
+        f.write_str(if *keep_outputs { ", outputs kept" } else { "" })?;
+        f.write_str(if *restore { ", restored" } else { "" })
+    }
+}
+
+pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
+    let sizes = (0_u32..=5, 0_u32..=5, any::<bool>()).prop_map(|(max, min, populated)| {
+        // minPoolSize > maxPoolSize > 0 is an option error (CMAP-2).
+        (
+            max,
+            if !populated {
+                0
+            } else if max == 0 {
+                min
+            } else {
+                min.min(max)
+            },
+        )
+    });
+    let nanos = |range: core::ops::RangeInclusive<u64>| prop_oneof![1 => Just(0_u64), 1 => range];
+    let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
+    let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
+    (sizes, 1_u32..=3, nanos(1..=8), nanos(1..=12), maintenance, check_after_idle, prop::bool::weighted(0.9)).prop_map(
+        move |(sizes, max_connecting, max_idle, wait_queue_timeout, maintenance, check_after_idle, observed)| Options {
+            max_pool_size: sizes.0,
+            min_pool_size: sizes.1,
+            max_connecting,
+            max_idle,
+            wait_queue_timeout,
+            maintenance,
+            check_after_idle,
+            load_balanced,
+            observed,
+        },
+    )
+}
+
+pub(crate) fn step(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Step> {
+    (time(), call(mood, load_balanced), prop::bool::weighted(0.2), prop::bool::weighted(0.02))
+        .prop_map(|(time, call, keep_outputs, restore)| Step { time, call, keep_outputs, restore })
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    prop_oneof![
+        50 => Just(Time::Same),
+        22 => (1_u64..=4).prop_map(Time::Later),
+        12 => Just(Time::Deadline),
+        4 => Just(Time::BeforeDeadline),
+        4 => Just(Time::AfterDeadline),
+        4 => (1_u64..=20).prop_map(Time::Earlier),
+        // Up to an hour and a bit.
+        1 => (10_u64..=1 << 42).prop_map(Time::Later),
+    ]
+}
+
+fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
+    let [check_out, check_in, established, ready] = match mood {
+        Mood::Crowding => [40, 6, 12, 1],
+        Mood::Even => [20, 20, 20, 1],
+        Mood::Leaving => [8, 30, 15, 1],
+        Mood::Waking => [5, 8, 8, 30],
+    };
+    let service = if load_balanced { 95 } else { 3 };
+    let service = prop::option::weighted(f64::from(service) / 100.0, 0..SERVICES);
+    let condition = prop_oneof![8 => Just(Condition::Usable), 1 => Just(Condition::Errored)];
+    let reaction = prop_oneof![2 => Just(Reaction::KeepPool), 1 => Just(Reaction::ClearPool)];
+    let deadline = prop::option::weighted(0.25, -1_i64..=12);
+    prop_oneof![
+        check_out => deadline.prop_map(Call::CheckOut),
+        check_in => (pick(), condition).prop_map(|(pick, condition)| Call::CheckIn(pick, condition)),
+        established => pick().prop_map(Call::Established),
+        ready => Just(Call::Ready),
+        8 => pick().prop_map(Call::Cancel),
+        3 => (service, any::<bool>()).prop_map(|(service, interrupts)| Call::Clear { service, interrupts }),
+        if load_balanced { 18 } else { 1 } => (pick(), 0..SERVICES).prop_map(|(pick, id)| Call::Hello(pick, id)),
+        5 => (pick(), reaction).prop_map(|(pick, reaction)| Call::EstablishFailed(pick, reaction)),
+        8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
+        3 => pick().prop_map(Call::PeerClosed),
+        10 => Just(Call::Timeout),
+        1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
+    ]
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        90 => (0_usize..64).prop_map(Pick::Fitting),
+        8 => (0_usize..64).prop_map(Pick::Any),
+        1 => Just(Pick::NeverIssued),
+        1 => Just(Pick::Foreign),
+    ]
+}
