@@ -100,9 +100,15 @@ impl<C> Pool<C> {
             PoolState::Paused | PoolState::Ready => None,
         };
         if let Some(reason) = reason {
-            self.release_origin(key);
+            let origin = self.release_origin(key);
             self.forget(key, reason, None);
             self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+            // Only behind a load balancer: elsewhere a clear or close has left nobody waiting. The origin gets another
+            // connection in the place of this one, and stays where origins stand in the queue.
+            if let Some(origin) = origin {
+                let replacement = self.create(Some(origin));
+                self.wait_queue.set_pending(origin, Some(replacement));
+            }
         } else {
             let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };
             let duration = self.now.saturating_since(created_at);

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    EventType, ExpectedError, ExpectedEvent, PoolOptions, Problem, RunOn, ServerOptions, Step, operation, read, sense,
+    ErrorType, EventType, ExpectedError, ExpectedEvent, PoolOptions, Problem, RunOn, ServerOptions, Step, operation,
+    read, sense,
 };
 use crate::place::Place;
 
@@ -195,7 +196,9 @@ fn refuse_extensions(document: &Document) -> Result<(), Problem> {
         return Err(Problem::extension(&top.key("poolOptions").key(option)));
     }
     match &document.error {
-        Some(error) if error.error_type.is_extension() => Err(Problem::extension(&top.key("error").key("type"))),
+        Some(error) if error.error_type.is_some_and(ErrorType::is_extension) => {
+            Err(Problem::extension(&top.key("error").key("type")))
+        }
         Some(_) | None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use super::is_anything;
 pub struct ExpectedError {
     /// `type`.
     #[serde(rename = "type")]
-    pub error_type: ErrorType,
+    pub error_type: Option<ErrorType>,
     /// `message`: a string, or "anything".
     #[serde(default, deserialize_with = "text")]
     pub message: Option<Value>,
@@ -33,6 +33,13 @@ pub enum ErrorType {
     EstablishError,
     /// The caller gave up. Style "scenario".
     CancelledError,
+}
+
+impl ExpectedError {
+    /// The type, or that there may be any.
+    pub fn name(&self) -> &'static str {
+        self.error_type.map_or("of any type", ErrorType::name)
+    }
 }
 
 impl ErrorType {

@@ -253,7 +253,7 @@ impl<'a> Session<'a> {
             self.labels.insert(label, connection);
         }
         if let Some(expected) = expected {
-            self.violation(format!("a check-out should have failed with {}", expected.error_type.name()));
+            self.violation(format!("a check-out should have failed with {}", expected.name()));
         }
     }
 

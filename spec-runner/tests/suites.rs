@@ -1,0 +1,33 @@
+//! The main job itself: the default run passes, and prints the same bytes every time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Output};
+
+fn default_run() -> Output {
+    // From the workspace's root, as the README's command runs.
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    Command::new(env!("CARGO_BIN_EXE_spec-runner")).current_dir(root).output().unwrap()
+}
+
+#[test]
+fn the_default_run_passes_and_repeats_itself() {
+    let (first, second) = (default_run(), default_run());
+    let text = String::from_utf8(first.stdout.clone()).unwrap();
+
+    assert_eq!(first.status.code(), Some(0), "{text}");
+    assert_eq!(first.stdout, second.stdout);
+    let closing = text.lines().last().unwrap();
+    assert!(closing.contains(" passed, 0 failed, "), "{closing}");
+}
+
+#[test]
+fn the_official_suite_passes_wherever_it_is_found() {
+    let text = String::from_utf8(default_run().stdout).unwrap();
+    let row = text.lines().find(|line| line.starts_with("cmap-format"));
+
+    match row {
+        Some(row) => assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["cmap-format", "33", "0", "0"]),
+        None => assert!(text.contains("git clone"), "no official suite, and not a word on how to get it:\n{text}"),
+    }
+}
