@@ -1,0 +1,163 @@
+//! Log records say exactly what the specification says (LOG-10 to LOG-13), in both forms.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::log::{LogRecord, LogValue};
+use cmap_core::options::PoolOptions;
+use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Handle, Output, Pool, Reaction, ServiceId};
+use cmap_core::time::Instant;
+
+/// A pool under observation: every event becomes its structured and its unstructured form.
+struct Logged {
+    pool: Pool<()>,
+    connection: Option<Handle>,
+    structured: Vec<serde_json::Value>,
+    unstructured: Vec<String>,
+}
+
+impl Logged {
+    fn new(options: PoolOptions) -> Self {
+        let pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN).unwrap();
+        let mut logged = Self { pool, connection: None, structured: Vec::new(), unstructured: Vec::new() };
+        logged.drain();
+        logged
+    }
+
+    fn call<R>(&mut self, call: impl FnOnce(&mut Pool<()>) -> R) -> R {
+        let result = call(&mut self.pool);
+        self.drain();
+        result
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.pool.poll_output() {
+            match output {
+                Output::Event(event) => {
+                    let record = LogRecord::new(self.pool.address(), &event);
+                    self.structured.push(serde_json::to_value(&record).unwrap());
+                    self.unstructured.push(record.to_string());
+                }
+                Output::Action(Action::Connect { connection } | Action::Deliver { connection, .. }) => {
+                    self.connection = Some(connection);
+                }
+                Output::Action(_) => {}
+            }
+        }
+    }
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// A connection's whole life, and the pool's.
+fn a_life() -> Logged {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(1);
+    options.wait_queue_timeout = Some(Duration::from_millis(50));
+    let mut logged = Logged::new(options);
+    logged.call(|pool| pool.ready(at(0)));
+    logged.call(|pool| pool.check_out(at(0), CheckOutRequest::default()));
+    let connection = logged.connection.unwrap();
+    logged.call(|pool| pool.handle_established(at(2), connection, ())).unwrap();
+    logged.call(|pool| pool.check_out(at(2), CheckOutRequest::default()));
+    logged.call(|pool| pool.handle_timeout(at(52)));
+    logged.call(|pool| pool.clear(at(52), Clear::pool(Cause::new("gone")))).unwrap();
+    logged.call(|pool| pool.check_in(at(52), connection, (), Condition::Usable)).unwrap();
+    logged.call(|pool| pool.close(at(52)));
+    logged
+}
+
+#[test]
+fn the_unstructured_form_is_that_of_the_specification() {
+    assert_eq!(
+        a_life().unstructured,
+        [
+            "Connection pool created for db.example:27017 using options maxPoolSize=1, waitQueueTimeoutMS=50",
+            "Connection pool ready for db.example:27017",
+            "Checkout started for connection to db.example:27017",
+            "Connection created: address=db.example:27017, driver-generated ID=1",
+            "Connection ready: address=db.example:27017, driver-generated ID=1, established in=2 ms",
+            "Connection checked out: address=db.example:27017, driver-generated ID=1, duration=2 ms",
+            "Checkout started for connection to db.example:27017",
+            "Checkout failed for connection to db.example:27017. Reason: Wait queue timeout elapsed without a connection \
+             becoming available. Duration: 50 ms",
+            "Connection pool for db.example:27017 cleared",
+            "Connection checked in: address=db.example:27017, driver-generated ID=1",
+            "Connection closed: address=db.example:27017, driver-generated ID=1. Reason: Connection became stale because \
+             the pool was cleared",
+            "Connection pool closed for db.example:27017",
+        ]
+    );
+}
+
+#[test]
+fn every_record_names_its_message_host_and_port_and_connections_their_id() {
+    for record in a_life().structured {
+        let message = record["message"].as_str().unwrap();
+        assert_eq!((&record["serverHost"], &record["serverPort"]), (&"db.example".into(), &27017.into()), "{message}");
+        let has_id = !message.starts_with("Connection pool") && !message.starts_with("Connection checkout");
+        assert_eq!(record.get("driverConnectionId").is_some(), has_id, "{message}");
+        let has_duration =
+            ["Connection ready", "Connection checkout failed", "Connection checked out"].contains(&message);
+        assert_eq!(record.get("durationMS").is_some(), has_duration, "{message}");
+    }
+}
+
+#[test]
+fn only_options_that_the_user_set_are_logged() {
+    let created = &a_life().structured[0];
+
+    assert_eq!(created["maxPoolSize"], 1);
+    assert_eq!(created["waitQueueTimeoutMS"], 50);
+    assert_eq!(created.as_object().unwrap().len(), 5, "{created}");
+}
+
+#[test]
+fn an_establishment_error_is_told_by_the_connection_and_by_the_check_out() {
+    let mut logged = Logged::new(PoolOptions::default());
+    logged.call(|pool| pool.ready(at(0)));
+    logged.call(|pool| pool.check_out(at(0), CheckOutRequest::default()));
+    let connection = logged.connection.unwrap();
+    let error = EstablishError::new(Phase::Connect, Fault::Network, "connection refused");
+    logged.call(|pool| pool.handle_establish_failed(at(3), connection, error, Reaction::KeepPool)).unwrap();
+
+    let [.., closed, failed] = logged.structured.as_slice() else { panic!("two records at least") };
+
+    assert_eq!(closed["reason"], "An error occurred while using the connection");
+    assert_eq!(closed["error"], "connecting failed: connection refused");
+    assert_eq!(failed["reason"], "An error occurred while trying to establish a new connection");
+    assert!(failed["error"].as_str().unwrap().ends_with("connecting failed: connection refused"));
+    assert_eq!(failed["durationMS"], 3.0);
+}
+
+#[test]
+fn a_cleared_service_is_named_in_hex() {
+    let mut options = PoolOptions::default();
+    options.load_balanced = true;
+    let mut logged = Logged::new(options);
+    let service = ServiceId([0xab; 12]);
+    logged.call(|pool| pool.ready(at(0)));
+    logged.call(|pool| pool.check_out(at(0), CheckOutRequest::default()));
+    let connection = logged.connection.unwrap();
+    logged.call(|pool| pool.handle_hello(at(0), connection, service)).unwrap();
+    logged.call(|pool| pool.clear(at(0), Clear::service(service, Cause::new("gone")))).unwrap();
+
+    let cleared = logged.structured.last().unwrap();
+
+    assert_eq!(cleared["serviceId"], "abababababababababababab");
+    assert!(logged.unstructured.last().unwrap().ends_with("cleared for serviceId abababababababababababab"));
+}
+
+#[test]
+fn a_unix_socket_has_no_port() {
+    let address: ServerAddress = "/tmp/mongodb-27017.sock".parse().unwrap();
+    let record = LogRecord::new(&address, &cmap_core::event::Event::PoolReady);
+
+    assert_eq!(record.field("serverHost"), Some(&LogValue::Text("/tmp/mongodb-27017.sock".into())));
+    assert_eq!(record.field("serverPort"), None);
+}

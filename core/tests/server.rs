@@ -1,0 +1,130 @@
+//! What errors mean for the server they come from, and in which order that can be seen (CMAP-49, SDAM-3).
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::event::Event;
+use cmap_core::options::PoolOptions;
+use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
+use cmap_core::server::{Knowledge, OperationError, Server};
+use cmap_core::time::Instant;
+
+const NOW: Instant = Instant::ORIGIN;
+
+/// A server that a check has found answering.
+fn server() -> Server<()> {
+    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
+    let mut server = Server::new(pool);
+    server.handle_check_succeeded(NOW);
+    drain(&mut server);
+    server
+}
+
+/// Drains; returns the names of the events, and the last connection that was to be established.
+fn drain(server: &mut Server<()>) -> (Vec<&'static str>, Option<Handle>) {
+    let (mut events, mut connection) = (Vec::new(), None);
+    while let Some(output) = server.pool_mut().poll_output() {
+        match output {
+            Output::Event(event) => events.push(Event::name(&event)),
+            Output::Action(Action::Connect { connection: pending }) => connection = Some(pending),
+            Output::Action(_) => {}
+        }
+    }
+    (events, connection)
+}
+
+fn pending(server: &mut Server<()>) -> Handle {
+    server.pool_mut().check_out(NOW, CheckOutRequest::default());
+    drain(server).1.unwrap()
+}
+
+fn in_use(server: &mut Server<()>) -> Handle {
+    let connection = pending(server);
+    server.pool_mut().handle_established(NOW, connection, ()).unwrap();
+    drain(server);
+    connection
+}
+
+fn network_error() -> OperationError {
+    OperationError { fault: Fault::Network, cause: Cause::new("connection reset") }
+}
+
+#[test]
+fn a_failed_login_clears_the_pool_before_the_connection_is_closed_and_the_check_out_fails() {
+    let mut server = server();
+    let connection = pending(&mut server);
+    let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "authentication failed");
+
+    let reactions = server.handle_establish_failed(NOW, connection, error).unwrap();
+
+    assert!(reactions.cancel_check);
+    assert_eq!(server.knowledge(), Knowledge::Unknown);
+    assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionClosed", "ConnectionCheckOutFailed"]);
+}
+
+#[test]
+fn a_failed_operation_clears_the_pool_before_its_connection_is_checked_in_and_closed() {
+    let mut server = server();
+    let connection = in_use(&mut server);
+
+    server.handle_operation_failed(NOW, connection, network_error()).unwrap();
+    server.pool_mut().check_in(NOW, connection, (), Condition::Errored).unwrap();
+
+    assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionCheckedIn", "ConnectionClosed"]);
+    assert_eq!(server.knowledge(), Knowledge::Unknown);
+}
+
+#[test]
+fn an_overloaded_server_keeps_its_pool_sdam_7() {
+    let mut server = server();
+    let connection = pending(&mut server);
+    let error = EstablishError::new(Phase::Hello, Fault::Network, "the server hung up");
+
+    server.handle_establish_failed(NOW, connection, error).unwrap();
+
+    assert_eq!(drain(&mut server).0, ["ConnectionClosed", "ConnectionCheckOutFailed"]);
+    assert_eq!((server.knowledge(), server.pool().state()), (Knowledge::Known, PoolState::Ready));
+}
+
+#[test]
+fn an_error_of_a_stale_connection_is_old_news_sdam_4() {
+    let mut server = server();
+    let (first, second) = (in_use(&mut server), in_use(&mut server));
+    server.handle_operation_failed(NOW, first, network_error()).unwrap();
+    server.handle_check_succeeded(NOW);
+    drain(&mut server);
+
+    server.handle_operation_failed(NOW, second, network_error()).unwrap();
+
+    assert_eq!(drain(&mut server).0, [""; 0]);
+    assert_eq!(server.knowledge(), Knowledge::Known);
+}
+
+#[test]
+fn a_check_that_timed_out_interrupts_connections_in_use_mon_9() {
+    let mut server = server();
+    in_use(&mut server);
+
+    server.handle_check_failed(NOW, Fault::Timeout, Cause::new("no answer")).unwrap();
+
+    let outputs: Vec<_> = std::iter::from_fn(|| server.pool_mut().poll_output()).collect();
+    assert!(matches!(
+        outputs.as_slice(),
+        [
+            Output::Event(Event::PoolCleared { interrupt_in_use_connections: true, .. }),
+            Output::Action(Action::Interrupt { .. })
+        ]
+    ));
+}
+
+#[test]
+fn a_check_that_failed_otherwise_interrupts_nothing_mon_9() {
+    let mut server = server();
+    in_use(&mut server);
+
+    server.handle_check_failed(NOW, Fault::Network, Cause::new("connection reset")).unwrap();
+
+    assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared"]);
+    assert_eq!(server.pool().counts().in_use, 1);
+}
