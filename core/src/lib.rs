@@ -66,7 +66,7 @@
 //! | [`pool`] | the pool of one endpoint: the machine itself |
 //! | [`server`] | an endpoint: its pool, and what errors say about the server |
 //! | [`event`], [`log`] | the eleven CMAP events, and the log records made from them |
-//! | [`options`] | what a user can set |
+//! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | what can go wrong before a connection is ready |
 //! | [`address`], [`time`] | where a server is; nanoseconds since an origin of the caller's |
 //! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time |

@@ -1,6 +1,42 @@
-//! What a user can set, and what each setting means.
+//! What a user can set, what each setting means, and how a connection string says it.
+//!
+//! [`ClientOptions::parse`] reads a connection string: `connection_string` takes it apart, `apply` looks each option up
+//! in the table `keys` and reads its `value`, `credential` and `conflicts` judge the whole.
 
+mod apply;
+mod client;
+mod compressor;
+mod concern;
+mod conflicts;
+mod connection_string;
+mod credential;
+mod error;
+mod hosts;
+mod keys;
+mod mechanism;
+mod option_value;
+mod percent;
 mod pool;
+mod proxy;
+mod secret;
+mod srv;
+mod tls;
+mod value;
+mod warning;
 
+pub use client::{ClientOptions, ServerMonitoringMode};
+pub use compressor::Compressor;
+pub use concern::{MaxStaleness, ReadMode, ReadPreference, TagSet, W, WriteConcern};
+pub use credential::{Credential, CredentialError};
+pub use error::{ConnectionStringError, MAX_LENGTH, UserInfoProblem};
+pub use hosts::HostProblem;
+pub use mechanism::{Mechanism, MechanismProperties};
+pub use option_value::OptionValue;
+pub use percent::EncodingError;
 pub(crate) use pool::Limits;
 pub use pool::{Maintenance, PoolOptions, PoolOptionsError};
+pub use proxy::ProxyOptions;
+pub use secret::{Secret, Shown};
+pub use srv::SrvOptions;
+pub use tls::TlsOptions;
+pub use warning::Warning;

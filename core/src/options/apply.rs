@@ -1,0 +1,191 @@
+//! From the names and values of a connection string to the fields of [`ClientOptions`]: what is repeated, deprecated,
+//! empty or invalid, and which warning that gives (URI-5, URI-6, URI-9).
+
+use alloc::vec::Vec;
+
+use super::client::ClientOptions;
+use super::error::ConnectionStringError;
+use super::keys::{self, KEYS, Key, Repeated};
+use super::percent;
+use super::secret::Shown;
+use super::value::{Reading, boolean};
+use super::warning::Warning;
+
+/// Sets the fields that `pairs` name. Nothing `doubtful` is shown: it may be a part of a password.
+pub(super) fn apply(
+    pairs: &[(&str, &str)],
+    doubtful: bool,
+    options: &mut ClientOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ConnectionStringError> {
+    warn_of_unknown(pairs, doubtful, warnings);
+    for key in KEYS {
+        let named = |is: fn(&Key, &str) -> bool| pairs.iter().filter(move |(name, _)| is(key, name));
+        let mut values: Vec<&str> = named(Key::is_named).map(|(_, value)| *value).collect();
+        if let (Some(former), Some(_)) = (key.deprecated, named(Key::was_named).next()) {
+            let ignored = !values.is_empty();
+            warnings.push(Warning::DeprecatedOption { option: former, replacement: key.name, ignored });
+            if !ignored {
+                values = named(Key::was_named).map(|(_, value)| *value).collect();
+            }
+        }
+        if values.len() > 1 {
+            check_repeated(key, &values, warnings)?;
+        }
+        for value in values {
+            set(key, value, doubtful, options, warnings);
+        }
+    }
+    Ok(())
+}
+
+/// What follows a secret value may belong to it, where an `&` in it is not encoded.
+fn warn_of_unknown(pairs: &[(&str, &str)], doubtful: bool, warnings: &mut Vec<Warning>) {
+    let mut after_secret = false;
+    for (name, _) in pairs {
+        match keys::find(name) {
+            Some(key) => after_secret = key.is_secret,
+            None => warnings.push(Warning::UnknownOption {
+                name: Shown::new(name, doubtful || after_secret),
+                similar: keys::similar(name),
+            }),
+        }
+    }
+}
+
+fn check_repeated(key: &Key, values: &[&str], warnings: &mut Vec<Warning>) -> Result<(), ConnectionStringError> {
+    match key.repeated {
+        Repeated::Listed => Ok(()),
+        Repeated::Refused => Err(ConnectionStringError::Repeated { option: key.name }),
+        Repeated::Warned => {
+            warnings.push(Warning::RepeatedOption { option: key.name });
+            Ok(())
+        }
+        Repeated::Agreeing => {
+            let meanings = values.iter().map(|value| {
+                let text = percent::decode(value).ok()?;
+                boolean(&mut Reading { option: key.name, text: &text, secret: false, warnings: &mut Vec::new() }).ok()
+            });
+            let meanings: Vec<Option<bool>> = meanings.collect();
+            let agree = meanings.windows(2).all(|two| two.first() == two.last());
+            if agree { Ok(()) } else { Err(ConnectionStringError::TlsDisagrees) }
+        }
+    }
+}
+
+fn set(key: &Key, value: &str, doubtful: bool, options: &mut ClientOptions, warnings: &mut Vec<Warning>) {
+    let secret = doubtful || key.is_secret;
+    let invalid =
+        |text: &str, expected| Warning::InvalidValue { option: key.name, value: Shown::new(text, secret), expected };
+    let text = match percent::decode(value) {
+        Ok(text) => text,
+        Err(error) => {
+            warnings.push(invalid(value, alloc::format!("it so that it can be decoded: {error}").into()));
+            return;
+        }
+    };
+    if text.is_empty() && !key.may_be_empty {
+        warnings.push(Warning::EmptyValue { option: key.name });
+        return;
+    }
+    let read = (key.read)(options, &mut Reading { option: key.name, text: &text, secret, warnings });
+    if let Err(expected) = read {
+        warnings.push(invalid(&text, expected));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::{String, ToString};
+
+    use super::*;
+
+    /// The options of `text`, and its warnings.
+    fn parse(text: &str) -> (ClientOptions, Vec<String>) {
+        let (options, warnings) = ClientOptions::parse(&alloc::format!("mongodb://h/?{text}")).unwrap();
+        (options, warnings.iter().map(Warning::to_string).collect())
+    }
+
+    #[test]
+    fn an_unknown_option_is_ignored_with_a_hint() {
+        let (options, warnings) = parse("maxPollSize=5&foo=bar");
+
+        assert_eq!(options.set_by_user().count(), 0);
+        assert_eq!(
+            warnings,
+            [
+                "option \"maxPollSize\" does not exist and is ignored (URI-5); write maxPoolSize if you meant that",
+                "option \"foo\" does not exist and is ignored (URI-5); remove it",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_invalid_value_is_ignored_and_named() {
+        let (options, warnings) = parse("heartbeatFrequencyMS=499&tlsCAFile=a%zz&journal=");
+
+        assert_eq!(options.set_by_user().count(), 0);
+        assert_eq!(
+            warnings,
+            [
+                "option heartbeatFrequencyMS cannot be \"499\", which is ignored (URI-6); \
+                 write an integer from 500 to 2147483647",
+                "option journal has no value and is ignored (URI-6); write journal=value, or remove it",
+                "option tlsCAFile cannot be \"a%zz\", which is ignored (URI-6); write it so that it can be decoded: \
+                 a % is not followed by two hexadecimal digits; write a % itself as %25",
+            ]
+        );
+    }
+
+    #[test]
+    fn of_a_repeated_option_the_last_valid_value_counts() {
+        let (options, warnings) = parse("replicaSet=a&maxPoolSize=1&maxPoolSize=2&maxPoolSize=x&replicaSet=b");
+
+        assert_eq!((options.replica_set.as_deref(), options.pool.max_pool_size), (Some("b"), Some(2)));
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert!(warnings[0].starts_with("option maxPoolSize is there more than once (URI-9)"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_former_name_counts_unless_the_new_one_is_there() {
+        let (options, warnings) = parse("wtimeout=5");
+        assert_eq!(options.write_concern.timeout, Some(core::time::Duration::from_millis(5)));
+        assert_eq!(warnings, ["option wtimeout is deprecated (URI-9); write wTimeoutMS"]);
+
+        let (options, warnings) = parse("wtimeout=5&wTimeoutMS=x");
+        assert_eq!((options.write_concern.timeout, warnings.len()), (None, 2));
+        assert!(warnings[0].contains("deprecated and ignored"), "{warnings:?}");
+    }
+
+    #[test]
+    fn tls_and_ssl_are_one_option_that_must_agree() {
+        assert_eq!(parse("tls=true&ssl=true").1, [""; 0]);
+        assert_eq!(parse("ssl=1&tls=true").0.tls.enabled, Some(true));
+        for text in ["tls=true&tls=false", "tls=true&ssl=maybe"] {
+            let error = ClientOptions::parse(&alloc::format!("mongodb://h/?{text}")).unwrap_err();
+            assert_eq!(error, ConnectionStringError::TlsDisagrees);
+        }
+    }
+
+    #[test]
+    fn tag_sets_are_a_list_with_the_empty_set() {
+        let (options, warnings) = parse("readPreferenceTags=dc:ny&readPreferenceTags=");
+
+        assert_eq!(options.read_preference.tag_sets.map(|sets| sets.len()), Some(2));
+        assert_eq!(warnings, [""; 0]);
+    }
+
+    #[test]
+    fn a_secret_value_or_what_follows_it_is_never_shown() {
+        for text in [
+            "authMechanismProperties=hunter2",
+            "tlsCertificateKeyFilePassword=hunter2%",
+            "proxyHost=a&proxyUsername=b&proxyPassword=x&hunter2=y&hunter2=z",
+            "appname=a@b&hunter2=c",
+            "maxPoolSize=hunter2@host",
+        ] {
+            let (_, warnings) = parse(text);
+            assert!(!warnings.is_empty() && !warnings.concat().contains("hunter2"), "{text}: {warnings:?}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Options that exclude or need each other (URI-10, LB-2, TLS-1, and the rules of SRV records and of SOCKS5).
+//!
+//! An option that is there excludes another one whatever their values, unless the rule names the value.
+
+use super::client::ClientOptions;
+use super::error::ConnectionStringError;
+
+/// Checks `options`, whose host stands for SRV records if `srv`.
+pub(super) fn check(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
+    check_topology(options, srv)?;
+    check_srv(options, srv)?;
+    check_tls(options)?;
+    check_proxy(options)
+}
+
+fn conflict(
+    is: bool,
+    first: &'static str,
+    second: &'static str,
+    rule: &'static str,
+    advice: &'static str,
+) -> Result<(), ConnectionStringError> {
+    if is { Err(ConnectionStringError::Conflict { first, second, rule, advice }) } else { Ok(()) }
+}
+
+/// URI-10 and LB-2.
+fn check_topology(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
+    let several = options.hosts.len() > 1;
+    if options.direct_connection == Some(true) {
+        let direct = "directConnection=true";
+        conflict(several, direct, "several hosts", "URI-10", "name one host, or remove it")?;
+        conflict(srv, direct, "mongodb+srv://", "URI-10", "write mongodb:// and one host, or remove it")?;
+    }
+    if options.load_balanced == Some(true) {
+        let balanced = "loadBalanced=true";
+        conflict(several, balanced, "several hosts", "LB-2", "name the load balancer alone")?;
+        conflict(options.replica_set.is_some(), balanced, "replicaSet", "LB-2", "remove replicaSet")?;
+        let direct = options.direct_connection == Some(true);
+        conflict(direct, balanced, "directConnection=true", "LB-2", "remove one of them")?;
+        let limited = options.srv.max_hosts.is_some_and(|most| most > 0);
+        conflict(limited, balanced, "srvMaxHosts", "LB-2", "remove srvMaxHosts")?;
+    }
+    Ok(())
+}
+
+fn check_srv(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
+    const RULE: &str = "Initial DNS Seedlist Discovery, URI Validation";
+    const ADVICE: &str = "write mongodb+srv://, or remove it";
+    if srv {
+        let limited = options.srv.max_hosts.is_some_and(|most| most > 0);
+        return conflict(
+            limited && options.replica_set.is_some(),
+            "srvMaxHosts",
+            "replicaSet",
+            RULE,
+            "remove one of them",
+        );
+    }
+    conflict(options.srv.max_hosts.is_some(), "srvMaxHosts", "mongodb://", RULE, ADVICE)?;
+    conflict(options.srv.service_name.is_some(), "srvServiceName", "mongodb://", RULE, ADVICE)
+}
+
+/// TLS-1.
+fn check_tls(options: &ClientOptions) -> Result<(), ConnectionStringError> {
+    let tls = &options.tls;
+    let insecure = ("tlsInsecure", tls.insecure);
+    let certificates = ("tlsAllowInvalidCertificates", tls.allow_invalid_certificates);
+    let hostnames = ("tlsAllowInvalidHostnames", tls.allow_invalid_hostnames);
+    let endpoint = ("tlsDisableOCSPEndpointCheck", tls.disable_ocsp_endpoint_check);
+    let revocation = ("tlsDisableCertificateRevocationCheck", tls.disable_certificate_revocation_check);
+    for (first, second) in [
+        (insecure, certificates),
+        (insecure, hostnames),
+        (insecure, endpoint),
+        (insecure, revocation),
+        (certificates, endpoint),
+        (certificates, revocation),
+        (endpoint, revocation),
+    ] {
+        conflict(first.1.is_some() && second.1.is_some(), first.0, second.0, "TLS-1", "remove one of them")?;
+    }
+    Ok(())
+}
+
+fn check_proxy(options: &ClientOptions) -> Result<(), ConnectionStringError> {
+    let rule = "SOCKS5 support, MongoClient Configuration";
+    let proxy = &options.proxy;
+    let host = ("proxyHost", proxy.host.is_some());
+    let username = ("proxyUsername", proxy.username.is_some());
+    let password = ("proxyPassword", proxy.password.is_some());
+    for (option, needed) in [
+        (("proxyPort", proxy.port.is_some()), host),
+        (username, host),
+        (password, host),
+        (username, password),
+        (password, username),
+    ] {
+        if option.1 && !needed.1 {
+            return Err(ConnectionStringError::Missing { option: option.0, needed: needed.0, rule });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::{String, ToString};
+
+    use super::*;
+
+    fn error(text: &str) -> String {
+        ClientOptions::parse(text).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_an_error() {
+        for (text, expected) in [
+            (
+                "mongodb://a,b/?directConnection=true",
+                "directConnection=true cannot be used with several hosts (URI-10)",
+            ),
+            (
+                "mongodb+srv://a/?directConnection=true",
+                "directConnection=true cannot be used with mongodb+srv:// (URI-10)",
+            ),
+            ("mongodb://a,b/?loadBalanced=true", "loadBalanced=true cannot be used with several hosts (LB-2)"),
+            ("mongodb://a/?loadBalanced=true&replicaSet=r", "loadBalanced=true cannot be used with replicaSet (LB-2)"),
+            (
+                "mongodb+srv://a/?loadBalanced=true&srvMaxHosts=1",
+                "loadBalanced=true cannot be used with srvMaxHosts (LB-2)",
+            ),
+            ("mongodb+srv://a/?replicaSet=r&srvMaxHosts=1", "srvMaxHosts cannot be used with replicaSet"),
+            ("mongodb://a/?srvMaxHosts=0", "srvMaxHosts cannot be used with mongodb://"),
+            (
+                "mongodb://a/?tlsInsecure=false&tlsAllowInvalidHostnames=false",
+                "tlsInsecure cannot be used with tlsAllowInvalidHostnames (TLS-1); remove one of them",
+            ),
+            ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost (SOCKS5 support"),
+            ("mongodb://a/?proxyHost=p&proxyUsername=u", "proxyUsername needs proxyPassword"),
+            ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once (SOCKS5 support"),
+        ] {
+            assert!(error(text).contains(expected), "{text}: {}", error(text));
+        }
+    }
+
+    #[test]
+    fn what_goes_together_is_no_error() {
+        for text in [
+            "mongodb://a,b/?directConnection=false",
+            "mongodb://a/?loadBalanced=true&directConnection=false",
+            "mongodb://a,b/?loadBalanced=false&replicaSet=r",
+            "mongodb://a/?tlsAllowInvalidCertificates=true&tlsAllowInvalidHostnames=true",
+            "mongodb://a/?proxyHost=p&proxyPort=1&proxyUsername=u&proxyPassword=w",
+        ] {
+            assert_eq!(error(text), "", "{text}");
+        }
+    }
+}

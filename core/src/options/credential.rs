@@ -1,0 +1,238 @@
+//! Who logs in, how, and against which database: what a connection string says of it makes a [`Credential`], or none.
+
+use alloc::string::String;
+
+use thiserror::Error;
+
+use super::connection_string::UserInfo;
+use super::mechanism::{EXTERNAL, Mechanism, MechanismProperties};
+use super::secret::Secret;
+
+/// What authentication needs to know.
+///
+/// Its `Debug` form shows the user name, but neither the password nor the values of properties.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Credential {
+    /// The user's name, never empty. Only X.509, AWS and OIDC do without.
+    pub username: Option<String>,
+    /// The password. A connection string may leave it out, to be filled in from a safer place.
+    pub password: Option<Secret>,
+    /// The database that knows the user: `authSource`, else as the mechanism says (AUTH-18 to AUTH-20, X-10).
+    pub source: String,
+    /// The mechanism; `None` = the best SCRAM that the server offers for the user (AUTH-6, AUTH-7).
+    pub mechanism: Option<Mechanism>,
+    /// Further properties; empty for every mechanism but GSSAPI, AWS and OIDC.
+    pub properties: MechanismProperties,
+}
+
+/// Options of authentication as they were set, before they make a [`Credential`]. Alone they make none (AUTH-3).
+#[derive(Clone, Debug, Default)]
+pub(super) struct AuthOptions {
+    /// `authMechanism`.
+    pub(super) mechanism: Option<Mechanism>,
+    /// `authSource`; empty is an error (AUTH-4).
+    pub(super) source: Option<String>,
+    /// `authMechanismProperties`.
+    pub(super) properties: Option<MechanismProperties>,
+}
+
+/// What there is of a credential does not make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CredentialError {
+    /// `authSource` is empty.
+    #[error("option authSource is empty (AUTH-4); write authSource=database, or remove it")]
+    EmptySource,
+    /// The mechanism needs a user name.
+    #[error("{} needs a user name that is not empty ({rule}); write mongodb://user:password@host", named(*mechanism))]
+    NoUsername {
+        /// The mechanism; `None` = the default.
+        mechanism: Option<Mechanism>,
+        /// The rule's id.
+        rule: &'static str,
+    },
+    /// The mechanism needs a password.
+    #[error("{} needs a password (AUTH-18, AUTH-20); write mongodb://user:password@host, or set it in code",
+        named(*mechanism))]
+    NoPassword {
+        /// The mechanism; `None` = the default.
+        mechanism: Option<Mechanism>,
+    },
+    /// The mechanism has no use for a password.
+    #[error("{} takes no password (AUTH-19); write mongodb://user@host, or mongodb://host", named(Some(*mechanism)))]
+    PasswordGiven {
+        /// The mechanism.
+        mechanism: Mechanism,
+    },
+    /// The mechanism has no properties.
+    #[error("{} has no properties (AUTH-18, AUTH-19); remove authMechanismProperties", named(*mechanism))]
+    PropertiesGiven {
+        /// The mechanism; `None` = the default.
+        mechanism: Option<Mechanism>,
+    },
+    /// The users of the mechanism are not kept in a database.
+    #[error("{} has its users in $external alone (AUTH-19); write authSource=$external, or remove it",
+        named(Some(*mechanism)))]
+    SourceNotExternal {
+        /// The mechanism.
+        mechanism: Mechanism,
+    },
+}
+
+impl Credential {
+    /// A user of the database `source` who logs in with the default mechanism.
+    pub fn new(username: impl Into<String>, password: Secret, source: impl Into<String>) -> Self {
+        Self {
+            username: Some(username.into()),
+            password: Some(password),
+            source: source.into(),
+            mechanism: None,
+            properties: MechanismProperties::default(),
+        }
+    }
+
+    /// The credential that these make. A missing password is none of its errors: it may be filled in later.
+    pub(super) fn resolve(
+        user: Option<UserInfo>,
+        auth: &AuthOptions,
+        database: Option<&str>,
+    ) -> Result<Option<Self>, CredentialError> {
+        if auth.source.as_deref() == Some("") {
+            return Err(CredentialError::EmptySource);
+        }
+        let mechanism = auth.mechanism;
+        let (username, password) = match user {
+            // AUTH-3: neither a database nor a source asks for authentication.
+            None if mechanism.is_none() => return Ok(None),
+            None => (None, None),
+            Some(user) => (Some(user.username).filter(|name| !name.is_empty()), user.password),
+        };
+        let (uses_database, default) = mechanism.unwrap_or(Mechanism::ScramSha256).source();
+        let source = auth.source.as_deref().or(database.filter(|_| uses_database)).unwrap_or(default);
+        let properties = auth.properties.clone().unwrap_or_default();
+        let credential = Self { username, password, source: source.into(), mechanism, properties };
+        credential.check_without_password()?;
+        Ok(Some(credential))
+    }
+
+    /// Whether it has all that its mechanism needs, and nothing that it has no use for (AUTH-4, AUTH-18 to AUTH-20).
+    pub fn check(&self) -> Result<(), CredentialError> {
+        self.check_without_password()?;
+        let needs_password = match self.mechanism {
+            None | Some(Mechanism::ScramSha1 | Mechanism::ScramSha256 | Mechanism::Plain) => true,
+            Some(Mechanism::MongoDbX509 | Mechanism::Gssapi | Mechanism::MongoDbAws | Mechanism::MongoDbOidc) => false,
+        };
+        if needs_password && self.password.is_none() {
+            return Err(CredentialError::NoPassword { mechanism: self.mechanism });
+        }
+        Ok(())
+    }
+
+    fn check_without_password(&self) -> Result<(), CredentialError> {
+        let mechanism = self.mechanism;
+        // The default is one of the SCRAM mechanisms, and these have the same needs.
+        let kind = mechanism.unwrap_or(Mechanism::ScramSha256);
+        let nobody = self.username.as_deref().is_none_or(str::is_empty);
+        if let Some(rule) = kind.needs_username().filter(|_| nobody) {
+            return Err(CredentialError::NoUsername { mechanism, rule });
+        }
+        if !kind.takes_password() && self.password.is_some() {
+            return Err(CredentialError::PasswordGiven { mechanism: kind });
+        }
+        if !kind.takes_properties() && !self.properties.is_empty() {
+            return Err(CredentialError::PropertiesGiven { mechanism });
+        }
+        if !kind.source().0 && self.source != EXTERNAL {
+            return Err(CredentialError::SourceNotExternal { mechanism: kind });
+        }
+        Ok(())
+    }
+}
+
+fn named(mechanism: Option<Mechanism>) -> &'static str {
+    mechanism.map_or("the default mechanism, SCRAM,", Mechanism::name)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::options::{ClientOptions, ConnectionStringError};
+
+    fn parse(rest: &str) -> Result<Option<Credential>, String> {
+        match ClientOptions::parse(&format!("mongodb://{rest}")) {
+            Ok((options, _)) => Ok(options.credential),
+            Err(ConnectionStringError::Credential(error)) => Err(error.to_string()),
+            Err(other) => Err(format!("another error: {other}")),
+        }
+    }
+
+    #[test]
+    fn the_source_depends_on_the_mechanism() {
+        for (rest, source) in [
+            ("a:b@h", "admin"),
+            ("a:b@h/db", "db"),
+            ("a:b@h/db?authSource=src", "src"),
+            ("a:b@h/?authMechanism=PLAIN", "$external"),
+            ("a:b@h/db?authMechanism=PLAIN", "db"),
+            ("a@h/db?authMechanism=MONGODB-X509", "$external"),
+        ] {
+            assert_eq!(parse(rest).unwrap().unwrap().source, source, "{rest}");
+        }
+    }
+
+    #[test]
+    fn neither_a_database_nor_a_source_makes_a_credential() {
+        assert!(parse("h/db").unwrap().is_none());
+        assert!(parse("h/db?authSource=src").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_a_mechanism_lacks_or_does_not_take_is_an_error() {
+        for (rest, expected) in [
+            ("@h", "the default mechanism, SCRAM, needs a user name that is not empty (AUTH-18)"),
+            (":b@h", "the default mechanism, SCRAM, needs a user name"),
+            ("h/?authMechanism=PLAIN", "PLAIN needs a user name that is not empty (AUTH-20)"),
+            ("a:b@h/?authMechanism=MONGODB-X509", "MONGODB-X509 takes no password (AUTH-19)"),
+            ("h/?authMechanism=MONGODB-X509&authSource=a", "MONGODB-X509 has its users in $external alone (AUTH-19)"),
+            ("a:b@h/?authMechanismProperties=SERVICE_NAME:x", "has no properties (AUTH-18"),
+            ("h/?authSource=", "option authSource is empty (AUTH-4)"),
+        ] {
+            let error = parse(rest).unwrap_err();
+            assert!(error.contains(expected), "{rest}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_password_may_be_filled_in_later() {
+        let mut credential = parse("a@h").unwrap().unwrap();
+
+        assert_eq!(credential.check(), Err(CredentialError::NoPassword { mechanism: None }));
+        credential.password = Some("b".into());
+        assert_eq!(credential.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_credential_made_in_code_is_checked_alike() {
+        let mut credential = Credential::new("alice", "hunter2".into(), "admin");
+
+        assert_eq!(credential.check(), Ok(()));
+        credential.mechanism = Some(Mechanism::MongoDbX509);
+        assert_eq!(credential.check(), Err(CredentialError::PasswordGiven { mechanism: Mechanism::MongoDbX509 }));
+    }
+
+    #[test]
+    fn an_empty_user_name_is_none_where_none_is_needed() {
+        assert_eq!(parse("@h/?authMechanism=MONGODB-X509").unwrap().unwrap().username, None);
+    }
+
+    #[test]
+    fn debug_shows_who_but_not_the_password() {
+        let shown = format!("{:?}", parse("alice:hunter2@h").unwrap());
+
+        assert!(shown.contains("alice") && !shown.contains("hunter2"), "{shown}");
+    }
+}

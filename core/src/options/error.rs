@@ -1,0 +1,132 @@
+//! Why a connection string, or a set of options, cannot be used. No error holds any part of a user name or password.
+
+use thiserror::Error;
+
+use super::credential::CredentialError;
+use super::hosts::HostProblem;
+use super::percent::EncodingError;
+use super::pool::PoolOptionsError;
+use super::secret::Shown;
+
+/// The longest connection string that is read, in bytes: room for a thousand hosts, and a bound for the work.
+pub const MAX_LENGTH: usize = 65_536;
+
+/// A connection string, or the options in it, cannot be used.
+///
+/// It displays as one sentence that names the part, its value where that is not secret, the rule, and what to write
+/// instead.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConnectionStringError {
+    /// The scheme is missing or unknown.
+    #[error(
+        "the connection string does not begin with mongodb:// or mongodb+srv:// (URI-1); write mongodb://host:port"
+    )]
+    Scheme,
+    /// The connection string is longer than [`MAX_LENGTH`].
+    #[error("the connection string is {length} bytes long; write at most {MAX_LENGTH}")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// User name and password are not encoded as they must be.
+    #[error("the user name or password {0} (URI-2)")]
+    UserInfo(UserInfoProblem),
+    /// An `@` stands where it does not end user name and password.
+    #[error(
+        "an @ stands after {after} (URI-1); write it as %40, and in a user name or password write / as %2F, ? as %3F"
+    )]
+    StrayAt {
+        /// What comes before the `@`.
+        after: &'static str,
+    },
+    /// A host cannot be used.
+    #[error("host {position}, {host}, {problem}")]
+    Host {
+        /// Which one, counted from 1.
+        position: usize,
+        /// The host as written, without its port.
+        host: Shown,
+        /// What is wrong, with the rule's id.
+        problem: HostProblem,
+    },
+    /// There is no host.
+    #[error("there is no host (URI-1); write mongodb://host:port, and a Unix socket as %2Fpath%2Fto%2Fname.sock")]
+    NoHost,
+    /// The database has a character that the name of a database cannot have.
+    #[error("the database has the character {character:?} (URI-4); write a name without / \\ space \" $")]
+    DatabaseCharacter {
+        /// The first such character.
+        character: char,
+    },
+    /// The database is not encoded as it must be.
+    #[error("the database cannot be decoded (URI-4): {0}")]
+    DatabaseEncoding(EncodingError),
+    /// An option has no `=`.
+    #[error("option {position}{name} has no = and no value (URI-5); write name=value, and an & in a value as %26",
+        name = name.map_or_else(Default::default, |name| alloc::format!(", {name},")))]
+    IncompleteOption {
+        /// Which one, counted from 1.
+        position: usize,
+        /// Its name, where that is the name of an option.
+        name: Option<&'static str>,
+    },
+    /// An option that must not be repeated is there more than once.
+    #[error("option {option} is there more than once (SOCKS5 support, MongoClient Configuration); write it once")]
+    Repeated {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+    },
+    /// `tls` and `ssl` are the same option, but have different values.
+    #[error("the values of tls and ssl are not all the same (TLS-2); write tls once")]
+    TlsDisagrees,
+    /// Two options, or an option and the rest of the connection string, exclude each other.
+    #[error("{first} cannot be used with {second} ({rule}); {advice}")]
+    Conflict {
+        /// One option, with its value where that matters.
+        first: &'static str,
+        /// The other, or a part of the connection string.
+        second: &'static str,
+        /// The rule's id.
+        rule: &'static str,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// An option needs another one.
+    #[error("{option} needs {needed} ({rule}); add it, or remove {option}")]
+    Missing {
+        /// The option that is there.
+        option: &'static str,
+        /// The option that is not.
+        needed: &'static str,
+        /// The rule's id.
+        rule: &'static str,
+    },
+    /// What there is of a credential does not make one.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The options of the pool contradict each other.
+    #[error(transparent)]
+    Pool(#[from] PoolOptionsError),
+    /// The host of a `mongodb+srv` connection string cannot be looked up.
+    #[error("a mongodb+srv:// connection string {0}; write mongodb+srv://host.domain")]
+    SrvHost(&'static str),
+    /// The connection string is a `mongodb+srv` one, and right as far as that shows without a look-up in DNS.
+    #[error("SRV connection strings are not supported yet; write mongodb:// and the hosts that its SRV records name")]
+    SrvNotSupported,
+}
+
+/// What is wrong with user name and password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UserInfoProblem {
+    /// An `@` that is not encoded.
+    #[error("has an @ that is not encoded; write it as %40")]
+    At,
+    /// More than one `:`.
+    #[error("has a : that is not encoded; write it as %3A")]
+    Colon,
+    /// It cannot be decoded.
+    #[error("cannot be decoded: {0}")]
+    Encoding(#[from] EncodingError),
+}

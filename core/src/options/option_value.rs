@@ -1,0 +1,80 @@
+//! Options as names and values, for those who list or compare what a user set.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::client::ServerMonitoringMode;
+use super::compressor::Compressor;
+use super::concern::{MaxStaleness, ReadMode, TagSet, W};
+use super::mechanism::{Mechanism, MechanismProperties};
+use super::secret::Secret;
+
+/// The value of an option as it would stand in a connection string. Durations are integers, in the unit of the name.
+#[derive(Clone, Debug)]
+pub enum OptionValue {
+    /// True or false.
+    Boolean(bool),
+    /// An integer.
+    Integer(i64),
+    /// A text that may be shown.
+    Text(String),
+    /// A text that must not be shown.
+    Secret(Secret),
+    /// Several texts.
+    List(Vec<String>),
+    /// Names, and values that must not be shown.
+    Properties(MechanismProperties),
+    /// Tag sets, each a map.
+    TagSets(Vec<TagSet>),
+}
+
+/// What the fields of options have in common.
+pub(super) trait Show {
+    /// The value as it would be written.
+    fn show(&self) -> OptionValue;
+}
+
+macro_rules! show {
+    ($($kind:ty: |$value:ident| $shown:expr;)*) => {
+        $(impl Show for $kind {
+            fn show(&self) -> OptionValue {
+                let $value = self;
+                $shown
+            }
+        })*
+    };
+}
+
+show! {
+    bool: |value| OptionValue::Boolean(*value);
+    i8: |value| OptionValue::Integer((*value).into());
+    u16: |value| OptionValue::Integer((*value).into());
+    u32: |value| OptionValue::Integer((*value).into());
+    Duration: |value| OptionValue::Integer(saturating(value.as_millis()));
+    String: |value| OptionValue::Text(value.clone());
+    Secret: |value| OptionValue::Secret(value.clone());
+    Vec<Compressor>: |value| OptionValue::List(value.iter().map(|compressor| compressor.name().into()).collect());
+    Vec<TagSet>: |value| OptionValue::TagSets(value.clone());
+    MechanismProperties: |value| OptionValue::Properties(value.clone());
+    Mechanism: |value| name_in(&Mechanism::NAMED, *value);
+    ReadMode: |value| name_in(&ReadMode::NAMED, *value);
+    ServerMonitoringMode: |value| name_in(&ServerMonitoringMode::NAMED, *value);
+    W: |value| match value {
+        W::Members(count) => count.show(),
+        W::Named(name) => name.show(),
+    };
+    MaxStaleness: |value| match value {
+        MaxStaleness::Unlimited => OptionValue::Integer(-1),
+        MaxStaleness::AtMost(limit) => OptionValue::Integer(saturating(limit.as_secs().into())),
+    };
+}
+
+fn saturating(number: u128) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn name_in<T: Copy + PartialEq>(named: &[(&'static str, T)], value: T) -> OptionValue {
+    let name = named.iter().find(|(_, own)| *own == value).map_or("", |(name, _)| name);
+    OptionValue::Text(name.into())
+}

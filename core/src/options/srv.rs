@@ -1,0 +1,13 @@
+//! Options of connection strings that stand for SRV records in DNS.
+
+use alloc::string::String;
+
+/// How the SRV records are looked up and used; only for `mongodb+srv://`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SrvOptions {
+    /// `srvMaxHosts`: use only so many of the hosts, chosen at random; 0 = all. Default 0.
+    pub max_hosts: Option<u32>,
+    /// `srvServiceName`: the service to look up. Default `mongodb`.
+    pub service_name: Option<String>,
+}

@@ -1,0 +1,104 @@
+//! What is odd about a connection string without making it unusable: each is to be logged at level WARN (URI-5, URI-6).
+
+use alloc::borrow::Cow;
+use core::fmt;
+
+use super::secret::Shown;
+
+/// Something in a connection string that was ignored, or will not be understood for ever.
+///
+/// It displays as one sentence that names the option, its value where that is not secret, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// An option with this name does not exist; it is ignored (URI-5).
+    UnknownOption {
+        /// The name that was written.
+        name: Shown,
+        /// An option with a similar name.
+        similar: Option<&'static str>,
+    },
+    /// The option cannot have this value, which is ignored (URI-6).
+    InvalidValue {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// The value that was written.
+        value: Shown,
+        /// What the value must be.
+        expected: Cow<'static, str>,
+    },
+    /// The option has an empty value, which is ignored (URI-6).
+    EmptyValue {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+    },
+    /// One entry of a list is unknown and left out; the others count (COMP-2).
+    UnknownEntry {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// The entry that was written.
+        entry: Shown,
+        /// What an entry must be.
+        expected: &'static str,
+    },
+    /// The value is understood as true or false, but it is deprecated (URI-7).
+    DeprecatedBoolean {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// The deprecated word.
+        word: &'static str,
+        /// What it means.
+        meaning: bool,
+    },
+    /// The option has a new name (URI-9).
+    DeprecatedOption {
+        /// The old name.
+        option: &'static str,
+        /// The new name.
+        replacement: &'static str,
+        /// Whether the value was ignored, because the new name is there too.
+        ignored: bool,
+    },
+    /// The option is there more than once; its last valid value counts (URI-9).
+    RepeatedOption {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownOption { name, similar: None } => {
+                write!(f, "option {name} does not exist and is ignored (URI-5); remove it")
+            }
+            Self::UnknownOption { name, similar: Some(similar) } => {
+                write!(f, "option {name} does not exist and is ignored (URI-5); write {similar} if you meant that")
+            }
+            Self::InvalidValue { option, value, expected } => {
+                write!(f, "option {option} cannot be {value}, which is ignored (URI-6); write {expected}")
+            }
+            Self::EmptyValue { option } => {
+                write!(f, "option {option} has no value and is ignored (URI-6); write {option}=value, or remove it")
+            }
+            Self::UnknownEntry { option, entry, expected } => {
+                write!(f, "option {option} lists {entry}, which is unknown and left out (COMP-2); write {expected}")
+            }
+            Self::DeprecatedBoolean { option, word, meaning } => {
+                write!(f, "option {option} has the deprecated value {word} (URI-7); write {option}={meaning}")
+            }
+            Self::DeprecatedOption { option, replacement, ignored: false } => {
+                write!(f, "option {option} is deprecated (URI-9); write {replacement}")
+            }
+            Self::DeprecatedOption { option, replacement, ignored: true } => {
+                write!(
+                    f,
+                    "option {option} is deprecated and ignored, because {replacement} is there too (URI-9); remove it"
+                )
+            }
+            Self::RepeatedOption { option } => {
+                write!(f, "option {option} is there more than once (URI-9), its last valid value counts; write it once")
+            }
+        }
+    }
+}
