@@ -38,10 +38,8 @@ fn failure(mut simulation: Simulation) -> (Phase, Fault, Duration) {
         News::Event(_) | News::Delivered { .. } | News::Interrupted { .. } => None,
     });
     let failed = failed.unwrap();
-    match &failed.kind {
-        CheckOutErrorKind::Establish(error) => (error.phase, error.fault, failed.waited),
-        other => panic!("expected an establishment to fail, got {other:?}"),
-    }
+    let CheckOutErrorKind::Establish(error) = &failed.kind else { unreachable!("{failed}") };
+    (error.phase, error.fault, failed.waited)
 }
 
 fn network(mode: NetworkMode) -> Network {

@@ -8,11 +8,11 @@
 //! its own list of available connections beside it).
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::generation::{Generation, Generations, ServiceId};
+use super::handle::{ConnectionId, Handle};
 use super::list::{Key, Linked, Links, List, NIL};
 use super::state::ConnectionState;
 use crate::time::Instant;
@@ -21,25 +21,6 @@ use crate::time::Instant;
 pub(crate) const AVAILABLE: usize = 0;
 /// One of the two lists of a service.
 pub(crate) const OF_SERVICE: usize = 1;
-
-/// A connection's number in its pool: from 1, in the order of creation, never reused (CMAP-9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ConnectionId(pub(crate) u64);
-
-/// One pool among others: handles remember it, lest a connection is checked in to a pool it does not belong to
-/// (CMAP-35). Two pools differ if their address or the moment of their creation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct PoolId(pub(crate) u32);
-
-/// What a caller holds of a connection: opaque, cheap to copy, and good for finding it without a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Handle {
-    pub(crate) id: ConnectionId,
-    pub(crate) key: Key,
-    pub(crate) pool: PoolId,
-}
 
 /// All connections of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -430,26 +411,6 @@ impl<C> Stage<C> {
             Self::Available { socket, .. } | Self::Checking { socket } => Some(socket),
             Self::Closed | Self::Pending { .. } | Self::InUse { .. } => None,
         }
-    }
-}
-
-impl ConnectionId {
-    /// The number itself, from 1.
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Handle {
-    /// The connection's id.
-    pub fn id(self) -> ConnectionId {
-        self.id
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::Handle;
 use super::error::{ApiMisuse, Cause};
 use super::generation::ServiceId;
+use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
 use super::{Pool, Refused};
 use crate::connection::EstablishError;

@@ -10,6 +10,8 @@
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
+//! | `handle` | how callers name a connection |
+//! | `queries` | what can be asked of a pool |
 //! | `input`, `output`, `error`, `stats` | what goes in, comes out, goes wrong, and is counted |
 //! | `invariants` | what holds after every call |
 //!
@@ -19,11 +21,13 @@ mod clearing;
 mod connections;
 mod error;
 mod generation;
+mod handle;
 mod input;
 mod invariants;
 mod list;
 mod maintenance;
 mod output;
+mod queries;
 mod serving;
 pub(crate) mod state;
 mod stats;
@@ -36,8 +40,9 @@ use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use self::connections::{Connections, Perished, PoolId, Stage};
+use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
+use self::handle::PoolId;
 use self::list::Key;
 use self::state::PoolCall;
 use self::stats::Totals;
@@ -48,9 +53,9 @@ use crate::event::{ConnectionClosedReason, Event};
 use crate::options::{Limits, PoolOptions, PoolOptionsError};
 use crate::time::Instant;
 
-pub use self::connections::{ConnectionId, Handle};
 pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
 pub use self::generation::{Generation, ServiceId};
+pub use self::handle::{ConnectionId, Handle};
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, Output};
@@ -394,92 +399,6 @@ impl<C> Pool<C> {
         }
     }
 
-    // What can be asked.
-
-    /// The endpoint.
-    pub fn address(&self) -> &ServerAddress {
-        &self.address
-    }
-
-    /// The options, as they were given.
-    pub fn options(&self) -> &PoolOptions {
-        &self.options
-    }
-
-    /// Paused, ready or closed.
-    pub fn state(&self) -> PoolState {
-        self.state
-    }
-
-    /// How often the pool was cleared. Load-balanced pools have a generation per service instead.
-    pub fn generation(&self) -> Generation {
-        self.generations.pool
-    }
-
-    /// How often a service's part of a load-balanced pool was cleared; `None` if it has no connections.
-    pub fn generation_of(&self, service_id: ServiceId) -> Option<Generation> {
-        self.generations.service(service_id).map(|service| service.generation)
-    }
-
-    /// The service of a connection, in load-balanced mode and after its hello.
-    pub fn service_of(&self, connection: Handle) -> Option<ServiceId> {
-        self.connections.slot(self.own(connection)?).service
-    }
-
-    /// Whether a clear has made the connection stale (SDAM-4). One that was closed counts as stale.
-    pub fn is_stale(&self, connection: Handle) -> bool {
-        self.own(connection).is_none_or(|key| self.is_stale_at(key))
-    }
-
-    /// The handle of the connection with this number, if it has not been closed. Searches.
-    pub fn find(&self, connection_id: u64) -> Option<Handle> {
-        let key = self.connections.search(ConnectionId(connection_id))?;
-        Some(self.handle(key))
-    }
-
-    /// Lends the socket of a connection that is available or being checked.
-    pub fn socket(&mut self, connection: Handle) -> Option<&mut C> {
-        let key = self.own(connection)?;
-        match &mut self.connections.slot_mut(key).stage {
-            Stage::Available { socket, .. } | Stage::Checking { socket } => Some(socket),
-            Stage::Closed | Stage::Pending { .. } | Stage::InUse { .. } => None,
-        }
-    }
-
-    /// The counts of now.
-    pub fn counts(&self) -> Counts {
-        Counts {
-            pending: self.connections.pending,
-            available: self.connections.available.len() + self.connections.checking,
-            in_use: self.connections.in_use,
-            waiting: self.wait_queue.len(),
-        }
-    }
-
-    /// Counts, totals and high-water marks.
-    pub fn stats(&self) -> Stats {
-        let counts = self.counts();
-        let Totals { high_water, high_water_total, established, closed, check_outs_failed, cancelled, cleared } =
-            self.totals;
-        let check_outs_started = self.wait_queue.started();
-        let ended = check_outs_started.saturating_sub(counts.waiting.into());
-        let checked_out = ended.saturating_sub(check_outs_failed.total());
-        Stats {
-            counts,
-            high_water,
-            high_water_total,
-            created: self.connections.created(),
-            established,
-            closed,
-            check_outs_started,
-            checked_out,
-            check_outs_failed,
-            cancelled,
-            checked_in: checked_out.saturating_sub(counts.in_use.into()),
-            cleared,
-        }
-    }
-
     /// Whether events are produced at all. On at first; a pool that nobody listens to saves their cost.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
@@ -563,14 +482,5 @@ impl<C> Pool<C> {
         self.totals.closed.count(reason);
         self.emit(|| Event::ConnectionClosed { connection_id, reason, error });
         socket
-    }
-}
-
-impl PoolId {
-    /// FNV-1a over the address and the moment: the same pool in a replay has the same id.
-    fn new(address: &ServerAddress, created_at: Instant) -> Self {
-        let text = alloc::format!("{address}");
-        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes());
-        Self(bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
     }
 }

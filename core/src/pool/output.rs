@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::Handle;
 use super::error::CheckOutError;
+use super::handle::Handle;
 use super::wait_queue::CheckOutId;
 use crate::event::{ConnectionClosedReason, Event};
 

@@ -6,8 +6,9 @@
 
 use alloc::sync::Arc;
 
-use super::connections::{Handle, Stage};
+use super::connections::Stage;
 use super::error::{CheckOutError, CheckOutErrorKind};
+use super::handle::Handle;
 use super::input::Reaction;
 use super::list::Key;
 use super::output::{Action, Output};

@@ -1,0 +1,57 @@
+//! How a connection is named: by its number in events and logs, by its handle in calls.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::list::Key;
+use crate::address::ServerAddress;
+use crate::time::Instant;
+
+/// A connection's number in its pool: from 1, in the order of creation, never reused (CMAP-9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConnectionId(pub(crate) u64);
+
+/// One pool among others: handles remember it, lest a connection is checked in to a pool it does not belong to
+/// (CMAP-35). Two pools differ if their address or the moment of their creation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct PoolId(pub(crate) u32);
+
+/// What a caller holds of a connection: opaque, cheap to copy, and good for finding it without a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Handle {
+    pub(crate) id: ConnectionId,
+    pub(crate) key: Key,
+    pub(crate) pool: PoolId,
+}
+
+impl PoolId {
+    /// FNV-1a over the address and the moment: the same pool in a replay has the same id.
+    pub(crate) fn new(address: &ServerAddress, created_at: Instant) -> Self {
+        let text = alloc::format!("{address}");
+        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes());
+        Self(bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
+    }
+}
+
+impl ConnectionId {
+    /// The number itself, from 1.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Handle {
+    /// The connection's id.
+    pub fn id(self) -> ConnectionId {
+        self.id
+    }
+}

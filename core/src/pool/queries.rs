@@ -1,0 +1,94 @@
+//! What can be asked of a pool. Nothing here changes it.
+
+use super::connections::Stage;
+use super::handle::{ConnectionId, Handle};
+use super::stats::Totals;
+use super::{Counts, Generation, Pool, PoolState, ServiceId, Stats};
+use crate::address::ServerAddress;
+use crate::options::PoolOptions;
+
+impl<C> Pool<C> {
+    /// The endpoint.
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// The options, as they were given.
+    pub fn options(&self) -> &PoolOptions {
+        &self.options
+    }
+
+    /// Paused, ready or closed.
+    pub fn state(&self) -> PoolState {
+        self.state
+    }
+
+    /// How often the pool was cleared. Load-balanced pools have a generation per service instead.
+    pub fn generation(&self) -> Generation {
+        self.generations.pool
+    }
+
+    /// How often a service's part of a load-balanced pool was cleared; `None` if it has no connections.
+    pub fn generation_of(&self, service_id: ServiceId) -> Option<Generation> {
+        self.generations.service(service_id).map(|service| service.generation)
+    }
+
+    /// The service of a connection, in load-balanced mode and after its hello.
+    pub fn service_of(&self, connection: Handle) -> Option<ServiceId> {
+        self.connections.slot(self.own(connection)?).service
+    }
+
+    /// Whether a clear has made the connection stale (SDAM-4). One that was closed counts as stale.
+    pub fn is_stale(&self, connection: Handle) -> bool {
+        self.own(connection).is_none_or(|key| self.is_stale_at(key))
+    }
+
+    /// The handle of the connection with this number, if it has not been closed. Searches.
+    pub fn find(&self, connection_id: u64) -> Option<Handle> {
+        let key = self.connections.search(ConnectionId(connection_id))?;
+        Some(self.handle(key))
+    }
+
+    /// Lends the socket of a connection that is available or being checked.
+    pub fn socket(&mut self, connection: Handle) -> Option<&mut C> {
+        let key = self.own(connection)?;
+        match &mut self.connections.slot_mut(key).stage {
+            Stage::Available { socket, .. } | Stage::Checking { socket } => Some(socket),
+            Stage::Closed | Stage::Pending { .. } | Stage::InUse { .. } => None,
+        }
+    }
+
+    /// The counts of now.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            pending: self.connections.pending,
+            available: self.connections.available.len() + self.connections.checking,
+            in_use: self.connections.in_use,
+            waiting: self.wait_queue.len(),
+        }
+    }
+
+    /// Counts, totals and high-water marks.
+    pub fn stats(&self) -> Stats {
+        let counts = self.counts();
+        let Totals { high_water, high_water_total, established, closed, check_outs_failed, cancelled, cleared } =
+            self.totals;
+        let check_outs_started = self.wait_queue.started();
+        let ended = check_outs_started.saturating_sub(counts.waiting.into());
+        let checked_out = ended.saturating_sub(check_outs_failed.total());
+        Stats {
+            counts,
+            high_water,
+            high_water_total,
+            created: self.connections.created(),
+            established,
+            closed,
+            check_outs_started,
+            checked_out,
+            check_outs_failed,
+            cancelled,
+            checked_in: checked_out.saturating_sub(counts.in_use.into()),
+            cleared,
+        }
+    }
+}
