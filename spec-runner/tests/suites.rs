@@ -31,3 +31,20 @@ fn the_official_suite_passes_wherever_it_is_found() {
         None => assert!(text.contains("git clone"), "no official suite, and not a word on how to get it:\n{text}"),
     }
 }
+
+#[test]
+fn every_scenario_is_listed_with_its_rules() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let scenarios: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+
+    assert!(scenarios.len() >= 100, "only {} scenarios", scenarios.len());
+    for path in scenarios {
+        let file: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let rules: Vec<_> = file["rules"].as_array().unwrap().iter().filter_map(serde_json::Value::as_str).collect();
+        let row = format!("| `{}` | {} |", path.file_stem().unwrap().to_string_lossy(), rules.join(", "));
+        assert!(index.contains(&row), "scenarios/README.md lacks the row {row}");
+    }
+}

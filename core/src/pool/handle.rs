@@ -15,7 +15,7 @@ pub struct ConnectionId(pub(crate) u64);
 
 /// One pool among others: handles remember it, lest a connection is checked in to a pool it does not belong to
 /// (CMAP-35). Two pools differ if their address or the moment of their creation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct PoolId(pub(crate) u32);
 

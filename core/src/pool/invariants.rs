@@ -57,8 +57,8 @@ impl<C> Pool<C> {
                 return Err("a service has another number of connections than it says");
             }
         }
-        if self.generations.to_prune.iter().any(|&id| self.generations.service(id).is_none()) {
-            return Err("a forgotten service is to be pruned");
+        if self.generations.to_prune.iter().any(|&id| !self.has_stale_available(id)) {
+            return Err("a service is to be pruned that has nothing to prune");
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 
 use super::Pool;
 use super::connections::Stage;
+use super::generation::ServiceId;
 use super::list::Key;
 use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
@@ -33,6 +34,7 @@ impl<C> Pool<C> {
     /// One run: prunes, then populates. It does what can be done now and ends (CMAP-47).
     pub(super) fn maintain(&mut self) {
         self.last_maintenance = Some(self.now);
+        self.population_failed = false;
         self.prune();
         self.populate();
     }
@@ -45,18 +47,26 @@ impl<C> Pool<C> {
             self.close_connection(key, reason);
         }
         while let Some(id) = self.generations.to_prune.pop_first() {
-            while let Some(key) = self.generations.service(id).and_then(|service| service.available.front())
-                && self.is_stale_at(key)
+            while self.has_stale_available(id)
+                && let Some(key) = self.generations.service(id).and_then(|service| service.available.front())
             {
                 self.close_connection(key, ConnectionClosedReason::Stale);
             }
         }
     }
 
+    /// Whether a service that was cleared still has connections to prune. They are the oldest of its available ones.
+    pub(super) fn has_stale_available(&self, id: ServiceId) -> bool {
+        let oldest = self.generations.service(id).and_then(|service| service.available.front());
+        oldest.is_some_and(|key| self.is_stale_at(key))
+    }
+
     /// Creates what is missing to minPoolSize, as far as permits reach (CMAP-44). A connection that was established
-    /// passes its permit on, so that a population needs one run; one that failed does not.
+    /// passes its permit on, so that a population needs one run. Once one has failed, the rest waits for the next run
+    ///
     pub(super) fn populate(&mut self) {
-        while self.limits.maintenance.is_some() && self.must_populate() && self.may_create() {
+        while self.limits.maintenance.is_some() && !self.population_failed && self.must_populate() && self.may_create()
+        {
             self.create(None);
         }
     }

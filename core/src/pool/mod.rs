@@ -54,7 +54,7 @@ use crate::options::{Limits, PoolOptions, PoolOptionsError};
 use crate::time::Instant;
 
 pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
-pub use self::generation::{Generation, ServiceId};
+pub use self::generation::{Generation, ParseServiceIdError, ServiceId};
 pub use self::handle::{ConnectionId, Handle};
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
@@ -85,6 +85,8 @@ pub struct Pool<C> {
     paused_by: Cause,
     now: Instant,
     last_maintenance: Option<Instant>,
+    /// Whether a population failed since: then only the next run tries again.
+    population_failed: bool,
     generations: Generations,
     connections: Connections<C>,
     wait_queue: WaitQueue,
@@ -100,8 +102,9 @@ impl<C> Pool<C> {
     /// An option that has a value that it cannot have.
     pub fn new(address: ServerAddress, options: PoolOptions, now: Instant) -> Result<Self, PoolOptionsError> {
         let limits = options.limits()?;
+        let id = PoolId::new(&address, now);
         let mut pool = Self {
-            id: PoolId::new(&address, now),
+            id,
             address: Arc::new(address),
             options,
             limits,
@@ -109,9 +112,10 @@ impl<C> Pool<C> {
             paused_by: Cause::new("the server has not been checked successfully yet"),
             now,
             last_maintenance: None,
+            population_failed: false,
             generations: Generations::new(),
             connections: Connections::new(),
-            wait_queue: WaitQueue::new(),
+            wait_queue: WaitQueue::new(id),
             outputs: VecDeque::new(),
             observed: true,
             totals: Totals::default(),
@@ -206,6 +210,7 @@ impl<C> Pool<C> {
             self.state = state;
             // The first population after ready waits for no interval.
             self.last_maintenance = None;
+            self.population_failed = false;
             self.emit(|| Event::PoolReady);
         }
     }
@@ -249,10 +254,12 @@ impl<C> Pool<C> {
     /// To be called in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
     ///
     /// Clears the pool, or every service, closes all that is available and interrupts all else. Close the sockets
-    /// without a word to the server.
+    /// without a word to the server. A closed pool stays as it is.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
-        self.abandon_all(&Cause::new("the process was forked"));
+        if self.state != PoolState::Closed {
+            self.abandon_all(&Cause::new("the process was forked"));
+        }
     }
 
     // Results of actions.
@@ -469,8 +476,14 @@ impl<C> Pool<C> {
     #[cold]
     fn close_connection(&mut self, key: Key, reason: ConnectionClosedReason) {
         let connection = self.handle(key);
+        let service = self.connections.slot(key).service;
         if let Some(socket) = self.forget(key, reason, None) {
             self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        }
+        if let Some(id) = service
+            && !self.has_stale_available(id)
+        {
+            self.generations.to_prune.remove(&id);
         }
     }
 

@@ -139,8 +139,9 @@ impl<C> Pool<C> {
         };
         let origin = self.release_origin(key);
         self.forget(key, reason, Some(Arc::clone(&error)));
-        if let Some(origin) = origin {
-            self.fail(origin, CheckOutErrorKind::Establish(error));
+        match origin {
+            Some(origin) => self.fail(origin, CheckOutErrorKind::Establish(error)),
+            None => self.population_failed = true,
         }
         self.evict_waiters();
         self.serve();

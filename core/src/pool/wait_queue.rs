@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::error::WaitLimit;
+use super::handle::PoolId;
 use super::list::{Key, Linked, Links, List, NIL};
 use super::timer::{Deadline, Deadlines, Timed};
 use crate::time::Instant;
@@ -25,6 +26,7 @@ pub(crate) const WAITERS: usize = 0;
 pub struct CheckOutId {
     pub(crate) sequence: u64,
     pub(crate) key: Key,
+    pub(crate) pool: PoolId,
 }
 
 /// What a caller asks for.
@@ -49,6 +51,7 @@ pub enum Cancellation {
 /// All check-outs that have not ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WaitQueue {
+    pool: PoolId,
     entries: Vec<Entry>,
     vacant: Key,
     last_sequence: u64,
@@ -83,8 +86,9 @@ enum Progress {
 }
 
 impl WaitQueue {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(pool: PoolId) -> Self {
         Self {
+            pool,
             entries: Vec::new(),
             vacant: NIL,
             last_sequence: 0,
@@ -110,7 +114,7 @@ impl WaitQueue {
             entry.sequence = sequence;
             entry.started_at = now;
             entry.progress = Progress::Started;
-            return CheckOutId { sequence, key };
+            return CheckOutId { sequence, key, pool: self.pool };
         }
         self.entries.push(Entry {
             sequence,
@@ -122,7 +126,7 @@ impl WaitQueue {
         });
         #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
         let key = (self.entries.len() - 1) as Key;
-        CheckOutId { sequence, key }
+        CheckOutId { sequence, key, pool: self.pool }
     }
 
     /// Puts a started check-out at the end of the queue: until `deadline`, and for at most `timeout` nanoseconds.
@@ -180,7 +184,7 @@ impl WaitQueue {
     pub(crate) fn deliver(&mut self, key: Key) -> CheckOutId {
         let entry = &mut self.entries[key as usize];
         entry.progress = Progress::Delivered;
-        CheckOutId { sequence: entry.sequence, key }
+        CheckOutId { sequence: entry.sequence, key, pool: self.pool }
     }
 
     /// A check-out that does not wait has ended.
@@ -193,7 +197,7 @@ impl WaitQueue {
     }
 
     pub(crate) fn id(&self, key: Key) -> CheckOutId {
-        CheckOutId { sequence: self.entries[key as usize].sequence, key }
+        CheckOutId { sequence: self.entries[key as usize].sequence, key, pool: self.pool }
     }
 
     pub(crate) fn started_at(&self, key: Key) -> Instant {
@@ -203,7 +207,7 @@ impl WaitQueue {
     /// What cancelling `id` would meet now.
     pub(crate) fn progress(&self, id: CheckOutId) -> Cancellation {
         match self.entries.get(id.key as usize) {
-            Some(entry) if entry.sequence == id.sequence => match entry.progress {
+            Some(entry) if (entry.sequence, self.pool) == (id.sequence, id.pool) => match entry.progress {
                 Progress::Started | Progress::Waiting { .. } => Cancellation::Cancelled,
                 Progress::Delivered => Cancellation::Delivered,
                 Progress::Finished => Cancellation::Finished,
@@ -302,17 +306,15 @@ impl WaitQueue {
         if self.entries.iter().any(|entry| entry.sequence > self.last_sequence) {
             return Err("a check-out is newer than the last one");
         }
+        let finished = self.entries.iter().filter(|entry| entry.progress == Progress::Finished).count();
         let mut vacant = self.vacant;
-        for _ in 0..=self.entries.len() {
-            if vacant == NIL {
-                return Ok(());
-            }
+        for _ in 0..finished {
             match self.entries.get(vacant as usize) {
                 Some(entry) if entry.progress == Progress::Finished => vacant = entry.links.next,
-                _ => return Err("an occupied check-out counts as vacant"),
+                _ => return Err("an occupied check-out counts as vacant, or a vacant one is lost"),
             }
         }
-        Err("the vacant check-outs form a circle")
+        if vacant == NIL { Ok(()) } else { Err("a vacant check-out is chained twice") }
     }
 
     pub(crate) fn is_origin(&self, key: Key, pending: Key) -> bool {

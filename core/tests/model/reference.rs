@@ -29,6 +29,8 @@ pub(crate) struct Reference {
     vacant: Vec<usize>,
     paused_by: Cause,
     last_run: Option<u64>,
+    /// Since the last run a connection failed that no check-out waited for.
+    population_failed: bool,
     calls: u64,
 }
 
@@ -87,6 +89,7 @@ impl Reference {
             vacant: Vec::new(),
             paused_by: Cause::PoolsOwn,
             last_run: None,
+            population_failed: false,
             calls: 0,
         }
     }
@@ -106,6 +109,7 @@ impl Reference {
             Call::Ready if self.state == PoolState::Paused => {
                 self.state = PoolState::Ready;
                 self.last_run = None;
+                self.population_failed = false;
                 self.outputs.push(Output::PoolReady);
             }
             Call::Ready => {}
@@ -141,6 +145,7 @@ impl Reference {
             Call::Timeout => {
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
+                    self.population_failed = false;
                     self.prune();
                     self.populate();
                 }
@@ -277,23 +282,29 @@ impl Reference {
             // never delivered if a clear came between.
             _ => self.is_stale(&connection).then_some(Reason::Stale),
         };
-        // the head takes it; if that is the origin of another one, the two swap origins. Nobody takes a stale
-        // one: its origin gets the pending connection of the last origin, so that origins stay the front of the queue.
-        let giver = if reason.is_none() {
-            self.outputs.push(Output::ConnectionReady(id, self.now - connection.since));
-            self.waiters.first()
-        } else {
-            let is_origin = |waiter: &&Waiter| connection.check_out.is_some() && self.is_origin(waiter.check_out);
-            self.waiters.iter().rfind(is_origin)
-        };
-        if let Some(giver) = giver.map(|waiter| waiter.check_out) {
-            let of_giver = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(giver);
-            self.connections.iter_mut().filter(of_giver).for_each(|c| c.check_out = connection.check_out);
+        match reason {
+            None => {
+                self.outputs.push(Output::ConnectionReady(id, self.now - connection.since));
+                // the head takes it; if that is the origin of another one, the two swap origins.
+                let head = self.waiters.first().map(|head| head.check_out);
+                let of_head = |c: &&mut Connection| c.state == State::Pending && head.is_some() && c.check_out == head;
+                self.connections.iter_mut().filter(of_head).for_each(|c| c.check_out = connection.check_out);
+                // Available first, and only then is its permit free (CMAP-45).
+                self.close_or_make_available(id, None);
+            }
+            Some(_) => {
+                self.close_or_make_available(id, reason);
+                // Only behind a load balancer may its origin still wait (LB-8): that one gets another connection.
+                if connection.check_out.is_some() {
+                    self.create(connection.check_out);
+                }
+            }
         }
-        // Available first, and only then is its permit free (CMAP-45).
-        self.close_or_make_available(id, reason);
         self.serve();
-        self.populate();
+        // Once a population has failed, the next attempt waits for the next run.
+        if !self.population_failed {
+            self.populate();
+        }
         Ok(())
     }
 
@@ -308,6 +319,7 @@ impl Reference {
         self.close(id, if is_closed { Reason::PoolClosed } else { Reason::Error }, Some(cause), false);
         // Its origin fails, if it still waits, before those that the clear evicts (CMAP-49).
         self.fail_if_waiting(connection.check_out, Kind::Establish(cause));
+        self.population_failed |= connection.check_out.is_none();
         self.evict();
         // No population: that one waits for the next run.
         self.serve();

@@ -62,7 +62,7 @@ impl Reference {
             && self.count(State::Pending) < self.options.max_connecting as usize
     }
 
-    fn create(&mut self, origin: Option<CheckOut>) {
+    pub(super) fn create(&mut self, origin: Option<CheckOut>) {
         self.created += 1;
         let id = self.created;
         let slot = self.vacant.pop().unwrap_or(self.connections.len());
@@ -255,7 +255,7 @@ impl Reference {
 
     // Questions.
 
-    pub(super) fn is_origin(&self, check_out: CheckOut) -> bool {
+    fn is_origin(&self, check_out: CheckOut) -> bool {
         self.connections.iter().any(|c| c.state == State::Pending && c.check_out == Some(check_out))
     }
 

@@ -9,7 +9,7 @@ use cmap_core::event::Event;
 use cmap_core::pool::{Condition, Counts};
 use serde_json::Value;
 
-use super::Session;
+use super::{MOST_MOVES, Session};
 
 /// How much time establishments get to end by themselves before they are broken off.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +24,10 @@ impl Session<'_> {
             }
         }
         let deadline = self.simulation.now() + PATIENCE;
-        while self.simulation.pool().counts().pending > 0 {
+        for _ in 0..MOST_MOVES {
+            if self.simulation.pool().counts().pending == 0 {
+                break;
+            }
             match self.simulation.next_at().filter(|&at| at <= deadline) {
                 Some(next) => self.simulation.wait_until(next),
                 None => self.simulation.abandon_establishments(),
