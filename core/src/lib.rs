@@ -68,6 +68,7 @@
 //! | [`event`], [`log`] | the eleven CMAP events, and the log records made from them |
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | what can go wrong before a connection is ready |
+//! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
 //! | [`address`], [`time`] | where a server is; nanoseconds since an origin of the caller's |
 //! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time |
 
@@ -88,3 +89,5 @@ pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod time;
+#[cfg(feature = "wire")]
+pub mod wire;

@@ -1,0 +1,82 @@
+//! Any message that can arrive, unpacked and checked.
+//!
+//! The bytes that [`FrameReader`](super::FrameReader) delivers become one of the three kinds of message there are.
+//! Nothing is copied: the message refers to the frame or, if it was compressed, to the decoder's buffer.
+
+use alloc::vec::Vec;
+
+use super::compression::{CompressorId, Decompressor};
+use super::error::WireError;
+use super::header::{Header, OpCode};
+use super::limits::Limits;
+use super::op_compressed::unpack;
+use super::op_msg::Message;
+use super::op_query::{Query, Reply};
+
+/// How much of the buffer stays from a large message to the next.
+const KEPT: usize = 256 * 1024;
+
+/// Decodes messages, and keeps its buffer from one to the next. It may serve many connections.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    decompressor: Decompressor,
+    plain: Vec<u8>,
+}
+
+/// A message, and how it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// The compressor, if the message was compressed.
+    pub compressor: Option<CompressorId>,
+    /// The message.
+    pub content: Content<'a>,
+}
+
+/// The kinds of messages.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// OP_MSG.
+    Message(Message<'a>),
+    /// OP_QUERY.
+    Query(Query<'a>),
+    /// OP_REPLY.
+    Reply(Reply<'a>),
+}
+
+impl Decoder {
+    /// A decoder with empty buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes one whole message, compressed or not (COMP-5).
+    pub fn decode<'a>(&'a mut self, frame: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, WireError> {
+        self.plain.clear();
+        self.plain.shrink_to(KEPT);
+        let (header, _) = Header::split(frame, limits)?;
+        let (compressor, op_code, message) = match header.op_code {
+            OpCode::Compressed => {
+                let compressor = unpack(frame, limits, &mut self.decompressor, &mut self.plain)?;
+                (Some(compressor), Header::split(&self.plain, limits)?.0.op_code, &self.plain[..])
+            }
+            plain @ (OpCode::Msg | OpCode::Query | OpCode::Reply) => (None, plain, frame),
+        };
+        let content = match op_code {
+            OpCode::Query => Content::Query(Query::decode(message, limits)?),
+            OpCode::Reply => Content::Reply(Reply::decode(message, limits)?),
+            OpCode::Msg | OpCode::Compressed => Content::Message(Message::decode(message, limits)?),
+        };
+        Ok(Incoming { compressor, content })
+    }
+}
+
+impl Content<'_> {
+    /// The header.
+    pub fn header(&self) -> Header {
+        match self {
+            Self::Message(message) => message.header,
+            Self::Query(query) => query.header,
+            Self::Reply(reply) => reply.header,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Whether bytes are a BSON document: one pass over everything, before anybody reads anything.
+//!
+//! Every length must lie within the document around it, every name and string must have its end, every type must be
+//! known. The pass descends without recursion: it keeps the ends of the documents around the current one in an array,
+//! whose size is also the depth allowed, so no input can exhaust the stack. Afterwards iterating over the document
+//! cannot fail. One thing is left to the reader of a value: whether a string is UTF-8, because servers have cut error
+//! messages in the middle of a character.
+
+use bson::RawDocument;
+use thiserror::Error;
+
+/// How deep documents and arrays may be nested, the outermost included; the server allows as many.
+pub const MAX_DEPTH: usize = 200;
+
+/// The length of the empty document.
+pub const MIN_LENGTH: usize = 5;
+
+/// A document is malformed: where, counted from its first byte, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DocumentError {
+    /// The document's length is not the number of its bytes.
+    #[error("{found} bytes with the length {announced:?}")]
+    LengthMismatch {
+        /// The length at the document's beginning, if it has that many bytes.
+        announced: Option<i32>,
+        /// The number of bytes.
+        found: usize,
+    },
+    /// A length that is too small, or greater than what is left of the document around it.
+    #[error("at byte {at}: the length {found} is not between {min} and {max}")]
+    Length {
+        /// Where.
+        at: usize,
+        /// The length.
+        found: i32,
+        /// The least possible here.
+        min: usize,
+        /// The greatest possible here.
+        max: usize,
+    },
+    /// A value reaches beyond the end of its document.
+    #[error("at byte {at}: a value of {needed} bytes, and {left} are left")]
+    Truncated {
+        /// Where.
+        at: usize,
+        /// How many bytes the value has.
+        needed: usize,
+        /// How many are left.
+        left: usize,
+    },
+    /// A string, name or document has no NUL at its end.
+    #[error("at byte {at}: no NUL where one must be")]
+    Unterminated {
+        /// Where.
+        at: usize,
+    },
+    /// A document's NUL comes before the end that its length gives.
+    #[error("at byte {at}: the document ends before its length does")]
+    EndsEarly {
+        /// Where.
+        at: usize,
+    },
+    /// A type that does not exist.
+    #[error("at byte {at}: unknown type {tag:#04x}")]
+    UnknownType {
+        /// Where.
+        at: usize,
+        /// The type.
+        tag: u8,
+    },
+    /// A name or regular expression is not UTF-8.
+    #[error("at byte {at}: not UTF-8")]
+    NotUtf8 {
+        /// Where.
+        at: usize,
+    },
+    /// A boolean other than 0 and 1.
+    #[error("at byte {at}: a boolean of {found}")]
+    NotBoolean {
+        /// Where.
+        at: usize,
+        /// The value.
+        found: u8,
+    },
+    /// Documents nested too deep.
+    #[error("at byte {at}: nested deeper than {max}")]
+    TooDeep {
+        /// Where.
+        at: usize,
+        /// The depth allowed.
+        max: usize,
+    },
+}
+
+/// What follows an element's name.
+enum Value {
+    /// That many bytes.
+    Plain(usize),
+    /// A document or an array, after that many other bytes.
+    Nested { before: usize, length: usize },
+}
+
+/// `bytes` as a document, if they are one (see the [module](self)).
+pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
+    let announced = bytes.first_chunk().map(|length| i32::from_le_bytes(*length));
+    let mismatch = DocumentError::LengthMismatch { announced, found: bytes.len() };
+    let document = match announced.map(usize::try_from) {
+        Some(Ok(length)) if length == bytes.len() && length >= MIN_LENGTH => bytes,
+        Some(_) | None => return Err(mismatch),
+    };
+
+    // Ends, here, are where the final NULs stand. Always: at <= end < document.len().
+    let mut ends = [0; MAX_DEPTH - 1];
+    let mut depth = 0;
+    let mut end = document.len() - 1;
+    let mut at = 4;
+    loop {
+        let tag = document[at];
+        if at == end {
+            if tag != 0 {
+                return Err(DocumentError::Unterminated { at });
+            }
+            if depth == 0 {
+                return RawDocument::from_bytes(document).map_err(|_| mismatch);
+            }
+            depth -= 1;
+            end = ends[depth];
+            at += 1;
+            continue;
+        }
+        let value_at = at + 1 + name(document, at, end)? + 1;
+        match value(tag, &document[value_at..end], value_at)? {
+            Value::Plain(length) => at = value_at + length,
+            Value::Nested { before, length } => {
+                let start = value_at + before;
+                *ends.get_mut(depth).ok_or(DocumentError::TooDeep { at: start, max: MAX_DEPTH })? = end;
+                depth += 1;
+                end = start + length - 1;
+                at = start + 4;
+            }
+        }
+    }
+}
+
+/// A top-level element of a document that was perhaps never checked.
+#[derive(Clone, Copy)]
+pub(super) struct Element<'a> {
+    pub(super) name: &'a [u8],
+    /// Where the next element starts.
+    pub(super) end: usize,
+}
+
+/// The top-level elements of `document`, for whom the insides of values do not matter.
+pub(super) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<Element<'_>, DocumentError>> {
+    elements_from(document, 4)
+}
+
+/// The top-level elements that stand `at` the document's bytes and behind.
+pub(super) fn elements_from(
+    document: &RawDocument,
+    mut at: usize,
+) -> impl Iterator<Item = Result<Element<'_>, DocumentError>> {
+    let bytes = document.as_bytes();
+    let last = bytes.len() - 1;
+    core::iter::from_fn(move || {
+        if at >= last {
+            return None;
+        }
+        let element = name(bytes, at, last).and_then(|length| {
+            let name = &bytes[at + 1..at + 1 + length];
+            let value_at = at + 1 + length + 1;
+            let length = match value(bytes[at], &bytes[value_at..last], value_at)? {
+                Value::Plain(length) => length,
+                Value::Nested { before, length } => before + length,
+            };
+            Ok(Element { name, end: value_at + length })
+        });
+        at = element.map_or(last, |element| element.end);
+        Some(element)
+    })
+}
+
+/// The name of the command in `body`: its first key.
+pub fn command_name(body: &RawDocument) -> Option<&str> {
+    core::str::from_utf8(elements(body).next()?.ok()?.name).ok()
+}
+
+/// How many bytes stand before the first NUL.
+#[inline]
+pub(super) fn find_nul(bytes: &[u8]) -> Option<usize> {
+    Text::find(bytes).map(|text| text.length)
+}
+
+/// A text that a NUL ends.
+struct Text {
+    length: usize,
+    is_ascii: bool,
+}
+
+impl Text {
+    /// The text at the beginning of `bytes`, looked at eight bytes at a time: names are most of what is checked.
+    #[inline(always)]
+    fn find(bytes: &[u8]) -> Option<Self> {
+        const LOW: u64 = 0x0101_0101_0101_0101;
+        const HIGH: u64 = 0x8080_8080_8080_8080;
+        let (mut rest, mut length, mut high) = (bytes, 0, 0);
+        while let Some((eight, others)) = rest.split_first_chunk() {
+            let eight = u64::from_le_bytes(*eight);
+            // Its lowest bit is the high bit of the first byte that is NUL. What it says above that may be wrong.
+            let nul = eight.wrapping_sub(LOW) & !eight & HIGH;
+            if nul != 0 {
+                high |= eight & (nul ^ (nul - 1));
+                return Some(Self { length: length + nul.trailing_zeros() as usize / 8, is_ascii: high & HIGH == 0 });
+            }
+            high |= eight;
+            length += 8;
+            rest = others;
+        }
+        for byte in rest {
+            if *byte == 0 {
+                return Some(Self { length, is_ascii: high & HIGH == 0 });
+            }
+            high |= u64::from(*byte);
+            length += 1;
+        }
+        None
+    }
+}
+
+/// How long the name is of the element at `at`, whose type is no NUL unless the document is broken.
+#[inline(always)]
+fn name(document: &[u8], at: usize, end: usize) -> Result<usize, DocumentError> {
+    if document[at] == 0 {
+        return Err(DocumentError::EndsEarly { at });
+    }
+    c_string(&document[at + 1..end], at + 1)
+}
+
+/// How many bytes the text in UTF-8 has before the first NUL in `rest`, which stands `at` its document's bytes.
+#[inline(always)]
+fn c_string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
+    match Text::find(rest) {
+        Some(Text { length, is_ascii: true }) => Ok(length),
+        Some(Text { length, .. }) if core::str::from_utf8(&rest[..length]).is_ok() => Ok(length),
+        Some(_) => Err(DocumentError::NotUtf8 { at }),
+        None => Err(DocumentError::Unterminated { at }),
+    }
+}
+
+/// How long the value of type `tag` is that starts `rest`: never longer than `rest`.
+///
+/// Inlined, as what reads names is: together that saves a third of all instructions.
+#[inline(always)]
+fn value(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
+    let plain = |needed: usize| match needed <= rest.len() {
+        true => Ok(Value::Plain(needed)),
+        false => Err(DocumentError::Truncated { at, needed, left: rest.len() }),
+    };
+    match tag {
+        // Double, date, timestamp, 64-bit integer; 32-bit integer; 128-bit decimal; object id.
+        0x01 | 0x09 | 0x11 | 0x12 => plain(8),
+        0x10 => plain(4),
+        0x13 => plain(16),
+        0x07 => plain(12),
+        // Undefined, null, the least and the greatest key.
+        0x06 | 0x0a | 0xff | 0x7f => plain(0),
+        // String, code, symbol.
+        0x02 | 0x0d | 0x0e => Ok(Value::Plain(string(rest, at)?)),
+        // Database pointer: a string and an object id.
+        0x0c => plain(string(rest, at)? + 12),
+        // Document, array.
+        0x03 | 0x04 => Ok(Value::Nested { before: 0, length: length(rest, at, 0, MIN_LENGTH)? }),
+        0x05 => binary(rest, at),
+        0x08 => match rest.first() {
+            Some(0 | 1) => Ok(Value::Plain(1)),
+            Some(found) => Err(DocumentError::NotBoolean { at, found: *found }),
+            None => plain(1),
+        },
+        // Regular expression: pattern and options.
+        0x0b => {
+            let pattern = c_string(rest, at)? + 1;
+            Ok(Value::Plain(pattern + c_string(&rest[pattern..], at + pattern)? + 1))
+        }
+        // Code with scope: the length of it all, the code, and a document that fills the rest.
+        0x0f => {
+            let total = length(rest, at, 0, 4 + 5 + MIN_LENGTH)?;
+            let before = 4 + string(&rest[4..total], at + 4)?;
+            let scope = length(&rest[before..total], at + before, 0, MIN_LENGTH)?;
+            match before + scope == total {
+                true => Ok(Value::Nested { before, length: scope }),
+                false => Err(DocumentError::EndsEarly { at: at + before + scope }),
+            }
+        }
+        tag => Err(DocumentError::UnknownType { at, tag }),
+    }
+}
+
+/// The length of a string, its own length and its NUL included.
+#[inline]
+fn string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
+    let end = 4 + length(rest, at, 4, 1)?;
+    match rest[end - 1] {
+        0 => Ok(end),
+        _ => Err(DocumentError::Unterminated { at: at + end - 1 }),
+    }
+}
+
+fn binary(rest: &[u8], at: usize) -> Result<Value, DocumentError> {
+    let content = length(rest, at, 5, 0)?;
+    // The old subtype 2 says once more how long it is.
+    if rest[4] == 2 {
+        let inner = length(&rest[5..5 + content], at + 5, 4, 0)?;
+        if inner + 4 != content {
+            return Err(DocumentError::EndsEarly { at: at + 9 + inner });
+        }
+    }
+    Ok(Value::Plain(5 + content))
+}
+
+/// The length that starts `rest`: at least `min`, and no more than what `rest` has beyond `besides` bytes.
+#[inline]
+fn length(rest: &[u8], at: usize, besides: usize, min: usize) -> Result<usize, DocumentError> {
+    let truncated = DocumentError::Truncated { at, needed: besides.max(4), left: rest.len() };
+    let found = i32::from_le_bytes(*rest.first_chunk().ok_or(truncated)?);
+    let max = rest.len().checked_sub(besides).ok_or(truncated)?;
+    match usize::try_from(found) {
+        Ok(length) if length >= min && length <= max => Ok(length),
+        Ok(_) | Err(_) => Err(DocumentError::Length { at, found, min, max }),
+    }
+}

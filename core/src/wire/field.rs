@@ -1,0 +1,197 @@
+//! Fields that every command gets on its way out: `$db` and its companions.
+//!
+//! A user's command is never changed (MSG-10). The encoder copies its bytes, writes these fields behind them and
+//! corrects the copy's length, so neither a parsed document nor a second buffer is needed.
+
+use alloc::vec::Vec;
+
+use bson::RawDocument;
+
+use super::document::{self, DocumentError};
+use super::error::{EncodeError, shown};
+use super::header::patch_length;
+
+/// A field to append to a command's body.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Field<'a> {
+    /// Text, as `$db` is.
+    String(&'a str, &'a str),
+    /// A boolean, as `startTransaction` is.
+    Boolean(&'a str, bool),
+    /// A 32-bit integer.
+    Int32(&'a str, i32),
+    /// A 64-bit integer, as `txnNumber` and `maxTimeMS` are.
+    Int64(&'a str, i64),
+    /// A document, as `lsid`, `$readPreference` and `$clusterTime` are.
+    Document(&'a str, &'a RawDocument),
+    /// All the fields of a document, whatever they are.
+    All(&'a RawDocument),
+}
+
+/// Appends `body` with `fields` behind its own (MSG-10), which together may have `max` bytes.
+pub(super) fn append_body(
+    out: &mut Vec<u8>,
+    body: &RawDocument,
+    fields: &[Field<'_>],
+    max: usize,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    let too_long = |length: usize| EncodeError::DocumentTooLong { length, max };
+    if body.as_bytes().len() > max {
+        return Err(too_long(body.as_bytes().len()));
+    }
+    let Some((_, elements)) = body.as_bytes().split_last() else { return Ok(()) };
+    out.extend_from_slice(elements);
+    let own = out.len() - start;
+    for field in fields {
+        field.append(out)?;
+        let length = out.len() + 1 - start;
+        if length > max {
+            return Err(too_long(length));
+        }
+    }
+    out.push(0);
+    let length = out.len() - start;
+    patch_length(out, start, length);
+    if fields.is_empty() { Ok(()) } else { check_names(&out[start..], own) }
+}
+
+/// No field that was appended, which is from `own` on, may be there twice.
+fn check_names(body: &[u8], own: usize) -> Result<(), EncodeError> {
+    let mismatch = DocumentError::LengthMismatch { announced: None, found: body.len() };
+    let body = RawDocument::from_bytes(body).map_err(|_| mismatch)?;
+    let mut appended = document::elements_from(body, own);
+    let mut end = own;
+    while let Some(field) = appended.next().transpose()? {
+        for other in document::elements(body) {
+            let other = other?;
+            if other.end > end {
+                break;
+            }
+            if other.name == field.name {
+                return Err(EncodeError::DuplicateField {
+                    name: shown(core::str::from_utf8(field.name).unwrap_or_default()),
+                });
+            }
+        }
+        end = field.end;
+    }
+    Ok(())
+}
+
+impl Field<'_> {
+    fn append(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match *self {
+            Self::String(name, text) => {
+                append_name(out, 0x02, name)?;
+                let at = out.len();
+                out.extend_from_slice(&[0; 4]);
+                out.extend_from_slice(text.as_bytes());
+                out.push(0);
+                patch_length(out, at, text.len() + 1);
+            }
+            Self::Boolean(name, value) => {
+                append_name(out, 0x08, name)?;
+                out.push(u8::from(value));
+            }
+            Self::Int32(name, value) => {
+                append_name(out, 0x10, name)?;
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            Self::Int64(name, value) => {
+                append_name(out, 0x12, name)?;
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            Self::Document(name, document) => {
+                append_name(out, 0x03, name)?;
+                out.extend_from_slice(document.as_bytes());
+            }
+            Self::All(document) => {
+                let bytes = document.as_bytes();
+                out.extend_from_slice(bytes.get(4..bytes.len() - 1).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append_name(out: &mut Vec<u8>, tag: u8, name: &str) -> Result<(), EncodeError> {
+    out.push(tag);
+    append_c_string(out, name)
+}
+
+/// Appends a text that ends in a NUL and therefore has none.
+pub(super) fn append_c_string(out: &mut Vec<u8>, text: &str) -> Result<(), EncodeError> {
+    if text.as_bytes().contains(&0) {
+        return Err(EncodeError::NulInName { name: shown(text) });
+    }
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use bson::{RawDocumentBuf, rawdoc};
+
+    use super::*;
+
+    fn appended(body: &RawDocument, fields: &[Field<'_>]) -> Result<RawDocumentBuf, EncodeError> {
+        let mut out = vec![7; 3];
+        append_body(&mut out, body, fields, 200)?;
+        Ok(RawDocumentBuf::from_bytes(out.split_off(3)).unwrap())
+    }
+
+    #[test]
+    fn fields_follow_the_bodys_own() {
+        let lsid = rawdoc! { "id": 1 };
+        let comment = rawdoc! { "comment": { "any": [1, "thing"] }, "let": {} };
+        let fields = [
+            Field::String("$db", "admin"),
+            Field::Document("lsid", &lsid),
+            Field::Int64("txnNumber", 7),
+            Field::Boolean("autocommit", false),
+            Field::Int32("maxTimeMS", -1),
+            Field::All(&comment),
+        ];
+
+        assert_eq!(
+            appended(&rawdoc! { "ping": 1 }, &fields).unwrap(),
+            rawdoc! {
+                "ping": 1, "$db": "admin", "lsid": { "id": 1 }, "txnNumber": 7_i64, "autocommit": false,
+                "maxTimeMS": -1, "comment": { "any": [1, "thing"] }, "let": {},
+            }
+        );
+        assert_eq!(appended(&rawdoc! { "ping": 1 }, &[]).unwrap(), rawdoc! { "ping": 1 });
+        assert_eq!(appended(&rawdoc! {}, &[Field::Int32("a", 1)]).unwrap(), rawdoc! { "a": 1 });
+    }
+
+    #[test]
+    fn a_field_is_never_there_twice() {
+        let body = rawdoc! { "ping": 1, "$db": "test", "apple": "$db" };
+        let twice = rawdoc! { "x": 1, "y": 2, "x": 3 };
+        for (fields, name) in [
+            (&[Field::String("$db", "admin")][..], "$db"),
+            (&[Field::Int32("a", 1), Field::Int32("b", 1), Field::Int32("a", 1)], "a"),
+            (&[Field::All(&twice)], "x"),
+            (&[Field::Int32("b", 1), Field::All(&body)], "ping"),
+        ] {
+            assert_eq!(appended(&body, fields), Err(EncodeError::DuplicateField { name: name.into() }), "{fields:?}");
+        }
+        assert!(appended(&body, &[Field::Int32("a", 1), Field::Int32("app", 1), Field::Int32("apples", 1)]).is_ok());
+    }
+
+    #[test]
+    fn names_with_a_nul_and_bodies_above_the_limit_are_refused() {
+        let body = rawdoc! { "ping": "x".repeat(170) };
+        let length = body.as_bytes().len();
+
+        assert_eq!(appended(&body, &[Field::Int32("a\0b", 1)]), Err(EncodeError::NulInName { name: "a\0b".into() }));
+        assert_eq!(
+            appended(&body, &[Field::Int64("maxTimeMS", 1)]),
+            Err(EncodeError::DocumentTooLong { length: length + 19, max: 200 })
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Whole messages out of a stream that comes in pieces.
+//!
+//! A peer announces in four bytes how long its message will be. [`FrameReader`] refuses a length that is not allowed as
+//! soon as these bytes are there, and believes the others only as they arrive: its buffer grows with what came, at most
+//! to twice that, and never beyond the message. A message that arrives in one piece is not copied at all.
+
+use alloc::vec::Vec;
+
+use super::error::WireError;
+use super::header::Header;
+use super::limits::Limits;
+
+/// How much of the buffer stays from a large message to the next, so that one large reply is not paid for ever.
+const KEPT: usize = 256 * 1024;
+
+/// Collects a stream's bytes into messages.
+#[derive(Clone, Debug, Default)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+    /// The buffer holds a whole message, which was handed out.
+    complete: bool,
+}
+
+impl FrameReader {
+    /// A reader at the beginning of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next message's bytes off the front of `input`, and returns the message if it is whole.
+    ///
+    /// Call it until it returns `None`: then all of `input` is taken. After an error the stream is broken, since the
+    /// two sides no longer agree where messages start: the same error comes again, and the connection is to be closed.
+    pub fn read<'b, 'i: 'b>(
+        &'b mut self,
+        input: &mut &'i [u8],
+        limits: &Limits,
+    ) -> Result<Option<&'b [u8]>, WireError> {
+        self.start_over();
+        let max = limits.message();
+        if self.buffer.is_empty()
+            && let Some(length) = Header::peek_length(input, max)?
+            && let Some((message, rest)) = input.split_at_checked(length)
+        {
+            *input = rest;
+            return Ok(Some(message));
+        }
+
+        // Without a length, only the bytes that make it up: more could be too many.
+        self.take(input, 4, 4);
+        let Some(length) = Header::peek_length(&self.buffer, max)? else { return Ok(None) };
+        self.take(input, length, length);
+        self.complete = self.buffer.len() == length;
+        Ok(self.complete.then_some(&self.buffer[..]))
+    }
+
+    /// Whether the stream could end here, between two messages.
+    pub fn is_at_boundary(&self) -> bool {
+        self.complete || self.buffer.is_empty()
+    }
+
+    /// How many bytes are kept of a message that is not whole yet.
+    pub fn pending(&self) -> usize {
+        if self.complete { 0 } else { self.buffer.len() }
+    }
+
+    /// How many bytes the buffer takes.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    fn start_over(&mut self) {
+        if self.complete {
+            self.complete = false;
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT);
+        }
+    }
+
+    /// Moves bytes from `input` until there are `target`, in a buffer that is never larger than `ceiling`.
+    fn take(&mut self, input: &mut &[u8], target: usize, ceiling: usize) {
+        let count = target.saturating_sub(self.buffer.len()).min(input.len());
+        let (taken, rest) = input.split_at(count);
+        *input = rest;
+        let needed = self.buffer.len() + count;
+        if needed > self.buffer.capacity() {
+            let capacity = needed.max(self.buffer.len() * 2).min(ceiling);
+            self.buffer.reserve_exact(capacity - self.buffer.len());
+        }
+        self.buffer.extend_from_slice(taken);
+    }
+}

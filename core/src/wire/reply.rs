@@ -1,0 +1,280 @@
+//! What a reply says about success and failure.
+//!
+//! Servers, proxies and other products write these fields in many types: `ok` as a double, an integer or a boolean,
+//! codes as doubles. [`CommandReply::read`] goes over the reply's own fields once, takes what makes sense and ignores
+//! the rest, so a reply can be odd but never an error here.
+
+use alloc::borrow::{Cow, ToOwned};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use bson::raw::RawElement;
+use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
+use serde::{Deserialize, Serialize};
+
+/// The outcome of a command, as its reply tells it.
+#[derive(Clone, Debug)]
+pub struct CommandReply<'a> {
+    /// Whether the command succeeded. A reply without `ok` is a failure.
+    pub ok: bool,
+    /// The fields of an error, where there are some. They may be there although the command succeeded.
+    pub error: ErrorFields<'a>,
+    /// The failure to satisfy a write concern, which does not fail the command.
+    pub write_concern_error: Option<ErrorFields<'a>>,
+    /// The server's version of its own topology, which orders errors and hellos.
+    pub topology_version: Option<TopologyVersion>,
+}
+
+/// The fields that describe an error.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorFields<'a> {
+    /// `code`.
+    pub code: Option<i32>,
+    /// `codeName`.
+    pub code_name: Option<Cow<'a, str>>,
+    /// `errmsg`, what is not UTF-8 in it replaced.
+    pub message: Option<Cow<'a, str>>,
+    labels: Option<&'a RawArray>,
+}
+
+/// topologyVersion: orders what one process of a server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyVersion {
+    /// The process. A restarted server is another one.
+    pub process_id: [u8; 12],
+    /// Grows with every change.
+    pub counter: i64,
+}
+
+/// An error that a server replied, to keep and to pass on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerError {
+    /// The code, where there is one.
+    pub code: Option<i32>,
+    /// The code's name, where there is one.
+    pub code_name: Option<String>,
+    /// The server's words.
+    pub message: String,
+    /// errorLabels.
+    pub labels: Vec<String>,
+    /// The server's version of its topology at that moment.
+    pub topology_version: Option<TopologyVersion>,
+}
+
+impl<'a> CommandReply<'a> {
+    /// Reads the body of a reply.
+    pub fn read(body: &'a RawDocument) -> Self {
+        let mut reply =
+            Self { ok: false, error: ErrorFields::default(), write_concern_error: None, topology_version: None };
+        for element in body.iter_elements().map_while(Result::ok) {
+            match element.key().as_str() {
+                "ok" => reply.ok = element.value().is_ok_and(is_true),
+                "topologyVersion" => reply.topology_version = document(&element).and_then(TopologyVersion::read),
+                "writeConcernError" => reply.write_concern_error = document(&element).map(ErrorFields::read),
+                _ => reply.error.take(&element),
+            }
+        }
+        reply
+    }
+
+    /// The error, if the command failed.
+    pub fn failure(&self) -> Option<ServerError> {
+        (!self.ok).then(|| self.error.to_error(self.topology_version))
+    }
+
+    /// The write concern error, if there is one, as an error. Its labels are those of the whole reply, too.
+    pub fn write_concern_failure(&self) -> Option<ServerError> {
+        let mut error = self.write_concern_error.as_ref()?.to_error(self.topology_version);
+        error.labels.extend(self.error.labels().map(ToOwned::to_owned));
+        Some(error)
+    }
+}
+
+impl<'a> ErrorFields<'a> {
+    fn read(document: &'a RawDocument) -> Self {
+        let mut fields = Self::default();
+        for element in document.iter_elements().map_while(Result::ok) {
+            fields.take(&element);
+        }
+        fields
+    }
+
+    fn take(&mut self, element: &RawElement<'a>) {
+        match element.key().as_str() {
+            "code" => self.code = element.value().ok().and_then(integer).and_then(|code| i32::try_from(code).ok()),
+            "codeName" => self.code_name = text(element),
+            "errmsg" => self.message = text(element),
+            "errorLabels" => self.labels = element.value().ok().and_then(RawBsonRef::as_array),
+            _ => {}
+        }
+    }
+
+    /// `errorLabels`.
+    pub fn labels(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.labels.into_iter().flatten().map_while(Result::ok).filter_map(RawBsonRef::as_str)
+    }
+
+    /// Whether one of the labels is `label`.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels().any(|own| own == label)
+    }
+
+    fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
+        ServerError {
+            code: self.code,
+            code_name: self.code_name.as_deref().map(ToOwned::to_owned),
+            message: self.message.as_deref().unwrap_or_default().to_owned(),
+            labels: self.labels().map(ToOwned::to_owned).collect(),
+            topology_version,
+        }
+    }
+}
+
+impl TopologyVersion {
+    /// Reads the document `topologyVersion`.
+    pub fn read(document: &RawDocument) -> Option<Self> {
+        let process_id = document.get("processId").ok()??.as_object_id()?.bytes();
+        let counter = integer(document.get("counter").ok()??)?;
+        Some(Self { process_id, counter })
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.message.is_empty() { "the server gave no reason" } else { &self.message })?;
+        match (self.code, &self.code_name) {
+            (Some(code), Some(name)) => write!(f, " ({code}, {name})"),
+            (Some(code), None) => write!(f, " ({code})"),
+            (None, Some(name)) => write!(f, " ({name})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for ServerError {}
+
+/// A whole number of any type.
+pub(super) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
+    let double = || {
+        let value = value.as_f64()?;
+        #[expect(clippy::cast_possible_truncation, reason = "the comparison finds out")]
+        let whole = value as i64;
+        #[expect(clippy::cast_precision_loss, reason = "a number that loses precision was not whole")]
+        let same = whole as f64 == value && whole != i64::MAX;
+        same.then_some(whole)
+    };
+    value.as_i32().map(i64::from).or_else(|| value.as_i64()).or_else(double)
+}
+
+/// Truth, as the server understands it.
+fn is_true(value: RawBsonRef<'_>) -> bool {
+    value.as_bool().unwrap_or_else(|| {
+        integer(value).is_some_and(|number| number != 0) || value.as_f64().is_some_and(|number| number != 0.0)
+    })
+}
+
+fn document<'a>(element: &RawElement<'a>) -> Option<&'a RawDocument> {
+    element.value().ok().and_then(RawBsonRef::as_document)
+}
+
+/// Text, with what is not UTF-8 in it replaced: servers have cut messages in the middle of a character.
+fn text<'a>(element: &RawElement<'a>) -> Option<Cow<'a, str>> {
+    match element.value() {
+        Ok(value) => value.as_str().map(Cow::Borrowed),
+        Err(_) => match element.value_utf8_lossy() {
+            Ok(RawBson::String(text)) => Some(Cow::Owned(text)),
+            Ok(_) | Err(_) => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use bson::oid::ObjectId;
+    use bson::{Decimal128, RawDocumentBuf, rawdoc};
+
+    use super::*;
+
+    #[test]
+    fn success_has_many_types() {
+        for ok in [rawdoc! { "ok": 1.0 }, rawdoc! { "ok": 1 }, rawdoc! { "ok": 1_i64 }, rawdoc! { "ok": true }] {
+            assert!(CommandReply::read(&ok).ok, "{ok:?}");
+            assert_eq!(CommandReply::read(&ok).failure(), None);
+        }
+        for failure in [
+            rawdoc! {},
+            rawdoc! { "ok": 0.0 },
+            rawdoc! { "ok": false },
+            rawdoc! { "ok": "1", "ok ": 1 },
+            rawdoc! { "ok": { "ok": 1 } },
+        ] {
+            assert!(!CommandReply::read(&failure).ok, "{failure:?}");
+            assert!(CommandReply::read(&failure).failure().is_some());
+        }
+    }
+
+    #[test]
+    fn a_failure_is_read_in_full() {
+        let process = ObjectId::from_bytes([7; 12]);
+        let body = rawdoc! {
+            "topologyVersion": { "processId": process, "counter": 3_i64 },
+            "ok": 0.0,
+            "errmsg": "not primary",
+            "code": 10107.0,
+            "codeName": "NotWritablePrimary",
+            "errorLabels": ["RetryableWriteError", 5, "RetryableError"],
+        };
+
+        let reply = CommandReply::read(&body);
+        let error = reply.failure().unwrap();
+
+        assert!(reply.error.has_label("RetryableError") && !reply.error.has_label("5"));
+        assert_eq!(error.labels, ["RetryableWriteError", "RetryableError"]);
+        assert_eq!(error.topology_version, Some(TopologyVersion { process_id: [7; 12], counter: 3 }));
+        assert_eq!(alloc::format!("{error}"), "not primary (10107, NotWritablePrimary)");
+    }
+
+    #[test]
+    fn a_write_concern_error_does_not_fail_the_command() {
+        let body = rawdoc! {
+            "ok": 1, "n": 1,
+            "writeConcernError": { "code": 91, "codeName": "ShutdownInProgress", "errmsg": "shutting down" },
+            "errorLabels": ["RetryableWriteError"],
+        };
+
+        let reply = CommandReply::read(&body);
+
+        assert_eq!(reply.failure(), None);
+        let error = reply.write_concern_failure().unwrap();
+        assert_eq!((error.code, error.labels), (Some(91), vec![String::from("RetryableWriteError")]));
+    }
+
+    #[test]
+    fn odd_types_are_ignored() {
+        let body = rawdoc! {
+            "ok": 0, "code": 1.5, "codeName": 7, "errmsg": { "a": 1 }, "errorLabels": "x",
+            "topologyVersion": { "processId": "x", "counter": Decimal128::from_bytes([0; 16]) },
+            "writeConcernError": [],
+        };
+
+        let reply = CommandReply::read(&body);
+
+        assert!(reply.write_concern_error.is_none());
+        let error = reply.failure().unwrap();
+        assert_eq!((error.code, error.code_name, error.topology_version), (None, None, None));
+        assert_eq!((error.message.as_str(), error.labels.len()), ("", 0));
+    }
+
+    #[test]
+    fn a_message_that_was_cut_within_a_character_is_read() {
+        let mut bytes = rawdoc! { "ok": 0, "errmsg": "th\u{e9}" }.into_bytes();
+        let place = bytes.len() - 3;
+        bytes[place] = b'\xc3';
+        let body = RawDocumentBuf::from_bytes(bytes).unwrap();
+
+        assert_eq!(CommandReply::read(&body).failure().unwrap().message, "th\u{fffd}\u{fffd}");
+    }
+}
