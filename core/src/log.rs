@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use crate::address::ServerAddress;
 use crate::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
-use crate::pool::ConnectionId;
+use crate::pool::{Cause, ConnectionId};
 
 /// The component of every pool message (LOG-10).
 pub const COMPONENT: &str = "connection";
@@ -229,12 +229,7 @@ impl Fields {
     /// Adds the error with its sources; returns the end of the unstructured form.
     fn error(&mut self, error: Option<&dyn Error>) -> String {
         let Some(error) = error else { return String::new() };
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            text += &alloc::format!(": {error}");
-            source = error.source();
-        }
+        let text = Cause::of(error).to_string();
         let end = alloc::format!(". Error: {text}");
         self.text("error", text);
         end

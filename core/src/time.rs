@@ -20,6 +20,9 @@ impl Instant {
     /// The caller's origin.
     pub const ORIGIN: Self = Self(0);
 
+    /// The end of time; nothing is due then.
+    pub(crate) const END: Self = Self(u64::MAX);
+
     /// The instant `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)

@@ -68,7 +68,7 @@ fn a_failed_operation_clears_the_pool_before_its_connection_is_checked_in_and_cl
     let mut server = server();
     let connection = in_use(&mut server);
 
-    server.handle_operation_failed(NOW, connection, network_error()).unwrap();
+    let _ = server.handle_operation_failed(NOW, connection, network_error()).unwrap();
     server.pool_mut().check_in(NOW, connection, (), Condition::Errored).unwrap();
 
     assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionCheckedIn", "ConnectionClosed"]);
@@ -81,7 +81,7 @@ fn an_overloaded_server_keeps_its_pool_sdam_7() {
     let connection = pending(&mut server);
     let error = EstablishError::new(Phase::Hello, Fault::Network, "the server hung up");
 
-    server.handle_establish_failed(NOW, connection, error).unwrap();
+    let _ = server.handle_establish_failed(NOW, connection, error).unwrap();
 
     assert_eq!(drain(&mut server).0, ["ConnectionClosed", "ConnectionCheckOutFailed"]);
     assert_eq!((server.knowledge(), server.pool().state()), (Knowledge::Known, PoolState::Ready));
@@ -91,11 +91,11 @@ fn an_overloaded_server_keeps_its_pool_sdam_7() {
 fn an_error_of_a_stale_connection_is_old_news_sdam_4() {
     let mut server = server();
     let (first, second) = (in_use(&mut server), in_use(&mut server));
-    server.handle_operation_failed(NOW, first, network_error()).unwrap();
+    let _ = server.handle_operation_failed(NOW, first, network_error()).unwrap();
     server.handle_check_succeeded(NOW);
     drain(&mut server);
 
-    server.handle_operation_failed(NOW, second, network_error()).unwrap();
+    let _ = server.handle_operation_failed(NOW, second, network_error()).unwrap();
 
     assert_eq!(drain(&mut server).0, [""; 0]);
     assert_eq!(server.knowledge(), Knowledge::Known);

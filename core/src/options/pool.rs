@@ -35,6 +35,9 @@ pub struct PoolOptions {
     /// A connection that was available for longer than this is looked at before it is delivered, lest its peer has hung
     /// up. `Duration::MAX` = never. Default 1 s.
     pub check_after_idle: Option<Duration>,
+    /// Tells pools of one address apart that are made at the same moment, so that a connection of the one is refused by the
+    /// other (CMAP-35). Number them; no user sets this.
+    pub pool_number: u32,
     /// Whether a load balancer stands between: generations are then kept per service (LB-7) and the pool as a whole is
     /// never cleared (LB-8). Default false.
     pub load_balanced: bool,

@@ -38,7 +38,7 @@ impl<C> Pool<C> {
             }
         };
         if is_visible {
-            self.totals.cleared += 1;
+            self.totals.cleared = self.totals.cleared.saturating_add(1);
             let interrupt_in_use_connections = clear.interrupt_in_use_connections;
             self.emit(|| Event::PoolCleared { service_id: clear.service_id, interrupt_in_use_connections });
         }
@@ -109,8 +109,21 @@ impl<C> Pool<C> {
         } else if self.raise_generation(&clear) {
             self.interrupt(None, cause);
         }
+        self.abandon_in_use();
         self.prune();
         self.evict_waiters();
         self.serve();
+    }
+
+    /// Gives up the connections in use, whose users exist in the parent process only: they count as checked in and closed.
+    fn abandon_in_use(&mut self) {
+        for key in (0..).take(self.connections.slots.len()) {
+            if let Stage::InUse { check_out, .. } = self.connections.slot(key).stage {
+                let connection_id = self.connections.slot(key).id;
+                self.wait_queue.finish(check_out);
+                self.emit(|| Event::ConnectionCheckedIn { connection_id });
+                self.forget(key, ConnectionClosedReason::Stale, None);
+            }
+        }
     }
 }

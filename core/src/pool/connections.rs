@@ -31,6 +31,8 @@ pub(crate) struct Connections<C> {
     pub(crate) pending: u32,
     pub(crate) checking: u32,
     pub(crate) in_use: u32,
+    /// Of those in use, the ones that were interrupted.
+    interrupted: u32,
     /// From the coldest to the hottest.
     pub(crate) available: List<AVAILABLE>,
 }
@@ -79,7 +81,16 @@ pub(crate) enum Perished {
 
 impl<C> Connections<C> {
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), vacant: NIL, last_id: 0, pending: 0, checking: 0, in_use: 0, available: List::EMPTY }
+        Self {
+            slots: Vec::new(),
+            vacant: NIL,
+            last_id: 0,
+            pending: 0,
+            checking: 0,
+            in_use: 0,
+            interrupted: 0,
+            available: List::EMPTY,
+        }
     }
 
     pub(crate) fn total(&self) -> u32 {
@@ -205,6 +216,7 @@ impl<C> Connections<C> {
         self.unlink(generations, key);
         if let Stage::InUse { perished, .. } = &mut self.slot_mut(key).stage {
             *perished = Some(Perished::Interrupted);
+            self.interrupted += 1;
         }
     }
 
@@ -212,6 +224,9 @@ impl<C> Connections<C> {
     pub(crate) fn close(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
         self.unlink(generations, key);
         let before = self.enter(key, Stage::Closed);
+        if let Stage::InUse { perished: Some(Perished::Interrupted), .. } = before {
+            self.interrupted -= 1;
+        }
         let slot = self.slot_mut(key);
         if let Some(id) = slot.service.take() {
             generations.leave(id);
@@ -225,8 +240,8 @@ impl<C> Connections<C> {
     /// A connection of `service` that could be interrupted, looking from slot `from` on where there is no service. Each
     /// one found has to be interrupted or closed before the next is asked for.
     ///
-    /// A service has a list of its own. Without one all slots are gone through: interrupting the whole pool closes
-    /// whatever they hold.
+    /// A service has a list of its own. Without one the slots are gone through, once, if any of them holds such a
+    /// connection: there are at most as many as there ever were connections at a time.
     pub(crate) fn next_occupied(
         &self,
         generations: &Generations,
@@ -235,6 +250,7 @@ impl<C> Connections<C> {
     ) -> Option<Key> {
         match service {
             Some(id) => generations.service(id)?.occupied.front(),
+            None if self.pending + self.checking + self.in_use == self.interrupted => None,
             None => {
                 (from..).zip(self.slots.get(from as usize..)?).find_map(|(key, slot)| slot.is_occupied().then_some(key))
             }
@@ -289,6 +305,8 @@ impl<C> Connections<C> {
         if count(|stage| matches!(stage, Stage::Pending { .. })) != self.pending as usize
             || count(|stage| matches!(stage, Stage::Checking { .. })) != self.checking as usize
             || count(|stage| matches!(stage, Stage::InUse { .. })) != self.in_use as usize
+            || count(|stage| matches!(stage, Stage::InUse { perished: Some(Perished::Interrupted), .. }))
+                != self.interrupted as usize
         {
             return Err("a count differs from the connections in that state");
         }

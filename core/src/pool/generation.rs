@@ -56,7 +56,7 @@ impl Generations {
 
     /// Whether a connection of `generation`, and of `service` if that is known, is stale (CMAP-11, LB-7).
     #[inline]
-    pub(crate) fn make_stale(&self, generation: Generation, service: Option<&ServiceId>) -> bool {
+    pub(crate) fn is_stale(&self, generation: Generation, service: Option<&ServiceId>) -> bool {
         let current = match service {
             None => self.pool,
             Some(id) => self.services.get(id).map_or(self.pool, |service| service.generation),

@@ -14,7 +14,7 @@ use crate::time::Instant;
 pub struct ConnectionId(pub(crate) u64);
 
 /// One pool among others: handles remember it, lest a connection is checked in to a pool it does not belong to
-/// (CMAP-35). Two pools differ if their address or the moment of their creation does.
+/// (CMAP-35). Two pools differ if their address, the moment of their creation or their number does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct PoolId(pub(crate) u32);
@@ -28,10 +28,10 @@ pub struct Handle {
 }
 
 impl PoolId {
-    /// FNV-1a over the address and the moment: the same pool in a replay has the same id.
-    pub(crate) fn new(address: &ServerAddress, created_at: Instant) -> Self {
+    /// FNV-1a over all three: the same pool in a replay has the same id.
+    pub(crate) fn new(address: &ServerAddress, created_at: Instant, number: u32) -> Self {
         let text = alloc::format!("{address}");
-        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes());
+        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes()).chain(number.to_le_bytes());
         Self(bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
     }
 }

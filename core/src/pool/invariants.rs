@@ -28,8 +28,10 @@ impl<C> Pool<C> {
     }
 
     fn find_contradiction(&self) -> Option<String> {
-        self.check_limits()
-            .and_then(|()| self.connections.check(&self.generations))
+        // Counts first: what follows adds them up.
+        self.connections
+            .check(&self.generations)
+            .and_then(|()| self.check_limits())
             .and_then(|()| self.check_services())
             .and_then(|()| self.check_check_outs())
             .and_then(|()| self.check_progress())
@@ -55,6 +57,19 @@ impl<C> Pool<C> {
             let members = self.connections.slots.iter().filter(|slot| slot.service == Some(id)).count();
             if members != service.connections() as usize || members == 0 {
                 return Err("a service has another number of connections than it says");
+            }
+        }
+        for slot in &self.connections.slots {
+            let is_known = slot.service.is_some_and(|id| self.generations.service(id).is_some());
+            let is_right = match slot.stage {
+                Stage::Closed => slot.service.is_none(),
+                Stage::Pending { .. } => slot.service.is_none() || (is_known && self.limits.load_balanced),
+                Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => {
+                    is_known == self.limits.load_balanced && is_known == slot.service.is_some()
+                }
+            };
+            if !is_right {
+                return Err("a connection has a service that it cannot have, or lacks one");
             }
         }
         if self.generations.to_prune.iter().any(|&id| !self.has_stale_available(id)) {

@@ -24,6 +24,9 @@ impl<C> Pool<C> {
             return Some(Timeout { at: self.now, reason: TimeoutReason::PruneStale });
         }
         let earliest = self.last_maintenance.map_or(Instant::ORIGIN, |last| last.after(interval));
+        if earliest == Instant::END {
+            return None;
+        }
         if self.must_populate() && self.may_create() {
             return Some(Timeout { at: earliest.max(self.now), reason: TimeoutReason::Populate });
         }
@@ -99,7 +102,7 @@ impl<C> Pool<C> {
     fn expiry(&self, key: Key) -> Option<Instant> {
         match self.connections.slot(key).stage {
             Stage::Available { since, .. } if self.limits.max_idle != u64::MAX => {
-                Some(since.after(self.limits.max_idle.saturating_add(1)))
+                Some(since.after(self.limits.max_idle.saturating_add(1))).filter(|&expiry| expiry != Instant::END)
             }
             Stage::Closed
             | Stage::Pending { .. }

@@ -85,7 +85,7 @@ pub struct Pool<C> {
     paused_by: Cause,
     now: Instant,
     last_maintenance: Option<Instant>,
-    /// Whether a population failed since: then only the next run tries again.
+    /// Whether a connection failed since that no check-out waited for: then only the next run populates again.
     population_failed: bool,
     generations: Generations,
     connections: Connections<C>,
@@ -102,7 +102,7 @@ impl<C> Pool<C> {
     /// An option that has a value that it cannot have.
     pub fn new(address: ServerAddress, options: PoolOptions, now: Instant) -> Result<Self, PoolOptionsError> {
         let limits = options.limits()?;
-        let id = PoolId::new(&address, now);
+        let id = PoolId::new(&address, now, options.pool_number);
         let mut pool = Self {
             id,
             address: Arc::new(address),
@@ -182,7 +182,7 @@ impl<C> Pool<C> {
         let Stage::InUse { check_out, perished } = slot.stage else {
             return refused(ApiMisuse::NotInUse, socket);
         };
-        let is_stale = self.generations.make_stale(slot.generation, slot.service.as_ref());
+        let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
         self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
         self.wait_queue.finish(check_out);
         let reason = match (condition, perished) {
@@ -253,8 +253,9 @@ impl<C> Pool<C> {
 
     /// To be called in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
     ///
-    /// Clears the pool, or every service, closes all that is available and interrupts all else. Close the sockets
-    /// without a word to the server. A closed pool stays as it is.
+    /// Clears the pool, or every service, closes all that is available, and interrupts and forgets all else: nobody is left
+    /// who would check in what was in use, and who does it all the same gets the socket back. Close the sockets without
+    /// a word to the server. A closed pool stays as it is.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
         if self.state != PoolState::Closed {
@@ -395,6 +396,7 @@ impl<C> Pool<C> {
     ///
     /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
     /// is later than `now`.
+    #[must_use = "without it nobody knows when to come back"]
     pub fn poll_timeout(&self) -> Option<Timeout> {
         if !self.outputs.is_empty() {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
@@ -469,7 +471,7 @@ impl<C> Pool<C> {
     #[inline]
     fn is_stale_at(&self, key: Key) -> bool {
         let slot = self.connections.slot(key);
-        self.generations.make_stale(slot.generation, slot.service.as_ref())
+        self.generations.is_stale(slot.generation, slot.service.as_ref())
     }
 
     /// Closes a connection whose socket, if it has one, is here.

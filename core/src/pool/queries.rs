@@ -3,7 +3,7 @@
 use super::connections::Stage;
 use super::handle::{ConnectionId, Handle};
 use super::stats::Totals;
-use super::{Counts, Generation, Pool, PoolState, ServiceId, Stats};
+use super::{ApiMisuse, Counts, Generation, Pool, PoolState, ServiceId, Stats};
 use crate::address::ServerAddress;
 use crate::options::PoolOptions;
 
@@ -36,6 +36,18 @@ impl<C> Pool<C> {
     /// The service of a connection, in load-balanced mode and after its hello.
     pub fn service_of(&self, connection: Handle) -> Option<ServiceId> {
         self.connections.slot(self.own(connection)?).service
+    }
+
+    /// Whether the connection is in use; not so if it was closed since.
+    ///
+    /// # Errors
+    /// The handle is another pool's, was never issued, or its connection is not in use.
+    pub(crate) fn in_use(&self, connection: Handle) -> Result<bool, ApiMisuse> {
+        match self.known(connection, ApiMisuse::NotInUse)? {
+            None => Ok(false),
+            Some(key) if matches!(self.connections.slot(key).stage, Stage::InUse { .. }) => Ok(true),
+            Some(_) => Err(ApiMisuse::NotInUse),
+        }
     }
 
     /// Whether a clear has made the connection stale (SDAM-4). One that was closed counts as stale.

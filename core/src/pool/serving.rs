@@ -113,7 +113,7 @@ impl<C> Pool<C> {
         } else {
             let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };
             let duration = self.now.saturating_since(created_at);
-            self.totals.established += 1;
+            self.totals.established = self.totals.established.saturating_add(1);
             self.emit(|| Event::ConnectionReady { connection_id: connection.id, duration });
             self.exchange_origins(key);
             self.connections.make_available(&mut self.generations, key, self.now, socket);
@@ -177,7 +177,7 @@ impl<C> Pool<C> {
     pub(super) fn cancel(&mut self, check_out: Key) {
         let id = self.wait_queue.id(check_out);
         let error = self.end_in_failure(check_out, CheckOutErrorKind::Cancelled);
-        self.totals.cancelled += 1;
+        self.totals.cancelled = self.totals.cancelled.saturating_add(1);
         self.totals.check_outs_failed.count(error.reason());
         if self.observed {
             self.emit_failure(&Arc::new(error), id);

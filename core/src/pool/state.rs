@@ -89,20 +89,22 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 15] = [
+    const CALLS: [[&str; 4]; 17] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
-        ["`check_in`, in use", "available or closed", "available or closed; serves the queue", "closed: poolClosed"],
+        ["`check_in`, in use", "closed: stale or error", "available or closed; serves the queue", "closed: poolClosed"],
         ["`check_in`, not in use", "`NotInUse`, the socket back", "the same", "the same"],
         ["`check_in`, another pool's", "`ForeignConnection`, the socket back", "the same", "the same"],
         ["`ready`", "ready", "nothing", "nothing"],
-        ["`clear`", "raises the generation, no event", "pauses, fails every waiter", "nothing"],
+        ["`clear`", "raises the generation, interrupts if told to", "the same, pauses, fails every waiter", "nothing"],
+        ["`clear`, one service", "as ready", "raises its generation, interrupts if told to", "nothing"],
+        ["`reset_after_fork`", "closes and forgets everything", "the same, pauses, fails every waiter", "nothing"],
         ["`close`", "closes", "closes, fails every waiter", "nothing"],
         ["`handle_hello`", "joins the service", "the same", "the same"],
         ["`handle_established`, pending", "closed: stale", "serves the queue, or available", "closed: poolClosed"],
         ["`handle_established`, closed", "hands the socket to `Close`", "the same", "the same"],
         ["`handle_establish_failed`", "closed: error", "closed: error; fails its origin", "closed: poolClosed"],
-        ["`handle_checked`", "available, or closed: stale, error", "serves the queue, or closed", "closed: poolClosed"],
+        ["`handle_checked`", "closed: stale or error", "serves the queue, or closed", "closed: poolClosed"],
         ["`handle_peer_closed`", "closed: error; in use: at check-in", "the same", "the same, reason poolClosed"],
         ["`handle_timeout`", "prunes", "fails overdue check-outs, prunes, populates", "nothing"],
     ];

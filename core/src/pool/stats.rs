@@ -91,7 +91,7 @@ pub struct FailedTotals {
 impl Counts {
     /// Connections in all (CMAP-12).
     pub fn total(&self) -> u32 {
-        self.pending + self.available + self.in_use
+        self.pending.saturating_add(self.available).saturating_add(self.in_use)
     }
 }
 
@@ -105,15 +105,15 @@ impl fmt::Display for Counts {
 impl ClosedTotals {
     /// All together.
     pub fn total(&self) -> u64 {
-        self.stale + self.idle + self.error + self.pool_closed
+        self.stale.saturating_add(self.idle).saturating_add(self.error).saturating_add(self.pool_closed)
     }
 
     pub(crate) fn count(&mut self, reason: ConnectionClosedReason) {
         match reason {
-            ConnectionClosedReason::Stale => self.stale += 1,
-            ConnectionClosedReason::Idle => self.idle += 1,
-            ConnectionClosedReason::Error => self.error += 1,
-            ConnectionClosedReason::PoolClosed => self.pool_closed += 1,
+            ConnectionClosedReason::Stale => self.stale = self.stale.saturating_add(1),
+            ConnectionClosedReason::Idle => self.idle = self.idle.saturating_add(1),
+            ConnectionClosedReason::Error => self.error = self.error.saturating_add(1),
+            ConnectionClosedReason::PoolClosed => self.pool_closed = self.pool_closed.saturating_add(1),
         }
     }
 }
@@ -121,14 +121,14 @@ impl ClosedTotals {
 impl FailedTotals {
     /// All together.
     pub fn total(&self) -> u64 {
-        self.pool_closed + self.timeout + self.connection_error
+        self.pool_closed.saturating_add(self.timeout).saturating_add(self.connection_error)
     }
 
     pub(crate) fn count(&mut self, reason: CheckOutFailedReason) {
         match reason {
-            CheckOutFailedReason::PoolClosed => self.pool_closed += 1,
-            CheckOutFailedReason::Timeout => self.timeout += 1,
-            CheckOutFailedReason::ConnectionError => self.connection_error += 1,
+            CheckOutFailedReason::PoolClosed => self.pool_closed = self.pool_closed.saturating_add(1),
+            CheckOutFailedReason::Timeout => self.timeout = self.timeout.saturating_add(1),
+            CheckOutFailedReason::ConnectionError => self.connection_error = self.connection_error.saturating_add(1),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::list::{Key, NIL};
 use crate::time::Instant;
 
 /// When to call `handle_timeout`, and why. Earlier is harmless, later delays what is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Timeout {
     /// When.
@@ -21,7 +21,7 @@ pub struct Timeout {
 }
 
 /// Why the pool has to be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TimeoutReason {
     /// When outputs wait to be drained: at once.

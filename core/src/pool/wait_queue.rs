@@ -134,6 +134,7 @@ impl WaitQueue {
         let entry = &mut self.entries[key as usize];
         entry.progress = Progress::Waiting { pending: None };
         entry.deadline = deadline;
+        entry.place = NIL;
         self.waiting.push_back(&mut self.entries, key);
         if self.next_origin == NIL {
             self.next_origin = key;
@@ -299,9 +300,9 @@ impl WaitQueue {
                 _ => return Err("a deadline belongs to nobody that waits"),
             }
         }
-        let placed = waiting.iter().filter(|&&key| self.entries[key as usize].place != NIL).count();
+        let placed = self.entries.iter().filter(|entry| entry.place != NIL).count();
         if placed != self.deadlines.iter().count() {
-            return Err("a waiter has a deadline that is not kept");
+            return Err("somebody has a deadline that is not kept");
         }
         if self.entries.iter().any(|entry| entry.sequence > self.last_sequence) {
             return Err("a check-out is newer than the last one");

@@ -1,8 +1,9 @@
 //! One endpoint: its pool, and what errors say about the server behind it.
 //!
 //! An error of a connection may mean that the server is gone, or only that this connection is. [`reaction`] decides which
-//! by the rules of SDAM; [`Server`] carries it out, in the order that can be observed: the server becomes unknown, then
-//! the pool is cleared (SDAM-3), then the failed connection is closed, and last its check-out fails (CMAP-49).
+//! by the rules of SDAM; [`Server`] carries it out in one call, so that nobody sees the one without the other (SDAM-3), and
+//! in the order that can be observed: the pool is cleared, then the failed connection is closed, and last its check-out
+//! fails (CMAP-49).
 
 pub mod reaction;
 
@@ -102,13 +103,17 @@ impl<C> Server<C> {
     /// CheckedIn (CMAP-49). Returns what else is to be done.
     ///
     /// # Errors
-    /// None for a connection of this pool.
+    /// The handle is another pool's, or of a connection that is not in use. An error of one that was closed since is old
+    /// news.
     pub fn handle_operation_failed(
         &mut self,
         now: Instant,
         connection: Handle,
         error: OperationError,
     ) -> Result<Reactions, ApiMisuse> {
+        if !self.pool.in_use(connection)? {
+            return Ok(Reactions::default());
+        }
         let reactions = reaction::to_operation_error(error.fault, self.circumstances(connection));
         if reactions.clear {
             let service_id = self.pool.service_of(connection);

@@ -26,6 +26,7 @@ pub struct Circumstances {
 
 /// What an error leads to, beyond the loss of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a check that is under way may have to be broken off"]
 pub struct Reactions {
     /// The pool, or the service's part of it, is cleared.
     pub clear: bool,

@@ -168,8 +168,11 @@ impl Simulation {
     /// # Errors
     /// Those of [`Pool::handle_peer_closed`].
     pub fn hang_up(&mut self, connection: Handle, noticed: bool) -> Result<(), ApiMisuse> {
+        if noticed {
+            return self.call(|server, now| server.pool_mut().handle_peer_closed(now, connection));
+        }
         self.hung_up.insert(connection.id(), connection);
-        if noticed { self.call(|server, now| server.pool_mut().handle_peer_closed(now, connection)) } else { Ok(()) }
+        Ok(())
     }
 
     /// Breaks off every establishment that is still going on, as an adapter does when its pool has been closed for long.

@@ -26,6 +26,7 @@ pub(crate) struct Laws {
     clears: Vec<Option<Service>>,
     /// Events: created, closed, checked out, checked in.
     events: [usize; 4],
+    has_closed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +68,8 @@ pub(crate) fn check<D: Debug>(check: &'static str, holds: bool, detail: D) -> Re
 
 impl Laws {
     pub(crate) fn new(options: Options) -> Self {
-        Self { options, connections: Vec::new(), check_outs: Vec::new(), clears: Vec::new(), events: [0; 4] }
+        let (connections, check_outs, clears) = (Vec::new(), Vec::new(), Vec::new());
+        Self { options, connections, check_outs, clears, events: [0; 4], has_closed: false }
     }
 
     /// Follows one call with its answer and the outputs that it had.
@@ -164,10 +166,20 @@ impl Laws {
     fn follow_call(&mut self, now: u64, call: Call<Named>) {
         let clears = self.clears.len();
         match call {
+            Call::Close => self.has_closed = true,
             Call::Clear { service, .. } => self.clears.push(service),
             Call::ResetAfterFork => {
                 // Connections of every service and of none.
                 self.clears.extend(self.connections.iter().map(|c| c.service));
+                // Those in use count as checked in and closed, unless the pool was closed before.
+                let has_ended = self.has_closed;
+                for (id, connection) in (1..).zip(&mut self.connections).filter(|_| !has_ended) {
+                    if connection.place == Place::InUse {
+                        connection.place = Place::Closed;
+                        let held = |entry: &&mut CheckOutEntry| entry.progress == Progress::Delivered(id);
+                        self.check_outs.iter_mut().filter(held).for_each(|entry| entry.progress = Progress::Ended);
+                    }
+                }
             }
             Call::CheckIn(Named::Own(id), _) => {
                 self.connections[id as usize - 1].place = Place::Available { since: now };

@@ -247,6 +247,15 @@ impl Reference {
         } else {
             self.clear(None, true, Cause::PoolsOwn);
         }
+        // Whoever used a connection lives in the parent process: all count as checked in and closed.
+        if self.state != PoolState::Closed {
+            let mut ids = self.ids(|c| c.state == State::InUse);
+            ids.sort_by_key(|&id| self.get(id).map(|c| c.slot));
+            for id in ids {
+                self.outputs.push(Output::CheckedIn(id));
+                self.close(id, Reason::Stale, None, false);
+            }
+        }
         self.prune();
         self.evict();
         self.serve();

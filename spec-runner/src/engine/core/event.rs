@@ -1,9 +1,9 @@
 //! Events as the test files have them.
 
-use core::error::Error;
 use core::time::Duration;
 
 use cmap_core::event::Event;
+use cmap_core::pool::Cause;
 use serde_json::{Map, Value, json};
 
 use super::setup;
@@ -41,12 +41,12 @@ pub(super) fn to_json(event: &Event, address: &str, server: &ServerOptions) -> V
             set("connectionId", json!(connection_id));
             set("reason", json!(reason));
             if let Some(error) = error {
-                set("error", json!(text(&**error)));
+                set("error", json!(Cause::of(&**error).to_string()));
             }
         }
         Event::ConnectionCheckOutFailed { reason, error, duration, .. } => {
             set("reason", json!(reason));
-            set("error", json!(text(&**error)));
+            set("error", json!(Cause::of(&**error).to_string()));
             set("duration", millis(*duration));
         }
         Event::PoolReady | Event::PoolClosed | Event::ConnectionCheckOutStarted { .. } | _ => {}
@@ -56,15 +56,4 @@ pub(super) fn to_json(event: &Event, address: &str, server: &ServerOptions) -> V
 
 fn millis(duration: Duration) -> Value {
     json!(duration.as_secs_f64() * 1000.0)
-}
-
-/// An error with all its sources.
-fn text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
