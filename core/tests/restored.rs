@@ -107,7 +107,7 @@ fn numbers(value: &serde_json::Value, pointer: String, found: &mut Vec<String>) 
             items.iter().enumerate().for_each(|(index, value)| numbers(value, format!("{pointer}/{index}"), found));
         }
         serde_json::Value::Number(_) => found.push(pointer),
-        _ => {}
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::String(_) => {}
     }
 }
 

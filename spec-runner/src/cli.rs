@@ -76,7 +76,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return u8::try_from(error.exit_code()).unwrap_or(2).into();
         }
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(WhileRead { out: io::stdout().lock(), is_read: true });
     let mut err = io::stderr().lock();
     let (printed, status) = match cli.command {
         None => {
@@ -91,12 +91,37 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match printed {
         Ok(()) => status.into(),
-        // A reader such as `head` has seen enough; what was found until then stands.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => status.into(),
         Err(error) => {
             let _ = writeln!(err, "error: the results cannot be printed: {error}");
             2.into()
         }
+    }
+}
+
+/// Prints as long as somebody reads. A reader such as `head` that has seen enough ends the printing, not the run: the exit
+/// status is that of all tests.
+struct WhileRead<W> {
+    out: W,
+    is_read: bool,
+}
+
+impl<W: Write> Write for WhileRead<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.is_read.then(|| self.out.write(bytes)) {
+            Some(Err(error)) if error.kind() == ErrorKind::BrokenPipe => self.is_read = false,
+            Some(written) => return written,
+            None => {}
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.is_read.then(|| self.out.flush()) {
+            Some(Err(error)) if error.kind() == ErrorKind::BrokenPipe => self.is_read = false,
+            Some(flushed) => return flushed,
+            None => {}
+        }
+        Ok(())
     }
 }
 

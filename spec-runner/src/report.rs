@@ -60,7 +60,7 @@ impl<'a> Report<'a> {
 
     /// Prints and counts how the test in the file `path` went.
     pub fn result(&mut self, path: &Path, description: &str, outcome: &Outcome) -> io::Result<()> {
-        let test = format!("{}: {description}", path.display());
+        let test = printable(&format!("{}: {description}", path.display()));
         match outcome {
             Outcome::Passed { seed, run } => {
                 self.tally().passed += 1;
@@ -88,7 +88,7 @@ impl<'a> Report<'a> {
     /// Prints why `path` cannot be used.
     pub fn unusable(&mut self, path: &Path, problem: &Problem) -> io::Result<()> {
         self.unusable = true;
-        writeln!(self.err, "ERROR {}: {problem}", path.display())
+        writeln!(self.err, "ERROR {}", printable(&format!("{}: {problem}", path.display())))
     }
 
     /// Prints the results of each suite, and why tests were skipped.
@@ -141,6 +141,12 @@ impl<'a> Report<'a> {
         writeln!(self.out, "  events under seed {seed}:")?;
         run.events.iter().try_for_each(|event| writeln!(self.out, "    {}", describe_value(event)))
     }
+}
+
+/// `text` on one line: a file must not look like the result of another, nor write to a terminal.
+fn printable(text: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    text.chars().map(escape).collect()
 }
 
 #[cfg(test)]

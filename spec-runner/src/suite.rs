@@ -84,8 +84,11 @@ pub fn scenarios() -> Option<Suite> {
 /// All JSON files at or below `path`, sorted; `path` itself if it is a file.
 pub fn collect(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(&error))?;
-    if !metadata.is_dir() {
+    if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
+    }
+    if !metadata.is_dir() {
+        return Err(Problem::of_file("is neither a file nor a folder"));
     }
     let mut files = Vec::new();
     collect_into(path, &mut files)?;
@@ -104,7 +107,7 @@ fn collect_into(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Problem> 
         let path = entry.path();
         if entry.file_type().map_err(|error| in_folder(&error))?.is_dir() {
             collect_into(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "json") {
+        } else if path.is_file() && path.extension().is_some_and(|extension| extension == "json") {
             files.push(path);
         }
     }

@@ -203,3 +203,48 @@ fn the_same_seed_prints_the_same_bytes() {
     assert_eq!(stdout(&first), stdout(&print()));
     assert!(stdout(&first).contains("  events under seed 3:\n    ConnectionPoolCreated "), "{}", stdout(&first));
 }
+
+#[test]
+fn a_thread_may_be_called_main() {
+    let folder = Folder::new("thread-main");
+    let file = folder.write(
+        "main.json",
+        r#"{"version": 1, "style": "unit", "description": "d", "operations": [
+            {"name": "start", "target": "main"}, {"name": "ready"},
+            {"name": "waitForEvent", "event": "ConnectionClosed", "count": 99}]}"#,
+    );
+
+    let output = spec_runner(&["run"], &[&file]);
+
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("waited in vain for 99 ConnectionClosed"));
+}
+
+#[test]
+fn what_the_main_thread_gave_to_another_is_begun_before_the_end() {
+    let folder = Folder::new("last-step");
+    let file = folder.write(
+        "last.json",
+        r#"{"version": 1, "style": "unit", "description": "d", "operations": [
+            {"name": "ready"}, {"name": "start", "target": "t"}, {"name": "checkOut", "thread": "t"}],
+            "events": [{"type": "ConnectionCheckOutStarted"}],
+            "ignore": ["ConnectionPoolCreated", "ConnectionPoolReady"]}"#,
+    );
+
+    let output = spec_runner(&["run"], &[&file]);
+
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+}
+
+#[test]
+fn a_description_cannot_pass_for_another_result() {
+    let folder = Folder::new("forged");
+    let file = folder.write(
+        "forged.json",
+        r#"{"version": 1, "style": "unit", "description": "a\nFAIL b", "operations": [{"name": "ready"}]}"#,
+    );
+
+    let output = spec_runner(&["run"], &[&file]);
+
+    assert_eq!(stdout(&output).lines().count(), 2, "{}", stdout(&output));
+}

@@ -74,6 +74,9 @@ struct Document {
     server: Option<ServerOptions>,
 }
 
+/// As many connections a test may ask for by itself; each is kept in memory.
+const MOST_CONNECTIONS: u32 = 100_000;
+
 impl Case {
     /// Reads a file's JSON.
     pub fn from_json(value: Value) -> Result<Self, Problem> {
@@ -108,6 +111,10 @@ impl Case {
         };
         case.check_words()?;
         let place = top.key("poolOptions");
+        if case.pool_options.min_pool_size.is_some_and(|size| size > MOST_CONNECTIONS) {
+            let text = format!("at most {MOST_CONNECTIONS} connections can be simulated");
+            return Err(Problem::at(&place.key("minPoolSize"), text));
+        }
         case.pool_options.to_core().validate().map_err(|error| Problem::at(&place, error.to_string()))?;
         sense::check(&case)?;
         Ok(case)

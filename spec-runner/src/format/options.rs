@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use cmap_core::options::Maintenance;
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 
 /// `poolOptions`: what the test sets; everything else keeps the pool's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -69,6 +70,21 @@ impl PoolOptions {
         "loadBalanced",
         "checkAfterIdleMS",
     ];
+
+    /// The options that the test set and that are not the pool's own, as events show them.
+    pub fn beyond_the_pool(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let interval = |interval: Interval| match interval {
+            Interval::Never => Value::from(-1),
+            Interval::Millis(millis) => Value::from(millis),
+        };
+        let options = [
+            ("backgroundThreadIntervalMS", self.background_thread_interval.map(interval)),
+            ("appName", self.app_name.clone().map(Value::from)),
+            ("loadBalanced", self.load_balanced.map(Value::from)),
+            ("checkAfterIdleMS", self.check_after_idle.map(interval)),
+        ];
+        options.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
 
     /// The same as the pool takes them.
     pub fn to_core(&self) -> cmap_core::options::PoolOptions {

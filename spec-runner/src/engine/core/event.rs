@@ -7,10 +7,10 @@ use cmap_core::pool::Cause;
 use serde_json::{Map, Value, json};
 
 use super::setup;
-use crate::format::ServerOptions;
+use crate::format::Case;
 
 /// An event of the pool at `address` as JSON, with all its fields.
-pub(super) fn to_json(event: &Event, address: &str, server: &ServerOptions) -> Value {
+pub(super) fn to_json(event: &Event, address: &str, case: &Case) -> Value {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| {
         fields.insert(key.into(), value);
@@ -20,11 +20,12 @@ pub(super) fn to_json(event: &Event, address: &str, server: &ServerOptions) -> V
     match event {
         Event::PoolCreated { options } => {
             let options = options.set_by_user().map(|(name, value)| (name.to_owned(), json!(value)));
-            set("options", Value::Object(options.collect()));
+            let own = case.pool_options.beyond_the_pool().map(|(name, value)| (name.to_owned(), value));
+            set("options", Value::Object(options.chain(own).collect()));
         }
         Event::PoolCleared { service_id, interrupt_in_use_connections } => {
             if let Some(id) = service_id {
-                let name = setup::service_name(server, *id).map_or_else(|| id.to_string(), str::to_owned);
+                let name = setup::service_name(&case.server, *id).map_or_else(|| id.to_string(), str::to_owned);
                 set("serviceId", json!(name));
             }
             set("interruptInUseConnections", json!(interrupt_in_use_connections));

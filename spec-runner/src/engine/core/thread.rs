@@ -23,6 +23,7 @@ pub(super) struct Thread<'a> {
     /// What ended it.
     pub(super) error: Option<ActualError>,
     has_failed: bool,
+    is_started: bool,
 }
 
 /// What a thread waits for.
@@ -39,17 +40,21 @@ pub(super) enum Wait<'a> {
 
 impl<'a> Thread<'a> {
     pub(super) fn new(steps: impl Iterator<Item = &'a Step>) -> Self {
-        Self { steps: steps.collect(), wait: None, error: None, has_failed: false }
+        Self { steps: steps.collect(), wait: None, error: None, has_failed: false, is_started: true }
+    }
+
+    fn unstarted() -> Self {
+        Self { is_started: false, ..Self::new([].into_iter()) }
     }
 
     /// Whether it can carry out an operation now.
     pub(super) fn is_at_work(&self) -> bool {
-        !self.has_failed && self.wait.is_none() && !self.steps.is_empty()
+        self.is_started && !self.has_failed && self.wait.is_none() && !self.steps.is_empty()
     }
 
     /// Whether it has done all it was given, or failed.
     pub(super) fn is_done(&self) -> bool {
-        self.has_failed || (self.wait.is_none() && self.steps.is_empty())
+        self.is_started && (self.has_failed || (self.wait.is_none() && self.steps.is_empty()))
     }
 
     fn fail(&mut self, error: ActualError) {
@@ -73,10 +78,8 @@ impl<'a> Session<'a> {
     pub(super) fn carry_out_next(&mut self, thread: &'a str) {
         let Some(step) = self.threads.get_mut(thread).and_then(|thread| thread.steps.pop_front()) else { return };
         match step.thread.as_deref().filter(|&target| target != thread) {
-            Some(target) => match self.threads.get_mut(target) {
-                Some(target) => target.steps.push_back(step),
-                None => self.violation(format!("thread {target} was not started")),
-            },
+            // A thread that another one is yet to start begins with it then.
+            Some(target) => self.threads.entry(target).or_insert_with(Thread::unstarted).steps.push_back(step),
             None => {
                 let wait = self.carry_out(&step.operation);
                 if let Some(thread) = self.threads.get_mut(thread) {
@@ -95,13 +98,18 @@ impl<'a> Session<'a> {
             Wait::Event { event, count, .. } => {
                 let seen = self.occurrences(event);
                 if seen < count {
-                    self.violation(format!("waited in vain for {count} {}; there were {seen}", event.name()));
+                    let error = ActualError {
+                        type_name: "WaitForEventTimeout".into(),
+                        message: format!("waited in vain for {count} {}; there were {seen}", event.name()),
+                        address: self.simulation.pool().address().to_string(),
+                    };
+                    self.fail_thread(thread, error);
                 }
             }
             Wait::Thread { target } => {
                 let error = self.threads.get(target).and_then(|target| target.error.clone());
-                if let (Some(error), Some(thread)) = (error, self.threads.get_mut(thread)) {
-                    thread.fail(error);
+                if let Some(error) = error {
+                    self.fail_thread(thread, error);
                 }
             }
             Wait::CheckOut { id, label, expected } => match self.ended.remove(&id) {
@@ -117,7 +125,7 @@ impl<'a> Session<'a> {
         let after = |millis: u32| now + Duration::from_millis(millis.into());
         match operation {
             Operation::Start { target } => {
-                self.threads.insert(target, Thread::new([].into_iter()));
+                self.threads.entry(target).or_insert_with(Thread::unstarted).is_started = true;
             }
             Operation::Wait { ms } => return Some(Wait::Time { until: after(*ms) }),
             Operation::WaitForThread { target } => return Some(Wait::Thread { target }),
@@ -264,11 +272,13 @@ impl<'a> Session<'a> {
                     self.violation(mismatch);
                 }
             }
-            None => {
-                if let Some(thread) = self.threads.get_mut(thread) {
-                    thread.fail(error);
-                }
-            }
+            None => self.fail_thread(thread, error),
+        }
+    }
+
+    fn fail_thread(&mut self, thread: &str, error: ActualError) {
+        if let Some(thread) = self.threads.get_mut(thread) {
+            thread.fail(error);
         }
     }
 }
