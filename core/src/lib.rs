@@ -67,7 +67,7 @@
 //! | [`server`] | an endpoint: its pool, and what errors say about the server |
 //! | [`event`], [`log`] | the eleven CMAP events, and the log records made from them |
 //! | [`options`] | what a user can set: the connection string and every option in it |
-//! | [`connection`] | what can go wrong before a connection is ready |
+//! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
 //! | [`address`], [`time`] | where a server is; nanoseconds since an origin of the caller's |
 //! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time |

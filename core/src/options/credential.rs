@@ -52,6 +52,9 @@ pub enum CredentialError {
         /// The rule's id.
         rule: &'static str,
     },
+    /// The mechanism can do without a user name, but one was given, and is empty.
+    #[error("the user name is empty (AUTH-19); give one, or none at all")]
+    EmptyUsername,
     /// The mechanism needs a password.
     #[error("{} needs a password (AUTH-18, AUTH-20); write mongodb://user:password@host, or set it in code",
         named(*mechanism))]
@@ -90,6 +93,24 @@ impl Credential {
             mechanism: None,
             properties: MechanismProperties::default(),
         }
+    }
+
+    /// The subject of the client's certificate. Where it is given, `username` is sent along (AUTH-19).
+    pub fn x509(username: Option<String>) -> Self {
+        Self {
+            username,
+            password: None,
+            source: EXTERNAL.into(),
+            mechanism: Some(Mechanism::MongoDbX509),
+            properties: MechanismProperties::default(),
+        }
+    }
+
+    /// The same credential with a mechanism named.
+    #[must_use]
+    pub fn with_mechanism(mut self, mechanism: Mechanism) -> Self {
+        self.mechanism = Some(mechanism);
+        self
     }
 
     /// The credential that these make. A missing password is none of its errors: it may be filled in later.
@@ -136,6 +157,10 @@ impl Credential {
         let nobody = self.username.as_deref().is_none_or(str::is_empty);
         if let Some(rule) = kind.needs_username().filter(|_| nobody) {
             return Err(CredentialError::NoUsername { mechanism, rule });
+        }
+        // A connection string cannot say this, but code can.
+        if self.username.as_deref() == Some("") {
+            return Err(CredentialError::EmptyUsername);
         }
         if !kind.takes_password() && self.password.is_some() {
             return Err(CredentialError::PasswordGiven { mechanism: kind });
@@ -222,6 +247,8 @@ mod tests {
         assert_eq!(credential.check(), Ok(()));
         credential.mechanism = Some(Mechanism::MongoDbX509);
         assert_eq!(credential.check(), Err(CredentialError::PasswordGiven { mechanism: Mechanism::MongoDbX509 }));
+        assert_eq!(Credential::x509(Some("CN=client".into())).check(), Ok(()));
+        assert_eq!(Credential::x509(Some(String::new())).check(), Err(CredentialError::EmptyUsername));
     }
 
     #[test]

@@ -1,0 +1,148 @@
+//! One authentication on one connection, whatever the mechanism: a first command, then replies and steps in turn.
+
+use alloc::string::String;
+use core::{fmt, mem};
+
+use super::error::{AuthError, AuthMisuse, LoginError, ServerFault};
+use super::login::{certificate_user, user_and_password};
+use super::plain;
+use super::scram::client::ScramClient;
+use super::scram::{DeriveKey, DerivedKeys, Nonce, ScramHash};
+use super::secret::Payload;
+use crate::options::{Credential, Mechanism};
+
+/// The client's side of a conversation.
+///
+/// Send the command that [`first`](Self::first) describes, hand each reply in, and do what the [`Step`] says. After
+/// [`Step::Done`] the connection is authenticated; after an error it is to be closed.
+#[derive(Debug)]
+pub struct Conversation {
+    mechanism: Mechanism,
+    state: State,
+}
+
+/// The command that opens a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First<'a> {
+    /// `saslStart`, on the credential's source.
+    SaslStart {
+        /// The field `mechanism`.
+        mechanism: Mechanism,
+        /// The field `payload`.
+        payload: &'a Payload,
+        /// Whether `options: { skipEmptyExchange: true }` goes along (AUTH-15).
+        skip_empty_exchange: bool,
+    },
+    /// `authenticate` on `$external`, whose `mechanism` is MONGODB-X509 (AUTH-19).
+    Authenticate {
+        /// The field `user`, sent only if present.
+        user: Option<&'a str>,
+    },
+}
+
+/// A server's reply that says `ok: 1`.
+#[derive(Clone, Copy)]
+pub struct Reply<'a> {
+    /// The field `payload`; of `authenticate`, empty.
+    pub payload: &'a [u8],
+    /// The field `done`; of `authenticate`, true.
+    pub done: bool,
+}
+
+/// What a conversation needs next.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// Find or derive these keys, then call [`Conversation::handle_keys`].
+    Derive(DeriveKey),
+    /// Send a `saslContinue` with this payload, which may be empty (AUTH-15), and hand in its reply.
+    Send(Payload),
+    /// Authenticated.
+    Done,
+}
+
+#[derive(Debug)]
+enum State {
+    Scram(ScramClient),
+    Plain { payload: Payload, ended: bool },
+    X509 { user: Option<String>, ended: bool },
+}
+
+impl Conversation {
+    /// A conversation by `mechanism`: the credential's own, or of one that names none, the negotiated. The nonce serves
+    /// SCRAM; the others ignore it.
+    pub(super) fn new(mechanism: Mechanism, credential: &Credential, nonce: Nonce) -> Result<Self, LoginError> {
+        let state = match mechanism {
+            Mechanism::ScramSha1 => State::scram(ScramHash::Sha1, credential, nonce)?,
+            Mechanism::ScramSha256 => State::scram(ScramHash::Sha256, credential, nonce)?,
+            Mechanism::Plain => State::Plain { payload: plain::payload(credential)?, ended: false },
+            Mechanism::MongoDbX509 => {
+                State::X509 { user: certificate_user(credential)?.map(String::from), ended: false }
+            }
+            Mechanism::Gssapi | Mechanism::MongoDbAws | Mechanism::MongoDbOidc => {
+                return Err(LoginError::NotCarriedOut { mechanism });
+            }
+        };
+        Ok(Self { mechanism, state })
+    }
+
+    /// The mechanism.
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// The command that opens the conversation. As long as no reply was handed in, it may be sent again (AUTH-10).
+    pub fn first(&self) -> First<'_> {
+        let sasl_start =
+            |payload, skip_empty_exchange| First::SaslStart { mechanism: self.mechanism, payload, skip_empty_exchange };
+        match &self.state {
+            State::Scram(client) => sasl_start(client.first(), true),
+            State::Plain { payload, .. } => sasl_start(payload, false),
+            State::X509 { user, .. } => First::Authenticate { user: user.as_deref() },
+        }
+    }
+
+    /// A reply came to the command sent last.
+    pub fn handle_reply(&mut self, reply: Reply<'_>) -> Result<Step, AuthError> {
+        match &mut self.state {
+            State::Scram(client) => client.handle_reply(reply),
+            State::Plain { ended, .. } | State::X509 { ended, .. } => {
+                if mem::replace(ended, true) {
+                    return Err(AuthMisuse::UnexpectedReply.into());
+                }
+                if reply.done { Ok(Step::Done) } else { Err(ServerFault::NotEnded.into()) }
+            }
+        }
+    }
+
+    /// The keys that [`Step::Derive`] asked for.
+    pub fn handle_keys(&mut self, keys: &DerivedKeys) -> Result<Step, AuthError> {
+        match &mut self.state {
+            State::Scram(client) => client.handle_keys(keys),
+            State::Plain { .. } | State::X509 { .. } => Err(AuthMisuse::UnexpectedKeys.into()),
+        }
+    }
+}
+
+impl State {
+    fn scram(hash: ScramHash, credential: &Credential, nonce: Nonce) -> Result<Self, LoginError> {
+        let (username, password) = user_and_password(credential)?;
+        ScramClient::new(hash, username, password, nonce).map(Self::Scram)
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// The reply to a SASL command.
+    pub fn new(payload: &'a [u8], done: bool) -> Self {
+        Self { payload, done }
+    }
+
+    /// The reply to `authenticate`.
+    pub const AUTHENTICATED: Self = Self { payload: &[], done: true };
+}
+
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("done", &self.done).finish_non_exhaustive()
+    }
+}

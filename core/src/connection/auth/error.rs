@@ -1,0 +1,212 @@
+//! What can go wrong, by blame: who logs in, the server, the calling code; and, for a server, its client.
+//!
+//! No error holds a password, a key or a part of one. Texts of the other side are quoted and at most
+//! [`MAX_MESSAGE`] long.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use thiserror::Error;
+
+use super::{MAX_ITERATIONS, MAX_MESSAGE, MIN_ITERATIONS};
+use crate::connection::{EstablishError, Fault, Phase};
+use crate::options::{CredentialError, Mechanism};
+
+/// Authentication failed. The connection is of no further use.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AuthError {
+    /// The credential cannot be used; none of it was sent.
+    #[error("the credential cannot be used: {0}")]
+    Login(#[from] LoginError),
+    /// The server refused, or did not prove that it knows the password, or broke the protocol.
+    #[error("the server {0}")]
+    Server(#[from] ServerFault),
+    /// The conversation was called out of turn.
+    #[error(transparent)]
+    Misuse(#[from] AuthMisuse),
+}
+
+/// Why a login cannot begin. The remedy is the user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LoginError {
+    /// The credential lacks what its mechanism needs, or has what it has no use for.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// Nobody here can carry the mechanism out.
+    #[error("{} cannot be carried out; use SCRAM-SHA-256, SCRAM-SHA-1, PLAIN or MONGODB-X509", mechanism.name())]
+    NotCarriedOut {
+        /// The mechanism.
+        mechanism: Mechanism,
+    },
+    /// The user name contains a NUL, which no mechanism can carry.
+    #[error("the user name contains a NUL")]
+    UsernameHasNul,
+    /// The password contains a NUL, which ends a field of PLAIN.
+    #[error("the password contains a NUL, which PLAIN cannot carry")]
+    PasswordHasNul,
+    /// SASLprep does not allow the password (AUTH-12).
+    #[error("SASLprep prohibits a character of the password, or its mix of writing directions")]
+    PasswordProhibited,
+}
+
+/// What a server did wrong, or said.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ServerFault {
+    /// A message does not follow the grammar of RFC 5802.
+    #[error("sent a malformed {message}: {problem}")]
+    Malformed {
+        /// Which message.
+        message: Message,
+        /// What is wrong with it.
+        problem: Malformed,
+    },
+    /// Its nonce does not extend ours: the answer belongs to another conversation (AUTH-16).
+    #[error("answered with a nonce that does not extend the client's")]
+    Nonce,
+    /// The keys would be too cheap to guess the password from (AUTH-13).
+    #[error("asked for {0} iterations, fewer than {MIN_ITERATIONS}")]
+    TooFewIterations(u32),
+    /// The keys would cost the client more than any sensible server asks; a count of more than 32 bits reads as the
+    /// largest.
+    #[error("asked for {0} iterations, more than {MAX_ITERATIONS}")]
+    TooManyIterations(u32),
+    /// Its signature is wrong: it does not know the password (AUTH-16).
+    #[error("did not prove that it knows the password")]
+    Signature,
+    /// It refused with SCRAM's own `e=`.
+    #[error("refused: {0:?}")]
+    Refused(String),
+    /// It ended the conversation before its last message.
+    #[error("ended the conversation early")]
+    EndedEarly,
+    /// It did not end the conversation after its last message.
+    #[error("did not end the conversation")]
+    NotEnded,
+}
+
+/// What a client did wrong, seen by a server.
+#[cfg(feature = "sim")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ClientFault {
+    /// A message does not follow its grammar.
+    #[error("the client sent a malformed {message}: {problem}")]
+    Malformed {
+        /// Which message.
+        message: Message,
+        /// What is wrong with it.
+        problem: Malformed,
+    },
+    /// It asked for channel binding, or its final message repeats another header than its first had.
+    #[error("the client asked for channel binding, or contradicted itself about it")]
+    ChannelBinding,
+    /// It wants to act as somebody else.
+    #[error("the client asked for another authorization identity")]
+    AuthorizationIdentity,
+    /// Its final message has another nonce than this conversation.
+    #[error("the client answered with a nonce of another conversation")]
+    Nonce,
+    /// Its proof is wrong: it does not know the password.
+    #[error("the client did not prove that it knows the password")]
+    Proof,
+}
+
+/// The messages that are parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Message {
+    /// SCRAM: the client's user name and nonce.
+    ClientFirst,
+    /// SCRAM: nonce, salt and iteration count.
+    ServerFirst,
+    /// SCRAM: the client's proof.
+    ClientFinal,
+    /// SCRAM: the server's signature.
+    ServerFinal,
+    /// PLAIN's only message.
+    Plain,
+}
+
+/// How a message can be malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// It is longer than any message needs to be.
+    #[error("it is longer than {MAX_MESSAGE} bytes")]
+    TooLong,
+    /// It is no UTF-8.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// An attribute is missing, in the wrong place, or empty.
+    #[error("the attribute `{0}=` is missing, misplaced or empty")]
+    Attribute(char),
+    /// Something after the known attributes is no attribute.
+    #[error("an extension is no attribute")]
+    Extension,
+    /// It needs an extension (`m=`), and none is known.
+    #[error("it requires an extension")]
+    MandatoryExtension,
+    /// The nonce has characters that are not printable ASCII.
+    #[error("the nonce is not printable ASCII")]
+    Nonce,
+    /// The salt is no base64.
+    #[error("the salt is not base64")]
+    Salt,
+    /// The iteration count is no positive number.
+    #[error("the iteration count is not a positive number")]
+    Iterations,
+    /// The server's signature is no base64.
+    #[error("the signature is not base64")]
+    Signature,
+    /// The header before the client's first attributes (`n,,`) is wrong.
+    #[error("the GS2 header is wrong")]
+    Header,
+    /// A user name has an `=` that is neither `=2C` nor `=3D`.
+    #[error("the user name is not escaped")]
+    Username,
+    /// The client's proof is no base64 of a digest.
+    #[error("the proof is not base64 of the right length")]
+    Proof,
+    /// PLAIN's message is not three fields between two NULs.
+    #[error("it has not three fields")]
+    Fields,
+}
+
+/// The conversation was called out of turn.
+///
+/// Only the calling code can cause it, never data from a network. The conversation is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AuthMisuse {
+    /// A reply was handed in while none was awaited.
+    #[error("no reply is awaited: derive the keys first, and hand in each reply once")]
+    UnexpectedReply,
+    /// Keys were handed in that nobody asked for.
+    #[error("these keys were not asked for: answer each Derive once, with the keys of that request")]
+    UnexpectedKeys,
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClientFirst => "client-first message",
+            Self::ServerFirst => "server-first message",
+            Self::ClientFinal => "client-final message",
+            Self::ServerFinal => "server-final message",
+            Self::Plain => "PLAIN message",
+        })
+    }
+}
+
+impl From<AuthError> for EstablishError {
+    fn from(error: AuthError) -> Self {
+        let fault = match &error {
+            AuthError::Server(ServerFault::Refused(_)) => Fault::Server { code: None },
+            AuthError::Login(_) | AuthError::Server(_) | AuthError::Misuse(_) => Fault::Other,
+        };
+        Self::new(Phase::Authenticate, fault, error.to_string())
+    }
+}

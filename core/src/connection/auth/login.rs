@@ -1,0 +1,28 @@
+//! What the mechanisms ask of a credential beyond what it lacks: that their messages can carry it.
+
+use super::error::LoginError;
+use crate::options::{Credential, CredentialError, Secret};
+
+/// User name and password, as SCRAM and PLAIN need them (AUTH-18, AUTH-20).
+pub(super) fn user_and_password(credential: &Credential) -> Result<(&str, &Secret), LoginError> {
+    credential.check()?;
+    // After the check neither is missing; the types do not know it.
+    let (Some(username), Some(password)) = (credential.username.as_deref(), credential.password.as_ref()) else {
+        return Err(CredentialError::NoPassword { mechanism: credential.mechanism }.into());
+    };
+    check_username(username)?;
+    Ok((username, password))
+}
+
+/// The user of MONGODB-X509, if any (AUTH-19).
+pub(super) fn certificate_user(credential: &Credential) -> Result<Option<&str>, LoginError> {
+    credential.check()?;
+    let username = credential.username.as_deref();
+    username.map_or(Ok(()), check_username)?;
+    Ok(username)
+}
+
+/// Both SCRAM's grammar and PLAIN's fields end at a NUL.
+fn check_username(username: &str) -> Result<(), LoginError> {
+    if username.contains('\0') { Err(LoginError::UsernameHasNul) } else { Ok(()) }
+}

@@ -1,0 +1,140 @@
+//! From a password to keys: the slow step, as a value that can be carried to another thread and run there.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::super::secret::SecretBytes;
+use super::hash::ScramHash;
+
+/// A request to derive the keys of a conversation. Its iterations lie within [`MIN_ITERATIONS`](super::MIN_ITERATIONS)
+/// and [`MAX_ITERATIONS`](super::MAX_ITERATIONS) (AUTH-13).
+///
+/// Ask the [`KeyCache`](super::cache::KeyCache) first (AUTH-17). Deriving takes milliseconds at MongoDB's defaults and
+/// seconds at the bound: not on a thread that others wait for.
+#[must_use = "the conversation waits for these keys"]
+pub struct DeriveKey {
+    id: KeyId,
+    password: SecretBytes,
+}
+
+/// Which keys: those of a password with a salt, a number of iterations and a mechanism (AUTH-17).
+///
+/// The password enters as a digest with the salt, never itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyId {
+    hash: ScramHash,
+    salt: Vec<u8>,
+    iterations: u32,
+    password: SecretBytes,
+}
+
+/// The keys of a conversation: enough to log in with, so they are kept as the password is. Copies share one memory.
+#[derive(Clone)]
+pub struct DerivedKeys(Arc<Keys>);
+
+struct Keys {
+    id: KeyId,
+    client_key: SecretBytes,
+    server_key: SecretBytes,
+}
+
+impl DeriveKey {
+    pub(super) fn new(hash: ScramHash, password: SecretBytes, salt: Vec<u8>, iterations: u32) -> Self {
+        // A fast digest, which a thief of memory could guess from: it lives no longer than the password itself, which
+        // every new connection needs. With the salt, so that equal passwords do not look equal.
+        let digest = ScramHash::Sha256.digest(&[&salt, password.as_bytes()]);
+        Self { id: KeyId { hash, salt, iterations, password: digest }, password }
+    }
+
+    /// Which keys are asked for.
+    pub fn id(&self) -> &KeyId {
+        &self.id
+    }
+
+    /// Derives the keys.
+    pub fn run(self) -> DerivedKeys {
+        let salted = self.id.hash.salted_password(&self.password, &self.id.salt, self.id.iterations);
+        self.finish(&salted)
+    }
+
+    /// The quick part, behind the slow one.
+    pub(in super::super) fn finish(self, salted: &SecretBytes) -> DerivedKeys {
+        let (client_key, server_key) = key_pair(self.id.hash, salted);
+        DerivedKeys(Arc::new(Keys { id: self.id, client_key, server_key }))
+    }
+}
+
+impl KeyId {
+    /// The mechanism's hash.
+    pub fn hash(&self) -> ScramHash {
+        self.hash
+    }
+
+    /// How often the hash is iterated.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+}
+
+impl DerivedKeys {
+    /// Which keys these are.
+    pub fn id(&self) -> &KeyId {
+        &self.0.id
+    }
+
+    pub(super) fn client_key(&self) -> &SecretBytes {
+        &self.0.client_key
+    }
+
+    pub(super) fn server_key(&self) -> &SecretBytes {
+        &self.0.server_key
+    }
+}
+
+/// The client's key and the server's, of a salted password (RFC 5802, section 3).
+pub(super) fn key_pair(hash: ScramHash, salted: &SecretBytes) -> (SecretBytes, SecretBytes) {
+    (hash.hmac(salted, b"Client Key"), hash.hmac(salted, b"Server Key"))
+}
+
+impl fmt::Debug for DeriveKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeriveKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hash, iterations, salt: _, password: _ } = self;
+        f.debug_struct("KeyId").field("hash", hash).field("iterations", iterations).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DerivedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DerivedKeys").field("id", self.id()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_key_tells_keys_apart() {
+        let request = |hash, password: &[u8], salt: &[u8], iterations| {
+            DeriveKey::new(hash, SecretBytes::copy_of(password), salt.to_vec(), iterations)
+        };
+        let one = request(ScramHash::Sha256, b"pencil", b"salt", 4096);
+
+        assert_eq!(one.id(), request(ScramHash::Sha256, b"pencil", b"salt", 4096).id());
+        for other in [
+            request(ScramHash::Sha1, b"pencil", b"salt", 4096),
+            request(ScramHash::Sha256, b"pencils", b"salt", 4096),
+            request(ScramHash::Sha256, b"tpencil", b"sal", 4096),
+            request(ScramHash::Sha256, b"pencil", b"salt", 4097),
+        ] {
+            assert_ne!(one.id(), other.id());
+        }
+    }
+}

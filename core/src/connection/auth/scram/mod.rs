@@ -1,0 +1,53 @@
+//! SCRAM (RFC 5802, RFC 7677): both sides prove to each other that they know a password, and neither sends it.
+//!
+//! ```text
+//! client                                           server
+//!   n,,n=user,r=C                      ------->              client-first
+//!                                      <-------    r=CS,s=salt,i=count      server-first
+//!   [keys from password, salt, count: slow]
+//!   c=biws,r=CS,p=proof                ------->              client-final
+//!                                      <-------    v=signature              server-final
+//! ```
+//!
+//! Both proofs are HMACs of the same *auth message*: client-first without its `n,,`, server-first, and client-final
+//! without its proof, joined by commas. So no side can be led into a conversation that the other did not have.
+//!
+//! The files: [`client`] and [`server`] are the two machines; [`stored`] is what a server keeps of a password; [`keys`]
+//! turns a password into keys, and [`cache`] keeps them; [`message`] and [`client_message`] read the messages of either
+//! side; [`hash`] is the arithmetic. A server is for tests: its files need the feature `sim`.
+
+pub(super) mod cache;
+pub(super) mod client;
+#[cfg(feature = "sim")]
+mod client_message;
+mod hash;
+mod keys;
+mod message;
+mod nonce;
+mod password;
+#[cfg(feature = "sim")]
+pub(super) mod server;
+#[cfg(feature = "sim")]
+pub(super) mod stored;
+
+pub use hash::ScramHash;
+pub use keys::{DeriveKey, DerivedKeys, KeyId};
+pub use nonce::Nonce;
+
+/// The fewest iterations a client accepts (AUTH-13).
+pub const MIN_ITERATIONS: u32 = 4096;
+
+/// The most iterations a client accepts.
+///
+/// A count is a server's to choose and the client's to pay, so a hostile one could keep it busy for an hour. MongoDB's
+/// defaults are 10,000 and 15,000; the highest figure recommended for a PBKDF2 today is 1,300,000 (OWASP, for SHA-1).
+/// Three times that leaves room for years, and ends after seconds.
+pub const MAX_ITERATIONS: u32 = 4_000_000;
+
+/// The longest message that is read, in bytes. Real ones have some two hundred; the bound keeps what is decoded, hashed
+/// and quoted small.
+pub const MAX_MESSAGE: usize = 4096;
+
+/// The header of a client without channel binding (AUTH-14), and what client-final says about it.
+const GS2_HEADER: &str = "n,,";
+const GS2_HEADER_BASE64: &str = "biws";

@@ -1,0 +1,191 @@
+//! Every way in which a message can be wrong, each with its own error, on both sides; and calls out of turn.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::super::scram::stored::StoredCredential;
+use super::super::{
+    AuthError, AuthMisuse, ClientFault, DeriveKey, MAX_ITERATIONS, MAX_MESSAGE, Malformed, Message, Nonce, ScramHash,
+    ScramLogin, ScramVerifier, ServerFault,
+};
+use super::*;
+
+const NONCE: &str = "fyko+d2lbbFgONRv9qkxdawL";
+const SERVER_FIRST: &str = "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096";
+const SERVER_FINAL: &str = "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=";
+
+fn asked(step: Step) -> DeriveKey {
+    match step {
+        Step::Derive(request) => request,
+        Step::Send(_) | Step::Done => panic!("{step:?}"),
+    }
+}
+
+fn proved() -> ScramClient {
+    let mut client = client(ScramHash::Sha1, NONCE);
+    let step = reply(&mut client, SERVER_FIRST).unwrap();
+    derive(&mut client, step);
+    client
+}
+
+#[test]
+fn a_wrong_server_first_is_refused() {
+    let malformed = |problem| ServerFault::Malformed { message: Message::ServerFirst, problem };
+    let first = |rest: &str| alloc::format!("r={NONCE}x,{rest}").into_bytes();
+    let cases: Vec<(Vec<u8>, ServerFault)> = alloc::vec![
+        (alloc::vec![b'a'; MAX_MESSAGE + 1], malformed(Malformed::TooLong)),
+        (b"r=\xff".to_vec(), malformed(Malformed::NotUtf8)),
+        (Vec::new(), malformed(Malformed::Attribute('r'))),
+        (b"s=QSXC,i=4096".to_vec(), malformed(Malformed::Attribute('r'))),
+        (b"r=,s=QSXC,i=4096".to_vec(), malformed(Malformed::Attribute('r'))),
+        (first("i=4096,s=QSXC"), malformed(Malformed::Attribute('s'))),
+        (first("s=,i=4096"), malformed(Malformed::Attribute('s'))),
+        (first("s=QSXC"), malformed(Malformed::Attribute('i'))),
+        (first("s=QSXC,i=40\x0096"), malformed(Malformed::Attribute('i'))),
+        (first("s=QSXC,i=4096,"), malformed(Malformed::Extension)),
+        (first("s=QSXC,i=4096,1=x"), malformed(Malformed::Extension)),
+        (b"m=x,r=y,s=QSXC,i=4096".to_vec(), malformed(Malformed::MandatoryExtension)),
+        (first("s=QSXC,i=4096,m=x"), malformed(Malformed::MandatoryExtension)),
+        ("r=n\u{e4}".to_string().into_bytes(), malformed(Malformed::Nonce)),
+        (first("s=QSX,i=4096"), malformed(Malformed::Salt)),
+        (first("s=QS!C,i=4096"), malformed(Malformed::Salt)),
+        (first("s=QSXC,i=0"), malformed(Malformed::Iterations)),
+        (first("s=QSXC,i=+4096"), malformed(Malformed::Iterations)),
+        (first("s=QSXC,i=-4096"), malformed(Malformed::Iterations)),
+        (alloc::format!("r={NONCE},s=QSXC,i=4096").into_bytes(), ServerFault::Nonce),
+        (b"r=fyko+d2lbbFgONRv9qkxdawMx,s=QSXC,i=4096".to_vec(), ServerFault::Nonce),
+        (first("s=QSXC,i=4095"), ServerFault::TooFewIterations(4095)),
+        (first("s=QSXC,i=4000001"), ServerFault::TooManyIterations(MAX_ITERATIONS + 1)),
+        (first("s=QSXC,i=18446744073709551616"), ServerFault::TooManyIterations(u32::MAX)),
+        (b"e=unknown-user".to_vec(), ServerFault::Refused("unknown-user".into())),
+    ];
+    for (payload, fault) in cases {
+        let shown = String::from_utf8_lossy(&payload).into_owned();
+        let mut client = client(ScramHash::Sha1, NONCE);
+        let error = client.handle_reply(Reply::new(&payload, false)).unwrap_err();
+        assert_eq!(error, AuthError::Server(fault), "{shown}");
+        // It is over, also for what would have been right.
+        assert_eq!(reply(&mut client, SERVER_FIRST).unwrap_err(), AuthMisuse::UnexpectedReply.into());
+    }
+}
+
+#[test]
+fn a_wrong_server_final_is_refused() {
+    let malformed = |problem| ServerFault::Malformed { message: Message::ServerFinal, problem };
+    for (payload, fault) in [
+        ("", malformed(Malformed::Attribute('v'))),
+        ("v=", malformed(Malformed::Attribute('v'))),
+        ("x=rmF9pqV8S7suAoZWja4dJRkFsKQ=", malformed(Malformed::Attribute('v'))),
+        ("v=rmF9pqV8S7suAoZWja4dJRkFsKQ", malformed(Malformed::Signature)),
+        ("v=rmF9pqV8S7suAoZWja4dJRkFsKQ=,x", malformed(Malformed::Extension)),
+        ("m=x,v=rmF9pqV8S7suAoZWja4dJRkFsKQ=", malformed(Malformed::MandatoryExtension)),
+        ("v=rmF9pqV8S7suAoZWja4dJRkFsKA=", ServerFault::Signature),
+        ("v=rmF9", ServerFault::Signature),
+        ("e=invalid-proof,x=y", ServerFault::Refused("invalid-proof".into())),
+    ] {
+        for done in [false, true] {
+            let error = proved().handle_reply(Reply::new(payload.as_bytes(), done)).unwrap_err();
+            assert_eq!(error, AuthError::Server(fault.clone()), "{payload}");
+        }
+    }
+    let long = [SERVER_FINAL, ",x=", &"y".repeat(MAX_MESSAGE)].concat();
+    assert_eq!(reply(&mut proved(), &long).unwrap_err(), malformed(Malformed::TooLong).into());
+    let error = proved().handle_reply(Reply::new(b"v=\xff", true)).unwrap_err();
+    assert_eq!(error, malformed(Malformed::NotUtf8).into());
+}
+
+#[test]
+fn the_server_ends_the_conversation_neither_early_nor_late() {
+    let mut client = client(ScramHash::Sha1, NONCE);
+    let error = client.handle_reply(Reply::new(SERVER_FIRST.as_bytes(), true)).unwrap_err();
+    assert_eq!(error, ServerFault::EndedEarly.into());
+
+    // AUTH-15: with skipEmptyExchange, and as servers before it did.
+    let mut client = proved();
+    assert!(matches!(client.handle_reply(Reply::new(SERVER_FINAL.as_bytes(), true)), Ok(Step::Done)));
+    let mut client = proved();
+    assert_eq!(sent(reply(&mut client, SERVER_FINAL)).as_bytes(), b"");
+    assert!(matches!(client.handle_reply(Reply::new(b"", true)), Ok(Step::Done)));
+
+    let mut client = proved();
+    assert_eq!(sent(reply(&mut client, SERVER_FINAL)).as_bytes(), b"");
+    assert_eq!(reply(&mut client, "").unwrap_err(), ServerFault::NotEnded.into());
+}
+
+#[test]
+fn extensions_that_require_nothing_are_ignored() {
+    let mut client = client(ScramHash::Sha1, NONCE);
+    let step = reply(&mut client, &[SERVER_FIRST, ",x=y,Z=\u{e4}"].concat()).unwrap();
+    derive(&mut client, step);
+
+    assert!(reply(&mut proved(), &[SERVER_FINAL, ",x=y"].concat()).is_ok());
+}
+
+#[test]
+fn a_call_out_of_turn_changes_nothing() {
+    let mut stranger = client(ScramHash::Sha1, NONCE);
+    let strange = asked(reply(&mut stranger, &SERVER_FIRST.replace("4096", "4097")).unwrap()).run();
+    let mut client = client(ScramHash::Sha1, NONCE);
+
+    assert_eq!(client.handle_keys(&strange).unwrap_err(), AuthMisuse::UnexpectedKeys.into());
+    let request = asked(reply(&mut client, SERVER_FIRST).unwrap());
+    assert_eq!(reply(&mut client, SERVER_FINAL).unwrap_err(), AuthMisuse::UnexpectedReply.into());
+    assert_eq!(client.handle_keys(&strange).unwrap_err(), AuthMisuse::UnexpectedKeys.into());
+    let keys = request.run();
+    sent(client.handle_keys(&keys));
+    assert_eq!(client.handle_keys(&keys).unwrap_err(), AuthMisuse::UnexpectedKeys.into());
+    assert!(matches!(client.handle_reply(Reply::new(SERVER_FINAL.as_bytes(), true)), Ok(Step::Done)));
+}
+
+#[test]
+fn a_wrong_client_first_is_refused() {
+    let malformed = |problem| ClientFault::Malformed { message: Message::ClientFirst, problem };
+    for (payload, fault) in [
+        (&b""[..], malformed(Malformed::Header)),
+        (b"n,", malformed(Malformed::Header)),
+        (b"x,,n=user,r=abc", malformed(Malformed::Header)),
+        (b"n,x,n=user,r=abc", malformed(Malformed::Header)),
+        (b"n,,n=\xff,r=abc", malformed(Malformed::NotUtf8)),
+        (b"n,,r=abc", malformed(Malformed::Attribute('n'))),
+        (b"n,,n=,r=abc", malformed(Malformed::Attribute('n'))),
+        (b"n,,n=us=er,r=abc", malformed(Malformed::Username)),
+        (b"n,,n=user", malformed(Malformed::Attribute('r'))),
+        (b"n,,n=user,r=a\x07", malformed(Malformed::Nonce)),
+        (b"n,,n=user,r=abc,", malformed(Malformed::Extension)),
+        (b"n,,m=x,n=user,r=abc", malformed(Malformed::MandatoryExtension)),
+        (&[b'n'; MAX_MESSAGE + 1], malformed(Malformed::TooLong)),
+        (b"y,,n=user,r=abc", ClientFault::ChannelBinding),
+        (b"p=tls-unique,,n=user,r=abc", ClientFault::ChannelBinding),
+        (b"n,a=root,n=user,r=abc", ClientFault::AuthorizationIdentity),
+    ] {
+        let error = ScramLogin::parse(payload).unwrap_err();
+        assert_eq!(error, fault, "{}", String::from_utf8_lossy(payload));
+    }
+}
+
+#[test]
+fn a_wrong_client_final_is_refused() {
+    let malformed = |problem| ClientFault::Malformed { message: Message::ClientFinal, problem };
+    let verifier = || -> ScramVerifier {
+        let credential = StoredCredential::with_salted(ScramHash::Sha1, &SecretBytes::zeros(20), b"salt", 4096);
+        let login = ScramLogin::parse(b"n,,n=user,r=abc").unwrap();
+        login.challenge(&Nonce::from_text("def"), &credential).0
+    };
+    for (payload, fault) in [
+        (&b""[..], malformed(Malformed::Attribute('p'))),
+        (b"c=biws,r=abcdef", malformed(Malformed::Attribute('p'))),
+        (b"r=abcdef,p=AAAA", malformed(Malformed::Attribute('c'))),
+        (b"c=biws,p=AAAA", malformed(Malformed::Attribute('r'))),
+        (b"c=biws,r=abcdef,x,p=AAAA", malformed(Malformed::Extension)),
+        (b"c=biws,r=abcdef,p=AAAA,x=y", malformed(Malformed::Proof)),
+        (b"c=biws,r=abcdef,p=AAAA", malformed(Malformed::Proof)),
+        (b"c=biws,r=\xff,p=AAAA", malformed(Malformed::NotUtf8)),
+        (&[b'c'; MAX_MESSAGE + 1], malformed(Malformed::TooLong)),
+        (b"c=eSws,r=abcdef,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=", ClientFault::ChannelBinding),
+        (b"c=biws,r=abcdeg,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=", ClientFault::Nonce),
+        (b"c=biws,r=abcdef,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=", ClientFault::Proof),
+    ] {
+        let error = verifier().verify(payload).unwrap_err();
+        assert_eq!(error, fault, "{}", String::from_utf8_lossy(payload));
+    }
+}

@@ -1,0 +1,150 @@
+//! Both sides against each other, through the whole machine from credential to `Done`; and both against noise.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::super::scram::stored::StoredCredential;
+use super::super::{
+    Authentication, ClientFault, Conversation, First, KeyCache, Lookup, Opening, ScramLogin, ScramVerifier, fuzz,
+};
+use super::*;
+use crate::options::{Credential, Mechanism, Secret};
+
+/// Something like a server-first message to the nonce of [`conversation`], in every part.
+const FIRST: &str = "(r=)?(AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB)?[ -~]{0,9}\
+    (,s=[A-Za-z0-9+/]{4})?(,i=[0-9]{1,12})?(,[ -~]{0,3})?";
+
+/// What both sides end with.
+struct Outcome {
+    client: Result<Step, AuthError>,
+    server: Result<(), ClientFault>,
+}
+
+fn hash_of(mechanism: Mechanism) -> ScramHash {
+    if mechanism == Mechanism::ScramSha1 { ScramHash::Sha1 } else { ScramHash::Sha256 }
+}
+
+fn conversation(mechanism: Mechanism, username: &str, password: &str) -> Conversation {
+    let credential = Credential::new(username, password.into(), "admin").with_mechanism(mechanism);
+    let authentication = Authentication::new(Arc::new(credential), Nonce::from_random([1; 24])).unwrap();
+    match authentication.handle_hello(None::<[&str; 0]>, None).unwrap() {
+        Opening::Start(conversation) => conversation,
+        Opening::Continue(..) => panic!("nothing was answered"),
+    }
+}
+
+fn converse(
+    mut conversation: Conversation,
+    stored: &StoredCredential,
+    cache: &mut KeyCache,
+    skip_empty_exchange: bool,
+) -> Outcome {
+    let First::SaslStart { payload, .. } = conversation.first() else { panic!("SCRAM starts with saslStart") };
+    let login = ScramLogin::parse(payload.as_bytes()).unwrap();
+    let (verifier, server_first) = login.challenge(&Nonce::from_random([2; 24]), stored);
+    let step = conversation.handle_reply(Reply::new(server_first.as_bytes(), false));
+    let Ok(Step::Derive(request)) = step else { panic!("{step:?}") };
+    let keys = match cache.look_up(&request) {
+        Lookup::Ready(keys) => keys,
+        Lookup::Derive(ticket) => {
+            let keys = request.run();
+            cache.finish(ticket, &keys);
+            keys
+        }
+        Lookup::Wait => panic!("nobody derives"),
+    };
+    let client_final = sent(conversation.handle_keys(&keys));
+    match ScramVerifier::verify(verifier, client_final.as_bytes()) {
+        Ok(server_final) => {
+            let mut client = conversation.handle_reply(Reply::new(server_final.as_bytes(), skip_empty_exchange));
+            if !skip_empty_exchange {
+                assert_eq!(sent(client).as_bytes(), b"");
+                client = conversation.handle_reply(Reply::new(b"", true));
+            }
+            Outcome { client, server: Ok(()) }
+        }
+        Err(fault) => {
+            Outcome { client: conversation.handle_reply(Reply::new(b"e=invalid-proof", true)), server: Err(fault) }
+        }
+    }
+}
+
+fn scram() -> impl Strategy<Value = Mechanism> {
+    prop_oneof![Just(Mechanism::ScramSha1), Just(Mechanism::ScramSha256)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_right_password_opens_and_a_wrong_one_does_not(
+        mechanism in scram(),
+        username in "[^\0]{1,20}",
+        password in "[ -~\u{2168}\u{aa}]{1,20}",
+        wrong in "[ -~]{1,20}",
+        salt in proptest::collection::vec(any::<u8>(), 1..40),
+        skip in any::<bool>(),
+    ) {
+        let stored =
+            StoredCredential::new(hash_of(mechanism), &username, &Secret::from(&*password), &salt, 4096).unwrap();
+        let mut cache = KeyCache::default();
+        // The second time the keys come from the cache.
+        for _ in 0..2 {
+            let outcome = converse(conversation(mechanism, &username, &password), &stored, &mut cache, skip);
+            prop_assert!(matches!(outcome.client, Ok(Step::Done)), "{:?}", outcome.client);
+            prop_assert_eq!(outcome.server, Ok(()));
+        }
+        prop_assume!(wrong != password && !password.contains(['\u{2168}', '\u{aa}']));
+        let outcome = converse(conversation(mechanism, &username, &wrong), &stored, &mut cache, skip);
+        prop_assert!(matches!(outcome.client, Err(AuthError::Server(_))));
+        prop_assert_eq!(outcome.server, Err(ClientFault::Proof));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn nothing_that_either_side_hears_makes_it_panic_or_believe(
+        data in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        fuzz::run(&data);
+    }
+
+    #[test]
+    fn a_server_that_sends_noise_gets_an_error_or_a_bounded_derivation(
+        mut first in FIRST,
+        noise in proptest::collection::vec(any::<u8>(), 0..20),
+        done in any::<bool>(),
+    ) {
+        let mut conversation = conversation(Mechanism::ScramSha256, "user", "pencil");
+        first.push_str(&String::from_utf8_lossy(&noise));
+        match conversation.handle_reply(Reply::new(first.as_bytes(), done)) {
+            Ok(Step::Derive(request)) => {
+                prop_assert!((4096..=4_000_000).contains(&request.id().iterations()));
+                let keys = request.finish(&SecretBytes::zeros(32));
+                sent(conversation.handle_keys(&keys));
+                prop_assert!(conversation.handle_reply(Reply::new(&noise, done)).is_err());
+            }
+            Ok(step) => prop_assert!(false, "{step:?}"),
+            Err(error) => prop_assert!(matches!(error, AuthError::Server(_)), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_user_that_does_not_exist_is_challenged_like_any_other() {
+    for mechanism in [Mechanism::ScramSha1, Mechanism::ScramSha256] {
+        let decoy = || StoredCredential::decoy(hash_of(mechanism), "nobody", b"server's own", 4096);
+        let challenge = || {
+            let login = ScramLogin::parse(b"n,,n=nobody,r=abc").unwrap();
+            text(&login.challenge(&Nonce::from_text("def"), &decoy()).1)
+        };
+        assert_eq!(challenge(), challenge());
+
+        let outcome = converse(conversation(mechanism, "nobody", "pencil"), &decoy(), &mut KeyCache::default(), true);
+        assert_eq!(outcome.server, Err(ClientFault::Proof));
+    }
+}
