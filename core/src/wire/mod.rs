@@ -72,4 +72,5 @@ pub use op_compressed::unpack;
 pub use op_msg::{Documents, MAX_SECTIONS, Message, Sequence};
 pub use op_msg_writer::MessageWriter;
 pub use op_query::{Query, Reply, encode_query, encode_reply};
+pub(crate) use reply::integer;
 pub use reply::{CommandReply, ErrorFields, ServerError, TopologyVersion};

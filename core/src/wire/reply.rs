@@ -155,7 +155,7 @@ impl fmt::Display for ServerError {
 impl core::error::Error for ServerError {}
 
 /// A whole number of any type.
-pub(super) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
+pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     let double = || {
         let value = value.as_f64()?;
         #[expect(clippy::cast_possible_truncation, reason = "the comparison finds out")]

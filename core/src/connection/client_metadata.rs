@@ -1,0 +1,320 @@
+//! What a client says about itself in its first hello: the document `client` (HS-8 to HS-14).
+//!
+//! A server refuses more than 512 bytes, so the document is cut down in a fixed order until it fits. Where the client
+//! runs is found out by the caller, who has an environment to look into; [`Environment::detect`] only knows what the
+//! variables mean.
+
+use alloc::string::{String, ToString};
+
+use bson::RawDocumentBuf;
+use thiserror::Error;
+
+/// The longest document that a server takes (HS-10).
+const MAX_LEN: usize = 512;
+
+/// What separates the parts of drivers that wrap each other (HS-14).
+const SEPARATOR: char = '|';
+
+/// The document `client`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientMetadata {
+    /// The application's name, at most 128 bytes (HS-9).
+    pub app_name: Option<String>,
+    /// The driver's name, and those of the libraries around it.
+    pub driver_name: String,
+    /// The driver's version, and those of the libraries around it.
+    pub driver_version: String,
+    /// The operating system's type, such as "Linux".
+    pub os_type: String,
+    /// The processor's architecture.
+    pub os_architecture: Option<String>,
+    /// The language and runtime, as free text.
+    pub platform: Option<String>,
+    /// Where the client runs.
+    pub environment: Environment,
+}
+
+/// Functions as a service, and containers (HS-11 to HS-13).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Environment {
+    /// The service that runs the function, such as "aws.lambda".
+    pub name: Option<&'static str>,
+    /// Seconds that a call of the function may take.
+    pub timeout_sec: Option<i32>,
+    /// The function's memory, in megabytes.
+    pub memory_mb: Option<i32>,
+    /// Where in the world it runs.
+    pub region: Option<String>,
+    /// Whether the client runs in a Docker container.
+    pub docker: bool,
+    /// Whether Kubernetes runs the container.
+    pub kubernetes: bool,
+}
+
+/// A wrapping library describes itself in a way that cannot be told from others.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} contains {SEPARATOR:?}, which separates the descriptions of wrapping libraries (HS-14); leave it out"
+)]
+pub struct MetadataError {
+    text: String,
+}
+
+/// How much of a document is left out to make it fit (HS-10).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cut {
+    Nothing,
+    EnvironmentButName,
+    SystemButType,
+    Environment,
+    Platform,
+}
+
+impl ClientMetadata {
+    /// This driver on an operating system of type `os_type`.
+    pub fn new(os_type: impl Into<String>) -> Self {
+        Self {
+            app_name: None,
+            driver_name: "cmap".into(),
+            driver_version: env!("CARGO_PKG_VERSION").into(),
+            os_type: os_type.into(),
+            os_architecture: None,
+            platform: None,
+            environment: Environment::default(),
+        }
+    }
+
+    /// Adds the description of a library that wraps this one (HS-14). Empty parts count as unset; a description that was
+    /// added before is not added again.
+    ///
+    /// # Errors
+    /// A part contains the character that separates them.
+    pub fn append(&mut self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
+        if let Some(part) = [name, version, platform].into_iter().find(|part| part.contains(SEPARATOR)) {
+            return Err(MetadataError { text: part.to_string() });
+        }
+        let names = self.driver_name.split(SEPARATOR);
+        let known = names.zip(self.driver_version.split(SEPARATOR)).any(|known| known == (name, version));
+        if name.is_empty() || known {
+            return Ok(());
+        }
+        self.driver_name.push(SEPARATOR);
+        self.driver_name.push_str(name);
+        if !version.is_empty() {
+            self.driver_version.push(SEPARATOR);
+            self.driver_version.push_str(version);
+        }
+        if !platform.is_empty() {
+            let joined = match self.platform.take() {
+                Some(own) => alloc::format!("{own}{SEPARATOR}{platform}"),
+                None => platform.to_string(),
+            };
+            self.platform = Some(joined);
+        }
+        Ok(())
+    }
+
+    /// The document, cut down to what a server takes (HS-10).
+    pub fn to_document(&self) -> RawDocumentBuf {
+        let mut document = self.document(Cut::Nothing, self.platform.as_deref());
+        for cut in [Cut::EnvironmentButName, Cut::SystemButType, Cut::Environment] {
+            if document.as_bytes().len() <= MAX_LEN {
+                return document;
+            }
+            document = self.document(cut, self.platform.as_deref());
+        }
+        let excess = document.as_bytes().len().saturating_sub(MAX_LEN);
+        match self.platform.as_deref() {
+            Some(platform) if excess > 0 => {
+                let most = platform.len().saturating_sub(excess);
+                let end = (0..=most).rev().find(|&end| platform.is_char_boundary(end)).unwrap_or_default();
+                self.document(Cut::Platform, platform.get(..end).filter(|rest| !rest.is_empty()))
+            }
+            _ => document,
+        }
+    }
+
+    fn document(&self, cut: Cut, platform: Option<&str>) -> RawDocumentBuf {
+        let mut document = RawDocumentBuf::new();
+        if let Some(name) = &self.app_name {
+            let mut application = RawDocumentBuf::new();
+            application.append(bson::cstr!("name"), name.as_str());
+            document.append(bson::cstr!("application"), application);
+        }
+        let mut driver = RawDocumentBuf::new();
+        driver.append(bson::cstr!("name"), self.driver_name.as_str());
+        driver.append(bson::cstr!("version"), self.driver_version.as_str());
+        document.append(bson::cstr!("driver"), driver);
+        let mut os = RawDocumentBuf::new();
+        os.append(bson::cstr!("type"), if self.os_type.is_empty() { "unknown" } else { &self.os_type });
+        if let Some(architecture) = self.os_architecture.as_deref().filter(|_| cut < Cut::SystemButType) {
+            os.append(bson::cstr!("architecture"), architecture);
+        }
+        document.append(bson::cstr!("os"), os);
+        if let Some(platform) = platform {
+            document.append(bson::cstr!("platform"), platform);
+        }
+        let environment = self.environment.to_document(cut);
+        if !environment.is_empty() {
+            document.append(bson::cstr!("env"), environment);
+        }
+        document
+    }
+}
+
+impl Environment {
+    /// Reads the variables of the process, given by `variable`, and whether `/.dockerenv` exists.
+    ///
+    /// Two services that both seem to run the function make it unknown; Vercel, which runs on AWS, wins over that (HS-11).
+    /// What is missing or no number is left out (HS-12).
+    pub fn detect(variable: impl Fn(&str) -> Option<String>, dockerenv_exists: bool) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let number = |name: &str| set(name)?.parse().ok();
+        let lambda = set("AWS_EXECUTION_ENV").is_some_and(|value| value.starts_with("AWS_Lambda_"))
+            || set("AWS_LAMBDA_RUNTIME_API").is_some();
+        let azure = set("FUNCTIONS_WORKER_RUNTIME").is_some();
+        let gcp = set("K_SERVICE").is_some() || set("FUNCTION_NAME").is_some();
+        let vercel = set("VERCEL").is_some();
+        let container =
+            Self { docker: dockerenv_exists, kubernetes: set("KUBERNETES_SERVICE_HOST").is_some(), ..Self::default() };
+        match (vercel, lambda, azure, gcp) {
+            (true, _, false, false) => Self { name: Some("vercel"), region: set("VERCEL_REGION"), ..container },
+            (false, true, false, false) => Self {
+                name: Some("aws.lambda"),
+                region: set("AWS_REGION"),
+                memory_mb: number("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
+                ..container
+            },
+            (false, false, true, false) => Self { name: Some("azure.func"), ..container },
+            (false, false, false, true) => Self {
+                name: Some("gcp.func"),
+                memory_mb: number("FUNCTION_MEMORY_MB"),
+                timeout_sec: number("FUNCTION_TIMEOUT_SEC"),
+                region: set("FUNCTION_REGION"),
+                ..container
+            },
+            _ => container,
+        }
+    }
+
+    fn to_document(&self, cut: Cut) -> RawDocumentBuf {
+        let mut document = RawDocumentBuf::new();
+        if cut >= Cut::Environment {
+            return document;
+        }
+        if let Some(name) = self.name {
+            document.append(bson::cstr!("name"), name);
+        }
+        if cut >= Cut::EnvironmentButName {
+            return document;
+        }
+        if let Some(seconds) = self.timeout_sec {
+            document.append(bson::cstr!("timeout_sec"), seconds);
+        }
+        if let Some(megabytes) = self.memory_mb {
+            document.append(bson::cstr!("memory_mb"), megabytes);
+        }
+        if let Some(region) = &self.region {
+            document.append(bson::cstr!("region"), region.as_str());
+        }
+        let mut container = RawDocumentBuf::new();
+        if self.docker {
+            container.append(bson::cstr!("runtime"), "docker");
+        }
+        if self.kubernetes {
+            container.append(bson::cstr!("orchestrator"), "kubernetes");
+        }
+        if !container.is_empty() {
+            document.append(bson::cstr!("container"), container);
+        }
+        document
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    fn detect(variables: &[(&str, &str)]) -> Environment {
+        let variable = |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.to_string());
+        Environment::detect(variable, false)
+    }
+
+    #[test]
+    fn the_service_that_runs_the_function_is_known_by_its_variables_hs_11() {
+        let lambda = detect(&[
+            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
+            ("AWS_REGION", "us-east-2"),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1024"),
+        ]);
+        assert_eq!(
+            (lambda.name, lambda.memory_mb, lambda.region.as_deref()),
+            (Some("aws.lambda"), Some(1024), Some("us-east-2"))
+        );
+        assert_eq!(detect(&[("FUNCTIONS_WORKER_RUNTIME", "node")]).name, Some("azure.func"));
+        let gcp =
+            detect(&[("K_SERVICE", "servicename"), ("FUNCTION_TIMEOUT_SEC", "60"), ("FUNCTION_MEMORY_MB", "1024")]);
+        assert_eq!((gcp.name, gcp.timeout_sec, gcp.memory_mb), (Some("gcp.func"), Some(60), Some(1024)));
+        assert_eq!(detect(&[("VERCEL", "1"), ("VERCEL_REGION", "cdg1")]).region.as_deref(), Some("cdg1"));
+    }
+
+    #[test]
+    fn a_tie_makes_the_service_unknown_unless_vercel_is_on_aws_hs_11() {
+        assert_eq!(
+            detect(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("FUNCTIONS_WORKER_RUNTIME", "node")]).name,
+            None
+        );
+        assert_eq!(detect(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("VERCEL", "1")]).name, Some("vercel"));
+        assert_eq!(detect(&[("AWS_EXECUTION_ENV", "EC2")]).name, None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_left_out_hs_12() {
+        let lambda = detect(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "big")]);
+
+        assert_eq!((lambda.name, lambda.memory_mb), (Some("aws.lambda"), None));
+    }
+
+    #[test]
+    fn the_document_never_exceeds_512_bytes_hs_10() {
+        let mut metadata = ClientMetadata::new("Linux");
+        metadata.os_architecture = Some("x".repeat(200));
+        metadata.platform = Some("p\u{e9}".repeat(300));
+        metadata.environment = detect(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(200))]);
+
+        let document = metadata.to_document();
+
+        assert!((510..=512).contains(&document.as_bytes().len()), "{}", document.as_bytes().len());
+        assert!(document.get("env").unwrap().is_none());
+        assert_eq!(document.get_document("os").unwrap(), &*rawdoc! { "type": "Linux" });
+    }
+
+    #[test]
+    fn an_environment_is_cut_to_its_name_first_hs_10() {
+        let mut metadata = ClientMetadata::new("Linux");
+        metadata.os_architecture = Some("x86_64".into());
+        metadata.environment = detect(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(512))]);
+
+        let document = metadata.to_document();
+
+        assert_eq!(document.get_document("env").unwrap(), &*rawdoc! { "name": "vercel" });
+        assert_eq!(document.get_document("os").unwrap().get_str("architecture").unwrap(), "x86_64");
+    }
+
+    #[test]
+    fn wrapping_libraries_are_appended_once_hs_14() {
+        let mut metadata = ClientMetadata::new("Linux");
+        metadata.append("wrapper", "2.0", "Platform").unwrap();
+        metadata.append("wrapper", "2.0", "Platform").unwrap();
+        metadata.append("outer", "", "").unwrap();
+
+        assert_eq!(metadata.driver_name, "cmap|wrapper|outer");
+        assert_eq!(metadata.driver_version, alloc::format!("{}|2.0", env!("CARGO_PKG_VERSION")));
+        assert_eq!(metadata.platform.as_deref(), Some("Platform"));
+        assert!(metadata.append("a|b", "", "").is_err());
+    }
+}

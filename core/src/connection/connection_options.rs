@@ -1,0 +1,47 @@
+//! What all connections of a client have in common when they are established.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::ClientMetadata;
+use crate::options::{ClientOptions, Compressor, Credential};
+use crate::wire::{Compression, ZlibLevel};
+
+/// How to establish connections.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectionOptions {
+    /// What the client says about itself.
+    pub metadata: ClientMetadata,
+    /// Who logs in; nobody does without.
+    pub credential: Option<Arc<Credential>>,
+    /// The compressors to offer, the preferred one first (COMP-1).
+    pub compressors: Vec<Compression>,
+    /// Whether the other side is a load balancer (LB-5).
+    pub load_balanced: bool,
+}
+
+impl ConnectionOptions {
+    /// Connections that nobody logs in to, and that compress nothing.
+    pub fn new(metadata: ClientMetadata) -> Self {
+        Self { metadata, credential: None, compressors: Vec::new(), load_balanced: false }
+    }
+
+    /// Connections as a connection string asks for them. Compressors that this program was built without are not offered.
+    pub fn of_client(options: &ClientOptions, mut metadata: ClientMetadata) -> Self {
+        metadata.app_name.clone_from(&options.app_name);
+        let level = options.zlib_compression_level.and_then(|level| ZlibLevel::new(level.into()));
+        let compression = |compressor: &Compressor| match compressor {
+            Compressor::Snappy => Compression::Snappy,
+            Compressor::Zlib => Compression::Zlib(level.unwrap_or_default()),
+            Compressor::Zstd => Compression::Zstd,
+        };
+        let compressors = options.compressors.iter().flatten().map(compression);
+        Self {
+            metadata,
+            credential: options.credential.clone().map(Arc::new),
+            compressors: compressors.filter(|compression| compression.id().is_built_in()).collect(),
+            load_balanced: options.load_balanced.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! From an open socket to a usable connection: hello, compression, authentication (CMAP-23).
+//!
+//! A small linear machine. Send what [`Establish::write_to`] gives, hand in what comes, and do what [`Progress`] says.
+//! Every error says in which phase it happened, which decides what it means for the pool (CMAP-50, CMAP-51).
+
+use alloc::borrow::ToOwned;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use bson::{RawBson, RawDocument, RawDocumentBuf};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::auth::{
+    AuthError, Authentication, Conversation, DeriveKey, DerivedKeys, Nonce, Opening, Reply as SaslReply, Step,
+};
+use super::exchange::{Command, Connection};
+use super::hello::{self, Description};
+use super::{ConnectionOptions, EstablishError, Fault, Phase};
+use crate::pool::ServiceId;
+use crate::wire::{CommandReply, Compressor};
+
+/// A connection that is being established, without its socket.
+#[derive(Debug)]
+pub struct Establish {
+    options: Arc<ConnectionOptions>,
+    connection: Connection,
+    stage: Stage,
+    /// What is to be sent; it may hold a password (AUTH-20).
+    out: Zeroizing<Vec<u8>>,
+}
+
+/// What an establishment needs next.
+#[derive(Debug)]
+#[must_use]
+pub enum Progress {
+    /// Send what [`Establish::write_to`] gives, and hand in what comes.
+    Exchange,
+    /// Find or derive these keys, where it stalls nobody, then call [`Establish::handle_keys`].
+    Derive(DeriveKey),
+    /// Nothing: take the connection by [`Establish::finish`].
+    Established,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The hello was sent.
+    Hello(Option<Authentication>),
+    /// A command of the conversation was sent, or its keys are being derived.
+    Authenticating {
+        conversation: Conversation,
+        id: RawBson,
+    },
+    Established,
+    Failed,
+}
+
+impl Establish {
+    /// Begins with a hello. `random` are 24 bytes from the operating system, never used twice.
+    ///
+    /// # Errors
+    /// The credential cannot be used with its mechanism.
+    pub fn new(options: Arc<ConnectionOptions>, random: [u8; 24]) -> Result<Self, EstablishError> {
+        let login = options.credential.as_ref().map(|credential| {
+            Authentication::new(Arc::clone(credential), Nonce::from_random(random)).map_err(AuthError::from)
+        });
+        let authentication = login.transpose()?;
+        let hello = hello::command(&options, authentication.as_ref());
+        let mut establish = Self {
+            options,
+            connection: Connection::new(),
+            stage: Stage::Hello(authentication),
+            out: Zeroizing::new(Vec::new()),
+        };
+        establish.send(Phase::Hello, "admin", hello)?;
+        Ok(establish)
+    }
+
+    /// The phase that an I/O error of now belongs to.
+    pub fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Hello(_) => Phase::Hello,
+            Stage::Authenticating { .. } | Stage::Established | Stage::Failed => Phase::Authenticate,
+        }
+    }
+
+    /// The service behind a load balancer, as soon as the hello has named it: report it to the pool before what follows.
+    pub fn service_id(&self) -> Option<ServiceId> {
+        self.connection.description().service_id
+    }
+
+    /// Appends what is to be sent. It may hold a password: wipe the buffer once it is sent.
+    pub fn write_to(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.out);
+        self.out.zeroize();
+    }
+
+    /// Bytes came from the server.
+    ///
+    /// # Errors
+    /// The server refused, or broke the protocol. Close the socket.
+    pub fn handle_bytes(&mut self, mut input: &[u8]) -> Result<Progress, EstablishError> {
+        let phase = self.phase();
+        let reply = match self.connection.read(&mut input) {
+            Ok(None) => return Ok(Progress::Exchange),
+            Ok(Some(reply)) if reply.more_to_come => {
+                Err(broken(phase, "the server announced replies that were not asked for"))
+            }
+            Ok(Some(reply)) => Ok(reply.body.to_owned()),
+            Err(error) => Err(EstablishError::new(phase, Fault::Other, error.to_string())),
+        };
+        let progress = reply.and_then(|reply| self.handle_reply(phase, &reply));
+        let progress = match progress {
+            Ok(_) if !input.is_empty() => Err(broken(phase, "the server sent more than it was asked for")),
+            progress => progress,
+        };
+        progress.inspect_err(|_| self.stage = Stage::Failed)
+    }
+
+    /// The keys that [`Progress::Derive`] asked for.
+    ///
+    /// # Errors
+    /// They were not asked for, or are those of another request.
+    pub fn handle_keys(&mut self, keys: &DerivedKeys) -> Result<Progress, EstablishError> {
+        match mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Authenticating { mut conversation, id } => {
+                let step = conversation.handle_keys(keys)?;
+                self.take(step, conversation, id)
+            }
+            Stage::Hello(_) | Stage::Established | Stage::Failed => {
+                Err(broken(Phase::Authenticate, "keys were handed in that nobody asked for"))
+            }
+        }
+    }
+
+    /// The connection, once it is established; before that, nothing.
+    pub fn finish(self) -> Option<Connection> {
+        matches!(self.stage, Stage::Established).then_some(self.connection)
+    }
+
+    fn handle_reply(&mut self, phase: Phase, reply: &RawDocument) -> Result<Progress, EstablishError> {
+        if let Some(error) = CommandReply::read(reply).failure() {
+            let fault = Fault::Server { code: error.code };
+            return Err(EstablishError::new(phase, fault, error.to_string()).with_server_labels(error.labels));
+        }
+        match mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Hello(authentication) => self.handle_hello(reply, authentication),
+            Stage::Authenticating { mut conversation, .. } => {
+                let (step, id) = advance(&mut conversation, reply)?;
+                self.take(step, conversation, id)
+            }
+            Stage::Established | Stage::Failed => Err(broken(phase, "the server sent more than it was asked for")),
+        }
+    }
+
+    fn handle_hello(&mut self, reply: &RawDocument, login: Option<Authentication>) -> Result<Progress, EstablishError> {
+        let (description, offers) =
+            Description::read(reply, &self.options).map_err(|text| broken(Phase::Hello, &text))?;
+        let is_arbiter = description.is_arbiter;
+        let agreed = description.compressors.first().copied();
+        let compression = self.options.compressors.iter().find(|compression| Some(compression.id()) == agreed);
+        let compressor = compression.map(|&compression| Compressor::new(compression)).transpose();
+        let compressor = compressor.map_err(|error| broken(Phase::Hello, &error.to_string()))?;
+        self.connection.describe(description, compressor);
+        let Some(login) = login.filter(|_| !is_arbiter) else {
+            self.stage = Stage::Established;
+            return Ok(Progress::Established);
+        };
+        let mechanisms = offers.mechanisms.as_ref().map(|names| names.iter().map(|name| name.as_str()));
+        let speculative = offers.speculative.as_deref();
+        match login.handle_hello(mechanisms, speculative.map(sasl_reply))? {
+            Opening::Continue(conversation, step) => {
+                let id = speculative.map_or(RawBson::Int32(1), conversation_id);
+                self.take(step, conversation, id)
+            }
+            Opening::Start(conversation) => {
+                let command = hello::first_command(conversation.first());
+                self.stage = Stage::Authenticating { conversation, id: RawBson::Int32(1) };
+                self.send_to_source(command)?;
+                Ok(Progress::Exchange)
+            }
+        }
+    }
+
+    /// Does what the conversation asks for.
+    fn take(&mut self, step: Step, conversation: Conversation, id: RawBson) -> Result<Progress, EstablishError> {
+        match step {
+            Step::Done => {
+                self.stage = Stage::Established;
+                Ok(Progress::Established)
+            }
+            Step::Derive(request) => {
+                self.stage = Stage::Authenticating { conversation, id };
+                Ok(Progress::Derive(request))
+            }
+            Step::Send(payload) => {
+                let mut command = RawDocumentBuf::new();
+                command.append(bson::cstr!("saslContinue"), 1);
+                command.append(bson::cstr!("conversationId"), id.as_raw_bson_ref());
+                command.append(bson::cstr!("payload"), hello::binary(payload.as_bytes()));
+                self.stage = Stage::Authenticating { conversation, id };
+                self.send_to_source(command)?;
+                Ok(Progress::Exchange)
+            }
+        }
+    }
+
+    fn send_to_source(&mut self, command: RawDocumentBuf) -> Result<(), EstablishError> {
+        let options = Arc::clone(&self.options);
+        let source = options.credential.as_ref().map_or("admin", |credential| credential.source.as_str());
+        self.send(Phase::Authenticate, source, command)
+    }
+
+    fn send(&mut self, phase: Phase, database: &str, command: RawDocumentBuf) -> Result<(), EstablishError> {
+        let sent = self.connection.send(&mut self.out, &Command::new(database, &command));
+        // PLAIN's payload is the password.
+        command.into_bytes().zeroize();
+        sent.map_err(|error| EstablishError::new(phase, Fault::Other, error.to_string()))
+    }
+}
+
+fn broken(phase: Phase, text: &str) -> EstablishError {
+    EstablishError::new(phase, Fault::Other, text)
+}
+
+/// Hands a reply to the conversation; returns its step and the id that the server gave the conversation.
+fn advance(conversation: &mut Conversation, reply: &RawDocument) -> Result<(Step, RawBson), AuthError> {
+    Ok((conversation.handle_reply(sasl_reply(reply))?, conversation_id(reply)))
+}
+
+/// What a conversation wants of a reply. `authenticate` is answered without payload and done.
+fn sasl_reply(reply: &RawDocument) -> SaslReply<'_> {
+    let payload = reply.get_binary("payload").map(|binary| binary.bytes);
+    let done = reply.get_bool("done");
+    match (payload, done) {
+        (Err(_), Err(_)) => SaslReply::AUTHENTICATED,
+        (payload, done) => SaslReply::new(payload.unwrap_or_default(), done.unwrap_or_default()),
+    }
+}
+
+fn conversation_id(reply: &RawDocument) -> RawBson {
+    reply.get("conversationId").ok().flatten().map_or(RawBson::Int32(1), RawBson::from)
+}

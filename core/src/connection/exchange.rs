@@ -1,0 +1,216 @@
+//! One established connection: one command, one reply (CMAP-8).
+//!
+//! Commands are appended to a buffer of the caller's, replies are lent out of the connection's own, so that a command
+//! allocates nothing once both are warm. A reply that is not the answer to the last command breaks the connection.
+
+use alloc::vec::Vec;
+
+use bson::RawDocument;
+use thiserror::Error;
+
+use super::hello::Description;
+use crate::wire::{
+    Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Limits, MessageIds, MessageWriter, WireError,
+};
+
+/// An established connection, without its socket.
+#[derive(Debug)]
+pub struct Connection {
+    frames: FrameReader,
+    decoder: Decoder,
+    compressor: Option<Compressor>,
+    description: Description,
+    last_request: i32,
+    state: State,
+}
+
+/// A command to send.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Command<'a> {
+    /// The database, sent as `$db`.
+    pub database: &'a str,
+    /// The command itself; it is never changed (MSG-10).
+    pub body: &'a RawDocument,
+    /// Further fields, such as `lsid` and `$readPreference`, sent behind the command's own.
+    pub fields: Option<&'a RawDocument>,
+    /// Whether a reply is wanted. Without, the write is unacknowledged (MSG-7).
+    pub acknowledged: bool,
+}
+
+/// The reply to a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// The document, checked but not parsed.
+    pub body: &'a RawDocument,
+    /// Whether another reply follows without a request (MSG-8). Until the last one nothing may be sent.
+    pub more_to_come: bool,
+}
+
+/// Why a command was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// The reply to the last command has not been read yet.
+    #[error("the connection waits for a reply: read it to the end first")]
+    Busy,
+    /// The connection broke before.
+    #[error("the connection is broken: close it")]
+    Broken,
+    /// The command cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+/// What came is no reply to the last command. The connection is broken and must be closed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// It is no message, or a malformed one.
+    #[error("the server sent what is no message: {0}")]
+    Wire(#[from] WireError),
+    /// It is a message, but no OP_MSG.
+    #[error("the server answered in another protocol than it was asked in; is it older than MongoDB 4.2?")]
+    NotOpMsg,
+    /// It answers another request.
+    #[error("the server answered request {found} instead of {expected}")]
+    WrongRequest {
+        /// The request that waits for an answer, or the reply before.
+        expected: i32,
+        /// The request that was answered.
+        found: i32,
+    },
+    /// Nothing was asked.
+    #[error("the server sent something though it was asked nothing")]
+    Unasked,
+    /// The connection broke before.
+    #[error("the connection is broken")]
+    Broken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// A reply to this request, or to this reply (MSG-8), is due.
+    Awaiting(i32),
+    Broken,
+}
+
+impl Connection {
+    pub(super) fn new() -> Self {
+        Self {
+            frames: FrameReader::new(),
+            decoder: Decoder::new(),
+            compressor: None,
+            description: Description::default(),
+            last_request: 0,
+            state: State::Idle,
+        }
+    }
+
+    /// What the server said of itself in its hello.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Whether the connection can take a command.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// Appends `command` to `out`, compressed if that was agreed on and is allowed (COMP-7).
+    ///
+    /// # Errors
+    /// A reply is due, the connection is broken, or the command is too long. Then nothing is appended.
+    pub fn send(&mut self, out: &mut Vec<u8>, command: &Command<'_>) -> Result<(), CommandError> {
+        self.send_with_sequences(out, command, core::iter::empty::<(&str, core::iter::Empty<&RawDocument>)>())
+    }
+
+    /// The same with document sequences: the field each belongs to, and its documents (MSG-2).
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send).
+    pub fn send_with_sequences<'d, S>(
+        &mut self,
+        out: &mut Vec<u8>,
+        command: &Command<'_>,
+        sequences: impl IntoIterator<Item = (&'d str, S)>,
+    ) -> Result<(), CommandError>
+    where
+        S: IntoIterator<Item = &'d RawDocument>,
+    {
+        match self.state {
+            State::Idle => {}
+            State::Awaiting(_) => return Err(CommandError::Busy),
+            State::Broken => return Err(CommandError::Broken),
+        }
+        let request = self.last_request.wrapping_add(1);
+        let (start, limits) = (out.len(), self.description.limits);
+        let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
+        let database = Field::String("$db", command.database);
+        let fields = [database, Field::All(command.fields.unwrap_or(command.body))];
+        let fields = if command.fields.is_some() { &fields[..] } else { &fields[..1] };
+        let mut message =
+            MessageWriter::begin(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
+        for (identifier, documents) in sequences {
+            message.sequence(identifier, documents)?;
+        }
+        message.finish();
+        if let Some(compressor) = &mut self.compressor
+            && let Err(error) = compressor.compress_command(out, start, &limits)
+        {
+            out.truncate(start);
+            return Err(error.into());
+        }
+        self.last_request = request;
+        if command.acknowledged {
+            self.state = State::Awaiting(request);
+        }
+        Ok(())
+    }
+
+    /// Takes bytes off the front of `input`, and returns the reply if it is whole. One that came in one piece stays
+    /// where it is, in `input`.
+    ///
+    /// # Errors
+    /// What came is no reply to the last command. The connection is broken.
+    pub fn read<'r, 'i: 'r>(&'r mut self, input: &mut &'i [u8]) -> Result<Option<Reply<'r>>, ProtocolError> {
+        let expected = match self.state {
+            State::Awaiting(request) => request,
+            State::Idle if input.is_empty() => return Ok(None),
+            State::Idle => {
+                self.state = State::Broken;
+                return Err(ProtocolError::Unasked);
+            }
+            State::Broken => return Err(ProtocolError::Broken),
+        };
+        // What comes in between is an error, and an error breaks the connection.
+        self.state = State::Broken;
+        let Some(frame) = self.frames.read(input, &Limits::DEFAULT)? else {
+            self.state = State::Awaiting(expected);
+            return Ok(None);
+        };
+        let Content::Message(message) = self.decoder.decode(frame, &Limits::DEFAULT)?.content else {
+            return Err(ProtocolError::NotOpMsg);
+        };
+        let ids = message.header.ids;
+        if ids.response_to != expected {
+            return Err(ProtocolError::WrongRequest { expected, found: ids.response_to });
+        }
+        let more_to_come = message.more_to_come();
+        self.state = if more_to_come { State::Awaiting(ids.request_id) } else { State::Idle };
+        Ok(Some(Reply { body: message.body, more_to_come }))
+    }
+
+    pub(super) fn describe(&mut self, description: Description, compressor: Option<Compressor>) {
+        self.description = description;
+        self.compressor = compressor;
+    }
+}
+
+impl<'a> Command<'a> {
+    /// A command on `database` that wants a reply.
+    pub fn new(database: &'a str, body: &'a RawDocument) -> Self {
+        Self { database, body, fields: None, acknowledged: true }
+    }
+}

@@ -1,0 +1,171 @@
+//! The first command on every socket, and what its reply says of the server (HS-1 to HS-6).
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use bson::spec::BinarySubtype;
+use bson::{RawArrayBuf, RawBinaryRef, RawDocument, RawDocumentBuf};
+
+use super::ConnectionOptions;
+use super::auth::{Authentication, First};
+use crate::pool::ServiceId;
+use crate::wire::{CompressorId, Limits, TopologyVersion};
+
+/// The least maxWireVersion that this client talks to: that of MongoDB 4.2 (SDAM-19).
+pub const MIN_WIRE_VERSION: i32 = 8;
+/// The greatest minWireVersion that this client talks to.
+pub const MAX_WIRE_VERSION: i32 = 29;
+
+/// What a server said of itself in the hello of one connection (HS-16).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// How large messages and documents may be.
+    pub limits: Limits,
+    /// The oldest and the newest version of the protocol that the server speaks.
+    pub wire_versions: (i32, i32),
+    /// The server's number of this connection, as its log has it.
+    pub connection_id: Option<i64>,
+    /// The service behind a load balancer (LB-6, LB-7).
+    pub service_id: Option<ServiceId>,
+    /// Whether later hellos may be called so (HS-5).
+    pub hello_ok: bool,
+    /// Whether the server is an arbiter, which nobody logs in to (AUTH-2).
+    pub is_arbiter: bool,
+    /// The server's version of its topology.
+    pub topology_version: Option<TopologyVersion>,
+    /// The compressors that the server shares with the client, in the client's order (COMP-4, X-3).
+    pub compressors: Vec<CompressorId>,
+}
+
+/// What a hello's reply has for the authentication.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    pub(super) mechanisms: Option<Vec<String>>,
+    pub(super) speculative: Option<RawDocumentBuf>,
+}
+
+/// The hello of a connection. `hello` behind a load balancer, else the legacy name with helloOk (HS-3).
+pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authentication>) -> RawDocumentBuf {
+    let mut hello = RawDocumentBuf::new();
+    if options.load_balanced {
+        hello.append(bson::cstr!("hello"), 1);
+        hello.append(bson::cstr!("loadBalanced"), true);
+    } else {
+        hello.append(bson::cstr!("isMaster"), 1);
+        hello.append(bson::cstr!("helloOk"), true);
+    }
+    // X-1.
+    hello.append(bson::cstr!("backpressure"), "2");
+    hello.append(bson::cstr!("client"), options.metadata.to_document());
+    let mut compression = RawArrayBuf::new();
+    for compressor in &options.compressors {
+        compression.push(compressor.id().name());
+    }
+    hello.append(bson::cstr!("compression"), compression);
+    if let Some(authentication) = authentication {
+        if let Some(user) = authentication.sasl_supported_mechs() {
+            hello.append(bson::cstr!("saslSupportedMechs"), user);
+        }
+        if let Some(first) = authentication.speculative() {
+            let mut speculative = first_command(first);
+            if let First::SaslStart { .. } = first
+                && let Some(credential) = &options.credential
+            {
+                speculative.append(bson::cstr!("db"), credential.source.as_str());
+            }
+            hello.append(bson::cstr!("speculativeAuthenticate"), speculative);
+        }
+    }
+    hello
+}
+
+/// The command that opens a conversation.
+pub(super) fn first_command(first: First<'_>) -> RawDocumentBuf {
+    match first {
+        First::SaslStart { mechanism, payload, skip_empty_exchange } => {
+            let mut command = RawDocumentBuf::new();
+            command.append(bson::cstr!("saslStart"), 1);
+            command.append(bson::cstr!("mechanism"), mechanism.name());
+            command.append(bson::cstr!("payload"), binary(payload.as_bytes()));
+            if skip_empty_exchange {
+                let mut options = RawDocumentBuf::new();
+                options.append(bson::cstr!("skipEmptyExchange"), true);
+                command.append(bson::cstr!("options"), options);
+            }
+            command
+        }
+        First::Authenticate { user } => {
+            let mut command = RawDocumentBuf::new();
+            command.append(bson::cstr!("authenticate"), 1);
+            command.append(bson::cstr!("mechanism"), "MONGODB-X509");
+            if let Some(user) = user {
+                command.append(bson::cstr!("user"), user);
+            }
+            command
+        }
+    }
+}
+
+pub(super) fn binary(bytes: &[u8]) -> RawBinaryRef<'_> {
+    RawBinaryRef { subtype: BinarySubtype::Generic, bytes }
+}
+
+impl Description {
+    /// Reads the reply to a hello that succeeded.
+    ///
+    /// # Errors
+    /// What keeps this client from talking to the server, in words for the user.
+    pub(super) fn read(reply: &RawDocument, options: &ConnectionOptions) -> Result<(Self, Offers), String> {
+        let number = |name: &str| reply.get(name).ok().flatten().and_then(crate::wire::integer);
+        let flag = |name: &str| reply.get(name).ok().flatten().and_then(|value| value.as_bool()).unwrap_or_default();
+        let version = |name| i32::try_from(number(name).unwrap_or_default()).unwrap_or_default();
+        let (oldest, newest) = (version("minWireVersion"), version("maxWireVersion"));
+        if number("maxWireVersion").is_none() {
+            return Err("the server does not say which protocol it speaks: it is no MongoDB, or too old".to_string());
+        }
+        if newest < MIN_WIRE_VERSION {
+            return Err(alloc::format!(
+                "the server speaks protocol versions up to {newest}, this client from {MIN_WIRE_VERSION} (MongoDB 4.2) on: \
+                 update the server"
+            ));
+        }
+        if oldest > MAX_WIRE_VERSION {
+            return Err(alloc::format!(
+                "the server speaks protocol versions from {oldest} on, this client up to {MAX_WIRE_VERSION}: update the client"
+            ));
+        }
+        let service_id = reply.get_object_id("serviceId").ok().map(|id| ServiceId(id.bytes()));
+        if options.load_balanced && service_id.is_none() {
+            // LB-6, in the specification's words.
+            return Err(
+                "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
+                    .to_string(),
+            );
+        }
+        let offered = texts(reply, "compression").unwrap_or_default();
+        let ids = options.compressors.iter().map(|compressor| compressor.id());
+        let description = Self {
+            limits: Limits::from_hello(reply),
+            wire_versions: (oldest, newest),
+            connection_id: number("connectionId"),
+            service_id: service_id.filter(|_| options.load_balanced),
+            hello_ok: flag("helloOk"),
+            is_arbiter: flag("arbiterOnly"),
+            topology_version: reply.get_document("topologyVersion").ok().and_then(TopologyVersion::read),
+            compressors: ids.filter(|id| offered.iter().any(|name| name == id.name())).collect(),
+        };
+        let offers = Offers {
+            mechanisms: texts(reply, "saslSupportedMechs"),
+            speculative: reply.get_document("speculativeAuthenticate").ok().map(RawDocument::to_owned),
+        };
+        Ok((description, offers))
+    }
+}
+
+/// The texts of an array; what is no text in it is ignored (AUTH-8).
+fn texts(reply: &RawDocument, name: &str) -> Option<Vec<String>> {
+    let array = reply.get_array(name).ok()?;
+    Some(array.into_iter().filter_map(|item| item.ok()?.as_str().map(ToString::to_string)).collect())
+}
