@@ -32,6 +32,7 @@ pub struct EstablishError {
 
 /// The steps of establishment (CMAP-23), in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Phase {
     /// Turning the host's name into addresses.
     Resolve,
@@ -49,6 +50,7 @@ pub enum Phase {
 
 /// Whose fault a failure was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Fault {
     /// Reading, writing or connecting failed; the peer hung up.
     Network,

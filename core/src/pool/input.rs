@@ -12,6 +12,7 @@ use crate::time::Instant;
 
 /// One call of a [`Pool`], without the sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Input {
     /// [`Pool::check_out`].
     CheckOut(CheckOutRequest),

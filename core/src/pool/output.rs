@@ -18,7 +18,8 @@ pub enum Output<C> {
     Event(Event),
 }
 
-/// Something that the driver of the pool has to do.
+/// Something that the driver of the pool has to do. Exhaustive on purpose: an action that a driver does not know would be
+/// lost, so a new one has to break its build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action<C> {
     /// Establish a connection (CMAP-23): connect, TLS, hello, authenticate. Report the service id of a load-balanced
