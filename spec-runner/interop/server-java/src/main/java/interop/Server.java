@@ -23,7 +23,7 @@ public final class Server {
         MongoServer server = new MongoServer(new MemoryBackend().version(ServerVersion.MONGO_5_0));
         try {
             server.bind(HOST, port);
-        } catch (RuntimeException error) {
+        } catch (Exception error) { // Netty throws BindException undeclared
             System.err.println("cannot listen on " + HOST + ":" + port + ": " + error.getMessage());
             System.exit(1);
         }
