@@ -14,11 +14,13 @@ use crate::format::Problem;
 use crate::report::{Detail, Report};
 use crate::runner::{self, Outcome};
 use crate::suite::{self, Content, Suite};
+use crate::uri_suite;
 
-/// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time.
+/// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time; and the official
+/// tests of connection strings.
 ///
-/// Without a command: the official suites of the pool and the scenarios, on the engine "core", and a table of the
-/// results.
+/// Without a command: the official suites of the pool and the scenarios, on the engine "core", the official suites of
+/// connection strings, and a table of the results.
 #[derive(Parser)]
 #[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
 struct Cli {
@@ -33,7 +35,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs test files, and all test files in folders, printing a line for each
+    /// Runs test files, and all test files in folders, printing a line for each test
     Run(RunArgs),
 }
 
@@ -44,15 +46,15 @@ struct RunArgs {
     #[arg(long, default_value = engine::NAMES[0], value_parser = PossibleValuesParser::new(engine::NAMES))]
     engine: String,
 
-    /// Run each test under this seed only
+    /// Run each test of a pool under this seed only
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
 
-    /// Run each test under so many seeds, from 0 up
+    /// Run each test of a pool under so many seeds, from 0 up
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
-    /// Print the events of each test, too, under the seed that failed or else the first
+    /// Print the events of each test of a pool, too, under the seed that failed or else the first
     #[arg(short, long)]
     verbose: bool,
 
@@ -184,6 +186,11 @@ fn run_path(report: &mut Report<'_>, engine: &dyn Engine, path: &Path, seeds: &R
             Ok(Content::Case(case)) => {
                 let outcome = runner::run_case(engine, &case, seeds.clone());
                 report.result(&file, &case.description, &outcome)?;
+            }
+            Ok(Content::Uris(uris)) => {
+                for (case, outcome) in uri_suite::run(&uris) {
+                    report.uri_result(&file, &case.description, &outcome)?;
+                }
             }
             Ok(Content::Unsupported { description, reason }) => {
                 report.result(&file, &description, &Outcome::Skipped { reason })?;

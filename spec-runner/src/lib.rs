@@ -11,6 +11,9 @@
 //! 4. [`verdict`] compares the events with the expected ones, by the rules in [`matching`];
 //! 5. [`report`] prints the result.
 //!
+//! Files of the official suites of connection strings take a way of their own: [`uri_suite`] reads them, parses the
+//! string of each case and compares; no pool takes part.
+//!
 //! Nothing here reads a clock and nothing iterates in an unspecified order: the same seed prints the same bytes.
 
 extern crate alloc;
@@ -23,4 +26,5 @@ pub mod place;
 pub mod report;
 pub mod runner;
 pub mod suite;
+pub mod uri_suite;
 pub mod verdict;

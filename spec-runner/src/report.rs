@@ -9,12 +9,13 @@ use std::path::Path;
 use crate::engine::Run;
 use crate::format::Problem;
 use crate::runner::Outcome;
+use crate::uri_suite;
 use crate::verdict::{Failure, describe_value};
 
 /// How much to print about single tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Only those that failed or were skipped.
+    /// Only those that failed or were skipped; of connection strings, only those that failed.
     Exceptions,
     /// All.
     All,
@@ -42,6 +43,13 @@ struct Tally {
     reasons: BTreeMap<String, usize>,
 }
 
+impl Tally {
+    fn skip(&mut self, reason: &str) {
+        self.skipped += 1;
+        *self.reasons.entry(reason.into()).or_default() += 1;
+    }
+}
+
 impl<'a> Report<'a> {
     /// An empty report that prints results to `out` and unusable input to `err`.
     pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write, detail: Detail) -> Self {
@@ -60,7 +68,7 @@ impl<'a> Report<'a> {
 
     /// Prints and counts how the test in the file `path` went.
     pub fn result(&mut self, path: &Path, description: &str, outcome: &Outcome) -> io::Result<()> {
-        let test = printable(&format!("{}: {description}", path.display()));
+        let test = test_name(path, description);
         match outcome {
             Outcome::Passed { seed, run } => {
                 self.tally().passed += 1;
@@ -77,10 +85,29 @@ impl<'a> Report<'a> {
                 self.events(*seed, run)
             }
             Outcome::Skipped { reason } => {
-                let tally = self.tally();
-                tally.skipped += 1;
-                *tally.reasons.entry(reason.clone()).or_default() += 1;
+                self.tally().skip(reason);
                 writeln!(self.out, "SKIP {test} ({reason})")
+            }
+        }
+    }
+
+    /// Prints and counts how a case of the file `path` about connection strings went.
+    pub fn uri_result(&mut self, path: &Path, description: &str, outcome: &uri_suite::Outcome) -> io::Result<()> {
+        let test = test_name(path, description);
+        let is_listed = self.detail != Detail::Exceptions;
+        match outcome {
+            uri_suite::Outcome::Passed => {
+                self.tally().passed += 1;
+                if is_listed { writeln!(self.out, "PASS {test}") } else { Ok(()) }
+            }
+            uri_suite::Outcome::Failed { reasons } => {
+                self.tally().failed += 1;
+                writeln!(self.out, "FAIL {test}")?;
+                reasons.iter().try_for_each(|reason| writeln!(self.out, "  {}", printable(reason)))
+            }
+            uri_suite::Outcome::Skipped { reason } => {
+                self.tally().skip(reason);
+                if is_listed { writeln!(self.out, "SKIP {test} ({reason})") } else { Ok(()) }
             }
         }
     }
@@ -143,6 +170,10 @@ impl<'a> Report<'a> {
     }
 }
 
+fn test_name(path: &Path, description: &str) -> String {
+    printable(&format!("{}: {description}", path.display()))
+}
+
 /// `text` on one line: a file must not look like the result of another, nor write to a terminal.
 fn printable(text: &str) -> String {
     let escape = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
@@ -157,6 +188,7 @@ mod tests {
     use crate::engine::Run;
     use crate::format::Problem;
     use crate::runner::Outcome;
+    use crate::uri_suite;
     use crate::verdict::Failure;
 
     fn print(detail: Detail, body: impl Fn(&mut Report<'_>)) -> (String, String, u8) {
@@ -198,6 +230,27 @@ mod tests {
             ]
         );
         assert_eq!((err.as_str(), status), ("", 1));
+    }
+
+    #[test]
+    fn of_connection_strings_only_failures_are_exceptions() {
+        let failed = uri_suite::Outcome::Failed { reasons: vec!["bad".into(), "a\nb".into()] };
+        let skipped = uri_suite::Outcome::Skipped { reason: "SRV".into() };
+        let outcomes = [uri_suite::Outcome::Passed, failed, skipped];
+        let print = |detail| {
+            let (out, _, status) = print(detail, |report| {
+                for outcome in &outcomes {
+                    report.uri_result(Path::new("a.json"), "a", outcome).unwrap();
+                }
+                report.close().unwrap();
+            });
+            assert_eq!(status, 1);
+            out
+        };
+        let failure = "FAIL a.json: a\n  bad\n  a\\nb\n";
+        let closing = "1 passed, 1 failed, 1 skipped\n";
+        assert_eq!(print(Detail::Exceptions), format!("{failure}{closing}"));
+        assert_eq!(print(Detail::All), format!("PASS a.json: a\n{failure}SKIP a.json: a (SRV)\n{closing}"));
     }
 
     #[test]

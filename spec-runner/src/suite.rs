@@ -1,8 +1,8 @@
 //! Finding test files, and telling what kind of test each is.
 //!
 //! MongoDB's specifications hold tests of several formats. Each file is told by what is in it, not by where it lies, so
-//! that any file or folder can be named on the command line. Known formats that no engine runs yet are skipped by name;
-//! what is in no known format is a mistake.
+//! that any file or folder can be named on the command line. Two formats are run, that of CMAP and that of connection
+//! strings; other known ones are skipped by name, and what is in no known format is a mistake.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::format::{Case, Problem, json};
+use crate::uri_suite::UriFile;
 
 /// Files that are run, and counted, together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Suite {
 pub enum Content {
     /// A test in the CMAP format.
     Case(Box<Case>),
+    /// Tests in the format of connection strings.
+    Uris(UriFile),
     /// An official test in a format that is not supported yet.
     Unsupported {
         /// Its description, where the file has one.
@@ -39,6 +42,13 @@ pub const GET_SPECS: &str = "git clone --depth 1 https://github.com/mongodb/spec
 
 /// What makes a folder one of official specifications.
 const CMAP_TESTS: &str = "connection-monitoring-and-pooling/tests";
+
+/// The suites of connection strings: their names in the table of results, and their folders.
+const URI_SUITES: [(&str, &str); 3] = [
+    ("connection-string", "connection-string/tests"),
+    ("uri-options", "uri-options/tests"),
+    ("auth", "auth/tests/legacy"),
+];
 
 /// The folder of MongoDB's specifications: the named one, or else the first of the usual ones that exists.
 ///
@@ -57,7 +67,7 @@ pub fn find_specs(named: Option<(&str, &Path)>) -> Result<Option<PathBuf>, Probl
     }
 }
 
-/// The official suites of the pool in `specs`, sorted by name.
+/// The official suites in `specs`: those of the pool, sorted by name, then those of connection strings that are there.
 pub fn official(specs: &Path) -> Result<Vec<Suite>, Problem> {
     let folder = specs.join(CMAP_TESTS);
     let mut suites = Vec::new();
@@ -68,6 +78,8 @@ pub fn official(specs: &Path) -> Result<Vec<Suite>, Problem> {
         }
     }
     suites.sort_by(|left, right| left.path.cmp(&right.path));
+    let of_uris = URI_SUITES.map(|(name, folder)| Suite { name: name.into(), path: specs.join(folder) });
+    suites.extend(of_uris.into_iter().filter(|suite| suite.path.is_dir()));
     Ok(suites)
 }
 
@@ -121,10 +133,14 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
     if is_cmap(&value) {
         return Ok(Content::Case(Box::new(Case::from_json(value)?)));
     }
-    let Some(format) = other_format(&value) else {
-        return Err(Problem::of_file(
-            "neither a test in the CMAP format (\"version\", \"style\", \"operations\") nor in any other known one",
-        ));
+    let format = match other_format(&value) {
+        Some(Format::Uris) => return UriFile::from_json(value).map(Content::Uris),
+        Some(Format::Unsupported(format)) => format,
+        None => {
+            return Err(Problem::of_file(
+                "neither a test in the CMAP format (\"version\", \"style\", \"operations\") nor in any other known one",
+            ));
+        }
     };
     let description = value.get("description").and_then(Value::as_str).map(str::to_owned);
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -140,26 +156,38 @@ fn is_cmap(value: &Value) -> bool {
     has("style") || (has("operations") && has("version"))
 }
 
-/// The official format of `value`, told by a key that no other has.
-fn other_format(value: &Value) -> Option<&'static str> {
+/// An official format that is not CMAP's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// That of connection strings.
+    Uris,
+    /// One that is not supported yet.
+    Unsupported(&'static str),
+}
+
+/// The official format of `value`, told by a key that no other has. Lenient, too.
+fn other_format(value: &Value) -> Option<Format> {
     let has = |key| value.get(key).is_some();
-    let tests_uris = || {
+    let tests_have = |key| {
         let tests = value.get("tests").and_then(Value::as_array);
-        tests.is_some_and(|tests| tests.iter().any(|test| test.get("uri").is_some()))
+        tests.is_some_and(|tests| tests.iter().any(|test| test.get(key).is_some()))
     };
-    if has("schemaVersion") {
-        Some("the unified test format")
+    let unsupported = if has("schemaVersion") {
+        "the unified test format"
     } else if has("phases") {
-        Some("the format of server discovery and monitoring")
+        "the format of server discovery and monitoring"
     } else if has("topology_description") {
-        Some("the format of server selection")
+        "the format of server selection"
     } else if has("avg_rtt_ms") {
-        Some("the format of round-trip times")
-    } else if tests_uris() {
-        Some("the format of connection strings")
+        "the format of round-trip times"
+    } else if tests_have("readConcern") || tests_have("writeConcern") {
+        "the format of read and write concerns"
+    } else if tests_have("uri") {
+        return Some(Format::Uris);
     } else {
-        None
-    }
+        return None;
+    };
+    Some(Format::Unsupported(unsupported))
 }
 
 fn unreadable(error: &std::io::Error) -> Problem {
@@ -170,6 +198,7 @@ fn unreadable(error: &std::io::Error) -> Problem {
 mod tests {
     use serde_json::json;
 
+    use super::Format::{Unsupported, Uris};
     use super::{is_cmap, other_format};
 
     #[test]
@@ -178,11 +207,16 @@ mod tests {
         assert!(is_cmap(&json!({ "version": 1, "operations": [] })));
         assert!(!is_cmap(&json!({ "schemaVersion": "1.3", "tests": [{ "operations": [] }] })));
         let other = [
-            (json!({ "schemaVersion": "1.3", "tests": [] }), Some("the unified test format")),
-            (json!({ "uri": "", "phases": [] }), Some("the format of server discovery and monitoring")),
-            (json!({ "topology_description": {} }), Some("the format of server selection")),
-            (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some("the format of round-trip times")),
-            (json!({ "tests": [{ "uri": "mongodb://a" }] }), Some("the format of connection strings")),
+            (json!({ "schemaVersion": "1.3", "tests": [] }), Some(Unsupported("the unified test format"))),
+            (json!({ "uri": "", "phases": [] }), Some(Unsupported("the format of server discovery and monitoring"))),
+            (json!({ "topology_description": {} }), Some(Unsupported("the format of server selection"))),
+            (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Unsupported("the format of round-trip times"))),
+            (
+                json!({ "tests": [{ "uri": "mongodb://a", "readConcern": {} }] }),
+                Some(Unsupported("the format of read and write concerns")),
+            ),
+            (json!({ "tests": [{ "uri": "mongodb://a" }] }), Some(Uris)),
+            (json!({ "tests": [{ "url": "mongodb://a" }, { "uri": 5 }] }), Some(Uris)),
             (json!({ "tests": [] }), None),
             (json!([1]), None),
         ];

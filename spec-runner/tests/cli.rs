@@ -2,45 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod program;
 
-/// A folder of this test's own, removed at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("spec-runner-{}-{test}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A folder left behind is no reason to fail.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn spec_runner(args: &[&str], paths: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_spec-runner")).args(args).args(paths).output().unwrap()
-}
-
-fn stdout(output: &Output) -> &str {
-    core::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    core::str::from_utf8(&output.stderr).unwrap()
-}
+use program::{Folder, spec_runner, stderr, stdout};
 
 /// The pool is made ready; the test expects it to be `second` after its creation.
 fn ready(second: &str) -> String {

@@ -69,10 +69,11 @@ impl fmt::Display for Problem {
 impl core::error::Error for Problem {}
 
 /// Reads `value`, which stands at `place`, as a `T`.
-fn read<T: DeserializeOwned>(place: &Place, value: Value) -> Result<T, Problem> {
+pub(crate) fn read<T: DeserializeOwned>(place: &Place, value: Value) -> Result<T, Problem> {
     serde_path_to_error::deserialize(value).map_err(|error| {
-        // "variant" and "u32" are words of Rust, not of test files.
+        // "variant", "u16" and "u32" are words of Rust, not of test files.
         let text = error.inner().to_string().replacen("unknown variant", "unknown value", 1);
+        let text = text.replace("expected u16", "expected an integer from 0 to 65535");
         let text = text.replace("expected u32", "expected an integer from 0 to 4294967295");
         Problem::at(&place.join(error.path()), text)
     })
