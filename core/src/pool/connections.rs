@@ -166,6 +166,7 @@ impl<C> Connections<C> {
     #[inline]
     pub(crate) fn put_hottest(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         let slot = &mut self.slots[key as usize];
+        debug_assert!(slot.stage.state().may_become(ConnectionState::Available));
         slot.stage = Stage::Available { since, socket };
         self.in_use -= 1;
         if let Some(id) = slot.service {
@@ -200,6 +201,7 @@ impl<C> Connections<C> {
     pub(crate) fn take_hottest(&mut self, generations: &mut Generations, check_out: Key) -> Option<(Key, C)> {
         let key = self.available.pop_back(&mut self.slots)?;
         let slot = &mut self.slots[key as usize];
+        debug_assert!(slot.stage.state().may_become(ConnectionState::InUse));
         let before = core::mem::replace(&mut slot.stage, Stage::InUse { check_out, perished: None });
         self.in_use += 1;
         if let Some(id) = slot.service {

@@ -7,7 +7,8 @@
 //! A connection is pending from its creation until it is established (CMAP-23), then available or in use, and closed for
 //! good at the end. One that was available for long is checked before it is delivered.
 //!
-//! The two tables below are what the code runs on; `docs/states.md` is made from them, and a test compares.
+//! A pool changes its state as the first table below says; every change of a connection's state is asserted to stand in the
+//! second. `docs/states.md` is made from both, and a test compares.
 
 use serde::{Deserialize, Serialize};
 
