@@ -1,0 +1,1 @@
+//! MongoDB connections on real sockets: everything that the adapters for tokio, async-std and smol share.
