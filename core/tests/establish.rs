@@ -12,9 +12,10 @@ use cmap_core::connection::{
     ClientMetadata, Command, Connection, ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress,
     SYSTEM_OVERLOADED_ERROR,
 };
-use cmap_core::options::{Credential, Mechanism, Secret};
+use cmap_core::options::{Credential, Mechanism, Secret, ServerApi, ServerApiVersion};
 use cmap_core::wire::{
-    Compression, Compressor, CompressorId, Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter,
+    CommandReply, Compression, Compressor, CompressorId, Content, Decoder, Flags, FrameReader, Limits, MessageIds,
+    MessageWriter,
 };
 
 /// A server that knows one user, and keeps what it was asked.
@@ -130,6 +131,13 @@ fn sasl(payload: &[u8], done: bool) -> RawDocumentBuf {
     rawdoc! { "conversationId": 7, "done": done, "payload": payload, "ok": 1 }
 }
 
+fn message(response_to: i32, body: &RawDocument) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ids = MessageIds::reply(1000, response_to);
+    MessageWriter::begin(&mut out, ids, Flags::NONE, body, &[], &Limits::DEFAULT).unwrap().finish();
+    out
+}
+
 fn failure(code: i32, name: &str) -> RawDocumentBuf {
     rawdoc! { "ok": 0, "code": code, "codeName": name, "errmsg": "refused" }
 }
@@ -195,6 +203,24 @@ fn a_connection_without_credentials_needs_one_round_trip() {
     assert_eq!(hello.get_str("backpressure").unwrap(), "2", "X-1");
     assert_eq!(hello.get_str("$db").unwrap(), "admin");
     assert_eq!(ping(&mut server, &mut connection), rawdoc! { "ok": 1 });
+}
+
+#[test]
+fn a_server_api_is_declared_with_every_command_and_asks_by_hello_hs_3() {
+    let mut api = ServerApi::new(ServerApiVersion::V1);
+    api.strict = Some(true);
+    let mut options = options(Some(credential(PASSWORD, None)));
+    options.server_api = Some(api);
+    let mut server = TestServer { mechanisms: vec!["SCRAM-SHA-256"], ..TestServer::default() };
+
+    let mut connection = establish(&mut server, options).unwrap();
+    ping(&mut server, &mut connection);
+
+    assert_eq!(server.names(), ["hello", "saslStart", "saslContinue", "ping"]);
+    for (name, body, _) in &server.asked {
+        assert_eq!(body.get_str("apiVersion").unwrap(), "1", "{name}");
+        assert!(body.get_bool("apiStrict").unwrap() && body.get("apiDeprecationErrors").unwrap().is_none(), "{name}");
+    }
 }
 
 #[test]
@@ -291,6 +317,32 @@ fn a_hello_that_fails_says_why() {
 
         assert_eq!((error.phase, error.fault), (Phase::Hello, fault));
         assert!(error.to_string().contains(text), "{error}");
+    }
+}
+
+#[test]
+fn a_ping_allocates_nothing_once_warm() {
+    for piece in [7, usize::MAX] {
+        let mut server = TestServer::default();
+        let mut connection = establish(&mut server, options(None)).unwrap();
+        let (ping, mut out) = (rawdoc! { "ping": 1 }, Vec::new());
+        let pings = (0..1000).map(|number| message(2 + number, &rawdoc! { "ok": 1.0 }));
+        let mut replies = pings.collect::<Vec<_>>().into_iter();
+        let mut round_trip = |reply: &[u8]| {
+            out.clear();
+            connection.send(&mut out, &Command::new("admin", &ping)).unwrap();
+            let mut ok = false;
+            for mut bytes in reply.chunks(piece) {
+                let reply = connection.read(&mut bytes).unwrap();
+                ok = reply.is_some_and(|reply| CommandReply::read(reply.body).ok);
+            }
+            assert!(ok);
+        };
+        round_trip(&replies.next().unwrap());
+
+        let allocations = allocation_counter::measure(|| replies.as_slice().iter().for_each(|reply| round_trip(reply)));
+
+        assert_eq!(allocations.count_total, 0, "in pieces of {piece}");
     }
 }
 

@@ -1,21 +1,8 @@
 //! What holds for every connection string: no panic, no unbounded work, and no secret in anything that is printed.
 
-use cmap_core::options::{ClientOptions, MAX_LENGTH, Warning};
+use cmap_core::options::MAX_LENGTH;
+use cmap_core::options::fuzz::run;
 use proptest::prelude::*;
-
-/// Reads `bytes` as a connection string. Everything that can be printed about it is returned; nothing may panic.
-fn run(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    match ClientOptions::parse(&text) {
-        Ok((options, warnings)) => {
-            assert!(!options.hosts.is_empty());
-            let set: Vec<_> = options.set_by_user().collect();
-            let sentences: Vec<String> = warnings.iter().map(Warning::to_string).collect();
-            format!("{options:?} {set:?} {warnings:?} {sentences:?} {:?}", options.check())
-        }
-        Err(error) => format!("{error} {error:?}"),
-    }
-}
 
 /// Pieces that mean something in a connection string.
 #[rustfmt::skip]

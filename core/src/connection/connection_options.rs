@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::ClientMetadata;
-use crate::options::{ClientOptions, Compressor, Credential};
+use crate::options::{ClientOptions, Compressor, Credential, ServerApi};
 use crate::wire::{Compression, ZlibLevel};
 
 /// How to establish connections.
@@ -19,12 +19,14 @@ pub struct ConnectionOptions {
     pub compressors: Vec<Compression>,
     /// Whether the other side is a load balancer (LB-5).
     pub load_balanced: bool,
+    /// The version of the server's API, sent with every command; none is sent without.
+    pub server_api: Option<ServerApi>,
 }
 
 impl ConnectionOptions {
     /// Connections that nobody logs in to, and that compress nothing.
     pub fn new(metadata: ClientMetadata) -> Self {
-        Self { metadata, credential: None, compressors: Vec::new(), load_balanced: false }
+        Self { metadata, credential: None, compressors: Vec::new(), load_balanced: false, server_api: None }
     }
 
     /// Connections as a connection string asks for them. Compressors that this program was built without are not offered.
@@ -42,6 +44,7 @@ impl ConnectionOptions {
             credential: options.credential.clone().map(Arc::new),
             compressors: compressors.filter(|compression| compression.id().is_built_in()).collect(),
             load_balanced: options.load_balanced.unwrap_or_default(),
+            server_api: options.server_api,
         }
     }
 }

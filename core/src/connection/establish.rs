@@ -68,8 +68,8 @@ impl Establish {
         let authentication = login.transpose()?;
         let hello = hello::command(&options, authentication.as_ref());
         let mut establish = Self {
+            connection: Connection::new(options.server_api),
             options,
-            connection: Connection::new(),
             stage: Stage::Hello(authentication),
             out: Zeroizing::new(Vec::new()),
         };

@@ -5,10 +5,11 @@
 
 use alloc::vec::Vec;
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 use thiserror::Error;
 
 use super::hello::Description;
+use crate::options::ServerApi;
 use crate::wire::{
     Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Limits, MessageIds, MessageWriter, WireError,
 };
@@ -20,6 +21,8 @@ pub struct Connection {
     decoder: Decoder,
     compressor: Option<Compressor>,
     description: Description,
+    /// The fields of the server API, which go along with every command.
+    server_api: RawDocumentBuf,
     last_request: i32,
     state: State,
 }
@@ -97,12 +100,13 @@ enum State {
 }
 
 impl Connection {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(server_api: Option<ServerApi>) -> Self {
         Self {
             frames: FrameReader::new(),
             decoder: Decoder::new(),
             compressor: None,
             description: Description::default(),
+            server_api: server_api.map(declaration).unwrap_or_default(),
             last_request: 0,
             state: State::Idle,
         }
@@ -147,9 +151,9 @@ impl Connection {
         let request = self.last_request.wrapping_add(1);
         let (start, limits) = (out.len(), self.description.limits);
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
-        let database = Field::String("$db", command.database);
-        let fields = [database, Field::All(command.fields.unwrap_or(command.body))];
-        let fields = if command.fields.is_some() { &fields[..] } else { &fields[..1] };
+        let own = [Field::String("$db", command.database), Field::All(&self.server_api)];
+        let all = command.fields.map(|fields| [own[0], own[1], Field::All(fields)]);
+        let fields = all.as_ref().map_or(&own[..], |all| &all[..]);
         let mut message =
             MessageWriter::begin(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
         for (identifier, documents) in sequences {
@@ -206,6 +210,19 @@ impl Connection {
         self.description = description;
         self.compressor = compressor;
     }
+}
+
+/// The fields by which a command declares the version of the server's API.
+fn declaration(api: ServerApi) -> RawDocumentBuf {
+    let mut fields = RawDocumentBuf::new();
+    fields.append(bson::cstr!("apiVersion"), api.version.as_str());
+    if let Some(strict) = api.strict {
+        fields.append(bson::cstr!("apiStrict"), strict);
+    }
+    if let Some(errors) = api.deprecation_errors {
+        fields.append(bson::cstr!("apiDeprecationErrors"), errors);
+    }
+    fields
 }
 
 impl<'a> Command<'a> {

@@ -46,14 +46,18 @@ pub(super) struct Offers {
     pub(super) speculative: Option<RawDocumentBuf>,
 }
 
-/// The hello of a connection. `hello` behind a load balancer, else the legacy name with helloOk (HS-3).
+/// The hello of a connection: `hello` behind a load balancer and with a server API, which servers know that know the
+/// command, else the legacy name with helloOk (HS-3).
 pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authentication>) -> RawDocumentBuf {
     let mut hello = RawDocumentBuf::new();
-    if options.load_balanced {
+    if options.load_balanced || options.server_api.is_some() {
         hello.append(bson::cstr!("hello"), 1);
-        hello.append(bson::cstr!("loadBalanced"), true);
     } else {
         hello.append(bson::cstr!("isMaster"), 1);
+    }
+    if options.load_balanced {
+        hello.append(bson::cstr!("loadBalanced"), true);
+    } else {
         hello.append(bson::cstr!("helloOk"), true);
     }
     //

@@ -18,6 +18,7 @@ use super::keys::KEYS;
 use super::option_value::OptionValue;
 use super::pool::PoolOptions;
 use super::proxy::ProxyOptions;
+use super::server_api::ServerApi;
 use super::srv::SrvOptions;
 use super::tls::TlsOptions;
 use super::warning::Warning;
@@ -43,6 +44,9 @@ pub struct ClientOptions {
     pub proxy: ProxyOptions,
     /// Options of SRV records.
     pub srv: SrvOptions,
+
+    /// The version of the server's API; set in code only. Default none.
+    pub server_api: Option<ServerApi>,
 
     /// `appname`: the name that the server's logs show, at most 128 bytes. Default none (HS-9).
     pub app_name: Option<String>,
