@@ -20,6 +20,9 @@
 mod clearing;
 mod connections;
 mod error;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod fuzz;
 mod generation;
 mod handle;
 mod input;

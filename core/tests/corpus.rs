@@ -1,0 +1,46 @@
+//! What the fuzzer found worth keeping is run by every `cargo test`: its corpus, and every input that once broke something.
+
+#![cfg(all(feature = "wire", feature = "auth"))]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+
+use cmap_core::{connection, options, pool, wire};
+
+/// Runs each input in the folder of `target`.
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let mut count = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let input = fs::read(&path).unwrap();
+        assert!(std::panic::catch_unwind(|| run(&input)).is_ok(), "{}", path.display());
+        count += 1;
+    }
+    assert!(count > 0, "nothing in {}", folder.display());
+}
+
+#[test]
+fn authentication() {
+    replay("auth", connection::auth::fuzz::run);
+}
+
+#[test]
+fn connection_strings() {
+    replay("connection_string", |input| {
+        options::fuzz::run(input);
+        options::fuzz::run(&[b"mongodb://".as_slice(), input].concat());
+        options::fuzz::run(&[b"mongodb://host/?".as_slice(), input].concat());
+    });
+}
+
+#[test]
+fn pools() {
+    replay("pool", pool::fuzz::run);
+}
+
+#[test]
+fn wire_protocol() {
+    replay("wire", wire::fuzz::run);
+}
