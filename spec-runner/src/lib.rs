@@ -25,6 +25,7 @@ pub mod matching;
 pub mod place;
 pub mod report;
 pub mod runner;
+pub mod serve;
 pub mod suite;
 pub mod uri_suite;
 pub mod verdict;

@@ -1,1 +1,3 @@
 //! MongoDB connections on real sockets: everything that the adapters for tokio, async-std and smol share.
+
+pub mod tls;

@@ -1,0 +1,75 @@
+//! The client's certificate and its private key, from one PEM text (TLS-4).
+//!
+//! The key may stand in PKCS#1, SEC1 or PKCS#8, the last also encrypted with a password. Every copy of it that is made
+//! here is wiped; what rustls keeps lies in the provider's own key type, which wipes itself.
+
+use std::sync::Arc;
+
+use cmap_core::options::Secret;
+use pkcs8::pkcs5;
+use pkcs8::{EncryptedPrivateKeyInfoRef, PrivateKeyInfoRef};
+use rustls::CertificateError;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
+use rustls::sign::{CertifiedKey, SigningKey};
+
+use super::config_error::PemProblem;
+use super::pem::{Kind, Section, sections};
+
+/// The certificate chain and the key in `text`, which belong together.
+pub(super) fn certified_key(text: &[u8], password: Option<&Secret>) -> Result<CertifiedKey, PemProblem> {
+    let (chain, keys): (Vec<Section>, Vec<Section>) =
+        sections(text)?.into_iter().partition(|section| section.kind == Kind::Certificate);
+    if chain.is_empty() {
+        return Err(PemProblem::NoCertificate);
+    }
+    let key = match keys.as_slice() {
+        [] => return Err(PemProblem::NoKey),
+        [key] => signing_key(key, password)?,
+        [_, _, ..] => return Err(PemProblem::SeveralKeys { count: keys.len() }),
+    };
+    let chain = chain.iter().map(|section| CertificateDer::from(section.der.to_vec())).collect();
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) => Ok(certified),
+        Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => Err(PemProblem::KeyMismatch),
+        // A key that cannot tell its public half is judged by the server.
+        Err(rustls::Error::InconsistentKeys(_)) => Ok(certified),
+        // So is a certificate of version 1, as `openssl x509 -req` makes it: webpki alone does not read those.
+        Err(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+            if other.to_string() == "UnsupportedCertVersion" =>
+        {
+            Ok(certified)
+        }
+        Err(source) => Err(PemProblem::BadCertificate { position: 1, source }),
+    }
+}
+
+fn signing_key(section: &Section, password: Option<&Secret>) -> Result<Arc<dyn SigningKey>, PemProblem> {
+    let der = section.der.as_slice();
+    let key = match section.kind {
+        Kind::Pkcs1Key => PrivateKeyDer::Pkcs1(PrivatePkcs1KeyDer::from(der)),
+        Kind::Sec1Key => PrivateKeyDer::Sec1(PrivateSec1KeyDer::from(der)),
+        Kind::Pkcs8Key => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)),
+        Kind::EncryptedPkcs8Key => return decrypted_key(der, password),
+        Kind::LegacyEncryptedKey => return Err(PemProblem::LegacyEncryption),
+        Kind::Certificate => return Err(PemProblem::NoKey),
+    };
+    any_supported_type(&key).map_err(PemProblem::BadKey)
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other error says that the encryption is not supported")]
+fn decrypted_key(der: &[u8], password: Option<&Secret>) -> Result<Arc<dyn SigningKey>, PemProblem> {
+    let encrypted = EncryptedPrivateKeyInfoRef::try_from(der).map_err(PemProblem::UnsupportedEncryption)?;
+    let password = password.ok_or(PemProblem::PasswordMissing)?;
+    let decrypted = encrypted.decrypt(password.expose()).map_err(|error| match error {
+        // Padding tells a wrong password. One in 256 gets past it, and then what was decrypted is no DER.
+        pkcs8::Error::EncryptedPrivateKey(pkcs5::Error::DecryptFailed) | pkcs8::Error::Asn1(_) => {
+            PemProblem::PasswordWrong
+        }
+        other => PemProblem::UnsupportedEncryption(other),
+    })?;
+    PrivateKeyInfoRef::try_from(decrypted.as_bytes()).map_err(|_| PemProblem::PasswordWrong)?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(decrypted.as_bytes()));
+    any_supported_type(&key).map_err(PemProblem::BadKey)
+}

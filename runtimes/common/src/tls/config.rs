@@ -1,0 +1,204 @@
+//! What one client's TLS connections have in common: whom they trust, and the certificate they show.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cmap_core::options::TlsOptions;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::CertificateDer;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, RootCertStore};
+use zeroize::Zeroizing;
+
+use super::client_certificate::certified_key;
+use super::config_error::{PemOrigin, PemProblem, TlsConfigError};
+use super::pem::{Kind, sections};
+use super::verifier::{Accepted, RelaxedVerifier};
+
+/// TLS as the options say, ready for any number of connections. Cloning it is cheap, and connections of clones resume
+/// each other's sessions.
+#[derive(Clone)]
+pub struct TlsConfig {
+    client: Arc<ClientConfig>,
+}
+
+/// PEM text that stands in memory, for programs whose certificates come from elsewhere than files.
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct PemTexts<'a> {
+    /// The authorities to trust, instead of `tlsCAFile`.
+    pub authorities: Option<&'a [u8]>,
+    /// The client's certificate and its private key, instead of `tlsCertificateKeyFile`.
+    pub certificate_key: Option<&'a [u8]>,
+}
+
+impl TlsConfig {
+    /// Reads the files that `options` name, once; it blocks while it does. Whether TLS is on at all is the caller's to
+    /// ask ([`TlsOptions::is_enabled`]).
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if a file cannot be read or used, or the system names no authorities to trust.
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsConfigError> {
+        Self::with_pem(options, PemTexts::default())
+    }
+
+    /// As [`TlsConfig::new`]; what `texts` hold takes the place of the file that `options` name for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsConfig::new`].
+    pub fn with_pem(options: &TlsOptions, texts: PemTexts<'_>) -> Result<Self, TlsConfigError> {
+        let authorities = Pem::open("tlsCAFile", options.ca_file.as_deref(), texts.authorities)?;
+        let certificate_key =
+            Pem::open("tlsCertificateKeyFile", options.certificate_key_file.as_deref(), texts.certificate_key)?;
+        let authorities = authorities.map(|pem| pem.authorities()).transpose()?;
+        let certificate_key = certificate_key.map(|pem| pem.certified_key(options)).transpose()?;
+        Self::assemble(options, authorities, certificate_key)
+    }
+
+    /// A configuration of rustls that was made elsewhere, with a provider, verifier or protocol of its own.
+    pub fn from_rustls(client: Arc<ClientConfig>) -> Self {
+        Self { client }
+    }
+
+    pub(super) fn client(&self) -> &Arc<ClientConfig> {
+        &self.client
+    }
+
+    fn assemble(
+        options: &TlsOptions,
+        authorities: Option<RootCertStore>,
+        certificate_key: Option<CertifiedKey>,
+    ) -> Result<Self, TlsConfigError> {
+        // Named here and never installed for the process, which is not a library's to decide for.
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = verifier(options, authorities, &provider)?;
+        // SNI (TLS-3) is rustls' default.
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsConfigError::Cryptography)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let client = match certificate_key {
+            Some(certified) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))),
+            None => builder.with_no_client_auth(),
+        };
+        Ok(Self { client: Arc::new(client) })
+    }
+}
+
+/// Shows whether there is a certificate for the server to see; no key and no password.
+impl fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_certificate = self.client.client_auth_cert_resolver.has_certs();
+        f.debug_struct("TlsConfig").field("has_certificate", &has_certificate).finish_non_exhaustive()
+    }
+}
+
+/// Shows which texts there are, since they hold a key.
+impl fmt::Debug for PemTexts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PemTexts")
+            .field("authorities", &self.authorities.is_some())
+            .field("certificate_key", &self.certificate_key.is_some())
+            .finish()
+    }
+}
+
+/// Who decides about the server's certificate.
+fn verifier(
+    options: &TlsOptions,
+    authorities: Option<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, TlsConfigError> {
+    let relaxed = |accepted| Arc::new(RelaxedVerifier { accepted, provider: Arc::clone(provider) });
+    if options.accepts_invalid_certificates() {
+        return Ok(relaxed(Accepted::AnyCertificate));
+    }
+    Ok(match authorities {
+        Some(authorities) if options.accepts_invalid_hostnames() => relaxed(Accepted::AnyHostName(authorities)),
+        Some(authorities) => WebPkiServerVerifier::builder_with_provider(authorities.into(), Arc::clone(provider))
+            .build()
+            .map_err(|error| TlsConfigError::Cryptography(rustls::Error::General(error.to_string())))?,
+        // The system's own verifier cannot leave the host name out.
+        None if options.accepts_invalid_hostnames() => relaxed(Accepted::AnyHostName(system_authorities()?)),
+        None => Arc::new(
+            rustls_platform_verifier::Verifier::new(Arc::clone(provider)).map_err(TlsConfigError::SystemAuthorities)?,
+        ),
+    })
+}
+
+fn system_authorities() -> Result<RootCertStore, TlsConfigError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut authorities = RootCertStore::empty();
+    let (added, _ignored) = authorities.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let reason = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
+        return Err(TlsConfigError::SystemAuthorities(rustls::Error::General(reason)));
+    }
+    Ok(authorities)
+}
+
+/// PEM text and where it comes from.
+struct Pem {
+    origin: PemOrigin,
+    text: Zeroizing<Vec<u8>>,
+}
+
+impl Pem {
+    /// The text for `option`: the one in memory, else the file's.
+    fn open(option: &'static str, path: Option<&str>, text: Option<&[u8]>) -> Result<Option<Self>, TlsConfigError> {
+        Ok(match (text, path) {
+            (Some(text), _) => {
+                Some(Self { origin: PemOrigin { option, path: None }, text: Zeroizing::new(text.to_vec()) })
+            }
+            (None, Some(path)) => {
+                let origin = PemOrigin { option, path: Some(PathBuf::from(path)) };
+                let text = read(path).map_err(|error| origin.error(PemProblem::Unreadable(error)))?;
+                Some(Self { origin, text })
+            }
+            (None, None) => None,
+        })
+    }
+
+    fn authorities(&self) -> Result<RootCertStore, TlsConfigError> {
+        let mut authorities = RootCertStore::empty();
+        let sections = sections(&self.text).map_err(|problem| self.origin.error(problem))?;
+        let certificates = sections.iter().filter(|section| section.kind == Kind::Certificate);
+        for (position, section) in (1..).zip(certificates) {
+            authorities
+                .add(CertificateDer::from(section.der.to_vec()))
+                .map_err(|source| self.origin.error(PemProblem::BadCertificate { position, source }))?;
+        }
+        if authorities.is_empty() {
+            return Err(self.origin.error(PemProblem::NoCertificate));
+        }
+        Ok(authorities)
+    }
+
+    fn certified_key(&self, options: &TlsOptions) -> Result<CertifiedKey, TlsConfigError> {
+        certified_key(&self.text, options.certificate_key_file_password.as_ref())
+            .map_err(|problem| self.origin.error(problem))
+    }
+}
+
+/// The longest file that is read, in bytes: a bound for a path that names something endless.
+const MAX_FILE: usize = 16 << 20;
+
+/// The content of the file, without leaving copies of it behind as a growing buffer does.
+fn read(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(MAX_FILE).min(MAX_FILE);
+    let mut text = Zeroizing::new(Vec::with_capacity(length + 1));
+    let read = file.take(MAX_FILE as u64 + 1).read_to_end(&mut text)?;
+    if read > MAX_FILE {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {MAX_FILE} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,4 @@
+//! The embedded server behind real sockets.
+
+pub mod certificates;
+pub mod tls;
