@@ -11,6 +11,8 @@ mod network;
 mod random;
 mod schedule;
 mod simulation;
+#[cfg(feature = "wire")]
+pub mod store;
 
 pub use self::fail_point::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode, Outcome};
 pub use self::network::{Network, NetworkMode, VirtualServer};

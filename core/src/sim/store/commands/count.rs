@@ -1,0 +1,26 @@
+//! `count`: how many documents match.
+
+use bson::RawDocumentBuf;
+
+use crate::sim::store::document::document;
+use crate::sim::store::filter::Filter;
+use crate::sim::store::pipeline::count;
+use crate::sim::store::{CommandFailure, Store, StoreCommand};
+
+const FIELDS: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields", "readConcern"];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let namespace = command.namespace()?;
+    let filter = Filter::parse(arguments.document("query")?.unwrap_or(&RawDocumentBuf::new()))?;
+    let skip = arguments.natural("skip")?.unwrap_or(0);
+    // A negative limit means as many; zero means none.
+    let limit = arguments.integer("limit")?.unwrap_or(0).unsigned_abs();
+    let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+
+    let matching = store.catalog.get(namespace).map_or(0, |collection| {
+        collection.documents().filter(|document| filter.matches(document)).skip(skip).take(limit).count()
+    });
+    Ok(document! { "n": count(matching) })
+}

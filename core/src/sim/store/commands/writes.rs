@@ -1,0 +1,74 @@
+//! What insert, update and delete share: a batch of writes, each of which may fail.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
+
+use crate::sim::store::arguments::Arguments;
+use crate::sim::store::failure::{CommandFailure, code};
+use crate::sim::store::write_error::WriteFailure;
+use crate::wire::Limits;
+
+/// The outcomes of the writes so far.
+#[derive(Debug)]
+pub(super) struct Writes {
+    is_ordered: bool,
+    index: i32,
+    count: i32,
+    errors: RawArrayBuf,
+}
+
+/// The documents of a batch: at least one, and not too many.
+pub(super) fn batch<'a>(arguments: &Arguments<'a>, name: &str) -> Result<Vec<&'a RawDocument>, CommandFailure> {
+    let batch = arguments.documents(name)?;
+    let max = Limits::DEFAULT.max_write_batch as usize;
+    if batch.is_empty() || batch.len() > max {
+        let found = batch.len();
+        let message = format!("Write batch sizes must be between 1 and {max}. Got {found} operations.");
+        return Err(CommandFailure::new(code::INVALID_LENGTH, message));
+    }
+    Ok(batch)
+}
+
+impl Writes {
+    /// Nothing has been written; a batch is ordered unless the command says otherwise.
+    pub(super) fn new(arguments: &Arguments<'_>) -> Result<Self, CommandFailure> {
+        let is_ordered = arguments.get("ordered").is_none() || arguments.boolean("ordered")?;
+        Ok(Self { is_ordered, index: 0, count: 0, errors: RawArrayBuf::new() })
+    }
+
+    /// The index of the write that comes next.
+    pub(super) fn index(&self) -> i32 {
+        self.index
+    }
+
+    /// How many documents were written.
+    pub(super) fn count(&self) -> i32 {
+        self.count
+    }
+
+    /// Counts a write by the number of its documents; says whether the next one is to be carried out.
+    pub(super) fn add(&mut self, outcome: Result<usize, WriteFailure>) -> bool {
+        let goes_on = match outcome {
+            Ok(count) => {
+                self.count = self.count.saturating_add(i32::try_from(count).unwrap_or(i32::MAX));
+                true
+            }
+            Err(failure) => {
+                self.errors.push(failure.to_document(self.index));
+                !self.is_ordered
+            }
+        };
+        self.index += 1;
+        goes_on
+    }
+
+    /// `reply` with the errors, if there are any.
+    pub(super) fn append_errors(&self, mut reply: RawDocumentBuf) -> RawDocumentBuf {
+        if !self.errors.is_empty() {
+            reply.append(bson::cstr!("writeErrors"), &self.errors);
+        }
+        reply
+    }
+}

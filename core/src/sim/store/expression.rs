@@ -1,0 +1,93 @@
+//! The expressions of a pipeline that a test server needs: values, field paths, and documents of them.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::vec::Vec;
+
+use bson::raw::CString;
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+
+use super::arguments::{fields, values};
+use super::failure::{CommandFailure, code};
+use super::path::Path;
+use crate::wire::Limits;
+
+/// What a field is computed from.
+#[derive(Clone, Debug)]
+pub(super) enum Expression {
+    /// This value.
+    Value(RawBson),
+    /// What stands at a path.
+    Path(Path),
+    /// The document itself.
+    Root,
+    /// A document of expressions.
+    Document(Vec<(CString, Expression)>),
+    /// An array of expressions; what is missing is null in it.
+    Array(Vec<Expression>),
+}
+
+impl Expression {
+    /// Reads an expression.
+    pub(super) fn parse(value: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
+        if let Some(text) = value.as_str().and_then(|text| text.strip_prefix('$')) {
+            return match text.strip_prefix('$') {
+                None => Ok(Self::Path(Path::parse(text)?)),
+                Some("ROOT" | "CURRENT") => Ok(Self::Root),
+                Some(name) => Err(CommandFailure::not_supported(&format!("the variable $${name}"))),
+            };
+        }
+        if let Some(array) = value.as_array() {
+            return Ok(Self::Array(values(array).map(Self::parse).collect::<Result<_, _>>()?));
+        }
+        let Some(document) = value.as_document() else { return Ok(Self::Value(RawBson::from(value))) };
+        if let Some((name, argument)) = fields(document).next().filter(|(name, _)| name.starts_with('$')) {
+            return match name {
+                "$literal" => Ok(Self::Value(RawBson::from(argument))),
+                name => {
+                    let message = format!("Unrecognized expression '{name}'");
+                    Err(CommandFailure::new(code::INVALID_EXPRESSION, message))
+                }
+            };
+        }
+        let inner = document.iter().filter_map(Result::ok);
+        let inner = inner.map(|(name, value)| Ok((CString::from(name), Self::parse(value)?)));
+        Ok(Self::Document(inner.collect::<Result<_, CommandFailure>>()?))
+    }
+
+    /// Its value for `document`; `None` if that has no such field. A value that is longer than a document is an error.
+    pub(super) fn evaluate(&self, document: &RawDocument) -> Result<Option<RawBson>, CommandFailure> {
+        Ok(match self {
+            Self::Value(value) => Some(value.clone()),
+            Self::Path(path) => path.get(document).map(RawBson::from),
+            Self::Root => Some(RawBson::Document(document.to_owned())),
+            Self::Document(inner) => {
+                let mut evaluated = RawDocumentBuf::new();
+                for (name, expression) in inner {
+                    if let Some(value) = expression.evaluate(document)? {
+                        evaluated.append(name, value);
+                        check_length(evaluated.as_bytes())?;
+                    }
+                }
+                Some(RawBson::Document(evaluated))
+            }
+            Self::Array(inner) => {
+                let mut evaluated = RawArrayBuf::new();
+                for expression in inner {
+                    evaluated.push(expression.evaluate(document)?.unwrap_or(RawBson::Null));
+                    check_length(evaluated.as_bytes())?;
+                }
+                Some(RawBson::Array(evaluated))
+            }
+        })
+    }
+}
+
+/// Whether what is being computed is no longer than a document.
+pub(super) fn check_length(bytes: &[u8]) -> Result<(), CommandFailure> {
+    if bytes.len() > Limits::DEFAULT.max_document_size as usize {
+        let message = "a computed document is longer than 16 MB";
+        return Err(CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, message));
+    }
+    Ok(())
+}

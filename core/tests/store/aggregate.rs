@@ -1,0 +1,156 @@
+//! aggregate, distinct, count and explain.
+
+use bson::doc;
+
+use super::*;
+
+fn five() -> Server {
+    Server::with_pets([1, 2, 3, 4, 5].map(|id| doc! { "_id": id, "odd": id % 2 == 1, "x": { "y": id } }))
+}
+
+fn aggregate(pipeline: Vec<Document>) -> Document {
+    doc! { "aggregate": "pets", "pipeline": pipeline, "cursor": {} }
+}
+
+#[test]
+fn stages_run_in_turn() {
+    let mut server = five();
+    let mut run = |pipeline| batch(&server.ok(aggregate(pipeline)));
+
+    assert_eq!(ids(&run(vec![doc! { "$match": { "odd": true } }, doc! { "$skip": 1 }, doc! { "$limit": 1 }])), [3]);
+    assert_eq!(ids(&run(vec![doc! { "$limit": 2 }, doc! { "$sort": { "_id": -1 } }])), [2, 1]);
+    assert_eq!(
+        run(vec![doc! { "$limit": 1 }, doc! { "$project": { "x.y": 1, "_id": 0 } }]),
+        [doc! { "x": { "y": 1 } }]
+    );
+    assert_eq!(run(vec![doc! { "$limit": 1 }, doc! { "$unset": ["x", "odd"] }]), [doc! { "_id": 1 }]);
+    assert_eq!(
+        run(vec![
+            doc! { "$limit": 1 },
+            doc! { "$addFields": { "x": "$x.y", "z": { "$literal": "$x" }, "w": "$none" } }
+        ]),
+        [doc! { "_id": 1, "odd": true, "x": 1, "z": "$x" }]
+    );
+    assert_eq!(run(vec![doc! { "$match": { "_id": { "$gt": 1 } } }, doc! { "$count": "n" }]), [doc! { "n": 4 }]);
+    assert_eq!(run(vec![doc! { "$match": { "_id": 9 } }, doc! { "$count": "n" }]), []);
+}
+
+#[test]
+fn groups_are_what_drivers_count_with() {
+    let mut server = five();
+    let mut run = |pipeline| batch(&server.ok(aggregate(pipeline)));
+
+    assert_eq!(
+        run(vec![doc! { "$match": {} }, doc! { "$skip": 1 }, doc! { "$group": { "_id": 1, "n": { "$sum": 1 } } }]),
+        [doc! { "_id": 1, "n": 4 }]
+    );
+    assert_eq!(
+        run(vec![doc! { "$group": {
+            "_id": "$odd", "sum": { "$sum": "$_id" }, "least": { "$min": "$_id" }, "all": { "$push": "$_id" },
+            "last": { "$last": "$_id" }, "first": { "$first": "$_id" }, "greatest": { "$max": "$_id" },
+        } }]),
+        [
+            doc! { "_id": true, "sum": 9, "least": 1, "all": [1, 3, 5], "last": 5, "first": 1, "greatest": 5 },
+            doc! { "_id": false, "sum": 6, "least": 2, "all": [2, 4], "last": 4, "first": 2, "greatest": 4 },
+        ]
+    );
+}
+
+#[test]
+fn its_cursor_is_that_of_find() {
+    let mut server = five();
+
+    let first = server.ok(doc! { "aggregate": "pets", "pipeline": [], "cursor": { "batchSize": 2 } });
+    assert_eq!(ids(&batch(&first)), [1, 2]);
+    let next = server.ok(doc! { "getMore": cursor_id(&first), "collection": "pets" });
+    assert_eq!((ids(&batch(&next)), cursor_id(&next)), (vec![3, 4, 5], 0));
+}
+
+#[test]
+fn out_replaces_a_collection() {
+    let mut server = five();
+    server.ok(doc! { "insert": "odd", "documents": [{ "_id": 99 }] });
+
+    let reply = server.ok(aggregate(vec![doc! { "$match": { "odd": true } }, doc! { "$out": "odd" }]));
+
+    assert_eq!(batch(&reply), []);
+    assert_eq!(ids(&server.find(doc! { "find": "odd" })), [1, 3, 5]);
+}
+
+#[test]
+fn the_database_itself_knows_its_sessions() {
+    let mut server = Server::default();
+    let pipeline = vec![
+        doc! { "$listLocalSessions": {} },
+        doc! { "$limit": 1 },
+        doc! { "$addFields": { "dummy": "dummy field" } },
+        doc! { "$project": { "_id": 0, "dummy": 1 } },
+    ];
+
+    let reply = server.ok(doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {} });
+
+    assert_eq!(batch(&reply), [doc! { "dummy": "dummy field" }]);
+    assert_eq!(reply.get_document("cursor").unwrap().get_str("ns").ok(), Some("test.$cmd.aggregate"));
+}
+
+#[test]
+fn pipelines_that_make_no_sense_are_errors() {
+    let mut server = five();
+    let mut fails = |stage: Document| server.fails(aggregate(vec![stage]));
+
+    assert_eq!(
+        fails(doc! { "$fuzzy": 1 }),
+        (40324, "Location40324", "Unrecognized pipeline stage name: '$fuzzy'".into())
+    );
+    assert_eq!(fails(doc! { "$changeStream": {} }).0, 40573);
+    assert_eq!(fails(doc! {}).0, 40323);
+    assert_eq!(fails(doc! { "$limit": 0 }).0, 15958);
+    assert_eq!(fails(doc! { "$limit": -1 }).0, 15958);
+    assert_eq!(fails(doc! { "$match": 1 }).0, 15998);
+    assert_eq!(fails(doc! { "$match": { "$bad": 1 } }).0, 2);
+    assert_eq!(fails(doc! { "$count": "a.b" }).0, 40156);
+    assert_eq!(fails(doc! { "$group": {} }).0, 15955);
+    assert_eq!(fails(doc! { "$group": { "_id": 1, "n": { "$fuzzy": 1 } } }).0, 15952);
+    assert_eq!(fails(doc! { "$set": { "x": { "$fuzzy": 1 } } }).0, 168);
+    assert_eq!(server.code(doc! { "aggregate": "pets", "pipeline": [] }), 9);
+    assert_eq!(server.code(doc! { "aggregate": "pets", "pipeline": [1], "cursor": {} }), 14);
+    assert_eq!(server.code(doc! { "aggregate": 1, "pipeline": [], "cursor": {} }), 73);
+    assert_eq!(server.code(doc! { "aggregate": "pets", "pipeline": [], "cursor": { "batchSize": -1 } }), 51024);
+    assert_eq!(server.code(aggregate(vec![doc! { "$out": "x" }, doc! { "$match": {} }])), 40601);
+    assert_eq!(server.code(aggregate(vec![doc! { "$limit": 1 }; 1001])), 7_749_501);
+}
+
+#[test]
+fn distinct_values_are_those_of_arrays_too() {
+    let mut server = Server::with_pets([doc! { "x": 1 }, doc! { "x": [1.0, 2] }, doc! { "y": 3 }, doc! { "x": null }]);
+
+    assert_eq!(server.ok(doc! { "distinct": "pets", "key": "x" }), doc! { "values": [1, 2, null] });
+    assert_eq!(server.ok(doc! { "distinct": "pets", "key": "x", "query": { "x": 2 } }), doc! { "values": [1.0, 2] });
+    assert_eq!(server.ok(doc! { "distinct": "none", "key": "x" }), doc! { "values": [] });
+    assert_eq!(server.code(doc! { "distinct": "pets" }), 40414);
+}
+
+#[test]
+fn counts_are_cut_by_skip_and_limit() {
+    let mut server = five();
+
+    assert_eq!(server.ok(doc! { "count": "pets" }), doc! { "n": 5 });
+    assert_eq!(server.ok(doc! { "count": "pets", "query": { "odd": true } }), doc! { "n": 3 });
+    assert_eq!(server.ok(doc! { "count": "pets", "skip": 1, "limit": 3 }), doc! { "n": 3 });
+    assert_eq!(server.ok(doc! { "count": "pets", "skip": 4, "limit": -3 }), doc! { "n": 1 });
+    assert_eq!(server.ok(doc! { "count": "none" }), doc! { "n": 0 });
+    assert_eq!(server.code(doc! { "count": "pets", "query": { "$bad": 1 } }), 2);
+}
+
+#[test]
+fn explain_says_what_is_true_of_every_query_here() {
+    let mut server = five();
+
+    let reply = server.ok(doc! { "explain": { "find": "pets" }, "verbosity": "queryPlanner" });
+
+    let planner = reply.get_document("queryPlanner").unwrap();
+    assert_eq!(planner.get_str("namespace").ok(), Some("test.pets"));
+    assert_eq!(planner.get_document("winningPlan").unwrap().get_str("stage").ok(), Some("COLLSCAN"));
+    assert_eq!(server.code(doc! { "explain": { "fuzzy": 1 } }), 59);
+    assert_eq!(server.code(doc! { "explain": { "find": "pets" }, "verbosity": "loud" }), 9);
+}
