@@ -70,7 +70,7 @@
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
 //! | [`address`], [`time`] | where a server is; nanoseconds since an origin of the caller's |
-//! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time |
+//! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time; a MongoDB server for tests |
 
 #![no_std]
 #![forbid(unsafe_code)]

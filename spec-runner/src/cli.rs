@@ -13,6 +13,7 @@ use crate::engine::{self, Engine};
 use crate::format::Problem;
 use crate::report::{Detail, Report};
 use crate::runner::{self, Outcome};
+use crate::serve::{self, ServeArgs};
 use crate::suite::{self, Content, Suite};
 use crate::uri_suite;
 
@@ -37,6 +38,8 @@ struct Cli {
 enum Command {
     /// Runs test files, and all test files in folders, printing a line for each test
     Run(RunArgs),
+    /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
+    Serve(ServeArgs),
 }
 
 #[derive(Args)]
@@ -78,6 +81,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return u8::try_from(error.exit_code()).unwrap_or(2).into();
         }
     };
+    if let Some(Command::Serve(args)) = &cli.command {
+        return serve(args);
+    }
     let mut out = BufWriter::new(WhileRead { out: io::stdout().lock(), is_read: true });
     let mut err = io::stderr().lock();
     let (printed, status) = match cli.command {
@@ -85,6 +91,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut report = Report::new(&mut out, &mut err, Detail::Exceptions);
             (run_default(&mut report, cli.specs.as_deref()), report.status())
         }
+        Some(Command::Serve(_)) => (Ok(()), 0),
         Some(Command::Run(args)) => {
             let detail = if args.verbose { Detail::Events } else { Detail::All };
             let mut report = Report::new(&mut out, &mut err, detail);
@@ -95,6 +102,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => status.into(),
         Err(error) => {
             let _ = writeln!(err, "error: the results cannot be printed: {error}");
+            2.into()
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> ExitCode {
+    match serve::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error}");
             2.into()
         }
     }

@@ -14,7 +14,9 @@
 //! Files of the official suites of connection strings take a way of their own: [`uri_suite`] reads them, parses the
 //! string of each case and compares; no pool takes part.
 //!
-//! Nothing here reads a clock and nothing iterates in an unspecified order: the same seed prints the same bytes.
+//! `serve` has nothing to do with all that: it puts the embedded test server behind sockets ([`serve`]).
+//!
+//! Nothing else here reads a clock and nothing iterates in an unspecified order: the same seed prints the same bytes.
 
 extern crate alloc;
 

@@ -63,8 +63,8 @@ pub struct FailCommand {
     pub block_time_ms: u64,
     /// Answer with this error instead of carrying out the command.
     pub error_code: Option<i32>,
-    /// Labels of that error.
-    pub error_labels: Vec<String>,
+    /// Labels of that error. Without them, those that a server gives it by itself.
+    pub error_labels: Option<Vec<String>>,
 }
 
 /// A fail point as it is set now.
@@ -81,6 +81,8 @@ pub struct Effect {
     pub delay: Duration,
     /// Then this happens.
     pub outcome: Outcome,
+    /// Whether the fail point was on for the command.
+    pub hit: bool,
 }
 
 /// What becomes of a command.
@@ -94,9 +96,14 @@ pub enum Outcome {
     Error {
         /// The error's code.
         code: i32,
-        /// The error's labels.
-        labels: Vec<String>,
+        /// The error's labels. Without them, those that a server gives it by itself.
+        labels: Option<Vec<String>>,
     },
+}
+
+impl Effect {
+    /// Nothing happens.
+    pub const NONE: Self = Self { delay: Duration::ZERO, outcome: Outcome::Proceed, hit: false };
 }
 
 impl FailPoint {
@@ -112,7 +119,7 @@ impl FailPoint {
             && self.data.app_name.as_deref().is_none_or(|wanted| Some(wanted) == app_name)
             && self.is_on();
         if !applies {
-            return Effect { delay: Duration::ZERO, outcome: Outcome::Proceed };
+            return Effect::NONE;
         }
         let FailCommand { close_connection, block_connection, block_time_ms, error_code, .. } = self.data;
         let outcome = match error_code {
@@ -121,7 +128,7 @@ impl FailPoint {
             None => Outcome::Proceed,
         };
         let delay = if block_connection { Duration::from_millis(block_time_ms) } else { Duration::ZERO };
-        Effect { delay, outcome }
+        Effect { delay, outcome, hit: true }
     }
 
     /// Whether the fail point lists the command. The names of hello are one command to it (SRV-1), and it never hits
@@ -191,7 +198,7 @@ mod tests {
         assert_eq!(fail_point.hit("hello", None).outcome, Outcome::Proceed);
         let effect = fail_point.hit("hello", Some("mine"));
         assert_eq!(effect.delay, Duration::from_millis(500));
-        assert_eq!(effect.outcome, Outcome::Error { code: 91, labels: alloc::vec!["L".into()] });
+        assert_eq!(effect.outcome, Outcome::Error { code: 91, labels: Some(alloc::vec!["L".into()]) });
     }
 
     #[test]

@@ -4,8 +4,13 @@
 //! that establishing a connection takes virtual time and succeeds or fails as [`Network`] and [`VirtualServer`] say. One
 //! seed decides every latency and the order of what happens at the same moment, so that a run can be repeated.
 //!
-//! It is public because users test with it, too: feature `sim`.
+//! With the features `wire` and `auth`, `embedded` is a whole MongoDB server for tests, a machine too: it speaks the wire
+//! protocol to real clients, ours and others.
+//!
+//! All of it is public because users test with it, too: feature `sim`.
 
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub mod embedded;
 mod fail_point;
 mod network;
 mod random;

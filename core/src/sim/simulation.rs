@@ -311,7 +311,7 @@ impl Simulation {
             Outcome::Error { code, labels } => {
                 let message = alloc::format!("the server answered with error {code}");
                 let error = EstablishError::new(phase, Fault::Server { code: Some(code) }, message);
-                return self.fail_with(connection, error.with_server_labels(labels));
+                return self.fail_with(connection, error.with_server_labels(labels.unwrap_or_default()));
             }
         }
         match step {

@@ -72,5 +72,8 @@ pub use op_compressed::unpack;
 pub use op_msg::{Documents, MAX_SECTIONS, Message, Sequence};
 pub use op_msg_writer::MessageWriter;
 pub use op_query::{Query, Reply, encode_query, encode_reply};
+#[cfg(feature = "auth")]
 pub(crate) use reply::integer;
+#[cfg(all(feature = "sim", feature = "auth"))]
+pub(crate) use reply::is_true;
 pub use reply::{CommandReply, ErrorFields, ServerError, TopologyVersion};

@@ -168,7 +168,7 @@ pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
 }
 
 /// Truth, as the server understands it.
-fn is_true(value: RawBsonRef<'_>) -> bool {
+pub(crate) fn is_true(value: RawBsonRef<'_>) -> bool {
     value.as_bool().unwrap_or_else(|| {
         integer(value).is_some_and(|number| number != 0) || value.as_f64().is_some_and(|number| number != 0.0)
     })

@@ -1,0 +1,106 @@
+//! One connection as the server drives it: bytes that came, and what it waits for.
+
+use alloc::vec::Vec;
+
+use super::ClientId;
+use super::identity::Identity;
+use crate::sim::Effect;
+use crate::time::Instant;
+use crate::wire::FrameReader;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) line: Line,
+    pub(super) frames: FrameReader,
+    /// What came while a reply was delayed or could not be sent.
+    pub(super) backlog: Backlog,
+    /// The driver asked to wait until earlier replies are sent.
+    pub(super) is_held: bool,
+}
+
+/// What a request needs of its connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) id: ClientId,
+    pub(super) identity: Identity,
+    /// A command that is being carried out for some time.
+    pub(super) waiting: Option<Waiting>,
+    /// Bytes of replies that nobody has taken yet.
+    pub(super) queued: usize,
+}
+
+/// A command that is not carried out at once.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) until: Instant,
+    /// The request, whole.
+    pub(super) frame: Vec<u8>,
+    /// The last reply to a hello that is answered again and again (MSG-8).
+    pub(super) last_reply: Option<i32>,
+    pub(super) stage: Stage,
+}
+
+/// How far a command has come.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Nothing has happened to it.
+    Fresh,
+    /// The fail point has let it wait long enough, and does what else it does.
+    Blocked(Effect),
+    /// A hello has waited for news long enough.
+    Awaited(Effect),
+}
+
+/// Bytes to be looked at later.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    bytes: Vec<u8>,
+    /// How many of them were looked at.
+    done: usize,
+}
+
+impl Client {
+    pub(super) fn new(id: ClientId, identity: Identity) -> Self {
+        Self {
+            line: Line { id, identity, waiting: None, queued: 0 },
+            frames: FrameReader::new(),
+            backlog: Backlog::default(),
+            is_held: false,
+        }
+    }
+
+    /// Whether the next request may be carried out, with so many bytes of replies queued at most.
+    pub(super) fn is_free(&self, max_queued: usize) -> bool {
+        self.line.waiting.is_none() && !self.is_held && self.line.queued < max_queued
+    }
+}
+
+impl Backlog {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.done
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.done..]
+    }
+
+    /// All but the last `left` bytes were looked at. Moves bytes only once half of them are done with.
+    pub(super) fn keep_last(&mut self, left: usize) {
+        self.done = self.bytes.len() - left.min(self.bytes.len());
+        if self.done == self.bytes.len() {
+            *self = Self::default();
+        } else if self.done > self.bytes.len() / 2 {
+            self.bytes.drain(..self.done);
+            self.done = 0;
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `configureFailPoint`, as drivers' test suites send it, and what a fail point does to one command.
+//!
+//! Numbers may have any type. What the model does not know is refused, lest a test passes because its fault was not
+//! injected.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use bson::{RawBsonRef, RawDocumentBuf};
+
+use super::document::document;
+use super::failure::{Outcome, fail};
+use super::identity::Identity;
+use super::request::{Arguments, Request};
+use crate::sim::store::CommandFailure;
+use crate::sim::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode};
+
+/// The fail point `failCommand` of one server.
+#[derive(Debug, Default)]
+pub(super) struct FailPoints {
+    fail_command: FailPoint,
+    /// Only commands on this collection.
+    namespace: Option<String>,
+    /// Added to the reply of a command that it hits and that is carried out.
+    write_concern_error: Option<WriteConcernError>,
+    configured: i64,
+}
+
+/// A failure to satisfy a write concern, which does not fail the command.
+#[derive(Debug)]
+pub(super) struct WriteConcernError {
+    pub(super) code: i32,
+    pub(super) document: RawDocumentBuf,
+    /// Labels of the reply. Without them, those that a server gives it by itself.
+    pub(super) labels: Option<Vec<String>>,
+}
+
+impl FailPoints {
+    /// `configureFailPoint`.
+    pub(super) fn configure(&mut self, request: &Request<'_>) -> Outcome {
+        let arguments = request.arguments;
+        match arguments.text("configureFailPoint")? {
+            Some("failCommand") => {}
+            name => return Err(fail(171, format!("'{}' is not a fail point here", name.unwrap_or_default()))),
+        }
+        let mode = mode(arguments)?;
+        let (data, namespace, write_concern_error) = match arguments.document("data")? {
+            Some(data) => (fail_command(data)?, data.text("namespace")?, write_concern_error(data)?),
+            None => (FailCommand::default(), None, None),
+        };
+        let configure_fail_point = FailPointName::FailCommand;
+        self.fail_command.configure(ConfigureFailPoint { configure_fail_point, mode, data });
+        self.namespace = namespace.map(String::from);
+        self.write_concern_error = write_concern_error;
+        self.configured += 1;
+        Ok(document! { "count": self.configured - 1 })
+    }
+
+    /// What happens to `request` of the client `identity`; it counts as one that was hit.
+    pub(super) fn hit(&mut self, identity: &Identity, request: &Request<'_>) -> Effect {
+        let elsewhere = self.namespace.as_ref().is_some_and(|wanted| {
+            let collection = request.arguments.text(request.name).ok().flatten().unwrap_or_default();
+            wanted.split_once('.') != Some((request.database, collection))
+        });
+        match elsewhere {
+            true => Effect::NONE,
+            false => self.fail_command.hit(request.name, app_name(identity, request)),
+        }
+    }
+
+    /// What to add to the reply of a command that was hit.
+    pub(super) fn write_concern_error(&self) -> Option<&WriteConcernError> {
+        self.write_concern_error.as_ref()
+    }
+}
+
+/// The name of the client's application. A first hello that fails has said it already.
+fn app_name<'a>(identity: &'a Identity, request: &Request<'a>) -> Option<&'a str> {
+    if identity.is_known || !request.is_hello() {
+        return identity.app_name.as_deref();
+    }
+    let metadata = request.arguments.document("client").ok().flatten()?;
+    metadata.document("application").ok().flatten()?.text("name").ok().flatten()
+}
+
+fn mode(arguments: Arguments<'_>) -> Result<Mode, CommandFailure> {
+    let count =
+        |value: i64| u32::try_from(value).map_err(|_| fail(2, "the count of a fail point is not a number of times"));
+    match arguments.get("mode") {
+        Some(RawBsonRef::String("off")) => Ok(Mode::Off),
+        Some(RawBsonRef::String("alwaysOn")) => Ok(Mode::AlwaysOn),
+        Some(RawBsonRef::Document(mode)) => {
+            let mode = Arguments(mode);
+            match (mode.integer("times")?, mode.integer("skip")?) {
+                (Some(times), None) => Ok(Mode::Times(count(times)?)),
+                (None, Some(skip)) => Ok(Mode::Skip(count(skip)?)),
+                (Some(_), Some(_)) | (None, None) => Err(fail(2, "mode must have times or skip")),
+            }
+        }
+        _ => Err(fail(2, "mode must be off, alwaysOn, or have times or skip")),
+    }
+}
+
+fn fail_command(data: Arguments<'_>) -> Result<FailCommand, CommandFailure> {
+    let mut command = FailCommand::default();
+    for name in data.names() {
+        match name.as_str() {
+            "failCommands" => command.fail_commands = texts(data, &name)?,
+            "appName" => command.app_name = data.text(&name)?.map(String::from),
+            "closeConnection" => command.close_connection = data.flag(&name),
+            "blockConnection" => command.block_connection = data.flag(&name),
+            "blockTimeMS" => {
+                let millis = data.integer(&name)?.unwrap_or_default();
+                command.block_time_ms = u64::try_from(millis).map_err(|_| fail(2, "blockTimeMS is negative"))?;
+            }
+            "errorCode" => {
+                let code = data.integer(&name)?.map(i32::try_from).transpose();
+                command.error_code = code.map_err(|_| fail(2, "errorCode is not a 32-bit number"))?;
+            }
+            "errorLabels" => command.error_labels = Some(texts(data, &name)?),
+            // Read elsewhere, or about commands that a server sends to itself and threads that have names.
+            "namespace" | "writeConcernError" | "failInternalCommands" | "failLocalClients" => {}
+            unknown => return Err(fail(2, format!("the fail point failCommand has no field '{unknown}' here"))),
+        }
+    }
+    Ok(command)
+}
+
+fn write_concern_error(data: Arguments<'_>) -> Result<Option<WriteConcernError>, CommandFailure> {
+    let Some(error) = data.document("writeConcernError")? else { return Ok(None) };
+    let code = error.integer("code")?.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
+    let labels = data.get("errorLabels").map(|_| texts(data, "errorLabels")).transpose()?;
+    Ok(Some(WriteConcernError { code, document: error.0.to_owned(), labels }))
+}
+
+fn texts(data: Arguments<'_>, name: &str) -> Result<Vec<String>, CommandFailure> {
+    Ok(data.texts(name)?.into_iter().flatten().map(ToString::to_string).collect())
+}

@@ -1,0 +1,49 @@
+//! Who a client is: what it said in its first hello, what its certificate says, and who it logged in as.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::config::Peer;
+use super::sasl::Conversation;
+use super::users::UserName;
+
+/// One connection's other end.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// The server's number of the connection.
+    pub(super) connection_id: i64,
+    /// Where it comes from, and with which certificate.
+    pub(super) peer: Peer,
+    /// Whether it has said hello.
+    pub(super) is_known: bool,
+    /// The application's name in the metadata of its first hello.
+    pub(super) app_name: Option<String>,
+    /// Who it logged in as: one user for each database.
+    logins: Vec<UserName>,
+    /// A login that goes on.
+    pub(super) conversation: Option<Conversation>,
+}
+
+impl Identity {
+    pub(super) fn new(connection_id: i64, peer: Peer) -> Self {
+        Self { connection_id, peer, is_known: false, app_name: None, logins: Vec::new(), conversation: None }
+    }
+
+    pub(super) fn is_logged_in(&self) -> bool {
+        !self.logins.is_empty()
+    }
+
+    pub(super) fn logins(&self) -> &[UserName] {
+        &self.logins
+    }
+
+    /// A login has succeeded. It replaces another on the same database.
+    pub(super) fn log_in(&mut self, user: UserName) {
+        self.log_out(&user.database);
+        self.logins.push(user);
+    }
+
+    pub(super) fn log_out(&mut self, database: &str) {
+        self.logins.retain(|login| login.database != database);
+    }
+}

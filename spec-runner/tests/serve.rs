@@ -1,0 +1,217 @@
+//! `spec-runner serve` as a process, with this project's client over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+use core::time::Duration;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use cmap_core::connection::{
+    ClientMetadata, Command, Connection, ConnectionOptions, Establish, EstablishError, Fault, Progress,
+};
+use cmap_core::options::{Credential, Mechanism};
+use cmap_core::wire::bson::{RawDocument, RawDocumentBuf, rawdoc};
+use cmap_core::wire::{Compression, ZlibLevel};
+
+/// The program, serving; it ends with its standard input.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+/// A connection of ours, with its socket.
+struct Client {
+    socket: TcpStream,
+    connection: Connection,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Self {
+        let mut process = Program::new(env!("CARGO_BIN_EXE_spec-runner"))
+            .args(["serve", "--port", "0", "--until-stdin-ends"])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ").unwrap().to_string();
+        Self { process, address }
+    }
+
+    fn connect(&self, options: &ConnectionOptions) -> Result<Client, EstablishError> {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut establish = Establish::new(Arc::new(options.clone()), [7; 24])?;
+        let mut progress = Progress::Exchange;
+        loop {
+            progress = match progress {
+                Progress::Established => return Ok(Client { socket, connection: establish.finish().unwrap() }),
+                Progress::Derive(keys) => establish.handle_keys(&keys.run())?,
+                Progress::Exchange => {
+                    let mut out = Vec::new();
+                    establish.write_to(&mut out);
+                    socket.write_all(&out).unwrap();
+                    establish.handle_bytes(&receive(&mut socket))?
+                }
+            };
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The end of its input is the end of the server.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+impl Client {
+    fn send(&mut self, database: &str, command: &RawDocument) {
+        let mut out = Vec::new();
+        self.connection.send(&mut out, &Command::new(database, command)).unwrap();
+        self.socket.write_all(&out).unwrap();
+    }
+
+    fn receive(&mut self) -> RawDocumentBuf {
+        loop {
+            let bytes = receive(&mut self.socket);
+            assert!(!bytes.is_empty(), "the server hung up");
+            if let Some(reply) = self.connection.read(&mut &bytes[..]).unwrap() {
+                return reply.body.to_owned();
+            }
+        }
+    }
+
+    fn run(&mut self, database: &str, command: &RawDocument) -> RawDocumentBuf {
+        self.send(database, command);
+        self.receive()
+    }
+}
+
+fn receive(socket: &mut TcpStream) -> Vec<u8> {
+    let mut buffer = vec![0; 64 * 1024];
+    let count = socket.read(&mut buffer).unwrap();
+    buffer.truncate(count);
+    buffer
+}
+
+fn anonymous() -> ConnectionOptions {
+    ConnectionOptions::new(ClientMetadata::new("Linux"))
+}
+
+fn login(mechanism: Mechanism, password: &str, source: &str) -> ConnectionOptions {
+    let mut options = anonymous();
+    let credential = Credential::new("user", password.into(), source).with_mechanism(mechanism);
+    options.credential = Some(Arc::new(credential));
+    options
+}
+
+#[test]
+fn a_user_of_the_command_line_logs_in_by_every_mechanism() {
+    let server = Server::start(&["--auth", "user:pen:cil"]);
+    for (mechanism, source) in
+        [(Mechanism::ScramSha256, "admin"), (Mechanism::ScramSha1, "admin"), (Mechanism::Plain, "$external")]
+    {
+        let mut client = server.connect(&login(mechanism, "pen:cil", source)).unwrap();
+        assert_eq!(client.run("admin", &rawdoc! { "getCmdLineOpts": 1 }).get_f64("ok").unwrap(), 1.0);
+
+        let wrong = server.connect(&login(mechanism, "pen", source)).err().unwrap();
+        assert_eq!(wrong.fault, Fault::Server { code: Some(18) });
+    }
+    let mut stranger = server.connect(&anonymous()).unwrap();
+    assert_eq!(stranger.run("db", &rawdoc! { "find": "c" }).get_i32("code").unwrap(), 13);
+}
+
+#[test]
+fn options_of_the_command_line_reach_the_hello() {
+    let server = Server::start(&["--replica-set", "rs0", "--load-balanced", "--compressors", "zlib"]);
+    let mut options = anonymous();
+    options.load_balanced = true;
+    options.compressors = vec![Compression::Snappy, Compression::Zlib(ZlibLevel::DEFAULT)];
+
+    let mut client = server.connect(&options).unwrap();
+
+    assert!(client.connection.description().service_id.is_some());
+    assert_eq!(client.connection.description().compressors.len(), 1);
+    let hello = client.run("admin", &rawdoc! { "hello": 1 });
+    assert_eq!(hello.get_str("setName").unwrap(), "rs0");
+    assert_eq!(hello.get_str("me").unwrap(), server.address);
+}
+
+#[test]
+fn a_blocked_connection_delays_no_other() {
+    let server = Server::start(&[]);
+    let (mut blocked, mut other) = (server.connect(&anonymous()).unwrap(), server.connect(&anonymous()).unwrap());
+    let data = rawdoc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 60_000 };
+    other.run("admin", &rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data });
+
+    blocked.send("admin", &rawdoc! { "ping": 1 });
+
+    assert_eq!(other.run("admin", &rawdoc! { "buildInfo": 1 }).get_f64("ok").unwrap(), 1.0);
+}
+
+#[test]
+fn a_delayed_reply_comes() {
+    let server = Server::start(&[]);
+    let mut client = server.connect(&anonymous()).unwrap();
+    let data = rawdoc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 20, "errorCode": 91 };
+    client.run("admin", &rawdoc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data });
+
+    assert_eq!(client.run("admin", &rawdoc! { "ping": 1 }).get_i32("code").unwrap(), 91);
+}
+
+#[test]
+fn many_clients_are_served_at_once() {
+    let server = Server::start(&[]);
+    thread::scope(|scope| {
+        for id in 0..32 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.connect(&anonymous()).unwrap();
+                for number in 0..20 {
+                    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 100 * id + number }] };
+                    assert_eq!(client.run("db", &insert).get_i32("n").unwrap(), 1);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_large_document_goes_there_and_back() {
+    let server = Server::start(&[]);
+    let mut client = server.connect(&anonymous()).unwrap();
+    let text = "x".repeat(16 * 1024 * 1024 - 100);
+    let document = rawdoc! { "_id": 1, "text": text.as_str() };
+    let mut out = Vec::new();
+    let body = rawdoc! { "insert": "c" };
+    let sequence = [("documents", [&*document])];
+    client.connection.send_with_sequences(&mut out, &Command::new("db", &body), sequence).unwrap();
+    client.socket.write_all(&out).unwrap();
+    assert_eq!(client.receive().get_i32("n").unwrap(), 1);
+
+    let found = client.run("db", &rawdoc! { "find": "c" });
+
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch.get_document(0).unwrap(), &*document);
+}
+
+#[test]
+fn an_option_that_is_wrong_is_told() {
+    for (args, text) in [
+        (&["--auth", "nocolon"][..], "a colon between them"),
+        (&["--compressors", "lz4"], "there is no compressor `lz4`"),
+        (&["--host", "192.0.2.1", "--port", "1"], "choose another --port"),
+    ] {
+        let output = Program::new(env!("CARGO_BIN_EXE_spec-runner")).arg("serve").args(args).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr.contains(text), "{stderr}");
+    }
+}
