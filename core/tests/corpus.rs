@@ -27,12 +27,22 @@ fn authentication() {
 }
 
 #[test]
+fn connections() {
+    replay("connection", connection::fuzz::run);
+}
+
+#[test]
 fn connection_strings() {
     replay("connection_string", |input| {
         options::fuzz::run(input);
         options::fuzz::run(&[b"mongodb://".as_slice(), input].concat());
         options::fuzz::run(&[b"mongodb://host/?".as_slice(), input].concat());
     });
+}
+
+#[test]
+fn embedded_servers() {
+    replay("embedded_server", cmap_core::sim::embedded::fuzz::run);
 }
 
 #[test]

@@ -16,6 +16,9 @@ mod connection_options;
 mod establish;
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod exchange;
+#[cfg(all(feature = "sim", feature = "wire", feature = "auth"))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod hello;
 
