@@ -5,12 +5,15 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::engine::{self, Engine};
 use crate::format::Problem;
+use crate::interop::column::{self, Column};
+use crate::interop::{self, Selection, checks};
 use crate::report::{Detail, Report};
 use crate::runner::{self, Outcome};
 use crate::serve::{self, ServeArgs};
@@ -38,6 +41,15 @@ struct Cli {
 enum Command {
     /// Runs test files, and all test files in folders, printing a line for each test
     Run(RunArgs),
+    /// Runs checks on real sockets: official drivers with the embedded server, and our client with it and foreign servers
+    Interop(InteropArgs),
+    /// The program of `interop` that is our client
+    #[command(hide = true)]
+    InteropClient {
+        /// Which checks to make, and where the servers are
+        #[arg(value_name = "INPUT")]
+        input: PathBuf,
+    },
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
     Serve(ServeArgs),
 }
@@ -66,10 +78,32 @@ struct RunArgs {
     paths: Vec<PathBuf>,
 }
 
+#[derive(Args)]
+#[command(after_help = INTEROP_EXIT_STATUS)]
+struct InteropArgs {
+    /// A column of the table; may be repeated. Without it: all, but mongodb only if $MONGODB_URI is set
+    #[arg(long = "driver", value_name = "NAME", value_parser = PossibleValuesParser::new(Column::NAMES))]
+    drivers: Vec<String>,
+
+    /// A check; may be repeated. Without it: all
+    #[arg(long = "check", value_name = "NAME", value_parser = PossibleValuesParser::new(checks::names()), hide_possible_values = true)]
+    checks: Vec<String>,
+
+    /// Kill a program that takes so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    timeout: u64,
+
+    /// Print the names of the checks, and do nothing else
+    #[arg(long)]
+    list: bool,
+}
+
 /// Enough for every order of a handful of things that happen at once.
 const DEFAULT_SEEDS: u64 = 50;
 
 const EXIT_STATUS: &str = "Exit status: 0 if no test failed, 1 if one did, 2 if some input could not be used.";
+
+const INTEROP_EXIT_STATUS: &str = "Exit status: 0 if no check failed, 1 if one did, 2 if a program could not be run.";
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -97,6 +131,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut report = Report::new(&mut out, &mut err, detail);
             (run_paths(&mut report, &args), report.status())
         }
+        Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
+        Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };
     match printed {
         Ok(()) => status.into(),
@@ -105,6 +141,30 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             2.into()
         }
     }
+}
+
+/// Tells whether the results were printed from the exit status.
+fn of_program(status: io::Result<u8>) -> (io::Result<()>, u8) {
+    match status {
+        Ok(status) => (Ok(()), status),
+        Err(error) => (Err(error), 2),
+    }
+}
+
+fn run_interop(args: &InteropArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+    if args.list {
+        checks::ALL.iter().try_for_each(|check| writeln!(out, "{}", check.name))?;
+        return out.flush().map(|()| 0);
+    }
+    // The command line allows no other names. The table has its own order.
+    let named = |names: &[String], name: &str| names.is_empty() || names.iter().any(|other| other == name);
+    let mut columns: Vec<_> = Column::ALL.into_iter().filter(|column| named(&args.drivers, column.name())).collect();
+    if args.drivers.is_empty() && !column::is_uri_set() {
+        writeln!(out, "${} is not set: our client is not checked with a MongoDB of yours", column::URI_VARIABLE)?;
+        columns.retain(|&column| column != Column::MongoDb);
+    }
+    let checks = checks::ALL.iter().filter(|check| named(&args.checks, check.name)).collect();
+    interop::run(&Selection { columns, checks, timeout: Duration::from_secs(args.timeout) }, out, err)
 }
 
 fn serve(args: &ServeArgs) -> ExitCode {

@@ -14,15 +14,17 @@
 //! Files of the official suites of connection strings take a way of their own: [`uri_suite`] reads them, parses the
 //! string of each case and compares; no pool takes part.
 //!
-//! `serve` has nothing to do with all that: it puts the embedded test server behind sockets ([`serve`]).
+//! None of these reads a clock or iterates in an unspecified order: the same seed prints the same bytes.
 //!
-//! Nothing else here reads a clock and nothing iterates in an unspecified order: the same seed prints the same bytes.
+//! Two modules are about real sockets. [`serve`] puts the embedded test server behind them; [`interop`] lets official
+//! drivers and our client talk to it, and our client to foreign servers.
 
 extern crate alloc;
 
 pub mod cli;
 pub mod engine;
 pub mod format;
+pub mod interop;
 pub mod matching;
 pub mod place;
 pub mod report;

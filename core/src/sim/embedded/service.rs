@@ -221,7 +221,8 @@ impl Service {
         let writes = WRITES.contains(&request.name);
         let write = RetryableWrite::of(request)?;
         match &self.replica_set {
-            None if write.is_some() => {
+            // Behind a load balancer stands a mongos, which has numbers.
+            None if write.is_some() && !self.config.load_balanced => {
                 return Err(fail(20, "Transaction numbers are only allowed on a replica set member or mongos"));
             }
             None => {}
