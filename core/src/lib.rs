@@ -64,7 +64,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`pool`] | the pool of one endpoint: the machine itself |
-//! | [`server`] | an endpoint: its pool, and what errors say about the server |
+//! | [`server`] | an endpoint: its pool, its monitor, and what checks and errors say about the server |
+//! | `monitor` | the monitor of one server: hello after hello, and round-trip times (features `wire`, `auth`) |
 //! | [`event`], [`log`] | the eleven CMAP events, and the log records made from them |
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |
@@ -83,6 +84,8 @@ pub mod address;
 pub mod connection;
 pub mod event;
 pub mod log;
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub mod monitor;
 pub mod options;
 pub mod pool;
 pub mod server;

@@ -7,7 +7,9 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::event::Event;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
-use cmap_core::server::{Knowledge, OperationError, Server};
+use cmap_core::server::{
+    MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType,
+};
 use cmap_core::time::Instant;
 
 const NOW: Instant = Instant::ORIGIN;
@@ -15,16 +17,23 @@ const NOW: Instant = Instant::ORIGIN;
 /// A server that a check has found answering.
 fn server() -> Server<()> {
     let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut server = Server::new(pool);
-    server.handle_check_succeeded(NOW);
+    let mut server = Server::new(pool, ServerOptions::default());
+    server.open(NOW);
+    check(&mut server);
     drain(&mut server);
     server
+}
+
+/// A check finds a standalone server.
+fn check(server: &mut Server<()>) {
+    let address = server.description().address.clone();
+    server.handle_check_succeeded(NOW, ServerDescription::new(address, ServerType::Standalone));
 }
 
 /// Drains; returns the names of the events, and the last connection that was to be established.
 fn drain(server: &mut Server<()>) -> (Vec<&'static str>, Option<Handle>) {
     let (mut events, mut connection) = (Vec::new(), None);
-    while let Some(output) = server.pool_mut().poll_output() {
+    for output in pool_outputs(server) {
         match output {
             Output::Event(event) => events.push(Event::name(&event)),
             Output::Action(Action::Connect { connection: pending }) => connection = Some(pending),
@@ -32,6 +41,28 @@ fn drain(server: &mut Server<()>) -> (Vec<&'static str>, Option<Handle>) {
         }
     }
     (events, connection)
+}
+
+fn outputs(server: &mut Server<()>) -> Vec<ServerOutput<()>> {
+    std::iter::from_fn(|| server.poll_output()).collect()
+}
+
+fn pool_outputs(server: &mut Server<()>) -> Vec<Output<()>> {
+    let of_pool = |output| match output {
+        ServerOutput::Pool(output) => Some(output),
+        ServerOutput::Event(_) | ServerOutput::Monitor(_) => None,
+        ServerOutput::Selected { .. } | ServerOutput::SelectionFailed { .. } => None,
+    };
+    outputs(server).into_iter().filter_map(of_pool).collect()
+}
+
+fn name(output: &ServerOutput<()>) -> Option<&'static str> {
+    match output {
+        ServerOutput::Pool(Output::Event(event)) => Some(event.name()),
+        ServerOutput::Event(event) => Some(event.name()),
+        ServerOutput::Pool(Output::Action(_)) | ServerOutput::Monitor(_) => None,
+        ServerOutput::Selected { .. } | ServerOutput::SelectionFailed { .. } => None,
+    }
 }
 
 fn pending(server: &mut Server<()>) -> Handle {
@@ -47,7 +78,7 @@ fn in_use(server: &mut Server<()>) -> Handle {
 }
 
 fn network_error() -> OperationError {
-    OperationError { fault: Fault::Network, cause: Cause::new("connection reset") }
+    OperationError::new(Fault::Network, Cause::new("connection reset"))
 }
 
 #[test]
@@ -56,11 +87,22 @@ fn a_failed_login_clears_the_pool_before_the_connection_is_closed_and_the_check_
     let connection = pending(&mut server);
     let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "authentication failed");
 
-    let reactions = server.handle_establish_failed(NOW, connection, error).unwrap();
+    server.handle_establish_failed(NOW, connection, error).unwrap();
 
-    assert!(reactions.cancel_check);
-    assert_eq!(server.knowledge(), Knowledge::Unknown);
-    assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionClosed", "ConnectionCheckOutFailed"]);
+    assert_eq!(server.description().server_type, ServerType::Unknown);
+    let outputs = outputs(&mut server);
+    let names: Vec<_> = outputs.iter().filter_map(name).collect();
+    assert_eq!(
+        names,
+        [
+            "ServerDescriptionChanged",
+            "TopologyDescriptionChanged",
+            "ConnectionPoolCleared",
+            "ConnectionClosed",
+            "ConnectionCheckOutFailed",
+        ]
+    );
+    assert_eq!(outputs.last(), Some(&ServerOutput::Monitor(MonitorCall::CancelCheck)));
 }
 
 #[test]
@@ -68,11 +110,11 @@ fn a_failed_operation_clears_the_pool_before_its_connection_is_checked_in_and_cl
     let mut server = server();
     let connection = in_use(&mut server);
 
-    let _ = server.handle_operation_failed(NOW, connection, network_error()).unwrap();
+    server.handle_operation_failed(NOW, connection, network_error()).unwrap();
     server.pool_mut().check_in(NOW, connection, (), Condition::Errored).unwrap();
 
     assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionCheckedIn", "ConnectionClosed"]);
-    assert_eq!(server.knowledge(), Knowledge::Unknown);
+    assert!(!server.is_usable());
 }
 
 #[test]
@@ -81,24 +123,24 @@ fn an_overloaded_server_keeps_its_pool_sdam_7() {
     let connection = pending(&mut server);
     let error = EstablishError::new(Phase::Hello, Fault::Network, "the server hung up");
 
-    let _ = server.handle_establish_failed(NOW, connection, error).unwrap();
+    server.handle_establish_failed(NOW, connection, error).unwrap();
 
     assert_eq!(drain(&mut server).0, ["ConnectionClosed", "ConnectionCheckOutFailed"]);
-    assert_eq!((server.knowledge(), server.pool().state()), (Knowledge::Known, PoolState::Ready));
+    assert_eq!((server.is_usable(), server.pool().state()), (true, PoolState::Ready));
 }
 
 #[test]
 fn an_error_of_a_stale_connection_is_old_news_sdam_4() {
     let mut server = server();
     let (first, second) = (in_use(&mut server), in_use(&mut server));
-    let _ = server.handle_operation_failed(NOW, first, network_error()).unwrap();
-    server.handle_check_succeeded(NOW);
+    server.handle_operation_failed(NOW, first, network_error()).unwrap();
+    check(&mut server);
     drain(&mut server);
 
-    let _ = server.handle_operation_failed(NOW, second, network_error()).unwrap();
+    server.handle_operation_failed(NOW, second, network_error()).unwrap();
 
     assert_eq!(drain(&mut server).0, [""; 0]);
-    assert_eq!(server.knowledge(), Knowledge::Known);
+    assert!(server.is_usable());
 }
 
 #[test]
@@ -108,7 +150,7 @@ fn a_check_that_timed_out_interrupts_connections_in_use_mon_9() {
 
     server.handle_check_failed(NOW, Fault::Timeout, Cause::new("no answer")).unwrap();
 
-    let outputs: Vec<_> = std::iter::from_fn(|| server.pool_mut().poll_output()).collect();
+    let outputs = pool_outputs(&mut server);
     assert!(matches!(
         outputs.as_slice(),
         [

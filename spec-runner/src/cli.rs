@@ -16,15 +16,16 @@ use crate::interop::column::{self, Column};
 use crate::interop::{self, Selection, checks};
 use crate::report::{Detail, Report};
 use crate::runner::{self, Outcome};
+use crate::sdam_suite;
 use crate::serve::{self, ServeArgs};
 use crate::suite::{self, Content, Suite};
 use crate::uri_suite;
 
 /// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time; and the official
-/// tests of connection strings.
+/// tests of connection strings and of server discovery and monitoring.
 ///
 /// Without a command: the official suites of the pool and the scenarios, on the engine "core", the official suites of
-/// connection strings, and a table of the results.
+/// connection strings and of one server's discovery and monitoring, and a table of the results.
 #[derive(Parser)]
 #[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
 struct Cli {
@@ -269,6 +270,8 @@ fn run_path(report: &mut Report<'_>, engine: &dyn Engine, path: &Path, seeds: &R
                     report.uri_result(&file, &case.description, &outcome)?;
                 }
             }
+            Ok(Content::Sdam(test)) => report.uri_result(&file, &test.description, &sdam_suite::run(&test))?,
+            Ok(Content::Rtt(name, test)) => report.uri_result(&file, &name, &sdam_suite::run_rtt(&test))?,
             Ok(Content::Unsupported { description, reason }) => {
                 report.result(&file, &description, &Outcome::Skipped { reason })?;
             }

@@ -12,7 +12,8 @@
 //! 5. [`report`] prints the result.
 //!
 //! Files of the official suites of connection strings take a way of their own: [`uri_suite`] reads them, parses the
-//! string of each case and compares; no pool takes part.
+//! string of each case and compares; no pool takes part. Those of server discovery and monitoring take another:
+//! [`sdam_suite`] plays them on an endpoint.
 //!
 //! None of these reads a clock or iterates in an unspecified order: the same seed prints the same bytes.
 //!
@@ -29,6 +30,7 @@ pub mod matching;
 pub mod place;
 pub mod report;
 pub mod runner;
+pub mod sdam_suite;
 pub mod serve;
 pub mod suite;
 pub mod uri_suite;

@@ -1,8 +1,9 @@
 //! Finding test files, and telling what kind of test each is.
 //!
 //! MongoDB's specifications hold tests of several formats. Each file is told by what is in it, not by where it lies, so
-//! that any file or folder can be named on the command line. Two formats are run, that of CMAP and that of connection
-//! strings; other known ones are skipped by name, and what is in no known format is a mistake.
+//! that any file or folder can be named on the command line. Four formats are run: those of CMAP, of connection strings, of
+//! server discovery and monitoring (SDAM), and of round-trip times. Other known ones are skipped by name, and what is in no
+//! known format is a mistake.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::format::{Case, Problem, json};
+use crate::sdam_suite::{RttFile, SdamFile};
 use crate::uri_suite::UriFile;
 
 /// Files that are run, and counted, together.
@@ -28,6 +30,10 @@ pub enum Content {
     Case(Box<Case>),
     /// Tests in the format of connection strings.
     Uris(UriFile),
+    /// A test in the format of server discovery and monitoring.
+    Sdam(SdamFile),
+    /// A test in the format of round-trip times; its name is that of its file.
+    Rtt(String, RttFile),
     /// An official test in a format that is not supported yet.
     Unsupported {
         /// Its description, where the file has one.
@@ -43,11 +49,16 @@ pub const GET_SPECS: &str = "git clone --depth 1 https://github.com/mongodb/spec
 /// What makes a folder one of official specifications.
 const CMAP_TESTS: &str = "connection-monitoring-and-pooling/tests";
 
-/// The suites of connection strings: their names in the table of results, and their folders.
-const URI_SUITES: [(&str, &str); 3] = [
+/// The suites beside the pool's: their names in the table of results, and their folders.
+const OTHER_SUITES: [(&str, &str); 8] = [
     ("connection-string", "connection-string/tests"),
     ("uri-options", "uri-options/tests"),
     ("auth", "auth/tests/legacy"),
+    ("sdam-errors", "server-discovery-and-monitoring/tests/errors"),
+    ("sdam-monitoring", "server-discovery-and-monitoring/tests/monitoring"),
+    ("sdam-single", "server-discovery-and-monitoring/tests/single"),
+    ("sdam-load-balanced", "server-discovery-and-monitoring/tests/load-balanced"),
+    ("rtt", "server-selection/tests/rtt"),
 ];
 
 /// The folder of MongoDB's specifications: the named one, or else the first of the usual ones that exists.
@@ -67,7 +78,7 @@ pub fn find_specs(named: Option<(&str, &Path)>) -> Result<Option<PathBuf>, Probl
     }
 }
 
-/// The official suites in `specs`: those of the pool, sorted by name, then those of connection strings that are there.
+/// The official suites in `specs`: those of the pool, sorted by name, then the others that are there.
 pub fn official(specs: &Path) -> Result<Vec<Suite>, Problem> {
     let folder = specs.join(CMAP_TESTS);
     let mut suites = Vec::new();
@@ -78,8 +89,8 @@ pub fn official(specs: &Path) -> Result<Vec<Suite>, Problem> {
         }
     }
     suites.sort_by(|left, right| left.path.cmp(&right.path));
-    let of_uris = URI_SUITES.map(|(name, folder)| Suite { name: name.into(), path: specs.join(folder) });
-    suites.extend(of_uris.into_iter().filter(|suite| suite.path.is_dir()));
+    let others = OTHER_SUITES.map(|(name, folder)| Suite { name: name.into(), path: specs.join(folder) });
+    suites.extend(others.into_iter().filter(|suite| suite.path.is_dir()));
     Ok(suites)
 }
 
@@ -133,8 +144,11 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
     if is_cmap(&value) {
         return Ok(Content::Case(Box::new(Case::from_json(value)?)));
     }
+    let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let format = match other_format(&value) {
         Some(Format::Uris) => return UriFile::from_json(value).map(Content::Uris),
+        Some(Format::Sdam) => return SdamFile::from_json(value).map(Content::Sdam),
+        Some(Format::Rtt) => return RttFile::from_json(value).map(|file| Content::Rtt(stem(), file)),
         Some(Format::Unsupported(format)) => format,
         None => {
             return Err(Problem::of_file(
@@ -143,7 +157,6 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
         }
     };
     let description = value.get("description").and_then(Value::as_str).map(str::to_owned);
-    let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Content::Unsupported {
         description: description.unwrap_or_else(stem),
         reason: format!("{format} is not supported yet"),
@@ -161,6 +174,10 @@ fn is_cmap(value: &Value) -> bool {
 enum Format {
     /// That of connection strings.
     Uris,
+    /// That of server discovery and monitoring.
+    Sdam,
+    /// That of round-trip times.
+    Rtt,
     /// One that is not supported yet.
     Unsupported(&'static str),
 }
@@ -175,11 +192,11 @@ fn other_format(value: &Value) -> Option<Format> {
     let unsupported = if has("schemaVersion") {
         "the unified test format"
     } else if has("phases") {
-        "the format of server discovery and monitoring"
+        return Some(Format::Sdam);
     } else if has("topology_description") {
         "the format of server selection"
     } else if has("avg_rtt_ms") {
-        "the format of round-trip times"
+        return Some(Format::Rtt);
     } else if tests_have("readConcern") || tests_have("writeConcern") {
         "the format of read and write concerns"
     } else if tests_have("uri") {
@@ -198,7 +215,7 @@ fn unreadable(error: &std::io::Error) -> Problem {
 mod tests {
     use serde_json::json;
 
-    use super::Format::{Unsupported, Uris};
+    use super::Format::{Rtt, Sdam, Unsupported, Uris};
     use super::{is_cmap, other_format};
 
     #[test]
@@ -208,9 +225,9 @@ mod tests {
         assert!(!is_cmap(&json!({ "schemaVersion": "1.3", "tests": [{ "operations": [] }] })));
         let other = [
             (json!({ "schemaVersion": "1.3", "tests": [] }), Some(Unsupported("the unified test format"))),
-            (json!({ "uri": "", "phases": [] }), Some(Unsupported("the format of server discovery and monitoring"))),
+            (json!({ "uri": "", "phases": [] }), Some(Sdam)),
             (json!({ "topology_description": {} }), Some(Unsupported("the format of server selection"))),
-            (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Unsupported("the format of round-trip times"))),
+            (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Rtt)),
             (
                 json!({ "tests": [{ "uri": "mongodb://a", "readConcern": {} }] }),
                 Some(Unsupported("the format of read and write concerns")),

@@ -26,7 +26,17 @@ fn the_default_run_passes_and_repeats_itself() {
 #[test]
 fn the_official_suites_pass_wherever_they_are_found() {
     let text = String::from_utf8(default_run().stdout).unwrap();
-    let known = [("cmap-format", 33), ("connection-string", 98), ("uri-options", 152), ("auth", 29)];
+    let known = [
+        ("cmap-format", 33),
+        ("connection-string", 98),
+        ("uri-options", 152),
+        ("auth", 29),
+        ("sdam-errors", 72),
+        ("sdam-monitoring", 4),
+        ("sdam-single", 18),
+        ("sdam-load-balanced", 1),
+        ("rtt", 7),
+    ];
 
     let rows = text.lines().filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
         [suite, passed, failed, _] => Some((suite, passed.parse::<u32>().ok()?, failed.parse::<u32>().ok()?)),

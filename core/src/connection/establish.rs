@@ -142,7 +142,9 @@ impl Establish {
     fn handle_reply(&mut self, phase: Phase, reply: &RawDocument) -> Result<Progress, EstablishError> {
         if let Some(error) = CommandReply::read(reply).failure() {
             let fault = Fault::Server { code: error.code };
-            return Err(EstablishError::new(phase, fault, error.to_string()).with_server_labels(error.labels));
+            return Err(EstablishError::new(phase, fault, error.to_string())
+                .with_topology_version(error.topology_version)
+                .with_server_labels(error.labels));
         }
         match mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Hello(authentication) => self.handle_hello(reply, authentication),

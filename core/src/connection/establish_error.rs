@@ -10,6 +10,8 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::server::TopologyVersion;
+
 /// The label of an error that says: the server has more than it can do.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 /// The label of an error after which the operation may be tried again.
@@ -28,6 +30,8 @@ pub struct EstablishError {
     pub message: String,
     /// Labels that the server put on its reply.
     pub server_labels: Vec<String>,
+    /// The server's version of its topology, if its reply had it: older news changes nothing (SDAM-6).
+    pub topology_version: Option<TopologyVersion>,
 }
 
 /// The steps of establishment (CMAP-23), in their order.
@@ -68,13 +72,20 @@ pub enum Fault {
 impl EstablishError {
     /// An error of `phase`, with no labels from the server.
     pub fn new(phase: Phase, fault: Fault, message: impl Into<String>) -> Self {
-        Self { phase, fault, message: message.into(), server_labels: Vec::new() }
+        Self { phase, fault, message: message.into(), server_labels: Vec::new(), topology_version: None }
     }
 
     /// The same error with labels that the server sent along.
     #[must_use]
     pub fn with_server_labels(mut self, labels: Vec<String>) -> Self {
         self.server_labels = labels;
+        self
+    }
+
+    /// The same error with the server's version of its topology.
+    #[must_use]
+    pub fn with_topology_version(mut self, topology_version: Option<TopologyVersion>) -> Self {
+        self.topology_version = topology_version;
         self
     }
 

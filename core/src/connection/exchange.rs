@@ -39,6 +39,8 @@ pub struct Command<'a> {
     pub fields: Option<&'a RawDocument>,
     /// Whether a reply is wanted. Without, the write is unacknowledged (MSG-7).
     pub acknowledged: bool,
+    /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9).
+    pub exhaust_allowed: bool,
 }
 
 /// The reply to a command.
@@ -100,7 +102,7 @@ enum State {
 }
 
 impl Connection {
-    pub(super) fn new(server_api: Option<ServerApi>) -> Self {
+    pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
         Self {
             frames: FrameReader::new(),
             decoder: Decoder::new(),
@@ -151,6 +153,7 @@ impl Connection {
         let request = self.last_request.wrapping_add(1);
         let (start, limits) = (out.len(), self.description.limits);
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
+        let flags = if command.exhaust_allowed { flags.with(Flags::EXHAUST_ALLOWED) } else { flags };
         let own = [Field::String("$db", command.database), Field::All(&self.server_api)];
         let all = command.fields.map(|fields| [own[0], own[1], Field::All(fields)]);
         let fields = all.as_ref().map_or(&own[..], |all| &all[..]);
@@ -228,6 +231,6 @@ fn declaration(api: ServerApi) -> RawDocumentBuf {
 impl<'a> Command<'a> {
     /// A command on `database` that wants a reply.
     pub fn new(database: &'a str, body: &'a RawDocument) -> Self {
-        Self { database, body, fields: None, acknowledged: true }
+        Self { database, body, fields: None, acknowledged: true, exhaust_allowed: false }
     }
 }

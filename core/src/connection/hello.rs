@@ -10,12 +10,9 @@ use bson::{RawArrayBuf, RawBinaryRef, RawDocument, RawDocumentBuf};
 use super::ConnectionOptions;
 use super::auth::{Authentication, First};
 use crate::pool::ServiceId;
+use crate::server::incompatibility;
+pub use crate::server::{MAX_WIRE_VERSION, MIN_WIRE_VERSION};
 use crate::wire::{CompressorId, Limits, TopologyVersion};
-
-/// The least maxWireVersion that this client talks to: that of MongoDB 4.2 (SDAM-19).
-pub const MIN_WIRE_VERSION: i32 = 8;
-/// The greatest minWireVersion that this client talks to.
-pub const MAX_WIRE_VERSION: i32 = 29;
 
 /// What a server said of itself in the hello of one connection (HS-16).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +82,11 @@ pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authe
     hello
 }
 
+/// The hello of a connection that nobody logs in to.
+pub(crate) fn first_hello(options: &ConnectionOptions) -> RawDocumentBuf {
+    command(options, None)
+}
+
 /// The command that opens a conversation.
 pub(super) fn first_command(first: First<'_>) -> RawDocumentBuf {
     match first {
@@ -129,16 +131,8 @@ impl Description {
         if number("maxWireVersion").is_none() {
             return Err("the server does not say which protocol it speaks: it is no MongoDB, or too old".to_string());
         }
-        if newest < MIN_WIRE_VERSION {
-            return Err(alloc::format!(
-                "the server speaks protocol versions up to {newest}, this client from {MIN_WIRE_VERSION} (MongoDB 4.2) on: \
-                 update the server"
-            ));
-        }
-        if oldest > MAX_WIRE_VERSION {
-            return Err(alloc::format!(
-                "the server speaks protocol versions from {oldest} on, this client up to {MAX_WIRE_VERSION}: update the client"
-            ));
+        if let Some(text) = incompatibility((oldest, newest)) {
+            return Err(text);
         }
         let service_id = reply.get_object_id("serviceId").ok().map(|id| ServiceId(id.bytes()));
         if options.load_balanced && service_id.is_none() {

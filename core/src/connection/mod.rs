@@ -23,6 +23,8 @@ pub mod fuzz;
 mod hello;
 
 #[cfg(all(feature = "wire", feature = "auth"))]
+pub(crate) use self::hello::first_hello;
+#[cfg(all(feature = "wire", feature = "auth"))]
 pub use self::{
     client_metadata::{ClientMetadata, Environment, MetadataError},
     connection_options::ConnectionOptions,

@@ -5,7 +5,7 @@ use super::error::{Cause, CheckOutErrorKind};
 use super::generation::ServiceId;
 use super::output::{Action, Output};
 use super::state::{PoolCall, PoolState};
-use super::{Clear, Pool};
+use super::{Clear, Pool, Purpose};
 use crate::event::{ConnectionClosedReason, Event};
 
 impl<C> Pool<C> {
@@ -121,6 +121,7 @@ impl<C> Pool<C> {
             if let Stage::InUse { check_out, .. } = self.connections.slot(key).stage {
                 let connection_id = self.connections.slot(key).id;
                 self.wait_queue.finish(check_out);
+                self.connections.set_purpose(key, Purpose::Other);
                 self.emit(|| Event::ConnectionCheckedIn { connection_id });
                 self.forget(key, ConnectionClosedReason::Stale, None);
             }

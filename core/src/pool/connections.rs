@@ -33,6 +33,9 @@ pub(crate) struct Connections<C> {
     pub(crate) in_use: u32,
     /// Of those in use, the ones that were interrupted.
     interrupted: u32,
+    /// Of those in use, the ones that cursors and transactions keep (LB-16).
+    kept_by_cursors: u32,
+    kept_by_transactions: u32,
     /// From the coldest to the hottest.
     pub(crate) available: List<AVAILABLE>,
 }
@@ -69,7 +72,31 @@ pub(crate) enum Stage<C> {
         check_out: Key,
         /// Its peer hung up, or its operation was interrupted: it ends at check-in.
         perished: Option<Perished>,
+        purpose: Purpose,
     },
+}
+
+/// What a connection in use is for (LB-16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Purpose {
+    /// One operation, which gives it back.
+    Other,
+    /// A cursor, which keeps it until it is exhausted or closed (LB-13).
+    Cursor,
+    /// A transaction, which keeps it until it ends (LB-15).
+    Transaction,
+}
+
+/// Connections in use by what they are for (LB-16).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct InUseBy {
+    /// Kept by cursors.
+    pub cursors: u32,
+    /// Kept by transactions.
+    pub transactions: u32,
+    /// In use by other operations.
+    pub others: u32,
 }
 
 /// Why a connection in use is not to be used again.
@@ -89,6 +116,8 @@ impl<C> Connections<C> {
             checking: 0,
             in_use: 0,
             interrupted: 0,
+            kept_by_cursors: 0,
+            kept_by_transactions: 0,
             available: List::EMPTY,
         }
     }
@@ -202,7 +231,8 @@ impl<C> Connections<C> {
         let key = self.available.pop_back(&mut self.slots)?;
         let slot = &mut self.slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::InUse));
-        let before = core::mem::replace(&mut slot.stage, Stage::InUse { check_out, perished: None });
+        let before =
+            core::mem::replace(&mut slot.stage, Stage::InUse { check_out, perished: None, purpose: Purpose::Other });
         self.in_use += 1;
         if let Some(id) = slot.service {
             self.change_service_list(generations, key, id);
@@ -211,6 +241,33 @@ impl<C> Connections<C> {
             Stage::Available { socket, .. } => Some((key, socket)),
             Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
         }
+    }
+
+    /// A connection in use is for something else from now on.
+    pub(crate) fn set_purpose(&mut self, key: Key, new: Purpose) {
+        if let Stage::InUse { purpose, .. } = &mut self.slot_mut(key).stage {
+            let before = core::mem::replace(purpose, new);
+            if let Some(kept) = self.kept_for(before) {
+                *kept -= 1;
+            }
+            if let Some(kept) = self.kept_for(new) {
+                *kept += 1;
+            }
+        }
+    }
+
+    fn kept_for(&mut self, purpose: Purpose) -> Option<&mut u32> {
+        match purpose {
+            Purpose::Other => None,
+            Purpose::Cursor => Some(&mut self.kept_by_cursors),
+            Purpose::Transaction => Some(&mut self.kept_by_transactions),
+        }
+    }
+
+    /// Who uses the connections in use.
+    pub(crate) fn in_use_by(&self) -> InUseBy {
+        let (cursors, transactions) = (self.kept_by_cursors, self.kept_by_transactions);
+        InUseBy { cursors, transactions, others: self.in_use.saturating_sub(cursors + transactions) }
     }
 
     /// A connection in use is interrupted: it leaves the list of those that could be.
@@ -309,6 +366,10 @@ impl<C> Connections<C> {
             || count(|stage| matches!(stage, Stage::InUse { .. })) != self.in_use as usize
             || count(|stage| matches!(stage, Stage::InUse { perished: Some(Perished::Interrupted), .. }))
                 != self.interrupted as usize
+            || count(|stage| matches!(stage, Stage::InUse { purpose: Purpose::Cursor, .. }))
+                != self.kept_by_cursors as usize
+            || count(|stage| matches!(stage, Stage::InUse { purpose: Purpose::Transaction, .. }))
+                != self.kept_by_transactions as usize
         {
             return Err("a count differs from the connections in that state");
         }

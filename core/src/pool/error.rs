@@ -8,7 +8,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::Counts;
+use super::{Counts, InUseBy};
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, RETRYABLE_ERROR};
 use crate::event::CheckOutFailedReason;
@@ -25,6 +25,10 @@ pub struct CheckOutError {
     pub counts: Counts,
     /// Time since the check-out started.
     pub waited: Duration,
+    /// Who used the connections, in load-balanced mode: cursors and transactions keep theirs there (LB-16).
+    pub in_use_by: Option<InUseBy>,
+    /// maxPoolSize; 0 = unlimited.
+    pub max_pool_size: u32,
 }
 
 /// Why a check-out failed.
@@ -62,7 +66,7 @@ pub enum WaitLimit {
 pub struct Cause(Arc<str>);
 
 impl CheckOutError {
-    /// The specification's message, exactly (X-4, CMAP-55). `Display` adds the particulars.
+    /// The specification's message, exactly (X-4, CMAP-55, LB-16). `Display` adds the particulars.
     pub fn message(&self) -> String {
         match &self.kind {
             CheckOutErrorKind::PoolClosed => "Attempted to check out a connection from closed connection pool".into(),
@@ -70,7 +74,15 @@ impl CheckOutError {
                 "Connection pool for {} was cleared because another operation failed with: {cause}",
                 self.address
             ),
-            CheckOutErrorKind::Timeout(_) => "Timed out while checking out a connection from connection pool".into(),
+            CheckOutErrorKind::Timeout(_) => match self.in_use_by {
+                None => "Timed out while checking out a connection from connection pool".into(),
+                Some(InUseBy { cursors, transactions, others }) => alloc::format!(
+                    "Timeout waiting for connection from the connection pool. maxPoolSize: {}, connections in use by \
+                     cursors: {cursors}, connections in use by transactions: {transactions}, connections in use by other \
+                     operations: {others}",
+                    self.max_pool_size
+                ),
+            },
             CheckOutErrorKind::Establish(_) => "Failed to establish a connection for the check-out".into(),
             CheckOutErrorKind::Cancelled => "The check-out was cancelled".into(),
         }

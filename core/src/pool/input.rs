@@ -6,7 +6,7 @@ use super::error::{ApiMisuse, Cause};
 use super::generation::ServiceId;
 use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
-use super::{Pool, Refused};
+use super::{Pool, Purpose, Refused};
 use crate::connection::EstablishError;
 use crate::time::Instant;
 
@@ -18,6 +18,8 @@ pub enum Input {
     CheckOut(CheckOutRequest),
     /// [`Pool::cancel_check_out`].
     CancelCheckOut(CheckOutId),
+    /// [`Pool::set_purpose`].
+    SetPurpose(Handle, Purpose),
     /// [`Pool::check_in`].
     CheckIn(Handle, Condition),
     /// [`Pool::ready`].
@@ -93,6 +95,7 @@ impl Pool<()> {
         match input {
             Input::CheckOut(request) => return Ok(Answer::CheckOut(self.check_out(now, request))),
             Input::CancelCheckOut(id) => return Ok(Answer::Cancellation(self.cancel_check_out(now, id))),
+            Input::SetPurpose(connection, purpose) => self.set_purpose(connection, purpose)?,
             Input::CheckIn(connection, condition) => {
                 self.check_in(now, connection, (), condition).map_err(refused)?;
             }

@@ -56,6 +56,7 @@ use crate::event::{ConnectionClosedReason, Event};
 use crate::options::{Limits, PoolOptions, PoolOptionsError};
 use crate::time::Instant;
 
+pub use self::connections::{InUseBy, Purpose};
 pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
 pub use self::generation::{Generation, ParseServiceIdError, ServiceId};
 pub use self::handle::{ConnectionId, Handle};
@@ -163,6 +164,21 @@ impl<C> Pool<C> {
         met
     }
 
+    /// A connection in use is for something else from now on: a cursor or a transaction keeps it, or has let go of it
+    /// (LB-12 to LB-16). When it is delivered it is for an operation. One that was closed since is ignored.
+    ///
+    /// # Errors
+    /// The handle is another pool's, or its connection is not in use.
+    pub fn set_purpose(&mut self, connection: Handle, purpose: Purpose) -> Result<(), ApiMisuse> {
+        if let Some(key) = self.known(connection, ApiMisuse::NotInUse)? {
+            if !matches!(self.connections.slot(key).stage, Stage::InUse { .. }) {
+                return Err(ApiMisuse::NotInUse);
+            }
+            self.connections.set_purpose(key, purpose);
+        }
+        Ok(())
+    }
+
     /// Gives a connection back (CMAP-35, CMAP-36). It serves the next waiter, becomes available, or is closed if it
     /// perished or the pool was closed.
     ///
@@ -182,12 +198,15 @@ impl<C> Pool<C> {
         }
         let Some(key) = self.connections.find(connection) else { return refused(ApiMisuse::NotInUse, socket) };
         let slot = self.connections.slot(key);
-        let Stage::InUse { check_out, perished } = slot.stage else {
+        let Stage::InUse { check_out, perished, purpose } = slot.stage else {
             return refused(ApiMisuse::NotInUse, socket);
         };
         let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
         self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
         self.wait_queue.finish(check_out);
+        if purpose != Purpose::Other {
+            self.connections.set_purpose(key, Purpose::Other);
+        }
         let reason = match (condition, perished) {
             _ if self.state == PoolState::Closed => ConnectionClosedReason::PoolClosed,
             (_, Some(Perished::Interrupted)) => ConnectionClosedReason::Stale,

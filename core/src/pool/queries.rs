@@ -3,7 +3,7 @@
 use super::connections::Stage;
 use super::handle::{ConnectionId, Handle};
 use super::stats::Totals;
-use super::{ApiMisuse, Counts, Generation, Pool, PoolState, ServiceId, Stats};
+use super::{ApiMisuse, Counts, Generation, InUseBy, Pool, PoolState, ServiceId, Stats};
 use crate::address::ServerAddress;
 use crate::options::PoolOptions;
 
@@ -50,6 +50,14 @@ impl<C> Pool<C> {
         }
     }
 
+    /// Whether the connection is being established; not so if it was closed since.
+    ///
+    /// # Errors
+    /// The handle is another pool's, was never issued, or its connection is established.
+    pub(crate) fn is_pending(&self, connection: Handle) -> Result<bool, ApiMisuse> {
+        self.pending(connection).map(|found| found.is_some())
+    }
+
     /// Whether a clear has made the connection stale (SDAM-4). One that was closed counts as stale.
     pub fn is_stale(&self, connection: Handle) -> bool {
         self.own(connection).is_none_or(|key| self.is_stale_at(key))
@@ -78,6 +86,11 @@ impl<C> Pool<C> {
             in_use: self.connections.in_use,
             waiting: self.wait_queue.len(),
         }
+    }
+
+    /// Connections in use by what they are for (LB-16).
+    pub fn in_use_by(&self) -> InUseBy {
+        self.connections.in_use_by()
     }
 
     /// Counts, totals and high-water marks.

@@ -277,13 +277,16 @@ impl<C> Pool<C> {
 
     fn end_in_failure(&mut self, check_out: Key, kind: CheckOutErrorKind) -> CheckOutError {
         let waited = self.now.saturating_since(self.wait_queue.started_at(check_out));
-        let counts = self.counts();
+        let (counts, in_use_by) = (self.counts(), self.in_use_by());
         if let Some(pending) = self.wait_queue.pending(check_out) {
             self.release_origin(pending);
         }
         self.wait_queue.leave(check_out);
         self.wait_queue.finish(check_out);
-        CheckOutError { kind, address: Arc::clone(&self.address), counts, waited }
+        let address = Arc::clone(&self.address);
+        let in_use_by = self.limits.load_balanced.then_some(in_use_by);
+        let max_pool_size = if self.limits.max_pool_size == u32::MAX { 0 } else { self.limits.max_pool_size };
+        CheckOutError { kind, address, counts, waited, in_use_by, max_pool_size }
     }
 
     fn emit_failure(&mut self, error: &Arc<CheckOutError>, check_out: super::CheckOutId) {

@@ -1,22 +1,26 @@
-//! What an application's error says about the server (SDAM-4 to SDAM-10, LB-9 to LB-11): a table in code.
+//! What an application's error says about the server (SDAM-4 to SDAM-16, LB-9 to LB-11): a table in code.
 //!
-//! | error | server | pool |
-//! |---|---|---|
-//! | of a connection that a clear has made stale | | |
-//! | establishing: labelled SystemOverloadedError | | |
-//! | establishing: any other | unknown | cleared |
-//! | operation: network timeout | | |
-//! | operation: other network error | unknown | cleared |
-//! | operation: the server's own error, a broken reply | | |
-//! | load-balanced, before the service is known | | |
-//! | load-balanced, otherwise | | the service's part, where the pool would be cleared |
+//! | error | server | pool | monitor |
+//! |---|---|---|---|
+//! | of a connection that a clear has made stale, or older than what is known | | | |
+//! | labelled SystemOverloadedError | | | |
+//! | establishing: any other | unknown | cleared | breaks off its check |
+//! | operation: network timeout | | | |
+//! | operation: other network error | unknown | cleared | breaks off its check |
+//! | operation: the server is shutting down | unknown | cleared | checks soon |
+//! | operation: the server is no primary, or recovering | unknown | | checks soon |
+//! | operation: another error of the server's, a broken reply | | | |
+//! | load-balanced, before the service is known | | | |
+//! | load-balanced, otherwise | | the service's part, where the pool would be cleared | |
 
+use super::operation_error::{OperationError, StateChange};
 use crate::connection::{EstablishError, Fault, SYSTEM_OVERLOADED_ERROR};
 
 /// What the connection was when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circumstances {
-    /// Whether the pool, or its service, was cleared since the connection was created (SDAM-4, SDAM-5).
+    /// Whether the pool, or its service, was cleared since the connection was created (SDAM-4, SDAM-5), or the server has
+    /// told newer things of itself since (SDAM-6).
     pub is_stale: bool,
     /// Whether a load balancer stands between.
     pub load_balanced: bool,
@@ -26,7 +30,6 @@ pub struct Circumstances {
 
 /// What an error leads to, beyond the loss of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "a check that is under way may have to be broken off"]
 pub struct Reactions {
     /// The pool, or the service's part of it, is cleared.
     pub clear: bool,
@@ -34,6 +37,8 @@ pub struct Reactions {
     pub mark_unknown: bool,
     /// A check of the server that is under way is broken off (SDAM-10).
     pub cancel_check: bool,
+    /// The server is checked as soon as possible (SDAM-14).
+    pub request_check: bool,
 }
 
 /// The reactions to a failed establishment.
@@ -42,25 +47,36 @@ pub fn to_establish_error(error: &EstablishError, circumstances: Circumstances) 
         // SDAM-7: the server answers more slowly than it is asked; a clear would only make it worse.
         return Reactions::default();
     }
-    against_the_server(circumstances)
+    weigh(GONE, circumstances)
 }
 
 /// The reactions to an operation that failed on an established connection.
-pub fn to_operation_error(fault: Fault, circumstances: Circumstances) -> Reactions {
-    match fault {
-        Fault::Network => against_the_server(circumstances),
+pub fn to_operation_error(error: &OperationError, circumstances: Circumstances) -> Reactions {
+    let reactions = match (error.fault, error.state_change) {
+        _ if error.is_overload => Reactions::default(),
+        (_, Some(StateChange::ShuttingDown)) => Reactions { clear: true, ..CHANGED },
+        (_, Some(StateChange::NotWritablePrimary | StateChange::Recovering)) => CHANGED,
+        (Fault::Network, None) => GONE,
         // SDAM-9: a slow operation says nothing about the others.
-        Fault::Timeout | Fault::Server { .. } | Fault::Other => Reactions::default(),
-    }
+        (Fault::Timeout | Fault::Server { .. } | Fault::Other, None) => Reactions::default(),
+    };
+    weigh(reactions, circumstances)
 }
 
-fn against_the_server(circumstances: Circumstances) -> Reactions {
+/// The server is gone, as far as anybody can tell.
+const GONE: Reactions = Reactions { clear: true, mark_unknown: true, cancel_check: true, request_check: false };
+
+/// The server is there, and no longer what it was.
+const CHANGED: Reactions = Reactions { clear: false, mark_unknown: true, cancel_check: false, request_check: true };
+
+/// What is left of `reactions` in these circumstances.
+fn weigh(reactions: Reactions, circumstances: Circumstances) -> Reactions {
     match circumstances {
         Circumstances { is_stale: true, .. } => Reactions::default(),
         Circumstances { load_balanced: true, service_is_known, .. } => {
-            Reactions { clear: service_is_known, mark_unknown: false, cancel_check: false }
+            Reactions { clear: reactions.clear && service_is_known, ..Reactions::default() }
         }
-        Circumstances { load_balanced: false, .. } => Reactions { clear: true, mark_unknown: true, cancel_check: true },
+        Circumstances { load_balanced: false, .. } => reactions,
     }
 }
 
@@ -68,9 +84,17 @@ fn against_the_server(circumstances: Circumstances) -> Reactions {
 mod tests {
     use super::*;
     use crate::connection::Phase;
+    use crate::pool::Cause;
 
     const FRESH: Circumstances = Circumstances { is_stale: false, load_balanced: false, service_is_known: false };
-    const ALL: Reactions = Reactions { clear: true, mark_unknown: true, cancel_check: true };
+
+    fn operation(fault: Fault) -> OperationError {
+        OperationError::new(fault, Cause::new("gone"))
+    }
+
+    fn change(state_change: StateChange) -> OperationError {
+        OperationError { state_change: Some(state_change), ..operation(Fault::Server { code: None }) }
+    }
 
     fn establish(phase: Phase, fault: Fault) -> EstablishError {
         EstablishError::new(phase, fault, "gone")
@@ -94,23 +118,40 @@ mod tests {
             (Phase::Authenticate, Fault::Timeout),
             (Phase::Authenticate, Fault::Server { code: Some(18) }),
         ] {
-            assert_eq!(to_establish_error(&establish(phase, fault), FRESH), ALL, "{phase:?} {fault:?}");
+            assert_eq!(to_establish_error(&establish(phase, fault), FRESH), GONE, "{phase:?} {fault:?}");
         }
     }
 
     #[test]
     fn only_network_errors_of_operations_speak_against_the_server() {
-        assert_eq!(to_operation_error(Fault::Network, FRESH), ALL);
-        for fault in [Fault::Timeout, Fault::Server { code: Some(10107) }, Fault::Other] {
-            assert_eq!(to_operation_error(fault, FRESH), Reactions::default());
+        assert_eq!(to_operation_error(&operation(Fault::Network), FRESH), GONE);
+        for fault in [Fault::Timeout, Fault::Server { code: Some(7) }, Fault::Other] {
+            assert_eq!(to_operation_error(&operation(fault), FRESH), Reactions::default());
         }
+    }
+
+    #[test]
+    fn a_state_change_is_looked_into_at_once_and_clears_only_before_a_shutdown_sdam_14_sdam_15() {
+        let soon = Reactions { clear: false, mark_unknown: true, cancel_check: false, request_check: true };
+
+        assert_eq!(to_operation_error(&change(StateChange::NotWritablePrimary), FRESH), soon);
+        assert_eq!(to_operation_error(&change(StateChange::Recovering), FRESH), soon);
+        let shutting_down = to_operation_error(&change(StateChange::ShuttingDown), FRESH);
+        assert_eq!(shutting_down, Reactions { clear: true, ..soon });
+    }
+
+    #[test]
+    fn an_overload_says_nothing_else_of_the_server() {
+        let overload = OperationError { is_overload: true, ..change(StateChange::ShuttingDown) };
+
+        assert_eq!(to_operation_error(&overload, FRESH), Reactions::default());
     }
 
     #[test]
     fn errors_of_stale_connections_are_old_news() {
         let stale = Circumstances { is_stale: true, ..FRESH };
 
-        assert_eq!(to_operation_error(Fault::Network, stale), Reactions::default());
+        assert_eq!(to_operation_error(&operation(Fault::Network), stale), Reactions::default());
         assert_eq!(to_establish_error(&establish(Phase::Tls, Fault::Other), stale), Reactions::default());
     }
 
@@ -118,11 +159,11 @@ mod tests {
     fn behind_a_load_balancer_only_a_known_service_is_cleared() {
         let before_hello = Circumstances { load_balanced: true, ..FRESH };
         let after_hello = Circumstances { service_is_known: true, ..before_hello };
-        let clear = Reactions { clear: true, mark_unknown: false, cancel_check: false };
+        let clear = Reactions { clear: true, ..Reactions::default() };
         let error = establish(Phase::Authenticate, Fault::Server { code: Some(18) });
 
         assert_eq!(to_establish_error(&error, before_hello), Reactions::default());
         assert_eq!(to_establish_error(&error, after_hello), clear);
-        assert_eq!(to_operation_error(Fault::Network, after_hello), clear);
+        assert_eq!(to_operation_error(&operation(Fault::Network), after_hello), clear);
     }
 }

@@ -18,7 +18,7 @@ use crate::pool::{
     Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
     Handle, Output, Pool, Refused,
 };
-use crate::server::{OperationError, Server};
+use crate::server::{self, OperationError, Server, ServerDescription, ServerOptions, ServerType};
 use crate::time::Instant;
 
 /// A simulated endpoint.
@@ -90,7 +90,7 @@ impl Simulation {
         let mut simulation = Self {
             network,
             virtual_server,
-            server: Server::new(pool),
+            server: Server::new(pool, ServerOptions::default()),
             now: Instant::ORIGIN,
             random: Random::new(seed),
             connect_timeout: Duration::from_secs(10),
@@ -141,12 +141,16 @@ impl Simulation {
     /// # Errors
     /// Those of the server.
     pub fn fail_operation(&mut self, connection: Handle, error: OperationError) -> Result<(), ApiMisuse> {
-        self.call(|server, now| server.handle_operation_failed(now, connection, error).map(drop))
+        self.call(|server, now| server.handle_operation_failed(now, connection, error))
     }
 
-    /// [`Server::handle_check_succeeded`].
+    /// A check of the server succeeds: [`Server::handle_check_succeeded`]. Of a load balancer, it is known from now on.
     pub fn ready(&mut self) {
-        self.call(Server::handle_check_succeeded);
+        self.call(|server, now| {
+            server.open(now);
+            let address = Arc::clone(&server.description().address);
+            server.handle_check_succeeded(now, ServerDescription::new(address, ServerType::Standalone));
+        });
     }
 
     /// [`Pool::clear`].
@@ -190,7 +194,7 @@ impl Simulation {
 
     /// When something happens next.
     pub fn next_at(&self) -> Option<Instant> {
-        let timeout = self.pool().poll_timeout().map(|timeout| timeout.at);
+        let timeout = self.server.poll_timeout().map(|timeout| timeout.at);
         match (self.schedule.next_at(), timeout) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -206,10 +210,10 @@ impl Simulation {
     /// there was one.
     pub fn step(&mut self) -> bool {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= self.now);
-        let timer = is_due(self.pool().poll_timeout().map(|timeout| timeout.at));
+        let timer = is_due(self.server.poll_timeout().map(|timeout| timeout.at));
         let network = is_due(self.schedule.next_at());
         if timer && (!network || self.random.up_to(1) == 0) {
-            self.call(|server, now| server.pool_mut().handle_timeout(now));
+            self.call(Server::handle_timeout);
         } else if let Some(happening) = self.schedule.pop_due(self.now) {
             self.happen(happening);
         } else {
@@ -226,7 +230,13 @@ impl Simulation {
 
     /// Carries out what the pool wants, as an adapter would.
     fn drain(&mut self) {
-        while let Some(output) = self.server.pool_mut().poll_output() {
+        while let Some(output) = self.server.poll_output() {
+            let output = match output {
+                server::Output::Pool(output) => output,
+                // Check-outs are asked of the pool itself, and the server is checked when the caller says so.
+                server::Output::Selected { .. } | server::Output::SelectionFailed { .. } => continue,
+                server::Output::Event(_) | server::Output::Monitor(_) => continue,
+            };
             match output {
                 Output::Event(event) => self.news.push_back(News::Event(event)),
                 Output::Action(Action::Connect { connection }) => self.connect(connection),
@@ -357,7 +367,7 @@ impl Simulation {
 
     fn fail_with(&mut self, connection: Handle, error: EstablishError) {
         self.establishing.remove(&connection.id());
-        let misuse = self.call(|server, now| server.handle_establish_failed(now, connection, error).map(drop));
+        let misuse = self.call(|server, now| server.handle_establish_failed(now, connection, error));
         debug_assert_eq!(misuse, Ok(()));
     }
 

@@ -76,4 +76,6 @@ pub use op_query::{Query, Reply, encode_query, encode_reply};
 pub(crate) use reply::integer;
 #[cfg(all(feature = "sim", feature = "auth"))]
 pub(crate) use reply::is_true;
-pub use reply::{CommandReply, ErrorFields, ServerError, TopologyVersion};
+pub use reply::{CommandReply, ErrorFields, ServerError};
+
+pub use crate::server::TopologyVersion;

@@ -13,6 +13,8 @@ use bson::raw::RawElement;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 
+use crate::server::TopologyVersion;
+
 /// The outcome of a command, as its reply tells it.
 #[derive(Clone, Debug)]
 pub struct CommandReply<'a> {
@@ -36,15 +38,6 @@ pub struct ErrorFields<'a> {
     /// `errmsg`, what is not UTF-8 in it replaced.
     pub message: Option<Cow<'a, str>>,
     labels: Option<&'a RawArray>,
-}
-
-/// topologyVersion: orders what one process of a server says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopologyVersion {
-    /// The process. A restarted server is another one.
-    pub process_id: [u8; 12],
-    /// Grows with every change.
-    pub counter: i64,
 }
 
 /// An error that a server replied, to keep and to pass on.

@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
                 format::OperationError::Timeout => Fault::Timeout,
                 format::OperationError::Other => Fault::Server { code: None },
             };
-            let error = OperationError { fault, cause: Cause::new("the operation failed") };
+            let error = OperationError::new(fault, Cause::new("the operation failed"));
             if let Err(misuse) = self.simulation.fail_operation(connection, error) {
                 self.violation(format!("a failed operation on {label}: {misuse}"));
             }

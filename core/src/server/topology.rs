@@ -1,0 +1,163 @@
+//! The topology as one server makes it: its type, its events' descriptions, and which servers do not belong to it.
+//!
+//! A client of one address has a topology, too: it begins as its options say and becomes what its server turns out to be.
+//! A server of another set, or of another kind than the topology, is treated as unknown: nobody would want its data.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::description::{ServerDescription, ServerType};
+use super::server_options::ServerOptions;
+use crate::pool::Cause;
+
+/// What a topology is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TopologyType {
+    /// Not known yet.
+    Unknown,
+    /// One server, whatever it is (SDAM-18).
+    Single,
+    /// A set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A set with its primary.
+    ReplicaSetWithPrimary,
+    /// A sharded cluster.
+    Sharded,
+    /// What stands behind a load balancer (LB-3).
+    LoadBalanced,
+}
+
+/// A topology at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TopologyDescription {
+    /// What it is.
+    pub topology_type: TopologyType,
+    /// The set that was asked for, or was found.
+    pub set_name: Option<String>,
+    /// Its servers; none before it opens and after it is closed.
+    pub servers: Vec<Arc<ServerDescription>>,
+}
+
+impl TopologyDescription {
+    /// A topology without servers.
+    pub(super) fn empty() -> Self {
+        Self { topology_type: TopologyType::Unknown, set_name: None, servers: Vec::new() }
+    }
+
+    /// The topology that a client with these options begins with.
+    pub(super) fn initial(options: &ServerOptions, load_balanced: bool, server: Arc<ServerDescription>) -> Self {
+        let topology_type = match &options.replica_set {
+            _ if load_balanced => TopologyType::LoadBalanced,
+            _ if options.direct_connection => TopologyType::Single,
+            Some(_) => TopologyType::ReplicaSetNoPrimary,
+            None => TopologyType::Unknown,
+        };
+        Self { topology_type, set_name: options.replica_set.clone(), servers: alloc::vec![server] }
+    }
+
+    /// The description to keep of a server that says this of itself: an unknown one, if it does not belong here.
+    pub(super) fn admit(&self, server: ServerDescription) -> ServerDescription {
+        match self.objection(&server) {
+            None => server,
+            Some(text) => ServerDescription::unknown(Arc::clone(&server.address), Cause::new(&text)),
+        }
+    }
+
+    /// This topology with its server replaced.
+    pub(super) fn with(&self, server: Arc<ServerDescription>) -> Self {
+        let topology_type = match (self.topology_type, server.server_type) {
+            (TopologyType::Unknown, ServerType::Standalone) => TopologyType::Single,
+            (TopologyType::Unknown, ServerType::Mongos) => TopologyType::Sharded,
+            (TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary, ServerType::RsPrimary) => {
+                TopologyType::ReplicaSetWithPrimary
+            }
+            (TopologyType::Unknown, ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther) => {
+                TopologyType::ReplicaSetNoPrimary
+            }
+            (TopologyType::ReplicaSetWithPrimary, other) if other != ServerType::RsPrimary => {
+                TopologyType::ReplicaSetNoPrimary
+            }
+            (same, _) => same,
+        };
+        let is_set = matches!(topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
+        let set_name = self.set_name.clone().or_else(|| server.set_name.clone().filter(|_| is_set));
+        Self { topology_type, set_name, servers: alloc::vec![server] }
+    }
+
+    /// For how long its servers keep unused sessions: the least that one of those with data says, `None` if one does not.
+    pub fn logical_session_timeout_minutes(&self) -> Option<i64> {
+        let with_data = self.servers.iter().filter(|server| server.server_type.is_data_bearing());
+        with_data.map(|server| server.logical_session_timeout_minutes).min().flatten()
+    }
+
+    /// Whether this client speaks a version of the protocol that every server speaks (SDAM-19).
+    pub fn is_compatible(&self) -> bool {
+        self.servers.iter().all(|server| server.incompatibility().is_none())
+    }
+
+    /// Whether operations may be sent to a server of `server_type` (SDAM-2).
+    pub(super) fn may_use(&self, server_type: ServerType) -> bool {
+        match self.topology_type {
+            TopologyType::Single => server_type != ServerType::Unknown,
+            TopologyType::Unknown
+            | TopologyType::ReplicaSetNoPrimary
+            | TopologyType::ReplicaSetWithPrimary
+            | TopologyType::Sharded
+            | TopologyType::LoadBalanced => server_type.is_data_bearing(),
+        }
+    }
+
+    fn objection(&self, server: &ServerDescription) -> Option<String> {
+        let is = server.server_type;
+        if is == ServerType::Unknown {
+            return None;
+        }
+        let belongs = match self.topology_type {
+            TopologyType::Unknown | TopologyType::Single | TopologyType::LoadBalanced => true,
+            TopologyType::Sharded => is == ServerType::Mongos,
+            TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
+                is.is_member() || is == ServerType::RsGhost
+            }
+        };
+        if !belongs {
+            return Some(alloc::format!(
+                "the server is a {is} and does not belong to the topology {}",
+                self.topology_type
+            ));
+        }
+        match (&self.set_name, &server.set_name) {
+            (Some(wanted), found) if is != ServerType::RsGhost && found.as_ref() != Some(wanted) => {
+                let found =
+                    found.as_deref().map_or_else(|| "no set".into(), |found| alloc::format!("the set {found:?}"));
+                Some(alloc::format!("the server belongs to {found}, not to {wanted:?}: correct replicaSet or the host"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl TopologyType {
+    /// The specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Single => "Single",
+            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
+            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
+            Self::Sharded => "Sharded",
+            Self::LoadBalanced => "LoadBalanced",
+        }
+    }
+}
+
+impl fmt::Display for TopologyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
