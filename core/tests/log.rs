@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::log::{LogRecord, LogValue};
+use cmap_core::log::{LogRecord, LogValue, TopologyId};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Handle, Output, Pool, Reaction, ServiceId};
+use cmap_core::server::{self, MonitorConnection, Server, ServerEvent, ServerOptions};
 use cmap_core::time::Instant;
 
 /// A pool under observation: every event becomes its structured and its unstructured form.
@@ -160,4 +161,72 @@ fn a_unix_socket_has_no_port() {
 
     assert_eq!(record.field("serverHost"), Some(&LogValue::Text("/tmp/mongodb-27017.sock".into())));
     assert_eq!(record.field("serverPort"), None);
+}
+
+/// Both forms of the record of an event of a server.
+fn of_server(event: &ServerEvent) -> (serde_json::Value, String) {
+    let address = ServerAddress::tcp("db.example", 27017);
+    let record = LogRecord::of_server(TopologyId(5), &address, event).unwrap();
+    (serde_json::to_value(&record).unwrap(), record.to_string())
+}
+
+#[test]
+fn a_topology_and_its_server_come_and_go_log_14() {
+    let pool =
+        Pool::<()>::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), Instant::ORIGIN).unwrap();
+    let mut server = Server::new(pool, ServerOptions::default());
+    server.open(Instant::ORIGIN);
+    server.close(Instant::ORIGIN);
+    let mut texts = Vec::new();
+    while let Some(output) = server.poll_output() {
+        if let server::Output::Event(event) = output {
+            texts.push(of_server(&event).1);
+        }
+    }
+
+    let changed = "Description changed for topology with ID 5. ";
+    assert_eq!(
+        texts,
+        [
+            "Starting monitoring for topology with ID 5".into(),
+            format!("{changed}Previous description: Unknown. New description: Unknown, db.example:27017 Unknown"),
+            "Starting monitoring for server db.example:27017 in topology with ID 5".into(),
+            "Stopped monitoring for server db.example:27017 in topology with ID 5".into(),
+            format!("{changed}Previous description: Unknown, db.example:27017 Unknown. New description: Unknown"),
+            "Stopped monitoring for topology with ID 5".into(),
+        ]
+    );
+}
+
+#[test]
+fn heartbeats_name_their_connection_log_14() {
+    let connection = MonitorConnection { id: 1, server_id: Some(7) };
+    let reply = bson::rawdoc! { "ok": 1 };
+    let (reply, duration) = (reply.as_bytes().into(), Duration::from_millis(2));
+    let (structured, unstructured) =
+        of_server(&ServerEvent::HeartbeatSucceeded { connection, duration, reply, awaited: true });
+
+    assert_eq!(
+        structured,
+        serde_json::json!({
+            "message": "Server heartbeat succeeded", "topologyId": 5, "serverHost": "db.example", "serverPort": 27017,
+            "awaited": true, "driverConnectionId": 1, "serverConnectionId": 7, "durationMS": 2.0, "reply": "{\"ok\":1}",
+        })
+    );
+    assert_eq!(
+        unstructured,
+        "Heartbeat succeeded in 2 ms for db.example:27017 on connection with driver-generated ID 1 and server-generated ID 7 \
+         in topology with ID 5. Awaited: true. Reply: {\"ok\":1}"
+    );
+
+    let connection = MonitorConnection { id: 2, server_id: None };
+    let failure = Cause::new("refused");
+    let failed = ServerEvent::HeartbeatFailed { connection, duration, failure, awaited: false };
+    let (structured, unstructured) = of_server(&failed);
+    assert_eq!((&structured["failure"], structured.get("serverConnectionId")), (&"refused".into(), None));
+    assert_eq!(
+        unstructured,
+        "Heartbeat failed in 2 ms for db.example:27017 on connection with driver-generated ID 2 in topology with ID 5. \
+         Awaited: false. Failure: refused"
+    );
 }

@@ -19,6 +19,7 @@ use crate::runner::{self, Outcome};
 use crate::sdam_suite;
 use crate::serve::{self, ServeArgs};
 use crate::suite::{self, Content, Suite};
+use crate::unified;
 use crate::uri_suite;
 
 /// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time; and the official
@@ -272,6 +273,11 @@ fn run_path(report: &mut Report<'_>, engine: &dyn Engine, path: &Path, seeds: &R
             }
             Ok(Content::Sdam(test)) => report.uri_result(&file, &test.description, &sdam_suite::run(&test))?,
             Ok(Content::Rtt(name, test)) => report.uri_result(&file, &name, &sdam_suite::run_rtt(&test))?,
+            Ok(Content::Unified(unified)) => {
+                for (description, outcome) in unified::run(&unified, seeds.clone()) {
+                    report.unified_result(&file, description, &outcome)?;
+                }
+            }
             Ok(Content::Unsupported { description, reason }) => {
                 report.result(&file, &description, &Outcome::Skipped { reason })?;
             }

@@ -14,6 +14,7 @@
 //! Files of the official suites of connection strings take a way of their own: [`uri_suite`] reads them, parses the
 //! string of each case and compares; no pool takes part. Those of server discovery and monitoring take another:
 //! [`sdam_suite`] plays them on an endpoint.
+//! Those in the unified format, of whole clients: [`unified`] runs them against embedded servers, in virtual time, too.
 //!
 //! None of these reads a clock or iterates in an unspecified order: the same seed prints the same bytes.
 //!
@@ -33,5 +34,6 @@ pub mod runner;
 pub mod sdam_suite;
 pub mod serve;
 pub mod suite;
+pub mod unified;
 pub mod uri_suite;
 pub mod verdict;

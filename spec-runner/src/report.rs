@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::engine::Run;
 use crate::format::Problem;
 use crate::runner::Outcome;
+use crate::unified;
 use crate::uri_suite;
 use crate::verdict::{Failure, describe_value};
 
@@ -108,6 +109,26 @@ impl<'a> Report<'a> {
             uri_suite::Outcome::Skipped { reason } => {
                 self.tally().skip(reason);
                 if is_listed { writeln!(self.out, "SKIP {test} ({reason})") } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Prints and counts how a test of the file `path` in the unified format went.
+    pub fn unified_result(&mut self, path: &Path, description: &str, outcome: &unified::Outcome) -> io::Result<()> {
+        let test = test_name(path, description);
+        match outcome {
+            unified::Outcome::Passed => {
+                self.tally().passed += 1;
+                if self.detail == Detail::Exceptions { Ok(()) } else { writeln!(self.out, "PASS {test}") }
+            }
+            unified::Outcome::Failed { seed, reasons } => {
+                self.tally().failed += 1;
+                writeln!(self.out, "FAIL {test}\n  seed {seed}")?;
+                reasons.iter().try_for_each(|reason| writeln!(self.out, "  {}", printable(reason)))
+            }
+            unified::Outcome::Skipped { reason } => {
+                self.tally().skip(reason);
+                writeln!(self.out, "SKIP {test} ({})", printable(reason))
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Finding test files, and telling what kind of test each is.
 //!
 //! MongoDB's specifications hold tests of several formats. Each file is told by what is in it, not by where it lies, so
-//! that any file or folder can be named on the command line. Four formats are run: those of CMAP, of connection strings, of
-//! server discovery and monitoring (SDAM), and of round-trip times. Other known ones are skipped by name, and what is in no
-//! known format is a mistake.
+//! that any file or folder can be named on the command line. Five formats are run: those of CMAP, of connection strings, of
+//! server discovery and monitoring (SDAM), of round-trip times, and the unified one. Other known ones are skipped by name,
+//! and what is in no known format is a mistake.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::format::{Case, Problem, json};
 use crate::sdam_suite::{RttFile, SdamFile};
+use crate::unified::format::UnifiedFile;
 use crate::uri_suite::UriFile;
 
 /// Files that are run, and counted, together.
@@ -34,6 +35,8 @@ pub enum Content {
     Sdam(SdamFile),
     /// A test in the format of round-trip times; its name is that of its file.
     Rtt(String, RttFile),
+    /// Tests in the unified format.
+    Unified(UnifiedFile),
     /// An official test in a format that is not supported yet.
     Unsupported {
         /// Its description, where the file has one.
@@ -59,6 +62,16 @@ const OTHER_SUITES: [(&str, &str); 8] = [
     ("sdam-single", "server-discovery-and-monitoring/tests/single"),
     ("sdam-load-balanced", "server-discovery-and-monitoring/tests/load-balanced"),
     ("rtt", "server-selection/tests/rtt"),
+];
+
+/// The suites in the unified format that concern pools and monitors: their names in the table of results, and their
+/// folders. That of CMAP's log messages lies among CMAP's own.
+const UNIFIED_SUITES: [(&str, &str); 5] = [
+    ("load-balancers", "load-balancers/tests"),
+    ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
+    ("handshake", "mongodb-handshake/tests/unified"),
+    ("operation-timeouts", "client-side-operations-timeout/tests"),
+    ("backpressure", "client-backpressure/tests"),
 ];
 
 /// The folder of MongoDB's specifications: the named one, or else the first of the usual ones that exists.
@@ -89,8 +102,9 @@ pub fn official(specs: &Path) -> Result<Vec<Suite>, Problem> {
         }
     }
     suites.sort_by(|left, right| left.path.cmp(&right.path));
-    let others = OTHER_SUITES.map(|(name, folder)| Suite { name: name.into(), path: specs.join(folder) });
-    suites.extend(others.into_iter().filter(|suite| suite.path.is_dir()));
+    let others = UNIFIED_SUITES.iter().chain(&OTHER_SUITES);
+    let others = others.map(|(name, folder)| Suite { name: (*name).into(), path: specs.join(folder) });
+    suites.extend(others.filter(|suite| suite.path.is_dir()));
     Ok(suites)
 }
 
@@ -149,6 +163,7 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
         Some(Format::Uris) => return UriFile::from_json(value).map(Content::Uris),
         Some(Format::Sdam) => return SdamFile::from_json(value).map(Content::Sdam),
         Some(Format::Rtt) => return RttFile::from_json(value).map(|file| Content::Rtt(stem(), file)),
+        Some(Format::Unified) => return UnifiedFile::from_json(value).map(Content::Unified),
         Some(Format::Unsupported(format)) => format,
         None => {
             return Err(Problem::of_file(
@@ -178,6 +193,8 @@ enum Format {
     Sdam,
     /// That of round-trip times.
     Rtt,
+    /// The unified one.
+    Unified,
     /// One that is not supported yet.
     Unsupported(&'static str),
 }
@@ -190,7 +207,7 @@ fn other_format(value: &Value) -> Option<Format> {
         tests.is_some_and(|tests| tests.iter().any(|test| test.get(key).is_some()))
     };
     let unsupported = if has("schemaVersion") {
-        "the unified test format"
+        return Some(Format::Unified);
     } else if has("phases") {
         return Some(Format::Sdam);
     } else if has("topology_description") {
@@ -215,7 +232,7 @@ fn unreadable(error: &std::io::Error) -> Problem {
 mod tests {
     use serde_json::json;
 
-    use super::Format::{Rtt, Sdam, Unsupported, Uris};
+    use super::Format::{Rtt, Sdam, Unified, Unsupported, Uris};
     use super::{is_cmap, other_format};
 
     #[test]
@@ -224,7 +241,7 @@ mod tests {
         assert!(is_cmap(&json!({ "version": 1, "operations": [] })));
         assert!(!is_cmap(&json!({ "schemaVersion": "1.3", "tests": [{ "operations": [] }] })));
         let other = [
-            (json!({ "schemaVersion": "1.3", "tests": [] }), Some(Unsupported("the unified test format"))),
+            (json!({ "schemaVersion": "1.3", "tests": [] }), Some(Unified)),
             (json!({ "uri": "", "phases": [] }), Some(Sdam)),
             (json!({ "topology_description": {} }), Some(Unsupported("the format of server selection"))),
             (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Rtt)),

@@ -28,6 +28,12 @@ fn the_official_suites_pass_wherever_they_are_found() {
     let text = String::from_utf8(default_run().stdout).unwrap();
     let known = [
         ("cmap-format", 33),
+        ("logging", 5),
+        ("load-balancers", 19),
+        ("sdam-unified", 39),
+        ("handshake", 1),
+        ("operation-timeouts", 10),
+        ("backpressure", 29),
         ("connection-string", 98),
         ("uri-options", 152),
         ("auth", 29),

@@ -1,8 +1,12 @@
-//! Log records of a pool, derived from its events: exact messages, keys and reasons (LOG-10 to LOG-13).
+//! Log records, derived from events: exact messages, keys and reasons (LOG-10 to LOG-14).
 //!
-//! A record is made only when somebody reads it (LOG-9). Its severity is always debug and its component always
-//! "connection" (LOG-10); fields that do not apply are left out, never null (LOG-6). [`LogRecord`] displays as the
-//! specification's unstructured form.
+//! A record is made only when somebody reads it (LOG-9). Its severity is always debug; its component is
+//! [`COMPONENT`] for the pool (LOG-10), [`TOPOLOGY_COMPONENT`] for a server and its monitor (LOG-14). Fields that do not
+//! apply are left out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
+
+#[cfg(all(feature = "wire", feature = "auth"))]
+mod extended_json;
+mod server;
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -17,8 +21,13 @@ use crate::address::ServerAddress;
 use crate::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 use crate::pool::{Cause, ConnectionId};
 
+pub use self::server::TopologyId;
+
 /// The component of every pool message (LOG-10).
 pub const COMPONENT: &str = "connection";
+
+/// The component of every message about a topology, its servers and their heartbeats (LOG-14).
+pub const TOPOLOGY_COMPONENT: &str = "topology";
 
 /// One log message: its fields in the specification's order, `message` first.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +45,8 @@ pub enum LogValue {
     Integer(u64),
     /// Milliseconds with their fraction.
     Millis(f64),
+    /// True or false.
+    Boolean(bool),
 }
 
 impl LogRecord {
@@ -149,6 +160,7 @@ impl Serialize for LogValue {
             Self::Text(text) => serializer.serialize_str(text),
             Self::Integer(number) => serializer.serialize_u64(*number),
             Self::Millis(millis) => serializer.serialize_f64(*millis),
+            Self::Boolean(is) => serializer.serialize_bool(*is),
         }
     }
 }
@@ -188,14 +200,18 @@ impl Fields {
     fn new(address: &ServerAddress) -> Self {
         let mut fields = Self(Vec::with_capacity(8));
         fields.message("");
+        fields.address(address);
+        fields
+    }
+
+    fn address(&mut self, address: &ServerAddress) {
         match address {
             ServerAddress::Tcp { host, port } => {
-                fields.text("serverHost", host.clone());
-                fields.add("serverPort", LogValue::Integer((*port).into()));
+                self.text("serverHost", host.clone());
+                self.add("serverPort", LogValue::Integer((*port).into()));
             }
-            ServerAddress::Unix { path } => fields.text("serverHost", path.clone()),
+            ServerAddress::Unix { path } => self.text("serverHost", path.clone()),
         }
-        fields
     }
 
     fn message(&mut self, text: &'static str) {

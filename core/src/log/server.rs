@@ -1,0 +1,142 @@
+//! Log records of a server and its monitor, derived from their events (LOG-14).
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Fields, LogRecord, LogValue, address_text};
+use crate::address::ServerAddress;
+use crate::server::{MonitorConnection, ServerEvent, TopologyDescription};
+
+/// A topology's number in the log; the caller tells its clients apart by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopologyId(pub u64);
+
+impl LogRecord {
+    /// The record of `event`, which happened to the server at `address` or to its topology. That more is known of a server
+    /// has no record of its own: the change of its topology says it.
+    pub fn of_server(topology: TopologyId, address: &ServerAddress, event: &ServerEvent) -> Option<Self> {
+        let TopologyId(id) = topology;
+        let at = address_text(address);
+        let (mut record, unstructured) = match event {
+            ServerEvent::TopologyOpening => {
+                let record = of_topology("Starting topology monitoring", topology);
+                (record, alloc::format!("Starting monitoring for topology with ID {id}"))
+            }
+            ServerEvent::TopologyClosed => {
+                let record = of_topology("Stopped topology monitoring", topology);
+                (record, alloc::format!("Stopped monitoring for topology with ID {id}"))
+            }
+            ServerEvent::ServerOpening => {
+                let record = of_server("Starting server monitoring", topology, address);
+                (record, alloc::format!("Starting monitoring for server {at} in topology with ID {id}"))
+            }
+            ServerEvent::ServerClosed => {
+                let record = of_server("Stopped server monitoring", topology, address);
+                (record, alloc::format!("Stopped monitoring for server {at} in topology with ID {id}"))
+            }
+            ServerEvent::TopologyDescriptionChanged { previous, new } => {
+                let (previous, new) = (description_text(previous), description_text(new));
+                let unstructured = alloc::format!(
+                    "Description changed for topology with ID {id}. Previous description: {previous}. New description: {new}"
+                );
+                let mut record = of_topology("Topology description changed", topology);
+                record.text("previousDescription", previous);
+                record.text("newDescription", new);
+                (record, unstructured)
+            }
+            ServerEvent::HeartbeatStarted { connection, awaited } => {
+                let (record, on) = heartbeat("Server heartbeat started", topology, address, *connection, *awaited);
+                (record, alloc::format!("Heartbeat started for {on}"))
+            }
+            ServerEvent::HeartbeatSucceeded { connection, duration, reply, awaited } => {
+                let (mut record, on) =
+                    heartbeat("Server heartbeat succeeded", topology, address, *connection, *awaited);
+                let took = took(&mut record, *duration);
+                let reply = reply_text(reply);
+                let unstructured = alloc::format!("Heartbeat succeeded {took} for {on}. Reply: {reply}");
+                record.text("reply", reply);
+                (record, unstructured)
+            }
+            ServerEvent::HeartbeatFailed { connection, duration, failure, awaited } => {
+                let (mut record, on) = heartbeat("Server heartbeat failed", topology, address, *connection, *awaited);
+                let took = took(&mut record, *duration);
+                let failure = failure.to_string();
+                let unstructured = alloc::format!("Heartbeat failed {took} for {on}. Failure: {failure}");
+                record.text("failure", failure);
+                (record, unstructured)
+            }
+            ServerEvent::ServerDescriptionChanged { .. } => return None,
+        };
+        record.0.shrink_to_fit();
+        Some(Self { fields: record.0, unstructured })
+    }
+}
+
+fn of_topology(message: &'static str, TopologyId(id): TopologyId) -> Fields {
+    let mut record = Fields(Vec::with_capacity(8));
+    record.message(message);
+    record.add("topologyId", LogValue::Integer(id));
+    record
+}
+
+fn of_server(message: &'static str, topology: TopologyId, address: &ServerAddress) -> Fields {
+    let mut record = of_topology(message, topology);
+    record.address(address);
+    record
+}
+
+/// What all records of heartbeats have, and the end of their unstructured forms.
+fn heartbeat(
+    message: &'static str,
+    topology: TopologyId,
+    address: &ServerAddress,
+    connection: MonitorConnection,
+    awaited: bool,
+) -> (Fields, String) {
+    let mut record = of_server(message, topology, address);
+    record.add("awaited", LogValue::Boolean(awaited));
+    record.add("driverConnectionId", LogValue::Integer(connection.id));
+    let server_id = connection.server_id.and_then(|id| u64::try_from(id).ok());
+    let mut known = String::new();
+    if let Some(server_id) = server_id {
+        record.add("serverConnectionId", LogValue::Integer(server_id));
+        known = alloc::format!(" and server-generated ID {server_id}");
+    }
+    let on = alloc::format!(
+        "{} on connection with driver-generated ID {}{known} in topology with ID {}. Awaited: {awaited}",
+        address_text(address),
+        connection.id,
+        topology.0
+    );
+    (record, on)
+}
+
+fn took(record: &mut Fields, duration: Duration) -> String {
+    let millis = record.duration(duration);
+    alloc::format!("in {millis} ms")
+}
+
+/// A topology in a few words: what it is, and its servers.
+fn description_text(description: &TopologyDescription) -> String {
+    let mut text = description.topology_type.to_string();
+    for server in &description.servers {
+        let at = address_text(&server.address);
+        text.push_str(&alloc::format!(", {at} {}", server.server_type));
+        if let Some(error) = &server.error {
+            text.push_str(&alloc::format!(" ({error})"));
+        }
+    }
+    text
+}
+
+#[cfg(all(feature = "wire", feature = "auth"))]
+fn reply_text(reply: &[u8]) -> String {
+    bson::RawDocument::from_bytes(reply).map(super::extended_json::relaxed).unwrap_or_default()
+}
+
+/// Without these features there is no monitor that could have got a reply.
+#[cfg(not(all(feature = "wire", feature = "auth")))]
+fn reply_text(_: &[u8]) -> String {
+    String::new()
+}
