@@ -107,6 +107,8 @@ fn write_text(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use bson::oid::ObjectId;
     use bson::{DateTime, rawdoc};
 

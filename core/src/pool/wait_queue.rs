@@ -29,6 +29,14 @@ pub struct CheckOutId {
     pub(crate) pool: PoolId,
 }
 
+impl CheckOutId {
+    /// A small number that no other check-out has before this one has ended, by its failure or by the check-in of its
+    /// connection: good for a caller's own table of those who wait.
+    pub fn index(self) -> usize {
+        self.key as usize
+    }
+}
+
 /// What a caller asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -41,7 +41,7 @@ fn skip_comes_before_limit() {
 
     assert_eq!(ids(&server.find(doc! { "find": "pets", "skip": 1, "limit": 2 })), [2, 3]);
     assert_eq!(ids(&server.find(doc! { "find": "pets", "skip": 1, "limit": 2, "sort": { "_id": -1 } })), [4, 3]);
-    assert_eq!(ids(&server.find(doc! { "find": "pets", "skip": 9 })), []);
+    assert_eq!(ids(&server.find(doc! { "find": "pets", "skip": 9 })), [0_i32; 0]);
     assert_eq!(ids(&server.find(doc! { "find": "pets", "limit": 0 })).len(), 5);
 }
 

@@ -47,7 +47,7 @@ fn paths_through_many_arrays_do_not_multiply() {
     let array = (0..60).fold(Bson::Int32(1), |inner, _| Bson::Array(vec![doc! { "0": inner }.into()]));
     let mut server = Server::with_pets([doc! { "_id": 1, "x": array }]);
 
-    assert_eq!(server.ids(doc! { format!("x{}", ".0".repeat(8)): 1 }), []);
+    assert_eq!(server.ids(doc! { format!("x{}", ".0".repeat(8)): 1 }), [0_i32; 0]);
     assert_eq!(server.code(doc! { "find": "pets", "filter": { format!("x{}", ".0".repeat(9)): 1 } }), 15);
 }
 

@@ -66,7 +66,7 @@ fn a_document_matches_as_a_whole_and_by_dotted_paths() {
 
     assert_eq!(matching(&documents, doc! { "x": { "a": 1, "b": 2 } }), [0]);
     assert_eq!(matching(&documents, doc! { "x.a": 1, "x.b": 2 }), [0, 1, 2]);
-    assert_eq!(matching(&documents, doc! { "x": { "$elemMatch": { "a": 1, "b": 2 } } }), []);
+    assert_eq!(matching(&documents, doc! { "x": { "$elemMatch": { "a": 1, "b": 2 } } }), [0_i32; 0]);
     assert_eq!(matching(&documents, doc! { "x": { "$elemMatch": { "a": 1 } } }), [2]);
 }
 

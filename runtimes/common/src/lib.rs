@@ -1,3 +1,66 @@
 //! MongoDB connections on real sockets: everything that the adapters for tokio, async-std and smol share.
+//!
+//! Use it through one of them (`cmap-tokio`, `cmap-async-std`, `cmap-smol`): each names its [`Runtime`] and has aliases for the
+//! types here. The rules of pooling, and what errors mean for a server, are those of [`cmap_core`]; this crate drives its
+//! machine, and owns the sockets.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `runtime`, `net`, `clock` | what a runtime has to offer; its sockets and its time |
+//! | `client`, `check_out`, `connection`, `pinned` | what users hold: the client, the future of a check-out, the connection in use |
+//! | `endpoint`, `machine`, `waiters`, `driver` | one server: the machine under its mutex, driven where calls are made; its timer |
+//! | `establish`, `resolve`, `keys` | from an address to a usable connection |
+//! | [`tls`] | TLS through rustls, the same on every runtime |
+//! | `link` | the monitor's sockets |
+//! | `socket`, `cutoff` | one connection's stream and buffers; what cuts off its work |
+//! | [`event`], `listeners`, `subscription`, `logging` | events to handlers, streams and log records |
+//! | `error` | what can go wrong |
+//!
+//! # What holds
+//!
+//! - Dropping any future at any await point leaves the pool correct: a waiter is cancelled, a delivered connection goes
+//!   back, a command that was cut off half-way costs its connection.
+//! - No lock is held while code of others runs: wakers, event handlers, the runtime's `spawn`.
+//! - Only tasks of the home runtime sleep or connect, so handles work on any thread and in any executor. When the home is
+//!   gone, every call says so at once.
 
+#![forbid(unsafe_code)]
+
+mod check_out;
+mod client;
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod connection;
+mod cutoff;
+mod driver;
+mod endpoint;
+mod error;
+mod establish;
+pub mod event;
+mod keys;
+mod link;
+mod listeners;
+#[cfg(feature = "tracing")]
+mod logging;
+mod machine;
+pub mod net;
+mod pinned;
+mod resolve;
+pub mod runtime;
+mod socket;
+mod subscription;
 pub mod tls;
+mod waiters;
+
+pub use bson;
+pub use cmap_core as core;
+
+pub use check_out::CheckOut;
+pub use client::{Client, ClientBuilder};
+pub use connection::Connection;
+pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
+pub use event::Event;
+pub use pinned::PinnedConnection;
+pub use runtime::Runtime;
+pub use subscription::{Notice, Subscription};

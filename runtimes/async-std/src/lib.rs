@@ -1,0 +1,92 @@
+//! MongoDB connections on async-std.
+//!
+//! ```no_run
+//! use cmap_async_std::Client;
+//! use cmap_async_std::bson::rawdoc;
+//!
+//! fn main() -> Result<(), cmap_async_std::Error> {
+//!     async_std::task::block_on(async {
+//!         let client = Client::connect("mongodb://app:secret@db.example:27017/?maxPoolSize=20").await?;
+//!         let mut connection = client.check_out().await?;
+//!         let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+//!         println!("{reply:?}");
+//!         Ok(())
+//!     })
+//! }
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::future::Future;
+use std::io;
+use std::time::Instant;
+
+use async_std::net::TcpStream;
+use async_std::task;
+use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::runtime::{Runtime, Target};
+use socket2::SockRef;
+
+pub use cmap_runtime::{
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
+    core, tls,
+};
+
+/// A client on async-std.
+pub type Client = cmap_runtime::Client<AsyncStd>;
+/// A client in the making on async-std.
+pub type ClientBuilder = cmap_runtime::ClientBuilder<AsyncStd>;
+/// A connection on async-std.
+pub type Connection = cmap_runtime::Connection<AsyncStd>;
+/// A connection on async-std that a cursor or a transaction keeps.
+pub type PinnedConnection = cmap_runtime::PinnedConnection<AsyncStd>;
+
+#[cfg(unix)]
+type Unix = async_std::os::unix::net::UnixStream;
+#[cfg(not(unix))]
+type Unix = TcpStream;
+
+/// async-std's global executor, which starts with its first task and never ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsyncStd;
+
+impl Runtime for AsyncStd {
+    const NAME: &'static str = "async-std";
+
+    type Stream = EitherStream<TcpStream, Unix>;
+
+    fn current() -> Result<Self, RuntimeGone> {
+        Ok(Self)
+    }
+
+    #[inline]
+    #[expect(clippy::disallowed_methods, reason = "an adapter is where time comes from")]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {
+        let wait = at.saturating_duration_since(self.now());
+        task::sleep(wait)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(task::spawn(task));
+    }
+
+    async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        Some(task::spawn_blocking(job).await)
+    }
+
+    async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
+        match target {
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                set_up_tcp(SockRef::from(&stream))?;
+                Ok(EitherStream::Left(stream))
+            }
+            #[cfg(unix)]
+            Target::Unix(path) => Ok(EitherStream::Right(Unix::connect(path).await?)),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The future of a check-out. Dropping it at any moment leaves the pool as if it had never asked.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use cmap_core::pool::CheckOutRequest;
+
+use crate::connection::Connection;
+use crate::endpoint::{Begun, Endpoint};
+use crate::error::CheckOutError;
+use crate::runtime::Runtime;
+
+/// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out); it asks when it is first polled.
+#[must_use = "nothing is asked for before the future is awaited"]
+pub struct CheckOut<'a, R: Runtime> {
+    endpoint: &'a Arc<Endpoint<R>>,
+    stage: Stage,
+}
+
+enum Stage {
+    Asking(CheckOutRequest),
+    Waiting(usize),
+    Done,
+}
+
+impl<'a, R: Runtime> CheckOut<'a, R> {
+    pub(crate) fn new(endpoint: &'a Arc<Endpoint<R>>, request: CheckOutRequest) -> Self {
+        Self { endpoint, stage: Stage::Asking(request) }
+    }
+}
+
+impl<R: Runtime> Future for CheckOut<'_, R> {
+    type Output = Result<Connection<R>, CheckOutError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = match self.stage {
+            Stage::Asking(request) => match self.endpoint.check_out(request, cx) {
+                Begun::Answered(answer) => answer,
+                Begun::Waits(place) => {
+                    self.stage = Stage::Waiting(place);
+                    return Poll::Pending;
+                }
+            },
+            Stage::Waiting(place) => match self.endpoint.poll_check_out(place, cx) {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => return Poll::Pending,
+            },
+            // Polled after its end: it has nothing to say any more.
+            Stage::Done => return Poll::Pending,
+        };
+        self.stage = Stage::Done;
+        Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.endpoint), delivery)))
+    }
+}
+
+impl<R: Runtime> Drop for CheckOut<'_, R> {
+    fn drop(&mut self) {
+        if let Stage::Waiting(place) = self.stage {
+            self.endpoint.cancel_check_out(place);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! From the runtime's time to the core's and back: nanoseconds since the client was made.
+
+use std::time::Duration;
+
+use cmap_core::time::Instant;
+
+use crate::runtime::Runtime;
+
+#[derive(Clone)]
+pub(crate) struct Clock<R> {
+    runtime: R,
+    origin: std::time::Instant,
+}
+
+impl<R: Runtime> Clock<R> {
+    pub(crate) fn new(runtime: R) -> Self {
+        let origin = runtime.now();
+        Self { runtime, origin }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        Instant::ORIGIN + self.runtime.now().saturating_duration_since(self.origin)
+    }
+
+    /// The end of a wait that may last for `limit`; zero and none mean for ever (CSOT-2).
+    pub(crate) fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
+        limit.filter(|limit| !limit.is_zero()).map(|limit| self.now() + limit)
+    }
+
+    /// Ends at `at`; never, if that lies beyond what the runtime can count.
+    pub(crate) async fn sleep_until(&self, at: Instant) {
+        match self.origin.checked_add(Duration::from_nanos(at.as_nanos())) {
+            Some(at) => self.runtime.sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> &R {
+        &self.runtime
+    }
+}

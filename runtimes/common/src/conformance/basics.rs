@@ -1,0 +1,98 @@
+//! Checking out, running commands, checking in.
+
+use bson::{RawDocument, rawdoc};
+use cmap_core::connection::Command;
+
+use super::{Harness, TestServer, client, options, run};
+use crate::{Client, CommandErrorKind};
+
+pub fn a_command_runs_on_a_checked_out_connection<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+
+        let mut connection = client.check_out().await.unwrap();
+        let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+
+        assert_eq!(reply, rawdoc! { "ok": 1.0 });
+        assert_eq!(client.stats().counts.in_use, 1);
+    });
+}
+
+pub fn a_returned_connection_is_used_again<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+
+        for _ in 0..10 {
+            let mut connection = client.check_out().await.unwrap();
+            assert_eq!(connection.id().get(), 1);
+            connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        }
+
+        assert_eq!((client.stats().created, client.stats().counts.available), (1, 1));
+    });
+}
+
+pub fn a_refused_command_leaves_the_connection_usable<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+
+        let error = connection.run_command("admin", rawdoc! { "refuse": 1 }).await.unwrap_err();
+
+        assert!(matches!(&error.kind, CommandErrorKind::Server(error) if error.code == Some(59)), "{error}");
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        drop(connection);
+        assert_eq!(client.stats().counts.available, 1);
+    });
+}
+
+pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things" };
+        let mut command = Command::new("test", &insert);
+        command.acknowledged = false;
+
+        assert_eq!(connection.exchange(&command).await.unwrap().as_bytes().len(), 5);
+        assert!(!connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap().is_empty());
+    });
+}
+
+pub fn a_large_reply_comes_in_one_piece<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let large = rawdoc! { "large": 1 };
+
+        let reply: &RawDocument = connection.exchange(&Command::new("admin", &large)).await.unwrap();
+
+        assert_eq!(reply.get_str("large").unwrap().len(), 5_000_000);
+    });
+}
+
+pub fn a_connection_is_looked_at_before_it_is_used_after_idleness<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let mut options = options(&server, "");
+        options.pool.check_after_idle = Some(std::time::Duration::ZERO);
+        let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "answerThenEnd": 1 }).await.unwrap();
+        // The server's end of the connection has been closed behind its answer; give the news time to arrive.
+        while connection.is_alive() {
+            super::yield_now().await;
+        }
+        drop(connection);
+
+        let mut connection = client.check_out().await.unwrap();
+
+        assert_eq!(connection.id().get(), 2);
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+    });
+}

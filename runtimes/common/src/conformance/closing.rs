@@ -1,0 +1,138 @@
+//! The end of a client: with and without patience, under load and by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bson::rawdoc;
+use cmap_core::pool::CheckOutErrorKind;
+
+use super::{Harness, Manners, TestServer, assert_balanced, client, poll_once, run, wait_for};
+use crate::runtime::Runtime;
+use crate::{CheckOutError, CommandErrorKind};
+
+const LONG: Duration = Duration::from_secs(30);
+
+pub fn closing_fails_those_who_wait<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        let connection = client.check_out().await.unwrap();
+        let mut waiting = Box::pin(client.check_out());
+        assert!(poll_once(&mut waiting).await.is_none());
+
+        let mut closing = Box::pin(client.close(LONG));
+        assert!(poll_once(&mut closing).await.is_none());
+
+        for error in [waiting.await.unwrap_err(), client.check_out().await.unwrap_err()] {
+            let CheckOutError::Pool(error) = error else { panic!("{error}") };
+            assert_eq!(error.kind, CheckOutErrorKind::PoolClosed);
+        }
+        drop(connection);
+        assert_eq!(closing.await, Ok(0));
+    });
+}
+
+pub fn closing_waits_for_connections_in_use<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let mut closing = Box::pin(client.close(LONG));
+        assert!(poll_once(&mut closing).await.is_none());
+
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        assert!(poll_once(&mut closing).await.is_none());
+        drop(connection);
+
+        assert_eq!(closing.await, Ok(0));
+        assert_eq!(client.stats().closed.pool_closed, 1);
+    });
+}
+
+pub fn closing_cuts_off_what_does_not_come_back<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
+        assert!(poll_once(&mut command).await.is_none());
+
+        assert_eq!(client.close(Duration::from_millis(20)).await, Ok(1));
+
+        let error = command.await.unwrap_err();
+        assert!(matches!(error.kind, CommandErrorKind::Closed), "{error}");
+        drop(connection);
+        assert_balanced::<H>(&client);
+    });
+}
+
+pub fn closing_gives_up_establishments<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let first = client.check_out().await.unwrap();
+        server.set_manners(Manners::NeverAnswer);
+        let mut waiting = Box::pin(client.check_out());
+        assert!(poll_once(&mut waiting).await.is_none());
+        assert_eq!(client.stats().counts.pending, 1);
+
+        let mut closing = Box::pin(client.close(LONG));
+        assert!(poll_once(&mut closing).await.is_none());
+        drop(first);
+
+        assert_eq!(closing.await, Ok(0));
+        assert!(waiting.await.is_err());
+        assert_eq!(client.stats().counts.total(), 0);
+    });
+}
+
+pub fn closing_under_load_ends_every_operation<H: Harness>() {
+    const TASKS: u32 = 50;
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "maxPoolSize=5").await;
+        let (worked, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let runtime = H::Runtime::current().unwrap();
+        for _ in 0..TASKS {
+            let (client, worked, ended) = (client.clone(), Arc::clone(&worked), Arc::clone(&ended));
+            runtime.spawn(async move {
+                while let Ok(mut connection) = client.check_out().await {
+                    connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+                    worked.fetch_add(1, Ordering::SeqCst);
+                }
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while worked.load(Ordering::SeqCst) < 500 {
+            super::yield_now().await;
+        }
+
+        assert_eq!(client.close(LONG).await, Ok(0));
+
+        while ended.load(Ordering::SeqCst) < TASKS {
+            super::yield_now().await;
+        }
+        assert_balanced::<H>(&client);
+        assert_eq!(client.stats().counts.total(), 0);
+    });
+}
+
+pub fn the_last_client_dropped_closes_the_pool<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut events = client.subscribe(100);
+        let mut connection = client.check_out().await.unwrap();
+
+        drop(client.clone());
+        assert!(events.try_next().is_some_and(|_| true));
+        drop(client);
+        wait_for(&mut events, "ConnectionPoolClosed").await;
+
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        drop(connection);
+        wait_for(&mut events, "ConnectionClosed").await;
+        assert_eq!(events.next().await, None);
+    });
+}

@@ -1,0 +1,105 @@
+//! Many who wait, and limits on waiting.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::rawdoc;
+use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
+
+use super::{Harness, TestServer, assert_balanced, client, poll_once, run, yield_now};
+use crate::runtime::Runtime;
+use crate::{CheckOutError, CommandErrorKind};
+
+pub fn ten_thousand_waiters_are_all_served<H: Harness>() {
+    const WAITERS: u32 = 10_000;
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "maxPoolSize=8&maxConnecting=8").await;
+        let served = Arc::new(AtomicU32::new(0));
+        let runtime = H::Runtime::current().unwrap();
+
+        for _ in 0..WAITERS {
+            let (client, served) = (client.clone(), Arc::clone(&served));
+            runtime.spawn(async move {
+                let connection = client.check_out().await.unwrap();
+                yield_now().await;
+                drop(connection);
+                served.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while served.load(Ordering::SeqCst) < WAITERS {
+            yield_now().await;
+        }
+
+        assert_balanced::<H>(&client);
+        assert!(client.stats().high_water_total <= 8);
+    });
+}
+
+pub fn waiters_are_served_in_their_order<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        let first = client.check_out().await.unwrap();
+        let mut waiters: Vec<_> = (0..100).map(|_| Box::pin(client.check_out())).collect();
+        for waiter in &mut waiters {
+            assert!(poll_once(waiter).await.is_none());
+        }
+
+        drop(first);
+
+        for mut waiter in waiters {
+            assert!(poll_once(&mut waiter).await.is_some_and(|answer| answer.is_ok()), "it was not its turn");
+        }
+    });
+}
+
+pub fn a_wait_queue_timeout_says_how_the_pool_looked<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1&waitQueueTimeoutMS=20").await;
+        let _in_use = client.check_out().await.unwrap();
+
+        let error = client.check_out().await.unwrap_err();
+
+        let CheckOutError::Pool(error) = error else { panic!("{error}") };
+        assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
+        assert!(error.waited >= Duration::from_millis(20), "{error}");
+        assert!(error.to_string().contains("1 connections in use"), "{error}");
+    });
+}
+
+pub fn timeout_ms_cuts_off_a_command<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "timeoutMS=2000").await;
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        drop(connection);
+        let client = super::client::<H>(&server, "timeoutMS=100").await;
+        let mut connection = client.check_out().await.unwrap();
+
+        let error = connection.run_command("admin", rawdoc! { "neverAnswer": 1 }).await.unwrap_err();
+        drop(connection);
+
+        assert!(matches!(error.kind, CommandErrorKind::Timeout(_)), "{error}");
+        // SDAM-9: a slow operation says nothing about the others; CSOT-12: its connection is closed.
+        assert_eq!((client.stats().cleared, client.stats().closed.error), (0, 1));
+    });
+}
+
+pub fn timeout_ms_bounds_a_check_out<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        // CSOT-3: the older timeout counts for nothing.
+        let client = client::<H>(&server, "maxPoolSize=1&timeoutMS=100&waitQueueTimeoutMS=1").await;
+        let _in_use = client.check_out().await.unwrap();
+        let failed = Mutex::new(None);
+
+        *failed.lock().unwrap() = client.check_out().await.err();
+
+        let Some(CheckOutError::Pool(error)) = failed.into_inner().unwrap() else { panic!("it got a connection") };
+        assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+    });
+}

@@ -1,0 +1,380 @@
+//! One server on this side of the sockets: the machine under its mutex, driven where the call is made.
+//!
+//! An uncontended check-out is lock, step, drain, unlock: no task, no channel, no allocation. Whatever takes time or runs
+//! code of others (spawning, waking, closing, handlers of events) happens after the lock was released.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault};
+use cmap_core::monitor::{self, Monitor};
+use cmap_core::pool::{CheckOutRequest, Condition, Handle, Purpose, ServiceId, Stats};
+use cmap_core::server::{self, CheckOut, OperationError, ServerDescription};
+use cmap_core::time::Instant;
+
+use crate::clock::Clock;
+use crate::cutoff::{Cut, Cutoff};
+use crate::driver::{self, Alarm};
+use crate::error::RuntimeGone;
+use crate::establish::Establisher;
+use crate::event::Event;
+use crate::link::Link;
+use crate::listeners::Listeners;
+use crate::machine::{Answer, Deadline, Errands, Machine};
+use crate::runtime::Runtime;
+use crate::socket::Socket;
+use crate::subscription::Subscription;
+use crate::waiters::{Found, Left};
+
+pub(crate) struct Endpoint<R: Runtime> {
+    pub(crate) address: Arc<ServerAddress>,
+    clock: Clock<R>,
+    establisher: Arc<Establisher<R>>,
+    listeners: Listeners,
+    alarm: Arc<Alarm>,
+    machine: Mutex<Machine<R::Stream>>,
+}
+
+/// How a check-out begins.
+pub(crate) enum Begun<S> {
+    Answered(Answer<S>),
+    /// It waits at this place.
+    Waits(usize),
+}
+
+/// A limit on what goes on at a connection. Dropping it lifts the limit.
+pub(crate) struct TimeLimit<'a, R: Runtime> {
+    endpoint: &'a Endpoint<R>,
+    deadline: Deadline,
+}
+
+impl<R: Runtime> Endpoint<R> {
+    /// Starts an endpoint around `core`, with a driver in the home runtime.
+    pub(crate) fn start(
+        core: server::Endpoint<Box<Socket<R::Stream>>>,
+        establisher: Arc<Establisher<R>>,
+        listeners: Listeners,
+    ) -> Arc<Self> {
+        let clock = establisher.clock.clone();
+        let endpoint = Arc::new(Self {
+            address: Arc::clone(&establisher.address),
+            clock: clock.clone(),
+            establisher,
+            listeners,
+            alarm: Arc::default(),
+            machine: Mutex::new(Machine::new(core)),
+        });
+        driver::start(&endpoint, clock);
+        endpoint
+    }
+
+    // Check-outs.
+
+    /// Begins a check-out. Whoever waits is woken by `cx`.
+    #[inline]
+    pub(crate) fn check_out(self: &Arc<Self>, request: CheckOutRequest, cx: &Context<'_>) -> Begun<R::Stream> {
+        let now = self.clock.now();
+        let mut machine = self.lock();
+        if machine.runtime_gone {
+            return Begun::Answered(Err(RuntimeGone.into()));
+        }
+        let check_out = machine.server().check_out(now, request);
+        let (begun, errands) = match check_out {
+            CheckOut::Started(_) => match machine.drain(now, Some(check_out)) {
+                (Some(answer), errands) => (Begun::Answered(answer), errands),
+                (None, errands) => (Begun::Waits(machine.waiters.enter(check_out, cx.waker().clone())), errands),
+            },
+            CheckOut::Selecting(_) => {
+                let place = machine.waiters.enter(check_out, cx.waker().clone());
+                (Begun::Waits(place), machine.drain(now, None).1)
+            }
+        };
+        drop(machine);
+        self.run(errands);
+        begun
+    }
+
+    /// Looks for the answer of the check-out that waits at `place`.
+    pub(crate) fn poll_check_out(&self, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
+        let found = self.lock().waiters.poll(place, cx.waker());
+        match found {
+            Some(Found::Answer(answer)) => Poll::Ready(answer),
+            Some(Found::Nothing { .. }) => Poll::Pending,
+            None => Poll::Ready(Err(RuntimeGone.into())),
+        }
+    }
+
+    /// Gives up the check-out that waits at `place`. A connection that was delivered to it already goes back.
+    pub(crate) fn cancel_check_out(self: &Arc<Self>, place: usize) {
+        // Dropped behind the lock, as wakers must be.
+        let _waker = self.drive_with(|machine, now, errands| match machine.waiters.leave(place)? {
+            Left::Waiting(check_out, waker) => {
+                // Nothing has been delivered that was not drained.
+                let _ = machine.server().cancel_check_out(now, check_out);
+                Some(waker)
+            }
+            Left::Answered(Ok(delivery)) => {
+                machine.check_in(now, delivery.connection, delivery.socket, Condition::Usable, errands);
+                None
+            }
+            Left::Answered(Err(_)) => None,
+        });
+    }
+
+    /// Gives a connection back.
+    #[inline]
+    pub(crate) fn check_in(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, condition: Condition) {
+        let now = self.clock.now();
+        let mut machine = self.lock();
+        let refused = machine.pool().check_in(now, connection, socket, condition).err();
+        let (_, errands) = machine.drain(now, None);
+        drop(machine);
+        self.run(errands);
+        if let Some(refused) = refused {
+            refused.socket.close();
+        }
+    }
+
+    // What happens at connections.
+
+    pub(crate) fn handle_hello(self: &Arc<Self>, connection: Handle, service_id: ServiceId) {
+        // Refused only outside of load-balanced mode, where no hello names a service.
+        let _ = self.drive(|machine, now| machine.pool().handle_hello(now, connection, service_id));
+    }
+
+    pub(crate) fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
+        self.drive_with(|machine, now, errands| {
+            if let Some(known) = machine.known.get_mut(&connection.id()) {
+                known.is_established = true;
+            }
+            if let Err(refused) = machine.pool().handle_established(now, connection, socket) {
+                machine.known.remove(&connection.id());
+                errands.close.push(refused.socket);
+                let error = EstablishError::new(refused_phase(), Fault::Other, refused.misuse.to_string());
+                // The connection is pending, or else it has been forgotten.
+                let _ = machine.server().handle_establish_failed(now, connection, error);
+            }
+        });
+    }
+
+    pub(crate) fn handle_establish_failed(self: &Arc<Self>, connection: Handle, error: EstablishError) {
+        self.drive(|machine, now| {
+            machine.known.remove(&connection.id());
+            // It was reported once, so it is pending, or has been forgotten.
+            let _ = machine.server().handle_establish_failed(now, connection, error);
+        });
+    }
+
+    /// An operation failed. To be told before its connection is given back (CMAP-49).
+    pub(crate) fn handle_operation_failed(self: &Arc<Self>, connection: Handle, error: OperationError) {
+        // The connection is in use, or has been closed since.
+        let _ = self.drive(|machine, now| machine.server().handle_operation_failed(now, connection, error));
+    }
+
+    /// Something happened at one of the monitor's sockets.
+    pub(crate) fn handle_monitor(self: &Arc<Self>, call: impl FnOnce(&mut Monitor, Instant)) {
+        self.drive(|machine, now| {
+            if let Some(monitor) = machine.monitor() {
+                call(monitor, now);
+            }
+        });
+    }
+
+    pub(crate) fn set_purpose(self: &Arc<Self>, connection: Handle, purpose: Purpose) {
+        // The connection is in use.
+        let _ = self.drive(|machine, _| machine.pool().set_purpose(connection, purpose));
+    }
+
+    /// Cuts `cutoff` off after `limit`; zero and none mean never.
+    pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, cutoff: &Arc<Cutoff>) -> Option<TimeLimit<'_, R>> {
+        let at = self.clock.deadline(limit)?;
+        let deadline = self.drive(|machine, _| machine.deadlines.insert(at, Arc::clone(cutoff)));
+        Some(TimeLimit { endpoint: self, deadline })
+    }
+
+    /// Time has passed, the driver says. Returns when it has to come back.
+    pub(crate) fn handle_timeout(self: &Arc<Self>) -> Option<Instant> {
+        let now = self.clock.now();
+        let mut machine = self.lock();
+        let expired = machine.deadlines.expire(now);
+        machine.core.handle_timeout(now);
+        let (_, mut errands) = machine.drain(now, None);
+        let next = machine.next_deadline();
+        machine.armed = next;
+        drop(machine);
+        errands.wake_all(expired);
+        // Who is here need not be called.
+        errands.alarm = false;
+        self.run(errands);
+        next
+    }
+
+    /// The home runtime has ended: whoever waits learns of it at once.
+    pub(crate) fn handle_runtime_gone(self: &Arc<Self>) {
+        self.drive_with(|machine, now, errands| errands.wake_all(machine.end_of_runtime(now)));
+    }
+
+    // The whole pool.
+
+    /// Closes the pool and gives up what is being established.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.drive_with(|machine, now, errands| {
+            machine.core.close(now);
+            errands.wake_all(machine.cut_all(false, Cut::Closed));
+        });
+    }
+
+    /// Waits until the last connection of a closed pool came back, for at most `patience`; then cuts off what is still
+    /// in use. Returns how many connections that were.
+    pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Result<u32, RuntimeGone> {
+        let patience_ends = Arc::new(Cutoff::default());
+        let last_came_back = std::future::poll_fn(|cx| {
+            let mut machine = self.lock();
+            if machine.runtime_gone {
+                return Poll::Ready(Err(RuntimeGone));
+            }
+            if machine.pool().counts().total() == 0 {
+                return Poll::Ready(Ok(0));
+            }
+            machine.closing.push(cx.waker().clone());
+            Poll::Pending
+        });
+        let limit = self.limit(Some(patience.max(Duration::from_nanos(1))), &patience_ends);
+        let outcome = patience_ends.during(last_came_back).await;
+        drop(limit);
+        outcome.unwrap_or_else(|_| {
+            Ok(self.drive_with(|machine, _, errands| {
+                errands.wake_all(machine.cut_all(true, Cut::Closed));
+                machine.pool().counts().in_use
+            }))
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.lock().pool().stats()
+    }
+
+    pub(crate) fn description(&self) -> Arc<ServerDescription> {
+        Arc::clone(self.lock().core.server().description())
+    }
+
+    pub(crate) fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
+        self.clock.deadline(limit)
+    }
+
+    pub(crate) fn operation_timeout(&self) -> Option<Duration> {
+        self.establisher.operation_timeout
+    }
+
+    pub(crate) fn subscribe(&self, capacity: usize) -> Subscription {
+        let subscription = self.listeners.subscribe(Arc::clone(&self.address), capacity);
+        self.observe();
+        subscription
+    }
+
+    pub(crate) fn alarm(&self) -> Arc<Alarm> {
+        Arc::clone(&self.alarm)
+    }
+
+    /// Events are made only if somebody listens.
+    fn observe(&self) {
+        let any = self.listeners.any();
+        self.lock().server().observe(any);
+    }
+
+    // Driving.
+
+    fn drive<T>(self: &Arc<Self>, call: impl FnOnce(&mut Machine<R::Stream>, Instant) -> T) -> T {
+        self.drive_with(|machine, now, _| call(machine, now))
+    }
+
+    /// Calls the machine, drains it, and does what is left to do without the lock.
+    fn drive_with<T>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&mut Machine<R::Stream>, Instant, &mut Errands<R::Stream>) -> T,
+    ) -> T {
+        let now = self.clock.now();
+        let mut first = Errands::new();
+        let mut machine = self.lock();
+        let result = call(&mut machine, now, &mut first);
+        let (_, errands) = machine.drain(now, None);
+        drop(machine);
+        self.run(first);
+        self.run(errands);
+        result
+    }
+
+    #[inline]
+    fn run(self: &Arc<Self>, errands: Errands<R::Stream>) {
+        let Errands { establish, close, link, wake, wake_too, alarm, tell } = errands;
+        if let Some(waker) = wake {
+            waker.wake();
+        }
+        if alarm {
+            self.alarm.ring();
+        }
+        if !(establish.is_empty() && close.is_empty() && link.is_empty() && wake_too.is_empty()) {
+            self.run_more(establish, close, link, wake_too);
+        }
+        if let Some(events) = tell {
+            self.tell(events);
+        }
+    }
+
+    #[cold]
+    fn run_more(
+        self: &Arc<Self>,
+        establish: Vec<(Handle, Arc<Cutoff>)>,
+        close: Vec<Box<Socket<R::Stream>>>,
+        link: Vec<(monitor::Socket, Arc<Link>)>,
+        wake: Vec<Waker>,
+    ) {
+        wake.into_iter().for_each(Waker::wake);
+        for (connection, cutoff) in establish {
+            self.establisher.begin(Arc::downgrade(self), connection, cutoff);
+        }
+        for (socket, link) in link {
+            link.begin(Arc::clone(&self.establisher), Arc::downgrade(self), socket);
+        }
+        close.into_iter().for_each(|socket| socket.close());
+    }
+
+    /// Tells events until none are left; whoever causes more meanwhile leaves them to us.
+    #[cold]
+    fn tell(&self, mut events: Vec<Event>) {
+        loop {
+            for event in events.drain(..) {
+                self.listeners.tell(&self.address, &event);
+            }
+            if !self.lock().untold.more(&mut events) {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Machine<R::Stream>> {
+        // Nothing under the lock panics; were it so, the machine guards its own state.
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The step that a connection without a service id failed in (LB-6).
+fn refused_phase() -> cmap_core::connection::Phase {
+    cmap_core::connection::Phase::Hello
+}
+
+impl<R: Runtime> Drop for TimeLimit<'_, R> {
+    fn drop(&mut self) {
+        self.endpoint.lock().deadlines.remove(self.deadline);
+    }
+}
+
+impl<R: Runtime> Drop for Endpoint<R> {
+    fn drop(&mut self) {
+        self.listeners.end();
+        self.alarm.ring();
+    }
+}

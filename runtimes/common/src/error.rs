@@ -1,0 +1,164 @@
+//! What can go wrong, by operation: making a client, checking out a connection, running a command.
+//!
+//! Each error says where it happened and what to do next, and keeps its cause as its source. [`Error`] is any of them,
+//! for code that does not care which.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{CommandError as NotSent, ProtocolError, RETRYABLE_ERROR};
+use cmap_core::options::ConnectionStringError;
+use cmap_core::pool::{self, ConnectionId};
+use cmap_core::server::SelectionError;
+use cmap_core::wire::ServerError;
+use thiserror::Error;
+
+use crate::tls::TlsConfigError;
+
+/// Any error of a client.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Making a client failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A check-out failed.
+    #[error(transparent)]
+    CheckOut(#[from] CheckOutError),
+    /// A command failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+/// The runtime that the client was made in has ended, or there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the async runtime that the client belongs to is not running; make clients in a runtime that outlives their use"
+)]
+pub struct RuntimeGone;
+
+/// Why no client was made. The remedy is the caller's.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection string or the options cannot be used.
+    #[error(transparent)]
+    Options(#[from] ConnectionStringError),
+    /// The files or texts for TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    /// An option asks for what this version does not do.
+    #[error("{option} is not supported yet: {remedy}")]
+    Unsupported {
+        /// The option, or what the hosts ask for.
+        option: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// There is no runtime to live in.
+    #[error(transparent)]
+    RuntimeGone(#[from] RuntimeGone),
+}
+
+/// Why a check-out got no connection.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum CheckOutError {
+    /// The pool had none to give: why, where, after how long, and what the pool looked like.
+    #[error(transparent)]
+    Pool(#[from] Arc<pool::CheckOutError>),
+    /// The server was not usable, for as long as serverSelectionTimeoutMS allows: why, where, after how long.
+    #[error(transparent)]
+    Selection(#[from] Arc<SelectionError>),
+    /// The client's runtime has ended.
+    #[error(transparent)]
+    RuntimeGone(#[from] RuntimeGone),
+}
+
+/// A command failed: why, on which connection of which server.
+#[derive(Debug, Error)]
+#[error("{kind} ({address}, connection {connection_id})")]
+#[non_exhaustive]
+pub struct CommandError {
+    /// Why.
+    #[source]
+    pub kind: CommandErrorKind,
+    /// The server.
+    pub address: Arc<ServerAddress>,
+    /// The connection, as events number it.
+    pub connection_id: ConnectionId,
+}
+
+/// Why a command failed. After all but [`NotSent`](Self::NotSent) and [`Server`](Self::Server) the connection is broken,
+/// and closed when it comes back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CommandErrorKind {
+    /// The server refused the command, in its own words.
+    #[error("the server refused the command: {0}")]
+    Server(#[source] ServerError),
+    /// Reading or writing failed, or the server hung up. Whether the command was carried out is unknown.
+    #[error("the connection was lost: {0}")]
+    Network(#[source] io::Error),
+    /// There was no reply in time. Whether the command was carried out is unknown.
+    #[error("no reply within {0:?}; allow more by timeoutMS or socketTimeoutMS")]
+    Timeout(Duration),
+    /// The server's monitor ran into a timeout, so its connections were interrupted (CMAP-41). Try again.
+    #[error("Connection to {0} interrupted due to server monitor timeout")]
+    Interrupted(Arc<ServerAddress>),
+    /// The command cannot be sent; nothing was.
+    #[error("the command was not sent: {0}")]
+    NotSent(#[source] NotSent),
+    /// What came is no reply to the command.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(#[source] ProtocolError),
+    /// The client was closed, and the time it gave its connections is over.
+    #[error("the client was closed before the reply came")]
+    Closed,
+    /// The client's runtime has ended.
+    #[error(transparent)]
+    RuntimeGone(#[from] RuntimeGone),
+}
+
+impl Error {
+    /// Whether to try again makes sense.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Client(_) => false,
+            Self::CheckOut(error) => error.is_retryable(),
+            Self::Command(error) => error.is_retryable(),
+        }
+    }
+}
+
+impl CheckOutError {
+    /// Whether to try again makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server (CMAP-50).
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Pool(error) => error.is_retryable(),
+            Self::Selection(_) | Self::RuntimeGone(_) => false,
+        }
+    }
+}
+
+impl CommandError {
+    /// Whether a command that does no harm when it is carried out twice may be tried again, on another connection.
+    pub fn is_retryable(&self) -> bool {
+        match &self.kind {
+            CommandErrorKind::Interrupted(_) | CommandErrorKind::Network(_) => true,
+            CommandErrorKind::Server(_) => self.has_label(RETRYABLE_ERROR),
+            CommandErrorKind::Timeout(_)
+            | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Protocol(_)
+            | CommandErrorKind::Closed
+            | CommandErrorKind::RuntimeGone(_) => false,
+        }
+    }
+
+    /// Whether the server put `label` on its error.
+    pub fn has_label(&self, label: &str) -> bool {
+        matches!(&self.kind, CommandErrorKind::Server(error) if error.labels.iter().any(|own| own == label))
+    }
+}

@@ -1,0 +1,257 @@
+//! From a server's address to a usable connection (CMAP-23): resolve, connect, TLS, hello, authenticate.
+//!
+//! Each establishment is a task of its own in the home runtime and outlives the check-out that caused it. It is bounded by
+//! connectTimeoutMS alone, and cut off when the pool forgets it. Whatever becomes of the task, the endpoint hears of
+//! it exactly once: also when the runtime drops it half-way.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress};
+use cmap_core::pool::Handle;
+use cmap_core::time::Instant;
+use zeroize::Zeroizing;
+
+use crate::clock::Clock;
+use crate::cutoff::{Cut, Cutoff};
+use crate::endpoint::Endpoint;
+use crate::keys::Keys;
+use crate::net::EitherStream;
+use crate::resolve::resolve;
+use crate::runtime::{Runtime, Target};
+use crate::socket::{self, Socket, Transport};
+use crate::tls::{self, TlsConfig, TlsError};
+
+/// How connections to one server are established.
+pub(crate) struct Establisher<R> {
+    pub(crate) address: Arc<ServerAddress>,
+    pub(crate) options: Arc<ConnectionOptions>,
+    /// connectTimeoutMS; zero and none mean for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// How long a command on an established connection may take; zero and none mean for ever.
+    pub(crate) operation_timeout: Option<Duration>,
+    pub(crate) tls: Option<TlsConfig>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) clock: Clock<R>,
+}
+
+/// The duty to tell the endpoint what became of an establishment.
+struct Report<R: Runtime> {
+    endpoint: Weak<Endpoint<R>>,
+    connection: Handle,
+    done: bool,
+}
+
+/// One establishment's limits.
+struct Limit {
+    cutoff: Arc<Cutoff>,
+    timer: Pin<Box<dyn Future<Output = ()> + Send>>,
+    timeout: Duration,
+}
+
+impl<R: Runtime> Establisher<R> {
+    /// Establishes `connection` in a task of its own.
+    pub(crate) fn begin(self: &Arc<Self>, endpoint: Weak<Endpoint<R>>, connection: Handle, cutoff: Arc<Cutoff>) {
+        let report = Report { endpoint, connection, done: false };
+        let establisher = Arc::clone(self);
+        self.clock.runtime().spawn(async move {
+            let outcome = establisher.run(&report, cutoff).await;
+            report.end(outcome);
+        });
+    }
+
+    async fn run(&self, report: &Report<R>, cutoff: Arc<Cutoff>) -> Result<Box<Socket<R::Stream>>, EstablishError> {
+        let mut limit = Limit::new(self, Arc::clone(&cutoff));
+        let targets = limit.during(Phase::Resolve, resolve(self.clock.runtime(), &self.address)).await??;
+        let stream = limit.during(Phase::Connect, self.connect(targets)).await??;
+        let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
+        let mut establish = Establish::new(Arc::clone(&self.options), random()?)?;
+        let mut progress = Progress::Exchange;
+        let mut service_is_known = false;
+        let mut buffer = Zeroizing::new(Vec::new());
+        loop {
+            let phase = establish.phase();
+            progress = match progress {
+                Progress::Established => break,
+                Progress::Derive(request) => {
+                    let keys = limit.during(phase, self.keys.get(self.clock.runtime(), request)).await?;
+                    let keys = keys.map_err(|gone| EstablishError::new(phase, Fault::Other, gone.to_string()))?;
+                    establish.handle_keys(&keys)?
+                }
+                Progress::Exchange => {
+                    buffer.clear();
+                    establish.write_to(&mut buffer);
+                    limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(lost(phase))?;
+                    buffer.resize(4096, 0);
+                    let count =
+                        limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(lost(phase))?;
+                    establish.handle_bytes(buffer.get(..count).unwrap_or_default())?
+                }
+            };
+            if let Some(service_id) = establish.service_id()
+                && self.options.load_balanced
+                && !service_is_known
+            {
+                // An error that follows, and a clear, need the service's generation (LB-7, LB-10).
+                service_is_known = true;
+                report.hello(service_id);
+            }
+        }
+        let protocol = establish
+            .finish()
+            .ok_or_else(|| EstablishError::new(Phase::Authenticate, Fault::Other, "it ended before its end"))?;
+        Ok(Box::new(Socket::new(stream, protocol, cutoff)))
+    }
+
+    /// An open stream to the server, under TLS if the options want it. Unbounded: the caller has its own limits.
+    pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
+        let targets = resolve(self.clock.runtime(), &self.address).await?;
+        self.secure(self.connect(targets).await?).await
+    }
+
+    /// Tries one target after the other; each but the last gets its share of the time only.
+    async fn connect(&self, targets: Vec<Target>) -> Result<R::Stream, EstablishError> {
+        let mut problems = Vec::new();
+        let mut fault = Fault::Network;
+        let until = self.clock.deadline(self.timeout);
+        let count = targets.len();
+        for (index, target) in targets.into_iter().enumerate() {
+            let name = match &target {
+                Target::Tcp(address) => address.to_string(),
+                #[cfg(unix)]
+                Target::Unix(path) => path.display().to_string(),
+            };
+            let share = until.map(|until| share(self.clock.now(), until, count - index));
+            match self.within(share, self.clock.runtime().connect(target)).await {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => problems.push(format!("{name}: {error}")),
+                None => {
+                    fault = Fault::Timeout;
+                    problems.push(format!("{name}: no answer in time"));
+                }
+            }
+        }
+        Err(EstablishError::new(Phase::Connect, fault, problems.join("; ")))
+    }
+
+    /// Puts TLS over `stream`, if the options want it.
+    async fn secure(&self, stream: R::Stream) -> Result<Transport<R::Stream>, EstablishError> {
+        match (&self.tls, &*self.address) {
+            (Some(config), ServerAddress::Tcp { host, .. }) => match tls::connect(config, host, stream).await {
+                Ok(stream) => Ok(EitherStream::Right(Box::new(stream))),
+                Err(error) => Err(error.establish_error()),
+            },
+            // A Unix socket does not leave the machine, and has no name that a certificate could be for.
+            (Some(_), ServerAddress::Unix { .. }) | (None, _) => Ok(EitherStream::Left(stream)),
+        }
+    }
+
+    async fn within<T>(&self, until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+        let Some(until) = until else { return Some(work.await) };
+        let mut timer = pin!(self.clock.sleep_until(until));
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+}
+
+impl Limit {
+    fn new<R: Runtime>(establisher: &Establisher<R>, cutoff: Arc<Cutoff>) -> Self {
+        let clock = establisher.clock.clone();
+        let deadline = clock.deadline(establisher.timeout);
+        let timer = async move {
+            match deadline {
+                Some(deadline) => clock.sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        Self { cutoff, timer: Box::pin(timer), timeout: establisher.timeout.unwrap_or_default() }
+    }
+
+    /// `work`, which is a part of `phase`, unless time is up or it is cut off.
+    async fn during<T>(&mut self, phase: Phase, work: impl Future<Output = T>) -> Result<T, EstablishError> {
+        let mut work = pin!(work);
+        let timer = &mut self.timer;
+        let timed = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        });
+        match self.cutoff.during(timed).await {
+            Ok(Some(output)) => Ok(output),
+            Ok(None) => {
+                let text =
+                    format!("no answer within {:?}; is the server there? connectTimeoutMS allows more", self.timeout);
+                Err(EstablishError::new(phase, Fault::Timeout, text))
+            }
+            Err(cut) => Err(EstablishError::new(phase, Fault::Other, reason(cut))),
+        }
+    }
+}
+
+impl<R: Runtime> Report<R> {
+    fn hello(&self, service_id: cmap_core::pool::ServiceId) {
+        if let Some(endpoint) = self.endpoint.upgrade() {
+            endpoint.handle_hello(self.connection, service_id);
+        }
+    }
+
+    fn end(mut self, outcome: Result<Box<Socket<R::Stream>>, EstablishError>) {
+        self.done = true;
+        match (self.endpoint.upgrade(), outcome) {
+            (Some(endpoint), Ok(socket)) => endpoint.handle_established(self.connection, socket),
+            (Some(endpoint), Err(error)) => endpoint.handle_establish_failed(self.connection, error),
+            (None, Ok(socket)) => socket.close(),
+            (None, Err(_)) => {}
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Report<R> {
+    fn drop(&mut self) {
+        if !self.done
+            && let Some(endpoint) = self.endpoint.upgrade()
+        {
+            let error = EstablishError::new(Phase::Connect, Fault::Other, crate::error::RuntimeGone.to_string());
+            endpoint.handle_establish_failed(self.connection, error);
+        }
+    }
+}
+
+/// An equal part of the time that is left.
+fn share(now: Instant, until: Instant, targets: usize) -> Instant {
+    let parts = u32::try_from(targets.max(1)).unwrap_or(u32::MAX);
+    now + until.saturating_since(now) / parts
+}
+
+fn random() -> Result<[u8; 24], EstablishError> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|error| {
+        EstablishError::new(Phase::Authenticate, Fault::Other, format!("the system gave no random numbers: {error}"))
+    })?;
+    Ok(random)
+}
+
+fn lost(phase: Phase) -> impl Fn(io::Error) -> EstablishError {
+    move |error| match TlsError::of(&error) {
+        // With TLS 1.3 a server refuses a client's certificate when the hello is on its way already.
+        Some(error) => error.establish_error(),
+        None => EstablishError::new(phase, Fault::Network, error.to_string()),
+    }
+}
+
+fn reason(cut: Cut) -> &'static str {
+    match cut {
+        Cut::Interrupted => "it was interrupted, since a check of the server timed out",
+        Cut::TimedOut => "its time was up",
+        Cut::Closed => "the client was closed",
+        Cut::RuntimeGone => "the client's runtime has ended",
+    }
+}

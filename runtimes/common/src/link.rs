@@ -1,0 +1,119 @@
+//! The sockets of the monitor: each is opened, read and written by a task of its own, until the monitor is done with it.
+//!
+//! What is said on them is the core's business ([`cmap_core::monitor`]), and so is time: a link has no limits of its own.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use atomic_waker::AtomicWaker;
+use cmap_core::connection::Fault;
+use cmap_core::monitor;
+use cmap_core::pool::Cause;
+use futures_io::{AsyncRead, AsyncWrite};
+
+use crate::cutoff::{Cut, Cutoff};
+use crate::endpoint::Endpoint;
+use crate::establish::Establisher;
+use crate::runtime::Runtime;
+use crate::socket;
+use crate::tls::TlsError;
+
+/// What the endpoint holds of a monitor's socket.
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    cutoff: Cutoff,
+    outgoing: Mutex<Vec<u8>>,
+    writer: AtomicWaker,
+}
+
+/// What a link does next.
+enum Next {
+    Send(Vec<u8>),
+    Take(usize),
+}
+
+impl Link {
+    /// Sends `bytes`, once the socket is open. Returns whom to wake.
+    pub(crate) fn send(&self, bytes: &[u8]) -> Option<Waker> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.writer.take()
+    }
+
+    /// Ends the link. Returns whom to wake.
+    pub(crate) fn close(&self) -> Option<Waker> {
+        self.cutoff.cut(Cut::Closed)
+    }
+
+    /// Opens `socket` in a task of its own, and serves it.
+    pub(crate) fn begin<R: Runtime>(
+        self: Arc<Self>,
+        establisher: Arc<Establisher<R>>,
+        endpoint: Weak<Endpoint<R>>,
+        socket: monitor::Socket,
+    ) {
+        let runtime = establisher.clock.runtime().clone();
+        runtime.spawn(async move {
+            let served = self.cutoff.during(self.serve(&establisher, &endpoint, socket)).await;
+            // One that was closed is of no more interest.
+            if let (Ok((fault, cause)), Some(endpoint)) = (served, endpoint.upgrade()) {
+                endpoint.handle_monitor(|monitor, now| monitor.handle_failed(now, socket, fault, cause));
+            }
+        });
+    }
+
+    /// Ends with an error only.
+    async fn serve<R: Runtime>(
+        &self,
+        establisher: &Establisher<R>,
+        endpoint: &Weak<Endpoint<R>>,
+        socket: monitor::Socket,
+    ) -> (Fault, Cause) {
+        let mut stream = match establisher.open().await {
+            Ok(stream) => stream,
+            Err(error) => return (error.fault, Cause::of(&error)),
+        };
+        if let Some(endpoint) = endpoint.upgrade() {
+            endpoint.handle_monitor(|monitor, now| monitor.handle_connected(now, socket));
+        }
+        let mut buffer = [0; 4096];
+        loop {
+            let done = match self.next(&mut stream, &mut buffer).await {
+                Ok(Next::Send(bytes)) => socket::write_all(&mut stream, &bytes).await,
+                Ok(Next::Take(count)) => {
+                    let bytes = buffer.get(..count).unwrap_or_default();
+                    if let Some(endpoint) = endpoint.upgrade() {
+                        endpoint.handle_monitor(|monitor, now| monitor.handle_bytes(now, socket, bytes));
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                let fault = TlsError::of(&error).map_or(Fault::Network, TlsError::fault);
+                return (fault, Cause::of(&error));
+            }
+        }
+    }
+
+    /// Waits for something to send, or for bytes that came.
+    async fn next(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        buffer: &mut [u8],
+    ) -> std::io::Result<Next> {
+        poll_fn(|cx| {
+            self.writer.register(cx.waker());
+            let outgoing = std::mem::take(&mut *self.outgoing.lock().unwrap_or_else(PoisonError::into_inner));
+            if !outgoing.is_empty() {
+                return Poll::Ready(Ok(Next::Send(outgoing)));
+            }
+            Pin::new(&mut *stream).poll_read(cx, buffer).map(|read| match read? {
+                0 => Err(socket::hung_up()),
+                count => Ok(Next::Take(count)),
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,326 @@
+//! What an endpoint's mutex guards: the core's machine, and what goes with it on this side of the sockets.
+//!
+//! Every call follows the driving rule: the machine is called, then its outputs are drained. What needs no lock (spawning,
+//! waking, closing, telling) is put down as [`Errands`] and done by the caller when the lock is free again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+use cmap_core::monitor::{self, Monitor};
+use cmap_core::pool::{self, Action, Condition, ConnectionId, Handle, Pool};
+use cmap_core::server::{self, CheckOut, Output, Server};
+use cmap_core::time::Instant;
+use futures_io::{AsyncRead, AsyncWrite};
+
+use crate::cutoff::{Cut, Cutoff};
+use crate::error::{CheckOutError, RuntimeGone};
+use crate::event::Event;
+use crate::link::Link;
+use crate::listeners::Untold;
+use crate::socket::Socket;
+use crate::waiters::Waiters;
+
+pub(crate) struct Machine<S> {
+    pub(crate) core: server::Endpoint<Box<Socket<S>>>,
+    pub(crate) waiters: Waiters<Answer<S>>,
+    /// Every connection that is being established or was, until it is closed.
+    pub(crate) known: BTreeMap<ConnectionId, Known>,
+    pub(crate) deadlines: Deadlines,
+    /// The monitor's sockets.
+    pub(crate) links: BTreeMap<monitor::Socket, Arc<Link>>,
+    pub(crate) untold: Untold,
+    /// Those who wait for the last connection of a closed pool.
+    pub(crate) closing: Vec<Waker>,
+    /// When the driver comes back.
+    pub(crate) armed: Option<Instant>,
+    pub(crate) runtime_gone: bool,
+}
+
+/// How to cut off what goes on at a connection.
+pub(crate) struct Known {
+    pub(crate) cutoff: Arc<Cutoff>,
+    pub(crate) is_established: bool,
+}
+
+/// When what is under way is cut off, the earliest first. One timer, the driver's, serves them all, and commands need none
+/// of their own, which only their home runtime could run.
+#[derive(Default)]
+pub(crate) struct Deadlines {
+    cutoffs: BTreeMap<Deadline, Arc<Cutoff>>,
+    last_number: u64,
+}
+
+/// An entry among [`Deadlines`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Deadline {
+    at: Instant,
+    number: u64,
+}
+
+/// How a check-out ends.
+pub(crate) type Answer<S> = Result<Delivery<S>, CheckOutError>;
+
+/// A connection on its way to whoever asked for it.
+pub(crate) struct Delivery<S> {
+    pub(crate) connection: Handle,
+    pub(crate) socket: Box<Socket<S>>,
+}
+
+/// What is left to do when the lock is free.
+pub(crate) struct Errands<S> {
+    pub(crate) establish: Vec<(Handle, Arc<Cutoff>)>,
+    pub(crate) close: Vec<Box<Socket<S>>>,
+    pub(crate) link: Vec<(monitor::Socket, Arc<Link>)>,
+    /// Most calls wake one, who then costs no allocation.
+    pub(crate) wake: Option<Waker>,
+    pub(crate) wake_too: Vec<Waker>,
+    /// The driver has to come back earlier.
+    pub(crate) alarm: bool,
+    pub(crate) tell: Option<Vec<Event>>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
+    pub(crate) fn new(core: server::Endpoint<Box<Socket<S>>>) -> Self {
+        Self {
+            core,
+            waiters: Waiters::new(),
+            known: BTreeMap::new(),
+            deadlines: Deadlines::default(),
+            links: BTreeMap::new(),
+            untold: Untold::default(),
+            closing: Vec::new(),
+            armed: None,
+            runtime_gone: false,
+        }
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Server<Box<Socket<S>>> {
+        self.core.server_mut()
+    }
+
+    pub(crate) fn pool(&mut self) -> &mut Pool<Box<Socket<S>>> {
+        self.core.server_mut().pool_mut()
+    }
+
+    /// The monitor, to report on its sockets; there is none behind a load balancer.
+    pub(crate) fn monitor(&mut self) -> Option<&mut Monitor> {
+        self.core.monitor_mut()
+    }
+
+    /// Carries out what the machine asks for. The answer to the check-out `own`, if there is one already, is returned;
+    /// other answers go to those who wait.
+    #[inline]
+    pub(crate) fn drain(&mut self, now: Instant, own: Option<CheckOut>) -> (Option<Answer<S>>, Errands<S>) {
+        let mut errands = Errands::new();
+        let mut own_answer = None;
+        while let Some(output) = self.core.poll_output() {
+            let (check_out, answer) = match output {
+                Output::Pool(pool::Output::Action(Action::Deliver { check_out, connection, socket })) => {
+                    (CheckOut::Started(check_out), Ok(Delivery { connection, socket }))
+                }
+                Output::Pool(pool::Output::Action(Action::Fail { check_out, error })) => {
+                    (CheckOut::Started(check_out), Err(error.into()))
+                }
+                Output::SelectionFailed { selection, error } => (CheckOut::Selecting(selection), Err(error.into())),
+                Output::Pool(_) | Output::Selected { .. } | Output::Event(_) | Output::Monitor(_) => {
+                    self.act(now, output, &mut errands);
+                    continue;
+                }
+            };
+            if own == Some(check_out) {
+                own_answer = Some(answer);
+            } else {
+                self.answer(now, check_out, answer, &mut errands);
+            }
+        }
+        self.look_ahead(&mut errands);
+        (own_answer, errands)
+    }
+
+    fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<S>, errands: &mut Errands<S>) {
+        match self.waiters.answer(check_out, answer) {
+            Ok(waker) => errands.wake(waker),
+            // Whoever leaves cancels the check-out under the same lock, so nobody is missing here. Were it otherwise, the
+            // connection would not be lost.
+            Err(Ok(Delivery { connection, socket })) => {
+                self.check_in(now, connection, socket, Condition::Usable, errands);
+            }
+            Err(Err(_)) => {}
+        }
+    }
+
+    fn act(&mut self, now: Instant, output: Output<Box<Socket<S>>, monitor::Action>, errands: &mut Errands<S>) {
+        match output {
+            Output::Pool(pool::Output::Event(event)) => self.untold.events.push(Event::Pool(event)),
+            Output::Event(event) => self.untold.events.push(Event::Server(event)),
+            Output::Pool(pool::Output::Action(action)) => self.act_for_pool(now, action, errands),
+            Output::Monitor(action) => self.act_for_monitor(action, errands),
+            Output::Selected { selection, check_out } => self.waiters.select(selection, check_out),
+            Output::SelectionFailed { .. } => {}
+        }
+    }
+
+    #[cold]
+    fn act_for_pool(&mut self, now: Instant, action: Action<Box<Socket<S>>>, errands: &mut Errands<S>) {
+        match action {
+            Action::Connect { connection } => {
+                let cutoff = Arc::new(Cutoff::default());
+                let known = Known { cutoff: Arc::clone(&cutoff), is_established: false };
+                self.known.insert(connection.id(), known);
+                errands.establish.push((connection, cutoff));
+            }
+            Action::Check { connection } => {
+                let alive = self.pool().socket(connection).is_some_and(|socket| socket.is_alive());
+                // Refused only if nobody had asked.
+                let _ = self.pool().handle_checked(now, connection, alive);
+            }
+            Action::Close { connection, socket, .. } => {
+                self.known.remove(&connection.id());
+                errands.close.push(socket);
+            }
+            Action::Interrupt { connection } => {
+                let known = self.known.get(&connection.id());
+                errands.wake_all(known.and_then(|known| known.cutoff.cut(Cut::Interrupted)));
+            }
+            Action::Deliver { .. } | Action::Fail { .. } => {}
+        }
+    }
+
+    #[cold]
+    fn act_for_monitor(&mut self, action: monitor::Action, errands: &mut Errands<S>) {
+        match action {
+            monitor::Action::Connect(socket) => {
+                let link = Arc::new(Link::default());
+                self.links.insert(socket, Arc::clone(&link));
+                errands.link.push((socket, link));
+            }
+            monitor::Action::Send(socket) => {
+                let mut bytes = Vec::new();
+                if let Some(monitor) = self.core.monitor_mut() {
+                    monitor.write_to(socket, &mut bytes);
+                }
+                errands.wake_all(self.links.get(&socket).and_then(|link| link.send(&bytes)));
+            }
+            monitor::Action::Close(socket) => {
+                errands.wake_all(self.links.remove(&socket).and_then(|link| link.close()));
+            }
+        }
+    }
+
+    /// Gives a connection back. One that the pool refuses is another's or was given back before, and is closed.
+    pub(crate) fn check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: Box<Socket<S>>,
+        condition: Condition,
+        errands: &mut Errands<S>,
+    ) {
+        if let Err(refused) = self.pool().check_in(now, connection, socket, condition) {
+            errands.close.push(refused.socket);
+        }
+    }
+
+    /// Cuts off what is being established, or what is in use.
+    pub(crate) fn cut_all(&mut self, established: bool, cut: Cut) -> Vec<Waker> {
+        let known = self.known.values().filter(|known| known.is_established == established);
+        known.filter_map(|known| known.cutoff.cut(cut)).collect()
+    }
+
+    /// Tells everybody who waits that the runtime is gone, and gives up their check-outs.
+    pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
+        self.runtime_gone = true;
+        let mut wake = self.cut_all(true, Cut::RuntimeGone);
+        wake.append(&mut self.cut_all(false, Cut::RuntimeGone));
+        for (check_out, waker) in self.waiters.answer_all(|| Err(RuntimeGone.into())) {
+            // It waited, and nothing was drained since: there is no delivery to lose.
+            let _ = self.server().cancel_check_out(now, check_out);
+            wake.push(waker);
+        }
+        wake.append(&mut self.closing);
+        wake
+    }
+
+    /// When to come back.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let core = self.core.poll_timeout().map(|timeout| timeout.at);
+        let command = self.deadlines.first();
+        match (core, command) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    #[inline]
+    fn look_ahead(&mut self, errands: &mut Errands<S>) {
+        if let Some(next) = self.next_deadline()
+            && self.armed.is_none_or(|armed| next < armed)
+        {
+            self.armed = Some(next);
+            errands.alarm = true;
+        }
+        if !self.untold.events.is_empty() {
+            errands.tell = self.untold.begin();
+        }
+        if !self.closing.is_empty() && self.core.server().pool().counts().total() == 0 {
+            errands.wake_too.append(&mut self.closing);
+        }
+    }
+}
+
+impl Deadlines {
+    pub(crate) fn insert(&mut self, at: Instant, cutoff: Arc<Cutoff>) -> Deadline {
+        self.last_number = self.last_number.wrapping_add(1);
+        let deadline = Deadline { at, number: self.last_number };
+        self.cutoffs.insert(deadline, cutoff);
+        deadline
+    }
+
+    pub(crate) fn remove(&mut self, deadline: Deadline) {
+        // One that passed when its work was just done in time must not cut off what comes next.
+        if let Some(cutoff) = self.cutoffs.remove(&deadline) {
+            cutoff.forget_timeout();
+        }
+    }
+
+    /// Cuts off everything whose time is up; returns whom to wake.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<Waker> {
+        let mut wake = Vec::new();
+        while let Some(entry) = self.cutoffs.first_entry()
+            && entry.key().at <= now
+        {
+            wake.extend(entry.remove().cut(Cut::TimedOut));
+        }
+        wake
+    }
+
+    fn first(&self) -> Option<Instant> {
+        self.cutoffs.keys().next().map(|deadline| deadline.at)
+    }
+}
+
+impl<S> Errands<S> {
+    pub(crate) fn new() -> Self {
+        Self {
+            establish: Vec::new(),
+            close: Vec::new(),
+            link: Vec::new(),
+            wake: None,
+            wake_too: Vec::new(),
+            alarm: false,
+            tell: None,
+        }
+    }
+
+    pub(crate) fn wake(&mut self, waker: Waker) {
+        match self.wake {
+            None => self.wake = Some(waker),
+            Some(_) => self.wake_too.push(waker),
+        }
+    }
+
+    pub(crate) fn wake_all(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.wake_too.extend(wakers);
+    }
+}

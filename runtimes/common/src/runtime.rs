@@ -1,0 +1,60 @@
+//! What an async runtime has to offer: the one trait that an adapter implements.
+//!
+//! The runtime in which a client is made is its home: its tasks, timers and sockets live there, whoever calls from
+//! wherever. Only tasks of the home runtime sleep or connect; calls made elsewhere wait for nothing but wakers, so they
+//! work on any executor and notice at once when the home runtime is gone.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::PathBuf;
+use std::time::Instant;
+
+use futures_io::{AsyncRead, AsyncWrite};
+
+use crate::error::RuntimeGone;
+
+/// An async runtime, as a handle that is cheap to clone and good on every thread.
+pub trait Runtime: Clone + Send + Sync + 'static {
+    /// Its name, which the server's logs show.
+    const NAME: &'static str;
+
+    /// A connected TCP or Unix socket. Dropping it closes it without waiting, on any thread.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// The runtime that the caller runs in.
+    ///
+    /// # Errors
+    /// The caller runs in none.
+    fn current() -> Result<Self, RuntimeGone>;
+
+    /// The time. Callable from anywhere, also after the runtime has ended.
+    fn now(&self) -> Instant;
+
+    /// Ends at `at`. Awaited only in tasks of this runtime.
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static;
+
+    /// Runs `task` in the background, from whatever thread. A runtime that is gone drops it.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
+
+    /// Runs what takes long where it stalls nobody; `None` if the runtime ended before. Awaited only in tasks of this
+    /// runtime, but for the one that makes a client.
+    fn spawn_blocking<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + Send;
+
+    /// Connects a socket. Called only in tasks of this runtime.
+    fn connect(&self, target: Target) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+/// Where to connect to; host names are resolved already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// The path of a Unix domain socket.
+    #[cfg(unix)]
+    Unix(PathBuf),
+}

@@ -1,0 +1,145 @@
+//! One connection as the pool keeps it: the stream, its protocol machine, and the buffers between them.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bson::RawDocument;
+use cmap_core::connection::{Command, Connection, ProtocolError};
+use futures_io::{AsyncRead, AsyncWrite};
+
+use crate::cutoff::Cutoff;
+use crate::error::CommandErrorKind;
+use crate::net::EitherStream;
+use crate::tls::TlsStream;
+
+/// So much is read at once.
+const READ: usize = 16 * 1024;
+
+/// A document without fields.
+const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
+
+/// A stream in the clear, or under TLS.
+pub(crate) type Transport<S> = EitherStream<S, Box<TlsStream<S>>>;
+
+pub(crate) struct Socket<S> {
+    stream: Transport<S>,
+    protocol: Connection,
+    pub(crate) cutoff: Arc<Cutoff>,
+    input: Input,
+    output: Vec<u8>,
+    /// The last reply.
+    reply: Vec<u8>,
+}
+
+/// What was read: `unread` of `bytes` is still to be looked at.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    unread: std::ops::Range<usize>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    pub(crate) fn new(stream: Transport<S>, protocol: Connection, cutoff: Arc<Cutoff>) -> Self {
+        Self { stream, protocol, cutoff, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
+    }
+
+    /// Puts `command` into the buffer; nothing is sent yet.
+    pub(crate) fn prepare(&mut self, command: &Command<'_>) -> Result<(), CommandErrorKind> {
+        self.output.clear();
+        self.reply.clear();
+        self.reply.extend_from_slice(&EMPTY);
+        self.protocol.send(&mut self.output, command).map_err(CommandErrorKind::NotSent)
+    }
+
+    /// Sends what was prepared.
+    pub(crate) async fn send(&mut self) -> io::Result<()> {
+        write_all(&mut self.stream, &self.output).await
+    }
+
+    /// Reads until the reply is whole; it is left in [`reply`](Self::reply).
+    pub(crate) async fn receive(&mut self) -> Result<(), CommandErrorKind> {
+        while !self.take_reply().map_err(CommandErrorKind::Protocol)? {
+            self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
+        }
+        Ok(())
+    }
+
+    /// The last reply; an empty document, if there is none.
+    pub(crate) fn reply(&self) -> Result<&RawDocument, CommandErrorKind> {
+        // The protocol has checked it.
+        RawDocument::from_bytes(&self.reply).map_err(|_| CommandErrorKind::Protocol(ProtocolError::Broken))
+    }
+
+    pub(crate) fn protocol(&self) -> &Connection {
+        &self.protocol
+    }
+
+    fn take_reply(&mut self) -> Result<bool, ProtocolError> {
+        let Some(mut unread) = self.input.bytes.get(self.input.unread.clone()) else { return Ok(false) };
+        let reply = self.protocol.read(&mut unread)?;
+        if let Some(reply) = &reply {
+            self.reply.clear();
+            self.reply.extend_from_slice(reply.body.as_bytes());
+        }
+        let found = reply.is_some();
+        self.input.unread.start = self.input.unread.end - unread.len();
+        Ok(found)
+    }
+
+    /// Whether the peer still listens, as far as can be seen without waiting: it has neither hung up nor said anything
+    /// that nobody asked for.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        let mut nobody = Context::from_waker(Waker::noop());
+        let mut byte = [0];
+        Pin::new(&mut self.stream).poll_read(&mut nobody, &mut byte).is_pending()
+    }
+
+    /// Closes the socket, as politely as is possible without waiting.
+    pub(crate) fn close(mut self) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        // Whether the peer hears it is the peer's business.
+        let _ = Pin::new(&mut self.stream).poll_close(&mut nobody);
+    }
+}
+
+impl Input {
+    /// Reads once, when everything was looked at.
+    async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+        self.bytes.resize(READ, 0);
+        let count = read(stream, &mut self.bytes).await?;
+        self.unread = 0..count;
+        Ok(())
+    }
+}
+
+/// Reads at least one byte.
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> io::Result<usize> {
+    match poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await? {
+        0 => Err(hung_up()),
+        count => Ok(count),
+    }
+}
+
+pub(crate) fn hung_up() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up")
+}
+
+/// Writes and flushes all of `bytes`.
+pub(crate) async fn write_all(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    let mut written = 0;
+    poll_fn(|cx| {
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            match Pin::new(&mut *stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Pin::new(&mut *stream).poll_flush(cx)
+    })
+    .await
+}

@@ -1,0 +1,151 @@
+//! Events as a stream: bounded, so that a slow reader costs no memory, and honest about what it missed.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use cmap_core::address::ServerAddress;
+use futures_core::Stream;
+
+use crate::event::Event;
+
+/// The events of a client from a moment on. Ends when the client is closed and nobody holds it or its connections.
+#[derive(Debug)]
+pub struct Subscription {
+    address: Arc<ServerAddress>,
+    tape: Arc<Tape>,
+}
+
+/// What a [`Subscription`] yields.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Something happened.
+    Event(Event),
+    /// So many events were overwritten at this place, because they were not read in time.
+    Lost(u64),
+}
+
+/// The newest events that were not read.
+#[derive(Debug)]
+pub(crate) struct Tape {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: VecDeque<Event>,
+    lost: u64,
+    ended: bool,
+    reader: Option<Waker>,
+}
+
+impl Subscription {
+    pub(crate) fn new(address: Arc<ServerAddress>, tape: Arc<Tape>) -> Self {
+        Self { address, tape }
+    }
+
+    /// The server whose events these are.
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// The next notice, if there is one already.
+    pub fn try_next(&mut self) -> Option<Notice> {
+        self.tape.lock().next()
+    }
+
+    /// Waits for the next notice; `None` at the end.
+    pub async fn next(&mut self) -> Option<Notice> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Notice;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Notice>> {
+        let mut state = self.tape.lock();
+        match state.next() {
+            Some(notice) => Poll::Ready(Some(notice)),
+            None if state.ended => Poll::Ready(None),
+            None => {
+                let before = state.reader.replace(cx.waker().clone());
+                drop(state);
+                // The last waker of a task drops its future, which may own connections.
+                drop(before);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Tape {
+    /// Keeps up to `capacity` events, and at least one.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity: capacity.max(1), state: Mutex::default() }
+    }
+
+    pub(crate) fn record(&self, event: &Event) {
+        let reader = {
+            let mut state = self.lock();
+            if state.events.len() == self.capacity {
+                state.events.pop_front();
+                state.lost = state.lost.saturating_add(1);
+            }
+            state.events.push_back(event.clone());
+            state.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        let reader = {
+            let mut state = self.lock();
+            state.ended = true;
+            state.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What was lost was older than all that is there.
+    fn next(&mut self) -> Option<Notice> {
+        match std::mem::take(&mut self.lost) {
+            0 => self.events.pop_front().map(Notice::Event),
+            lost => Some(Notice::Lost(lost)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::PoolEvent;
+
+    #[test]
+    fn a_slow_reader_learns_how_much_it_missed() {
+        let tape = Arc::new(Tape::new(2));
+        let mut subscription = Subscription::new(Arc::new(ServerAddress::tcp("db", 1)), Arc::clone(&tape));
+        for _ in 0..3 {
+            tape.record(&Event::Pool(PoolEvent::PoolReady));
+        }
+        tape.record(&Event::Pool(PoolEvent::PoolClosed));
+
+        let read: Vec<_> = std::iter::from_fn(|| subscription.try_next()).collect();
+
+        let kept = [PoolEvent::PoolReady, PoolEvent::PoolClosed].map(|event| Notice::Event(Event::Pool(event)));
+        assert_eq!(read, [&[Notice::Lost(2)][..], &kept].concat());
+    }
+}

@@ -1,0 +1,94 @@
+//! MongoDB connections on smol.
+//!
+//! ```no_run
+//! use cmap_smol::Client;
+//! use cmap_smol::bson::rawdoc;
+//!
+//! fn main() -> Result<(), cmap_smol::Error> {
+//!     smol::block_on(async {
+//!         let client = Client::connect("mongodb://app:secret@db.example:27017/?maxPoolSize=20").await?;
+//!         let mut connection = client.check_out().await?;
+//!         let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+//!         println!("{reply:?}");
+//!         Ok(())
+//!     })
+//! }
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::future::Future;
+use std::io;
+use std::time::Instant;
+
+use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::runtime::{Runtime, Target};
+use smol::Timer;
+use smol::net::TcpStream;
+use socket2::SockRef;
+
+pub use cmap_runtime::{
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
+    core, tls,
+};
+
+/// A client on smol.
+pub type Client = cmap_runtime::Client<Smol>;
+/// A client in the making on smol.
+pub type ClientBuilder = cmap_runtime::ClientBuilder<Smol>;
+/// A connection on smol.
+pub type Connection = cmap_runtime::Connection<Smol>;
+/// A connection on smol that a cursor or a transaction keeps.
+pub type PinnedConnection = cmap_runtime::PinnedConnection<Smol>;
+
+#[cfg(unix)]
+type Unix = smol::net::unix::UnixStream;
+#[cfg(not(unix))]
+type Unix = TcpStream;
+
+/// smol's global executor, which starts with its first task and never ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Smol;
+
+impl Runtime for Smol {
+    const NAME: &'static str = "smol";
+
+    type Stream = EitherStream<TcpStream, Unix>;
+
+    fn current() -> Result<Self, RuntimeGone> {
+        Ok(Self)
+    }
+
+    #[inline]
+    #[expect(clippy::disallowed_methods, reason = "an adapter is where time comes from")]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {
+        let timer = Timer::at(at);
+        async {
+            timer.await;
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        smol::spawn(task).detach();
+    }
+
+    async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        Some(smol::unblock(job).await)
+    }
+
+    async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
+        match target {
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                set_up_tcp(SockRef::from(&stream))?;
+                Ok(EitherStream::Left(stream))
+            }
+            #[cfg(unix)]
+            Target::Unix(path) => Ok(EitherStream::Right(Unix::connect(path).await?)),
+        }
+    }
+}

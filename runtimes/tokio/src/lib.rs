@@ -1,0 +1,101 @@
+//! MongoDB connections on tokio.
+//!
+//! ```no_run
+//! use cmap_tokio::Client;
+//! use cmap_tokio::bson::rawdoc;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), cmap_tokio::Error> {
+//!     let client = Client::connect("mongodb://app:secret@db.example:27017/?maxPoolSize=20").await?;
+//!     let mut connection = client.check_out().await?;
+//!     let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+//!     println!("{reply:?}");
+//!     Ok(())
+//! }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod stream;
+
+use std::future::Future;
+use std::io;
+use std::time::Instant;
+
+use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::runtime::{Runtime, Target};
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+pub use cmap_runtime::{
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
+    core, tls,
+};
+pub use stream::TokioStream;
+
+/// A client on tokio.
+pub type Client = cmap_runtime::Client<Tokio>;
+/// A client in the making on tokio.
+pub type ClientBuilder = cmap_runtime::ClientBuilder<Tokio>;
+/// A connection on tokio.
+pub type Connection = cmap_runtime::Connection<Tokio>;
+/// A connection on tokio that a cursor or a transaction keeps.
+pub type PinnedConnection = cmap_runtime::PinnedConnection<Tokio>;
+
+#[cfg(unix)]
+type Unix = tokio::net::UnixStream;
+#[cfg(not(unix))]
+type Unix = TcpStream;
+
+/// A tokio runtime.
+#[derive(Clone, Debug)]
+pub struct Tokio(Handle);
+
+impl Tokio {
+    /// The runtime of `handle`. Its time and its sockets must be enabled.
+    pub fn new(handle: Handle) -> Self {
+        Self(handle)
+    }
+}
+
+impl Runtime for Tokio {
+    const NAME: &'static str = "tokio";
+
+    type Stream = EitherStream<TokioStream<TcpStream>, TokioStream<Unix>>;
+
+    fn current() -> Result<Self, RuntimeGone> {
+        Handle::try_current().map(Self).map_err(|_| RuntimeGone)
+    }
+
+    #[inline]
+    fn now(&self) -> Instant {
+        // Tokio's clock, which tests can stop.
+        tokio::time::Instant::now().into_std()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {
+        let _context = self.0.enter();
+        tokio::time::sleep_until(at.into())
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.0.spawn(task));
+    }
+
+    async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.0.spawn_blocking(job).await.ok()
+    }
+
+    async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
+        match target {
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                set_up_tcp(SockRef::from(&stream))?;
+                Ok(EitherStream::Left(TokioStream(stream)))
+            }
+            #[cfg(unix)]
+            Target::Unix(path) => Ok(EitherStream::Right(TokioStream(Unix::connect(path).await?))),
+        }
+    }
+}
