@@ -2,7 +2,7 @@
 //!
 //! It answers drivers as MongoDB 7.0 does, as far as their connections go: hello (streamed, too), compression,
 //! authentication by SCRAM-SHA-1, SCRAM-SHA-256, PLAIN and MONGODB-X509, users, sessions, the fail point `failCommand`,
-//! and what test harnesses ask for first (SRV-1 to SRV-8). Commands on data go to a [`Store`](super::Store) in
+//! and what test harnesses ask for first (SRV-1 to SRV-8). Commands on data go to a [`Store`](super::store::Store) in
 //! memory. What it does not know gets MongoDB's error 59.
 //!
 //! The driving rule is the pool's: call any method, then drain [`poll_output`](EmbeddedServer::poll_output), then ask
