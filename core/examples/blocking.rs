@@ -15,11 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let uri = std::env::args().nth(1).ok_or("usage: blocking MONGODB-URI")?;
     let (options, _warnings) = ClientOptions::parse(&uri)?;
     let Some(ServerAddress::Tcp { host, port }) = options.hosts.first() else { return Err("no TCP address".into()) };
+    (!options.tls.is_enabled()).then_some(()).ok_or("this example speaks no TLS")?;
     let mut socket = TcpStream::connect((host.as_str(), *port))?;
     let options = ConnectionOptions::of_client(&options, ClientMetadata::new(std::env::consts::OS));
     let mut connection = establish(&mut socket, options)?;
-    println!("{}", ping(&mut socket, &mut connection)?);
-    Ok(())
+    ping(&mut socket, &mut connection).map(|reply| println!("{reply}"))
 }
 
 fn establish(socket: &mut TcpStream, options: ConnectionOptions) -> Result<Connection, Box<dyn Error>> {

@@ -5,6 +5,7 @@
 //! variables mean.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use bson::RawDocumentBuf;
 use thiserror::Error;
@@ -33,6 +34,8 @@ pub struct ClientMetadata {
     pub platform: Option<String>,
     /// Where the client runs.
     pub environment: Environment,
+    /// The libraries around the driver that were appended: name, version and platform of each.
+    wrappers: Vec<[String; 3]>,
 }
 
 /// Functions as a service, and containers (HS-11 to HS-13).
@@ -53,13 +56,20 @@ pub struct Environment {
     pub kubernetes: bool,
 }
 
-/// A wrapping library describes itself in a way that cannot be told from others.
+/// The description of a wrapping library cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "{text:?} contains {SEPARATOR:?}, which separates the descriptions of wrapping libraries (HS-14); leave it out"
-)]
-pub struct MetadataError {
-    text: String,
+#[non_exhaustive]
+pub enum MetadataError {
+    /// It cannot be told from others.
+    #[error(
+        "{0:?} contains {SEPARATOR:?}, which separates the descriptions of wrapping libraries (HS-14); leave it out"
+    )]
+    Separator(String),
+    /// Servers would refuse every hello with it (HS-10).
+    #[error(
+        "with {0:?} the client's metadata exceed the 512 bytes that a server takes; give a shorter name or version"
+    )]
+    TooLong(String),
 }
 
 /// How much of a document is left out to make it fit (HS-10).
@@ -83,23 +93,35 @@ impl ClientMetadata {
             os_architecture: None,
             platform: None,
             environment: Environment::default(),
+            wrappers: Vec::new(),
         }
     }
 
     /// Adds the description of a library that wraps this one (HS-14). Empty parts count as unset; a description that was
-    /// added before is not added again.
+    /// added before, all three parts alike, is not added again.
     ///
     /// # Errors
-    /// A part contains the character that separates them.
+    /// A part contains the character that separates them, or the whole would be longer than servers take. Then nothing
+    /// is added.
     pub fn append(&mut self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
         if let Some(part) = [name, version, platform].into_iter().find(|part| part.contains(SEPARATOR)) {
-            return Err(MetadataError { text: part.to_string() });
+            return Err(MetadataError::Separator(part.to_string()));
         }
-        let names = self.driver_name.split(SEPARATOR);
-        let known = names.zip(self.driver_version.split(SEPARATOR)).any(|known| known == (name, version));
-        if name.is_empty() || known {
+        let wrapper = [name, version, platform].map(ToString::to_string);
+        if name.is_empty() || self.wrappers.contains(&wrapper) {
             return Ok(());
         }
+        let mut wrapped = self.clone();
+        wrapped.join(name, version, platform);
+        wrapped.wrappers.push(wrapper);
+        if wrapped.to_document().as_bytes().len() > MAX_LEN {
+            return Err(MetadataError::TooLong(name.to_string()));
+        }
+        *self = wrapped;
+        Ok(())
+    }
+
+    fn join(&mut self, name: &str, version: &str, platform: &str) {
         self.driver_name.push(SEPARATOR);
         self.driver_name.push_str(name);
         if !version.is_empty() {
@@ -113,7 +135,6 @@ impl ClientMetadata {
             };
             self.platform = Some(joined);
         }
-        Ok(())
     }
 
     /// The document, cut down to what a server takes (HS-10).
@@ -316,5 +337,26 @@ mod tests {
         assert_eq!(metadata.driver_version, alloc::format!("{}|2.0", env!("CARGO_PKG_VERSION")));
         assert_eq!(metadata.platform.as_deref(), Some("Platform"));
         assert!(metadata.append("a|b", "", "").is_err());
+    }
+
+    #[test]
+    fn a_library_with_another_platform_is_another_one_hs_14() {
+        let mut metadata = ClientMetadata::new("Linux");
+        metadata.append("library", "", "P").unwrap();
+        metadata.append("library", "", "P").unwrap();
+        metadata.append("library", "1.2", "Library Platform").unwrap();
+        metadata.append("library", "1.2", "Framework Platform").unwrap();
+
+        assert_eq!(metadata.driver_name, "cmap|library|library|library");
+        assert_eq!(metadata.platform.as_deref(), Some("P|Library Platform|Framework Platform"));
+    }
+
+    #[test]
+    fn a_library_whose_name_fits_no_hello_is_refused_hs_10() {
+        let mut metadata = ClientMetadata::new("Linux");
+
+        assert!(matches!(metadata.append(&"x".repeat(500), "", ""), Err(MetadataError::TooLong(_))));
+
+        assert_eq!(metadata.driver_name, "cmap");
     }
 }

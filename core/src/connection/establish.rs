@@ -7,7 +7,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem;
+use core::{fmt, mem};
 
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use zeroize::{Zeroize, Zeroizing};
@@ -22,7 +22,6 @@ use crate::pool::ServiceId;
 use crate::wire::{CommandReply, Compressor};
 
 /// A connection that is being established, without its socket.
-#[derive(Debug)]
 pub struct Establish {
     options: Arc<ConnectionOptions>,
     connection: Connection,
@@ -71,7 +70,8 @@ impl Establish {
             connection: Connection::new(options.server_api),
             options,
             stage: Stage::Hello(authentication),
-            out: Zeroizing::new(Vec::new()),
+            // Room for what authentication needs, so that no copy of a password is left behind when it grows.
+            out: Zeroizing::new(Vec::with_capacity(4096)),
         };
         establish.send(Phase::Hello, "admin", hello)?;
         Ok(establish)
@@ -144,12 +144,13 @@ impl Establish {
             let fault = Fault::Server { code: error.code };
             return Err(EstablishError::new(phase, fault, error.to_string())
                 .with_topology_version(error.topology_version)
+                .with_code_name(error.code_name)
                 .with_server_labels(error.labels));
         }
         match mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Hello(authentication) => self.handle_hello(reply, authentication),
-            Stage::Authenticating { mut conversation, .. } => {
-                let (step, id) = advance(&mut conversation, reply)?;
+            Stage::Authenticating { mut conversation, id } => {
+                let (step, id) = advance(&mut conversation, reply, id)?;
                 self.take(step, conversation, id)
             }
             Stage::Established | Stage::Failed => Err(broken(phase, "the server sent more than it was asked for")),
@@ -173,7 +174,7 @@ impl Establish {
         let speculative = offers.speculative.as_deref();
         match login.handle_hello(mechanisms, speculative.map(sasl_reply))? {
             Opening::Continue(conversation, step) => {
-                let id = speculative.map_or(RawBson::Int32(1), conversation_id);
+                let id = speculative.and_then(conversation_id).unwrap_or(RawBson::Int32(1));
                 self.take(step, conversation, id)
             }
             Opening::Start(conversation) => {
@@ -222,13 +223,22 @@ impl Establish {
     }
 }
 
+// What is to be sent may hold a password, so it is not shown.
+impl fmt::Debug for Establish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { options, connection, stage, out: _ } = self;
+        let mut shown = f.debug_struct("Establish");
+        shown.field("options", options).field("connection", connection).field("stage", stage).finish_non_exhaustive()
+    }
+}
+
 fn broken(phase: Phase, text: &str) -> EstablishError {
     EstablishError::new(phase, Fault::Other, text)
 }
 
 /// Hands a reply to the conversation; returns its step and the id that the server gave the conversation.
-fn advance(conversation: &mut Conversation, reply: &RawDocument) -> Result<(Step, RawBson), AuthError> {
-    Ok((conversation.handle_reply(sasl_reply(reply))?, conversation_id(reply)))
+fn advance(conversation: &mut Conversation, reply: &RawDocument, known: RawBson) -> Result<(Step, RawBson), AuthError> {
+    Ok((conversation.handle_reply(sasl_reply(reply))?, conversation_id(reply).unwrap_or(known)))
 }
 
 /// What a conversation wants of a reply. `authenticate` is answered without payload and done.
@@ -241,6 +251,6 @@ fn sasl_reply(reply: &RawDocument) -> SaslReply<'_> {
     }
 }
 
-fn conversation_id(reply: &RawDocument) -> RawBson {
-    reply.get("conversationId").ok().flatten().map_or(RawBson::Int32(1), RawBson::from)
+fn conversation_id(reply: &RawDocument) -> Option<RawBson> {
+    reply.get("conversationId").ok().flatten().map(RawBson::from)
 }

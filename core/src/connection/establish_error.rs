@@ -32,6 +32,8 @@ pub struct EstablishError {
     pub server_labels: Vec<String>,
     /// The server's version of its topology, if its reply had it: older news changes nothing (SDAM-6).
     pub topology_version: Option<TopologyVersion>,
+    /// The name of the server's error code.
+    pub code_name: Option<String>,
 }
 
 /// The steps of establishment (CMAP-23), in their order.
@@ -72,13 +74,27 @@ pub enum Fault {
 impl EstablishError {
     /// An error of `phase`, with no labels from the server.
     pub fn new(phase: Phase, fault: Fault, message: impl Into<String>) -> Self {
-        Self { phase, fault, message: message.into(), server_labels: Vec::new(), topology_version: None }
+        Self {
+            phase,
+            fault,
+            message: message.into(),
+            server_labels: Vec::new(),
+            topology_version: None,
+            code_name: None,
+        }
     }
 
     /// The same error with labels that the server sent along.
     #[must_use]
     pub fn with_server_labels(mut self, labels: Vec<String>) -> Self {
         self.server_labels = labels;
+        self
+    }
+
+    /// The same error with the name of the server's code.
+    #[must_use]
+    pub fn with_code_name(mut self, code_name: Option<String>) -> Self {
+        self.code_name = code_name;
         self
     }
 

@@ -4,6 +4,7 @@
 //! Nothing is copied: the message refers to the frame or, if it was compressed, to the decoder's buffer.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::compression::{CompressorId, Decompressor};
 use super::error::WireError;
@@ -17,7 +18,7 @@ use super::op_query::{Query, Reply};
 const KEPT: usize = 256 * 1024;
 
 /// Decodes messages, and keeps its buffer from one to the next. It may serve many connections.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Decoder {
     decompressor: Decompressor,
     plain: Vec<u8>,
@@ -41,6 +42,13 @@ pub enum Content<'a> {
     Query(Query<'a>),
     /// OP_REPLY.
     Reply(Reply<'a>),
+}
+
+// What came from a socket is nobody's business but its user's, so only its length is shown.
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder").field("len", &self.plain.len()).finish_non_exhaustive()
+    }
 }
 
 impl Decoder {

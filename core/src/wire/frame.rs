@@ -5,6 +5,7 @@
 //! to twice that, and never beyond the message. A message that arrives in one piece is not copied at all.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::error::WireError;
 use super::header::Header;
@@ -14,11 +15,18 @@ use super::limits::Limits;
 const KEPT: usize = 256 * 1024;
 
 /// Collects a stream's bytes into messages.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct FrameReader {
     buffer: Vec<u8>,
     /// The buffer holds a whole message, which was handed out.
     complete: bool,
+}
+
+// What came from a socket is nobody's business but its user's, so only its length is shown.
+impl fmt::Debug for FrameReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameReader").field("len", &self.buffer.len()).field("complete", &self.complete).finish()
+    }
 }
 
 impl FrameReader {

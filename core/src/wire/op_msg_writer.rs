@@ -5,6 +5,7 @@
 //! wrote, so the buffer never holds half a message.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use bson::RawDocument;
 
@@ -21,7 +22,6 @@ use super::op_msg::{KIND_BODY, KIND_SEQUENCE, MAX_SECTIONS, sequences};
 const USER_DOCUMENTS: &str = "documents";
 
 /// A message that is being written.
-#[derive(Debug)]
 #[must_use = "a message that is not finished is taken back"]
 pub struct MessageWriter<'b> {
     out: &'b mut Vec<u8>,
@@ -30,6 +30,13 @@ pub struct MessageWriter<'b> {
     limits: Limits,
     sections: usize,
     finished: bool,
+}
+
+// What is sent is nobody's business but its user's, so only its length is shown.
+impl fmt::Debug for MessageWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageWriter").field("len", &(self.out.len() - self.start)).finish_non_exhaustive()
+    }
 }
 
 impl<'b> MessageWriter<'b> {

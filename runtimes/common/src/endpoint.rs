@@ -47,6 +47,7 @@ pub(crate) enum Begun<S> {
 /// A limit on what goes on at a connection. Dropping it lifts the limit.
 pub(crate) struct TimeLimit<'a, R: Runtime> {
     endpoint: &'a Endpoint<R>,
+    cutoff: Arc<Cutoff>,
     deadline: Deadline,
 }
 
@@ -191,7 +192,7 @@ impl<R: Runtime> Endpoint<R> {
     pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, cutoff: &Arc<Cutoff>) -> Option<TimeLimit<'_, R>> {
         let at = self.clock.deadline(limit)?;
         let deadline = self.drive(|machine, _| machine.deadlines.insert(at, Arc::clone(cutoff)));
-        Some(TimeLimit { endpoint: self, deadline })
+        Some(TimeLimit { endpoint: self, cutoff: Arc::clone(cutoff), deadline })
     }
 
     /// Time has passed, the driver says. Returns when it has to come back.
@@ -369,6 +370,8 @@ fn refused_phase() -> cmap_core::connection::Phase {
 impl<R: Runtime> Drop for TimeLimit<'_, R> {
     fn drop(&mut self) {
         self.endpoint.lock().deadlines.remove(self.deadline);
+        // A limit that passed when its work was just done in time must not cut off what comes next.
+        self.cutoff.forget_timeout();
     }
 }
 

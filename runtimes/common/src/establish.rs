@@ -241,6 +241,8 @@ fn random() -> Result<[u8; 24], EstablishError> {
 
 fn lost(phase: Phase) -> impl Fn(io::Error) -> EstablishError {
     move |error| match TlsError::of(&error) {
+        // The network's fault, in the phase that it met (CMAP-51).
+        Some(error @ TlsError::Truncated) => EstablishError::new(phase, Fault::Network, error.to_string()),
         // With TLS 1.3 a server refuses a client's certificate when the hello is on its way already.
         Some(error) => error.establish_error(),
         None => EstablishError::new(phase, Fault::Network, error.to_string()),

@@ -278,10 +278,7 @@ impl Deadlines {
     }
 
     pub(crate) fn remove(&mut self, deadline: Deadline) {
-        // One that passed when its work was just done in time must not cut off what comes next.
-        if let Some(cutoff) = self.cutoffs.remove(&deadline) {
-            cutoff.forget_timeout();
-        }
+        self.cutoffs.remove(&deadline);
     }
 
     /// Cuts off everything whose time is up; returns whom to wake.

@@ -18,6 +18,9 @@ use crate::tls::TlsStream;
 /// So much is read at once.
 const READ: usize = 16 * 1024;
 
+/// How much of a buffer stays from a large message to the next.
+const KEPT: usize = 256 * 1024;
+
 /// A document without fields.
 const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
 
@@ -49,7 +52,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Puts `command` into the buffer; nothing is sent yet.
     pub(crate) fn prepare(&mut self, command: &Command<'_>) -> Result<(), CommandErrorKind> {
         self.output.clear();
+        self.output.shrink_to(KEPT);
         self.reply.clear();
+        self.reply.shrink_to(KEPT);
         self.reply.extend_from_slice(&EMPTY);
         self.protocol.send(&mut self.output, command).map_err(CommandErrorKind::NotSent)
     }

@@ -1,6 +1,7 @@
 //! One connection as the server drives it: bytes that came, and what it waits for.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::ClientId;
 use super::identity::Identity;
@@ -31,7 +32,6 @@ pub(super) struct Line {
 }
 
 /// A command that is not carried out at once.
-#[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) until: Instant,
     /// The request, whole.
@@ -53,7 +53,7 @@ pub(super) enum Stage {
 }
 
 /// Bytes to be looked at later.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Backlog {
     bytes: Vec<u8>,
     /// How many of them were looked at.
@@ -72,7 +72,28 @@ impl Client {
 
     /// Whether the next request may be carried out, with so many bytes of replies queued at most.
     pub(super) fn is_free(&self, max_queued: usize) -> bool {
-        self.line.waiting.is_none() && !self.is_held && self.line.queued < max_queued
+        self.line.waiting.is_none() && !self.is_congested(max_queued)
+    }
+
+    /// Whether earlier replies have to leave first.
+    pub(super) fn is_congested(&self, max_queued: usize) -> bool {
+        self.is_held || self.line.queued >= max_queued
+    }
+}
+
+// What clients send may hold a password, so only its length is shown.
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { until, frame, last_reply, stage } = self;
+        let mut shown = f.debug_struct("Waiting");
+        shown.field("until", until).field("frame", &frame.len()).field("last_reply", last_reply);
+        shown.field("stage", stage).finish()
+    }
+}
+
+impl fmt::Debug for Backlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backlog").field("len", &self.len()).finish()
     }
 }
 

@@ -58,6 +58,7 @@ mod users;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 pub use self::config::{Peer, ServerConfig, User};
 
@@ -70,6 +71,8 @@ use crate::wire::Limits;
 
 /// How many bytes of replies may lie in the queue for one client before its next request waits.
 const MAX_QUEUED: usize = 1 << 20;
+/// How much later a reply is tried again whose client has too many of them queued.
+const CONGESTED: Duration = Duration::from_millis(100);
 /// How many bytes of requests one client may have waiting: two of the greatest messages.
 const MAX_BACKLOG: usize = 96_000_000;
 
@@ -286,6 +289,14 @@ impl EmbeddedServer {
     /// Goes on with a command that waited.
     fn resume(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.is_congested(MAX_QUEUED)
+            && let Some(waiting) = &mut client.line.waiting
+        {
+            // A stream of hellos would otherwise pile up before a client that does not read.
+            waiting.until = self.now + CONGESTED;
+            self.exchange.due.insert((waiting.until, id));
+            return;
+        }
         let Some(Waiting { frame, last_reply, stage, .. }) = client.line.waiting.take() else { return };
         match self.exchange.go_on(self.now, &mut client.line, &frame, last_reply, stage) {
             Progress::HangUp => self.hang_up(id),

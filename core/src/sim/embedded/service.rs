@@ -150,7 +150,10 @@ impl Service {
         }
         match self.run(now, identity, request) {
             Some(outcome) => outcome,
-            None if self.config.authorization && !self.users.open(identity.logins(), request.database) => {
+            None if Store::knows(request.name)
+                && self.config.authorization
+                && !self.users.open(identity.logins(), request.database) =>
+            {
                 let Request { name, database, .. } = request;
                 Err(fail(13, format!("not authorized on {database} to execute command {{ {name} }}")))
             }

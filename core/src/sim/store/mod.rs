@@ -71,6 +71,11 @@ pub struct StoreCommand<'a> {
 }
 
 impl Store {
+    /// Whether `name` is a command on data.
+    pub fn knows(name: &str) -> bool {
+        commands::named(name).is_some()
+    }
+
     /// Carries out a command.
     ///
     /// `None` if it is not a command on data. The reply has no `ok` yet.

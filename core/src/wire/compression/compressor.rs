@@ -7,6 +7,7 @@
 #[cfg(any(feature = "snappy", feature = "zstd"))]
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 use bson::RawDocument;
 
@@ -18,8 +19,10 @@ use crate::wire::header::{HEADER_LEN, Header, OpCode, length_field, patch_length
 use crate::wire::limits::Limits;
 use crate::wire::op_compressed::{PREFIX_LEN, prefix};
 
+/// How much of the buffer stays from a large message to the next.
+const KEPT: usize = 256 * 1024;
+
 /// Compresses messages.
-#[derive(Debug)]
 pub struct Compressor {
     codec: Codec,
     packed: Vec<u8>,
@@ -34,6 +37,13 @@ enum Codec {
     Zlib(super::zlib::Encoder),
     #[cfg(feature = "zstd")]
     Zstd(Box<super::zstd::Encoder>),
+}
+
+// What was compressed is nobody's business but its user's, so it is not shown.
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor").field("id", &self.id()).finish_non_exhaustive()
+    }
 }
 
 impl Compressor {
@@ -116,6 +126,8 @@ impl Compressor {
         out.extend_from_slice(&prefix);
         out.extend_from_slice(&self.packed);
         patch_length(out, start, length);
+        self.packed.clear();
+        self.packed.shrink_to(KEPT);
         Ok(true)
     }
 }
