@@ -117,7 +117,7 @@ impl FailPoint {
     pub fn hit(&mut self, command: &str, app_name: Option<&str>) -> Effect {
         let applies = self.names(command)
             && self.data.app_name.as_deref().is_none_or(|wanted| Some(wanted) == app_name)
-            && self.is_on();
+            && self.mode.is_on();
         if !applies {
             return Effect::NONE;
         }
@@ -138,17 +138,19 @@ impl FailPoint {
         command != "configureFailPoint"
             && self.data.fail_commands.iter().any(|name| name == command || is_hello(name) && is_hello(command))
     }
+}
 
-    /// Whether the fail point is on for a command that it lists, which counts.
-    fn is_on(&mut self) -> bool {
-        match &mut self.mode {
-            Mode::Off | Mode::Times(0) => false,
-            Mode::AlwaysOn | Mode::Skip(0) => true,
-            Mode::Times(left) => {
+impl Mode {
+    /// Whether a fail point is on for what it would hit, which counts.
+    pub(crate) fn is_on(&mut self) -> bool {
+        match self {
+            Self::Off | Self::Times(0) => false,
+            Self::AlwaysOn | Self::Skip(0) => true,
+            Self::Times(left) => {
                 *left -= 1;
                 true
             }
-            Mode::Skip(left) => {
+            Self::Skip(left) => {
                 *left -= 1;
                 false
             }

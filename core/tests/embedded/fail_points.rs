@@ -150,7 +150,7 @@ fn what_the_model_does_not_know_is_refused() {
     let mut network = Network::new(config());
     let mut client = network.connect();
     for (command, code) in [
-        (rawdoc! { "configureFailPoint": "hangAnalyze", "mode": "off" }, 171),
+        (rawdoc! { "configureFailPoint": "hangAnalyze", "mode": "off" }, 167),
         (rawdoc! { "configureFailPoint": "failCommand", "mode": "sometimes" }, 2),
         (rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": -1 } }, 2),
         (rawdoc! { "configureFailPoint": "failCommand", "mode": "off", "data": { "unknown": 1 } }, 2),
@@ -158,4 +158,15 @@ fn what_the_model_does_not_know_is_refused() {
     ] {
         assert_eq!(network.fail(&mut client, "admin", &command).code, Some(code), "{command:?}");
     }
+}
+
+#[test]
+fn a_time_limit_can_be_made_to_count_as_exceeded() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+    network.admin(&mut client, &rawdoc! { "configureFailPoint": "maxTimeAlwaysTimeOut", "mode": "alwaysOn" });
+
+    assert_eq!(network.fail(&mut client, "db", &rawdoc! { "find": "c", "maxTimeMS": 1 }).code, Some(50));
+    network.run(&mut client, "db", &rawdoc! { "find": "c" });
+    network.run(&mut client, "db", &rawdoc! { "find": "c", "maxTimeMS": 0 });
 }

@@ -198,3 +198,17 @@ fn a_blocking_fail_point_adds_to_the_time_a_hello_waits_srv_3() {
     network.pass(Duration::from_millis(1));
     assert_eq!(network.receive_messages(client).len(), 1);
 }
+
+#[test]
+fn behind_a_load_balancer_it_is_a_mongos() {
+    for load_balanced in [true, false] {
+        let mut config = config();
+        config.load_balanced = load_balanced;
+        let mut network = Network::new(config);
+        let client = network.accept();
+
+        let reply = hello(&mut network, client, &rawdoc! { "hello": 1 });
+
+        assert_eq!(reply.get_str("msg").ok(), load_balanced.then_some("isdbgrid"));
+    }
+}

@@ -240,3 +240,39 @@ fn an_answer_is_no_request() {
 fn uuid() -> bson::Binary {
     bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![3; 16] }
 }
+
+#[test]
+fn a_cursor_is_read_to_its_end_by_one_getmore_where_the_client_allows_that_msg_9() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+    let documents = bson::RawArrayBuf::from_iter((0..5).map(|id| rawdoc! { "_id": id }));
+    network.run(&mut client, "db", &rawdoc! { "insert": "c", "documents": documents });
+    let opened = network.run(&mut client, "db", &rawdoc! { "find": "c", "batchSize": 1 });
+    let id = opened.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let get_more = rawdoc! { "getMore": id, "collection": "c", "batchSize": 2 };
+
+    network.send(client.id, &message(50, Flags::EXHAUST_ALLOWED, "db", &get_more));
+
+    let received = network.receive_messages(client.id);
+    let more = received.iter().map(|reply| reply.flags.contains(Flags::MORE_TO_COME));
+    assert_eq!(more.collect::<Vec<_>>(), [true, true, false], "SRV-5: the last batch is empty");
+    assert_eq!(received[0].ids.response_to, 50);
+    assert_eq!(received[1].ids.response_to, received[0].ids.request_id, "MSG-8");
+    let last = received[2].body.get_document("cursor").unwrap();
+    assert_eq!(last.get_i64("id").unwrap(), 0);
+}
+
+#[test]
+fn what_the_versioned_api_has_not_is_refused_to_who_is_strict_about_it() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+    let distinct = |strict: bool| rawdoc! { "distinct": "c", "key": "x", "apiVersion": "1", "apiStrict": strict };
+    let sessions = rawdoc! {
+        "aggregate": 1, "pipeline": [{ "$listLocalSessions": {} }], "cursor": {}, "apiVersion": "1", "apiStrict": true,
+    };
+
+    network.run(&mut client, "db", &distinct(false));
+    assert_eq!(network.fail(&mut client, "db", &distinct(true)).code, Some(323));
+    assert_eq!(network.fail(&mut client, "db", &sessions).code, Some(323));
+    network.run(&mut client, "db", &rawdoc! { "find": "c", "apiVersion": "1", "apiStrict": true });
+}

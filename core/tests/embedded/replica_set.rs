@@ -111,3 +111,79 @@ fn it_tells_its_status_and_its_config_and_a_standalone_has_none() {
     let mut client = standalone.connect();
     assert_eq!(standalone.fail(&mut client, "admin", &rawdoc! { "replSetGetStatus": 1 }).code, Some(76));
 }
+
+fn on_transactional_write(network: &mut Network, data: RawDocumentBuf) {
+    let mut admin = network.connect();
+    let name = "onPrimaryTransactionalWrite";
+    let once = rawdoc! { "configureFailPoint": name, "mode": { "times": 1 }, "data": data };
+    network.admin(&mut admin, &once);
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_done_once_although_it_is_sent_again() {
+    let mut network = network();
+    let (mut client, mut second) = (network.connect(), network.connect());
+    on_transactional_write(&mut network, rawdoc! {});
+
+    network.start(&mut client, "db", &insert(1, 1));
+    assert!(network.has_hung_up_on(client.id));
+
+    assert_eq!(network.run(&mut second, "db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 1);
+    assert_eq!(network.run(&mut second, "db", &insert(1, 1)).get_i32("n").unwrap(), 1);
+    assert_eq!(network.run(&mut second, "db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 1);
+}
+
+#[test]
+fn a_write_that_fails_before_its_commit_is_not_done() {
+    let mut network = network();
+    let (mut client, mut second) = (network.connect(), network.connect());
+    on_transactional_write(&mut network, rawdoc! { "failBeforeCommitExceptionCode": 1 });
+
+    network.start(&mut client, "db", &insert(1, 1));
+    assert!(network.has_hung_up_on(client.id));
+    assert_eq!(network.run(&mut second, "db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 0);
+
+    let data = rawdoc! { "closeConnection": false, "failBeforeCommitExceptionCode": 1 };
+    on_transactional_write(&mut network, data);
+    assert_eq!(network.fail(&mut second, "db", &insert(1, 1)).code, Some(1));
+    assert_eq!(network.run(&mut second, "db", &insert(1, 1)).get_i32("n").unwrap(), 1);
+}
+
+#[test]
+fn a_write_is_done_although_too_few_members_can_acknowledge_it() {
+    let mut network = network();
+    let mut client = network.connect();
+    for (w, expected) in [
+        (bson::RawBson::from(1), None),
+        ("majority".into(), None),
+        (2.into(), Some(100)),
+        ("elsewhere".into(), Some(79)),
+    ] {
+        let insert = rawdoc! { "insert": "c", "documents": [{}], "writeConcern": { "w": w.clone() } };
+
+        let reply = network.run(&mut client, "db", &insert);
+
+        let error = reply.get_document("writeConcernError").ok().map(|error| error.get_i32("code").unwrap());
+        assert_eq!((reply.get_i32("n").unwrap(), error), (1, expected), "{w:?}");
+    }
+
+    let mut standalone = Network::new(config());
+    let mut client = standalone.connect();
+    let alone = rawdoc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 2 } };
+    assert_eq!(standalone.fail(&mut client, "db", &alone).code, Some(2));
+}
+
+#[test]
+fn a_snapshot_is_refused_rather_than_read_from_something_newer() {
+    let snapshot = || rawdoc! { "level": "snapshot" };
+    let find = rawdoc! { "find": "c", "readConcern": snapshot() };
+    let insert = rawdoc! { "insert": "c", "documents": [{}], "readConcern": snapshot() };
+    let (mut member, mut standalone) = (network(), Network::new(config()));
+    let (mut client, mut alone) = (member.connect(), standalone.connect());
+
+    assert_eq!(member.fail(&mut client, "db", &find).code, Some(115));
+    assert_eq!(member.fail(&mut client, "db", &insert).code, Some(72));
+    assert_eq!(standalone.fail(&mut alone, "db", &find).code, Some(123));
+    let unknown = rawdoc! { "find": "c", "readConcern": { "level": "newest" } };
+    assert_eq!(standalone.fail(&mut alone, "db", &unknown).code, Some(2));
+}

@@ -154,3 +154,22 @@ fn explain_says_what_is_true_of_every_query_here() {
     assert_eq!(server.code(doc! { "explain": { "fuzzy": 1 } }), 59);
     assert_eq!(server.code(doc! { "explain": { "find": "pets" }, "verbosity": "loud" }), 9);
 }
+
+#[test]
+fn what_is_put_out_is_not_read_linearizably() {
+    let mut server = Server::default();
+    let command = doc! {
+        "aggregate": "pets", "pipeline": [{ "$out": "copies" }], "cursor": {}, "readConcern": { "level": "linearizable" },
+    };
+
+    assert_eq!(server.code(command), 72);
+}
+
+#[test]
+fn search_indexes_are_known_and_there_are_none() {
+    let mut server = Server::default();
+
+    assert_eq!(server.code(doc! { "createSearchIndexes": "pets", "indexes": [] }), 31082);
+    let list = doc! { "aggregate": "pets", "pipeline": [{ "$listSearchIndexes": {} }], "cursor": {} };
+    assert_eq!(server.code(list), 31082);
+}

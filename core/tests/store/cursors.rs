@@ -193,3 +193,29 @@ fn a_tailable_cursor_whose_place_was_overwritten_is_lost() {
 
     assert_eq!(server.code(get_more(id)), 136);
 }
+
+#[test]
+fn a_tail_is_lost_when_the_document_where_it_stands_is_removed() {
+    let mut server = Server::default();
+    server.ok(doc! { "create": "pets", "capped": true, "size": 4096, "max": 2 });
+    server.ok(doc! { "insert": "pets", "documents": [{ "_id": 1 }, { "_id": 2 }] });
+    let id = cursor_id(&server.ok(doc! { "find": "pets", "tailable": true }));
+    let get_more = doc! { "getMore": id, "collection": "pets" };
+
+    server.ok(doc! { "insert": "pets", "documents": [{ "_id": 3 }] });
+    assert_eq!(ids(&batch(&server.ok(get_more.clone()))), [3]);
+    server.ok(doc! { "insert": "pets", "documents": [{ "_id": 4 }, { "_id": 5 }] });
+
+    assert_eq!(server.code(get_more), 136);
+}
+
+#[test]
+fn a_tail_ends_at_its_limit() {
+    let mut server = Server::default();
+    server.ok(doc! { "create": "pets", "capped": true, "size": 4096 });
+    server.ok(doc! { "insert": "pets", "documents": [{ "_id": 1 }, { "_id": 2 }] });
+
+    let reply = server.ok(doc! { "find": "pets", "tailable": true, "limit": 1 });
+
+    assert_eq!((ids(&batch(&reply)), cursor_id(&reply)), (vec![1], 0));
+}

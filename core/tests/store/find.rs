@@ -102,3 +102,34 @@ fn what_cannot_be_is_refused() {
         assert_eq!(server.code(doc! { "find": "pets", option: value.clone() }), code, "{option}: {value}");
     }
 }
+
+#[test]
+fn a_hint_names_an_index_that_there_is() {
+    let mut server = Server::with_pets([doc! { "_id": 1 }]);
+
+    for hint in [Bson::from("_id_"), doc! { "_id": 1 }.into(), doc! { "$natural": -1 }.into()] {
+        assert_eq!(server.find(doc! { "find": "pets", "hint": hint }).len(), 1);
+    }
+    for hint in [Bson::from("x_1"), doc! { "x": 1 }.into()] {
+        assert_eq!(server.code(doc! { "find": "pets", "hint": hint.clone() }), 2);
+        assert_eq!(server.code(doc! { "count": "pets", "hint": hint.clone() }), 2);
+        assert_eq!(server.code(doc! { "findAndModify": "pets", "remove": true, "hint": hint.clone() }), 2);
+        let deletes = vec![doc! { "q": {}, "limit": 1, "hint": hint }];
+        assert_eq!(write_errors(&server.ok(doc! { "delete": "pets", "deletes": deletes })), [(2, 0)]);
+    }
+}
+
+#[test]
+fn what_would_need_an_index_is_refused() {
+    let mut server = Server::with_pets([doc! { "_id": 1 }]);
+
+    for (field, value) in [
+        ("max", Bson::from(doc! { "_id": 1 })),
+        ("min", doc! { "_id": 1 }.into()),
+        ("returnKey", true.into()),
+        ("showRecordId", true.into()),
+    ] {
+        assert_eq!(server.code(doc! { "find": "pets", field: value }), 115, "{field}");
+    }
+    server.ok(doc! { "find": "pets", "max": {}, "min": {}, "returnKey": false, "showRecordId": false });
+}

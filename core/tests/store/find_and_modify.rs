@@ -71,3 +71,15 @@ fn failures_are_those_of_the_command() {
         11000
     );
 }
+
+#[test]
+fn a_key_that_another_document_has_is_told() {
+    let mut server = Server::with_pets([doc! { "_id": 1, "x": 1 }, doc! { "_id": 2, "x": 2 }]);
+    server.ok(doc! { "createIndexes": "pets", "indexes": [{ "key": { "x": 1 }, "name": "x_1", "unique": true }] });
+    let command = doc! { "findAndModify": "pets", "query": { "_id": 2 }, "update": { "$set": { "x": 1 } } };
+
+    let failure = server.run(&command).unwrap_err();
+
+    let details = Document::try_from(failure.details).unwrap();
+    assert_eq!((failure.code, details), (11000, doc! { "keyPattern": { "x": 1 }, "keyValue": { "x": 1 } }));
+}

@@ -129,3 +129,13 @@ fn fields_of_every_command_are_accepted() {
         "$clusterTime": {}, "$readPreference": { "mode": "primary" },
     });
 }
+
+#[test]
+fn an_id_has_no_fields_with_dollars_but_those_of_a_reference() {
+    let mut server = Server::default();
+
+    let reply = server.ok(doc! { "insert": "pets", "documents": [{ "_id": { "$a": 1 } }] });
+    assert_eq!(write_errors(&reply), [(52, 0)]);
+    server.ok(doc! { "insert": "pets", "documents": [{ "_id": { "$ref": "owners", "$id": 1 } }] });
+    assert_eq!(server.pets().len(), 1);
+}

@@ -139,7 +139,7 @@ fn updates_that_make_no_sense_are_errors() {
     assert_eq!(error(pet.clone(), doc! { "$set": { "a..b": 1 } }), 56);
     assert_eq!(error(pet.clone(), doc! { "$set": { "a.$": 1 } }), 115);
     assert_eq!(error(pet.clone(), doc! { "$set": { "$a": 1 } }), 52);
-    assert_eq!(error(pet.clone(), vec![doc! { "$set": { "a": 1 } }]), 115);
+    assert_eq!(error(pet.clone(), vec![Bson::from(1)]), 14);
     assert_eq!(error(pet, 1), 9);
 }
 
@@ -181,4 +181,89 @@ fn an_update_respects_unique_indexes_and_its_own_key() {
 
     assert_eq!(reply.get_i32("nModified").ok(), Some(3));
     assert_eq!(write_errors(&reply), [(11000, 0)]);
+}
+
+#[test]
+fn a_pipeline_updates_too() {
+    let pet = || doc! { "_id": 1, "x": 1, "y": 2 };
+
+    let stages = vec![doc! { "$set": { "z": "$x" } }, doc! { "$unset": "y" }];
+    assert_eq!(piped(pet(), stages), Ok(doc! { "_id": 1, "x": 1, "z": 1 }));
+    assert_eq!(piped(pet(), vec![doc! { "$replaceWith": { "a": "$$ROOT.x" } }]), Err(115));
+    assert_eq!(
+        piped(pet(), vec![doc! { "$replaceRoot": { "newRoot": { "a": "$y" } } }]),
+        Ok(doc! { "_id": 1, "a": 2 })
+    );
+    let dotted = doc! { "field": { "$literal": "$a.b" }, "value": 3, "input": "$$ROOT" };
+    let with_dots = doc! { "_id": 1, "x": 1, "y": 2, "$a.b": 3 };
+    assert_eq!(piped(pet(), vec![doc! { "$replaceWith": { "$setField": dotted } }]), Ok(with_dots));
+    assert_eq!(piped(pet(), vec![doc! { "$replaceWith": "$x" }]), Err(40228));
+    assert_eq!(piped(pet(), vec![doc! { "$set": { "_id": 2 } }]), Err(66));
+    assert_eq!(piped(pet(), vec![doc! { "$match": {} }]), Err(72));
+}
+
+/// The pet after an update by a pipeline, or the error's code.
+fn piped(pet: Document, stages: Vec<Document>) -> Result<Document, i32> {
+    let mut server = Server::with_pets([pet]);
+    let reply = server.ok(doc! { "update": "pets", "updates": [{ "q": { "_id": 1 }, "u": stages, "multi": true }] });
+    match write_errors(&reply).first() {
+        None => Ok(server.pets().remove(0)),
+        Some((code, _)) => Err(*code),
+    }
+}
+
+#[test]
+fn an_upsert_by_a_pipeline_begins_with_what_the_query_equals() {
+    let mut server = Server::default();
+    let updates = vec![doc! { "q": { "_id": 1, "x": 5 }, "u": [{ "$set": { "y": "$x" } }], "upsert": true }];
+
+    server.ok(doc! { "update": "pets", "updates": updates });
+
+    assert_eq!(server.pets(), [doc! { "_id": 1, "x": 5, "y": 5 }]);
+}
+
+/// The pet after an update with array filters, or the error's code.
+fn filtered(pet: Document, update: Document, filters: Vec<Document>) -> Result<Document, i32> {
+    let mut server = Server::with_pets([pet]);
+    let updates = vec![doc! { "q": {}, "u": update, "arrayFilters": filters }];
+    let reply = server.ok(doc! { "update": "pets", "updates": updates });
+    match write_errors(&reply).first() {
+        None => Ok(server.pets().remove(0)),
+        Some((code, _)) => Err(*code),
+    }
+}
+
+#[test]
+fn positional_operators_change_every_element_or_those_that_a_filter_matches() {
+    let pet = || doc! { "_id": 1, "y": [{ "b": 3 }, { "b": 1 }], "n": [[1, 2], [3]] };
+
+    let all = filtered(pet(), doc! { "$inc": { "n.$[].$[]": 10 } }, vec![]).unwrap();
+    assert_eq!(all.get_array("n").unwrap(), &vec![Bson::from(vec![11, 12]), Bson::from(vec![13])]);
+    let some = filtered(pet(), doc! { "$set": { "y.$[i].b": 2 } }, vec![doc! { "i.b": 3 }]).unwrap();
+    assert_eq!(some.get_array("y").unwrap(), &vec![doc! { "b": 2 }.into(), doc! { "b": 1 }.into()]);
+    let values = filtered(pet(), doc! { "$set": { "n.$[].$[i]": 0 } }, vec![doc! { "i": { "$gte": 2 } }]).unwrap();
+    assert_eq!(values.get_array("n").unwrap(), &vec![Bson::from(vec![1, 0]), Bson::from(vec![0])]);
+    assert_eq!(filtered(pet(), doc! { "$set": { "y.$[i]": 2 } }, vec![doc! { "i.b": 9 }]), Ok(pet()));
+}
+
+#[test]
+fn array_filters_and_paths_must_fit_each_other() {
+    let pet = || doc! { "_id": 1, "y": [1], "z": 1 };
+    let set = |path: &str| doc! { "$set": { path: 2 } };
+
+    assert_eq!(filtered(pet(), set("y.$[i]"), vec![]), Err(2), "no filter");
+    assert_eq!(filtered(pet(), set("y.$[]"), vec![doc! { "i": 1 }]), Err(9), "unused");
+    assert_eq!(filtered(pet(), set("y.$[i]"), vec![doc! { "i": 1 }, doc! { "i": 2 }]), Err(9), "twice");
+    assert_eq!(filtered(pet(), set("y.$[i]"), vec![doc! { "i": 1, "j": 2 }]), Err(9), "two names");
+    assert_eq!(filtered(pet(), set("z.$[]"), vec![]), Err(2), "no array");
+    assert_eq!(filtered(pet(), set("x.$[]"), vec![]), Err(2), "nothing there");
+    assert_eq!(filtered(pet(), set("y.$"), vec![]), Err(115));
+}
+
+#[test]
+fn a_statement_cannot_be_sorted_which_is_mongodb_8() {
+    let mut server = Server::with_pets([doc! { "_id": 1 }]);
+    let updates = vec![doc! { "q": {}, "u": { "$set": { "x": 1 } }, "sort": { "_id": 1 } }];
+
+    assert_eq!(server.code(doc! { "update": "pets", "updates": updates }), 40415);
 }

@@ -13,9 +13,9 @@ use core::time::Duration;
 use super::client::{Line, Stage, Waiting};
 use super::hello;
 use super::replies::Replies;
-use super::request::{AnswerForm, AnswerKind, Body, Request};
+use super::request::{AnswerForm, AnswerKind, Arguments, Body, Request};
 use super::service::{Reply, Service};
-use super::{ClientId, ServerOutput};
+use super::{ClientId, MAX_QUEUED, ServerOutput};
 use crate::sim::Outcome as Fate;
 use crate::sim::store::CommandFailure;
 use crate::time::Instant;
@@ -124,6 +124,10 @@ impl Exchange {
                 }
             }
             let reply = self.service.answer(now, &mut line.identity, &request, &effect);
+            if line.identity.has_ended {
+                return Progress::HangUp;
+            }
+            streams |= may_go_on(line, &request, &reply);
             streams &= !reply.is_error;
             let answer = AnswerForm { response_to: last_reply.unwrap_or(answer.response_to), ..answer };
             let number = self.send(line, answer, request.name, &reply, streams);
@@ -191,4 +195,19 @@ impl Exchange {
         self.outputs.push_back(ServerOutput::Send { client: line.id, bytes });
         number
     }
+}
+
+/// Whether a cursor's next batch follows unasked, because the client allows that (MSG-9). One that does not read has to ask
+/// again.
+fn may_go_on(line: &Line, request: &Request<'_>, reply: &Reply) -> bool {
+    let is_allowed = matches!(request.answer.kind, AnswerKind::Messages { .. }) && line.queued < MAX_QUEUED;
+    is_allowed && request.name == "getMore" && has_more(reply)
+}
+
+/// Whether a reply has documents of a cursor that may have others.
+fn has_more(reply: &Reply) -> bool {
+    let Some(cursor) = Arguments(&reply.body).document("cursor").ok().flatten() else { return false };
+    let is_open = cursor.integer("id").is_ok_and(|id| id.is_some_and(|id| id != 0));
+    let mut batch = cursor.array("nextBatch").ok().flatten().into_iter().flatten();
+    is_open && batch.next().is_some()
 }

@@ -1,5 +1,9 @@
 //! `configureFailPoint`, as drivers' test suites send it, and what a fail point does to one command.
 //!
+//! `failCommand` hits commands by their names, `maxTimeAlwaysTimeOut` those with a time limit, and
+//! `onPrimaryTransactionalWrite` writes that may be sent twice. A command is committed as a whole here, so that the last of
+//! them counts commands.
+//!
 //! Numbers may have any type. What the model does not know is refused, lest a test passes because its fault was not
 //! injected.
 
@@ -17,15 +21,26 @@ use super::request::{Arguments, Request};
 use crate::sim::store::CommandFailure;
 use crate::sim::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode};
 
-/// The fail point `failCommand` of one server.
+/// The fail points of one server.
 #[derive(Debug, Default)]
 pub(super) struct FailPoints {
+    max_time_always_time_out: Mode,
+    on_transactional_write: (Mode, WriteFault),
     fail_command: FailPoint,
     /// Only commands on this collection.
     namespace: Option<String>,
     /// Added to the reply of a command that it hits and that is carried out.
     write_concern_error: Option<WriteConcernError>,
     configured: i64,
+}
+
+/// What happens to a write that may be sent twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WriteFault {
+    /// The connection ends, and the client does not learn what became of the write.
+    pub(super) closes_connection: bool,
+    /// The write is not carried out, but fails with this code.
+    pub(super) error_code: Option<i32>,
 }
 
 /// A failure to satisfy a write concern, which does not fail the command.
@@ -41,12 +56,19 @@ impl FailPoints {
     /// `configureFailPoint`.
     pub(super) fn configure(&mut self, request: &Request<'_>) -> Outcome {
         let arguments = request.arguments;
+        let (mode, data) = (mode(arguments)?, arguments.document("data")?);
         match arguments.text("configureFailPoint")? {
-            Some("failCommand") => {}
-            name => return Err(fail(171, format!("'{}' is not a fail point here", name.unwrap_or_default()))),
+            Some("failCommand") => self.configure_fail_command(mode, data)?,
+            Some("maxTimeAlwaysTimeOut") => self.max_time_always_time_out = mode,
+            Some("onPrimaryTransactionalWrite") => self.on_transactional_write = (mode, write_fault(data)?),
+            name => return Err(fail(167, format!("'{}' is not a fail point here", name.unwrap_or_default()))),
         }
-        let mode = mode(arguments)?;
-        let (data, namespace, write_concern_error) = match arguments.document("data")? {
+        self.configured += 1;
+        Ok(document! { "count": self.configured - 1 })
+    }
+
+    fn configure_fail_command(&mut self, mode: Mode, data: Option<Arguments<'_>>) -> Result<(), CommandFailure> {
+        let (data, namespace, write_concern_error) = match data {
             Some(data) => (fail_command(data)?, data.text("namespace")?, write_concern_error(data)?),
             None => (FailCommand::default(), None, None),
         };
@@ -54,8 +76,7 @@ impl FailPoints {
         self.fail_command.configure(ConfigureFailPoint { configure_fail_point, mode, data });
         self.namespace = namespace.map(String::from);
         self.write_concern_error = write_concern_error;
-        self.configured += 1;
-        Ok(document! { "count": self.configured - 1 })
+        Ok(())
     }
 
     /// What happens to `request` of the client `identity`; it counts as one that was hit.
@@ -68,6 +89,18 @@ impl FailPoints {
             true => Effect::NONE,
             false => self.fail_command.hit(request.name, app_name(identity, request)),
         }
+    }
+
+    /// Whether the time limit of `request` counts as exceeded.
+    pub(super) fn times_out(&mut self, request: &Request<'_>) -> bool {
+        let has_limit = request.arguments.integer("maxTimeMS").is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
+        has_limit && self.max_time_always_time_out.is_on()
+    }
+
+    /// What happens to a write that may be sent twice, before it is carried out; it counts as one that was hit.
+    pub(super) fn on_transactional_write(&mut self) -> WriteFault {
+        let (mode, fault) = &mut self.on_transactional_write;
+        if mode.is_on() { *fault } else { WriteFault::default() }
     }
 
     /// What to add to the reply of a command that was hit.
@@ -94,9 +127,9 @@ fn mode(arguments: Arguments<'_>) -> Result<Mode, CommandFailure> {
         Some(RawBsonRef::Document(mode)) => {
             let mode = Arguments(mode);
             match (mode.integer("times")?, mode.integer("skip")?) {
-                (Some(times), None) => Ok(Mode::Times(count(times)?)),
+                (Some(times), _) => Ok(Mode::Times(count(times)?)),
                 (None, Some(skip)) => Ok(Mode::Skip(count(skip)?)),
-                (Some(_), Some(_)) | (None, None) => Err(fail(2, "mode must have times or skip")),
+                (None, None) => Err(fail(2, "mode must have times or skip")),
             }
         }
         _ => Err(fail(2, "mode must be off, alwaysOn, or have times or skip")),
@@ -126,6 +159,16 @@ fn fail_command(data: Arguments<'_>) -> Result<FailCommand, CommandFailure> {
         }
     }
     Ok(command)
+}
+
+/// Unless it is said otherwise, the connection ends.
+fn write_fault(data: Option<Arguments<'_>>) -> Result<WriteFault, CommandFailure> {
+    let Some(data) = data else { return Ok(WriteFault { closes_connection: true, error_code: None }) };
+    let code = data.integer("failBeforeCommitExceptionCode")?.map(i32::try_from).transpose();
+    Ok(WriteFault {
+        closes_connection: data.get("closeConnection").is_none() || data.flag("closeConnection"),
+        error_code: code.map_err(|_| fail(2, "failBeforeCommitExceptionCode is not a 32-bit number"))?,
+    })
 }
 
 fn write_concern_error(data: Arguments<'_>) -> Result<Option<WriteConcernError>, CommandFailure> {

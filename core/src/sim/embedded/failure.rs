@@ -1,19 +1,18 @@
 //! How commands fail: failures with the server's code, its name and words, and the documents that tell clients.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use bson::RawDocumentBuf;
 
 use super::document::{array, document};
-use crate::sim::store::{CommandFailure, code_name};
+use crate::sim::store::CommandFailure;
 
 /// The outcome of a command: the reply's fields without `ok`, or a failure.
 pub(super) type Outcome = Result<RawDocumentBuf, CommandFailure>;
 
 /// A failure without labels.
 pub(super) fn fail(code: i32, message: impl Into<String>) -> CommandFailure {
-    CommandFailure { code, code_name: code_name(code), message: message.into(), labels: Vec::new() }
+    CommandFailure::new(code, message)
 }
 
 /// The failure of everything about logging in, which never tells why (SRV-6).
@@ -23,8 +22,9 @@ pub(super) fn authentication_failed() -> CommandFailure {
 
 /// The reply that tells a failure. It has no topologyVersion (SRV-3).
 pub(super) fn reply(failure: &CommandFailure) -> RawDocumentBuf {
-    let CommandFailure { code, code_name, message, labels } = failure;
+    let CommandFailure { code, code_name, message, details, labels } = failure;
     let mut reply = document! { "ok": 0.0, "errmsg": message.as_str(), "code": *code, "codeName": *code_name };
+    details.iter().map_while(Result::ok).for_each(|(name, value)| reply.append(name, value));
     append_labels(&mut reply, labels);
     reply
 }

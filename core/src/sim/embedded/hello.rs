@@ -93,6 +93,10 @@ impl Service {
         reply.append(bson::cstr!("minWireVersion"), 0);
         reply.append(bson::cstr!("maxWireVersion"), MAX_WIRE_VERSION);
         reply.append(bson::cstr!("readOnly"), false);
+        if self.config.load_balanced {
+            // Behind a load balancer stands a mongos.
+            reply.append(bson::cstr!("msg"), "isdbgrid");
+        }
         if self.config.load_balanced && arguments.flag("loadBalanced") {
             reply.append(bson::cstr!("serviceId"), self.service_id);
         }

@@ -22,11 +22,14 @@ pub(super) struct Identity {
     logins: Vec<UserName>,
     /// A login that goes on.
     pub(super) conversation: Option<Conversation>,
+    /// Whether its connection is to be closed instead of an answer.
+    pub(super) has_ended: bool,
 }
 
 impl Identity {
     pub(super) fn new(connection_id: i64, peer: Peer) -> Self {
-        Self { connection_id, peer, is_known: false, app_name: None, logins: Vec::new(), conversation: None }
+        let (is_known, has_ended) = (false, false);
+        Self { connection_id, peer, is_known, app_name: None, logins: Vec::new(), conversation: None, has_ended }
     }
 
     pub(super) fn is_logged_in(&self) -> bool {

@@ -31,9 +31,11 @@
 //! ```
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
-//! `service` finds the command, which is in the file of its subject (`hello`, `sasl`, `users`, `fail_points`, `parameters`,
-//! `diagnostics`, `sessions`, `replica_set`) or in the store, and `replies` encodes what it says.
+//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
+//! `parameters`, `diagnostics`, `sessions`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
+//! encodes what it says.
 
+mod api;
 mod client;
 mod clock;
 mod config;
@@ -47,6 +49,7 @@ pub mod fuzz;
 mod hello;
 mod identity;
 mod parameters;
+mod read_concern;
 mod replica_set;
 mod replies;
 mod request;
@@ -55,6 +58,7 @@ mod service;
 mod sessions;
 mod traffic;
 mod users;
+mod write_concern;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

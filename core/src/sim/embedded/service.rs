@@ -5,9 +5,10 @@
 
 use alloc::format;
 
-use bson::RawDocumentBuf;
 use bson::oid::ObjectId;
+use bson::{RawBsonRef, RawDocumentBuf};
 
+use super::api;
 use super::clock::Clock;
 use super::config::ServerConfig;
 use super::diagnostics;
@@ -16,13 +17,15 @@ use super::fail_points::FailPoints;
 use super::failure::{Outcome, append_labels, fail};
 use super::identity::Identity;
 use super::parameters::Parameters;
+use super::read_concern;
 use super::replica_set::{ReplicaSet, no_replication};
 use super::request::Request;
 use super::sasl::Sasl;
 use super::sessions::{self, RetryableWrite, Sessions};
 use super::traffic::Traffic;
 use super::users::{Users, bytes};
-use crate::sim::store::{CommandFailure, Store, StoreCommand, code_name};
+use super::write_concern;
+use crate::sim::store::{CommandFailure, Store, StoreCommand};
 use crate::sim::{Effect, Outcome as Fate, Random};
 use crate::time::Instant;
 use crate::wire::TopologyVersion;
@@ -112,13 +115,14 @@ impl Service {
             Fate::Error { code, labels } => {
                 let message = "Failing command via 'failCommand' failpoint";
                 let labels = labels.clone().unwrap_or_else(|| self.default_labels(request, *code));
-                Err(CommandFailure { code: *code, code_name: code_name(*code), message: message.into(), labels })
+                Err(CommandFailure { labels, ..CommandFailure::new(*code, message) })
             }
             Fate::Proceed | Fate::CloseConnection => self.carry_out(now, identity, request),
         };
         let mut reply = self.reply(now, outcome);
         if effect.hit
             && !reply.is_error
+            && reply.body.get("writeConcernError").is_ok_and(|error| error.is_none())
             && let Some(error) = self.fail_points.write_concern_error()
         {
             let labels = error.labels.clone().unwrap_or_else(|| self.default_labels(request, error.code));
@@ -141,7 +145,7 @@ impl Service {
     }
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
-        check_api(request)?;
+        api::check(request)?;
         if self.config.authorization && !identity.is_logged_in() && !is_for_everybody(request.name) {
             return Err(fail(13, format!("Command {} requires authentication", request.name)));
         }
@@ -157,7 +161,7 @@ impl Service {
                 let Request { name, database, .. } = request;
                 Err(fail(13, format!("not authorized on {database} to execute command {{ {name} }}")))
             }
-            None => self.run_on_data(request),
+            None => self.run_on_data(identity, request),
         }
     }
 
@@ -220,14 +224,19 @@ impl Service {
     }
 
     /// The commands of the store. A write that was done before is answered as it was then (SRV-8).
-    fn run_on_data(&mut self, request: &Request<'_>) -> Outcome {
-        let writes = WRITES.contains(&request.name);
+    fn run_on_data(&mut self, identity: &mut Identity, request: &Request<'_>) -> Outcome {
+        if self.fail_points.times_out(request) {
+            return Err(fail(50, "operation exceeded time limit"));
+        }
+        read_concern::check(request, self.replica_set.is_some() || self.config.load_balanced)?;
+        let writes = WRITES.contains(&request.name) || puts_out(request);
         let write = RetryableWrite::of(request)?;
         match &self.replica_set {
             // Behind a load balancer stands a mongos, which has numbers.
             None if write.is_some() && !self.config.load_balanced => {
                 return Err(fail(20, "Transaction numbers are only allowed on a replica set member or mongos"));
             }
+            None if writes && !self.config.load_balanced => write_concern::check_alone(request)?,
             None => {}
             Some(set) => set.refusal(request, writes).map_or(Ok(()), Err)?,
         }
@@ -240,6 +249,13 @@ impl Service {
         {
             return Ok(reply);
         }
+        if write.is_some() {
+            let fault = self.fail_points.on_transactional_write();
+            identity.has_ended |= fault.closes_connection;
+            if let Some(code) = fault.error_code {
+                return Err(fail(code, "Failing write due to failpoint. The write must not be reflected."));
+            }
+        }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
         let Some(outcome) = self.store.run(&command) else {
             return Err(fail(59, format!("no such command: '{}'", request.name)));
@@ -247,7 +263,13 @@ impl Service {
         if let (true, Some(set)) = (writes, &mut self.replica_set) {
             set.count_write();
         }
-        let reply = outcome?;
+        let mut reply = outcome?;
+        if writes
+            && self.replica_set.is_some()
+            && let Some(error) = write_concern::error(request)?
+        {
+            reply.append(bson::cstr!("writeConcernError"), error);
+        }
         if let Some(write) = write {
             self.sessions.remember(write, &reply);
         }
@@ -256,7 +278,7 @@ impl Service {
 
     /// The labels that a server gives an error by itself (SRV-8).
     fn default_labels(&self, request: &Request<'_>, code: i32) -> alloc::vec::Vec<alloc::string::String> {
-        let retryable = self.replica_set.is_some()
+        let retryable = (self.replica_set.is_some() || self.config.load_balanced)
             && request.arguments.get("txnNumber").is_some()
             && RETRYABLE_CODES.contains(&code);
         if retryable { alloc::vec!["RetryableWriteError".into()] } else { alloc::vec![] }
@@ -266,6 +288,14 @@ impl Service {
 /// Commands that clients may give before they log in.
 fn is_for_everybody(command: &str) -> bool {
     super::request::is_hello(command) || FOR_EVERYBODY.contains(&command)
+}
+
+/// Whether the last stage of a pipeline changes a collection.
+fn puts_out(request: &Request<'_>) -> bool {
+    let stages = request.arguments.array("pipeline").ok().flatten().into_iter().flatten();
+    let last = stages.filter_map(Result::ok).last();
+    let name = last.and_then(RawBsonRef::as_document).and_then(|stage| Some(stage.iter().next()?.ok()?.0.as_str()));
+    request.name == "aggregate" && matches!(name, Some("$out" | "$merge"))
 }
 
 const FOR_EVERYBODY: [&str; 9] = [
@@ -313,16 +343,3 @@ const WRITES: [&str; 11] = [
 
 /// The codes on which a client may try a write again.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
-
-/// The versioned API, of which there is one version.
-fn check_api(request: &Request<'_>) -> Result<(), CommandFailure> {
-    match request.arguments.text("apiVersion")? {
-        None if request.arguments.get("apiStrict").is_some()
-            || request.arguments.get("apiDeprecationErrors").is_some() =>
-        {
-            Err(fail(322, "Provided apiStrict/apiDeprecationErrors without passing apiVersion"))
-        }
-        None | Some("1") => Ok(()),
-        Some(_) => Err(fail(322, "API version must be \"1\"")),
-    }
-}

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::arguments::type_name;
+use super::arguments::{fields, type_name};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
 use super::index::{Index, Key};
@@ -104,6 +104,23 @@ impl Collection {
         matching.map(|(record, document)| (*record, Arc::clone(document))).take(limit).collect()
     }
 
+    /// Refuses a hint at an index that there is not. There is no planner that would follow one.
+    pub(super) fn check_hint(&self, hint: Option<RawBsonRef<'_>>) -> Result<(), CommandFailure> {
+        let Some(hint) = hint else { return Ok(()) };
+        let (name, pattern) = (hint.as_str(), hint.as_document());
+        let is_index = self.indexes.iter().any(|index| {
+            name == Some(index.name.as_str()) || pattern.is_some_and(|pattern| index.has_pattern(pattern))
+        });
+        let is_none = pattern.is_some_and(|pattern| fields(pattern).all(|(name, _)| name == "$natural"));
+        match is_index || is_none {
+            true => Ok(()),
+            false => {
+                let message = "error processing query: hint provided does not correspond to an existing index";
+                Err(CommandFailure::bad_value(message))
+            }
+        }
+    }
+
     /// Inserts a document that has its `_id`.
     pub(super) fn insert(&mut self, document: RawDocumentBuf) -> Result<(), WriteFailure> {
         check_storable(&document)?;
@@ -184,12 +201,20 @@ impl Collection {
 /// Whether a document may be stored: its size, its depth, its `_id`.
 fn check_storable(document: &RawDocument) -> Result<(), CommandFailure> {
     check_size(document)?;
-    let id = document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null).element_type();
-    if matches!(id, ElementType::Array | ElementType::RegularExpression | ElementType::Undefined) {
-        let message = format!("The '_id' value cannot be of type {}", type_name(id));
+    let id = document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null);
+    let kind = id.element_type();
+    if matches!(kind, ElementType::Array | ElementType::RegularExpression | ElementType::Undefined) {
+        let message = format!("The '_id' value cannot be of type {}", type_name(kind));
         return Err(CommandFailure::new(code::INVALID_ID_FIELD, message));
     }
-    Ok(())
+    let is_reserved = |name: &str| name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db");
+    match id.as_document().into_iter().flat_map(fields).find(|(name, _)| is_reserved(name)) {
+        Some((name, _)) => {
+            let message = format!("_id fields may not contain '$'-prefixed fields: {name} is not valid for storage.");
+            Err(CommandFailure::new(code::DOLLAR_PREFIXED_FIELD_NAME, message))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether a document is neither too long nor too deep.

@@ -39,8 +39,8 @@ pub(super) struct Cursor {
 pub(super) enum Source {
     /// They are known.
     Documents(VecDeque<Arc<RawDocumentBuf>>),
-    /// They are those of a capped collection, from a place on, and what comes later.
-    Tail { filter: Filter, next: RecordId },
+    /// They are those of a capped collection behind a place, and what comes later.
+    Tail { filter: Filter, position: Option<RecordId> },
     /// They are gone, with their collection.
     Dropped,
 }
@@ -92,7 +92,7 @@ impl Cursor {
             if batch.count == wanted {
                 return Ok(batch);
             }
-            let Some((document, after)) = self.source.peek(collection)? else {
+            let Some((document, place)) = self.source.peek(collection)? else {
                 batch.is_last = matches!(self.source, Source::Documents(_));
                 return Ok(batch);
             };
@@ -100,40 +100,41 @@ impl Cursor {
             if !batch.push(projected.as_deref().unwrap_or(&document)) {
                 return Ok(batch);
             }
-            self.source.advance(after);
+            self.source.advance(place);
             self.limit = self.limit.map(|limit| limit - 1);
         }
     }
 }
 
 impl Source {
-    /// The next document, and where a tail goes on behind it.
+    /// The next document, and its place if this is a tail.
     fn peek(
         &mut self,
         collection: Option<&Collection>,
     ) -> Result<Option<(Arc<RawDocumentBuf>, RecordId)>, CommandFailure> {
         match self {
             Self::Documents(documents) => Ok(documents.front().map(|document| (Arc::clone(document), 0))),
-            Self::Tail { filter, next } => {
+            Self::Tail { filter, position } => {
                 let Some(collection) = collection else { return Err(dropped()) };
-                if collection.start() > *next {
+                if position.is_some_and(|position| collection.start() > position) {
                     let message = "CollectionScan died due to position in capped collection being deleted";
                     return Err(CommandFailure::new(code::CAPPED_POSITION_LOST, message));
                 }
-                let found = collection.documents_from(*next).find(|(_, document)| filter.matches(document));
+                let next = position.map_or(0, |position| position + 1);
+                let found = collection.documents_from(next).find(|(_, document)| filter.matches(document));
                 if found.is_none() {
-                    *next = collection.end();
+                    *position = collection.end().checked_sub(1);
                 }
-                Ok(found.map(|(record, document)| (Arc::clone(document), record + 1)))
+                Ok(found.map(|(record, document)| (Arc::clone(document), record)))
             }
             Self::Dropped => Err(dropped()),
         }
     }
 
-    fn advance(&mut self, after: RecordId) {
+    fn advance(&mut self, to: RecordId) {
         match self {
             Self::Documents(documents) => _ = documents.pop_front(),
-            Self::Tail { next, .. } => *next = after,
+            Self::Tail { position, .. } => *position = Some(to),
             Self::Dropped => {}
         }
     }

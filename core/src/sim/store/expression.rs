@@ -1,10 +1,11 @@
 //! The expressions of a pipeline that a test server needs: values, field paths, and documents of them.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use bson::raw::CString;
+use bson::raw::{CStr, CString};
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::{fields, values};
@@ -25,6 +26,8 @@ pub(super) enum Expression {
     Document(Vec<(CString, Expression)>),
     /// An array of expressions; what is missing is null in it.
     Array(Vec<Expression>),
+    /// The document of `input`, in which a field has another value.
+    SetField { field: CString, input: Box<Expression>, value: Box<Expression> },
 }
 
 impl Expression {
@@ -44,6 +47,7 @@ impl Expression {
         if let Some((name, argument)) = fields(document).next().filter(|(name, _)| name.starts_with('$')) {
             return match name {
                 "$literal" => Ok(Self::Value(RawBson::from(argument))),
+                "$setField" => Self::set_field(argument),
                 name => {
                     let message = format!("Unrecognized expression '{name}'");
                     Err(CommandFailure::new(code::INVALID_EXPRESSION, message))
@@ -53,6 +57,19 @@ impl Expression {
         let inner = document.iter().filter_map(Result::ok);
         let inner = inner.map(|(name, value)| Ok((CString::from(name), Self::parse(value)?)));
         Ok(Self::Document(inner.collect::<Result<_, CommandFailure>>()?))
+    }
+
+    fn set_field(argument: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
+        let part = |name: &str| {
+            let value = argument.as_document().and_then(|document| document.get(name).ok().flatten());
+            let missing = || CommandFailure::failed_to_parse(format!("$setField requires '{name}' to be specified"));
+            Self::parse(value.ok_or_else(missing)?)
+        };
+        let message = "$setField requires 'field' to evaluate to a constant string without NULs";
+        let not_constant = || CommandFailure::failed_to_parse(message);
+        let Self::Value(RawBson::String(field)) = part("field")? else { return Err(not_constant()) };
+        let field = CString::try_from(field).map_err(|_| not_constant())?;
+        Ok(Self::SetField { field, input: Box::new(part("input")?), value: Box::new(part("value")?) })
     }
 
     /// Its value for `document`; `None` if that has no such field. A value that is longer than a document is an error.
@@ -79,8 +96,27 @@ impl Expression {
                 }
                 Some(RawBson::Array(evaluated))
             }
+            Self::SetField { field, input, value } => {
+                let Some(RawBson::Document(input)) = input.evaluate(document)? else { return Ok(Some(RawBson::Null)) };
+                Some(RawBson::Document(with_field(&input, field, value.evaluate(document)?)?))
+            }
         })
     }
+}
+
+/// `document` with a field that has this value: in its place, or behind the others.
+fn with_field(document: &RawDocument, field: &CStr, value: Option<RawBson>) -> Result<RawDocumentBuf, CommandFailure> {
+    let (mut result, mut value) = (RawDocumentBuf::new(), value);
+    for (name, old) in document.iter().filter_map(Result::ok) {
+        if name == field {
+            value.take().into_iter().for_each(|value| result.append(name, value));
+        } else {
+            result.append(name, old);
+        }
+    }
+    value.into_iter().for_each(|value| result.append(field, value));
+    check_length(result.as_bytes())?;
+    Ok(result)
 }
 
 /// Whether what is being computed is no longer than a document.

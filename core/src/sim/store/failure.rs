@@ -6,10 +6,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use bson::RawDocumentBuf;
 use thiserror::Error;
 
 /// A command was not carried out: the reply has `ok: 0` and this.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[error("{code_name} ({code}): {message}")]
 pub struct CommandFailure {
     /// `code`.
@@ -18,6 +19,8 @@ pub struct CommandFailure {
     pub code_name: &'static str,
     /// `errmsg`.
     pub message: String,
+    /// What else the reply tells, as the key that another document has.
+    pub details: RawDocumentBuf,
     /// `errorLabels`.
     pub labels: Vec<String>,
 }
@@ -84,9 +87,11 @@ codes! {
     UNSATISFIABLE_WRITE_CONCERN = 100 "UnsatisfiableWriteConcern",
     WRITE_CONFLICT = 112 "WriteConflict",
     COMMAND_NOT_SUPPORTED = 115 "CommandNotSupported",
+    NOT_A_REPLICA_SET = 123 "NotAReplicaSet",
     READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET = 134 "ReadConcernMajorityNotAvailableYet",
     CAPPED_POSITION_LOST = 136 "CappedPositionLost",
     EXCEEDED_MEMORY_LIMIT = 146 "ExceededMemoryLimit",
+    FAIL_POINT_SET_FAILED = 167 "FailPointSetFailed",
     INVALID_EXPRESSION = 168 "InvalidPipelineOperator",
     CANNOT_INDEX_PARALLEL_ARRAYS = 171 "CannotIndexParallelArrays",
     QUERY_PLAN_KILLED = 175 "QueryPlanKilled",
@@ -122,10 +127,13 @@ codes! {
     INVALID_SORT_DIRECTION = 15975 "Location15975",
     INVALID_FIELD_PATH = 15998 "Location15998",
     DISTINCT_TOO_BIG = 17217 "Location17217",
+    SEARCH_NOT_ENABLED = 31082 "SearchNotEnabled",
     PATH_COLLISION = 31250 "Location31250",
     INCLUSION_IN_EXCLUSION = 31253 "Location31253",
     EXCLUSION_IN_INCLUSION = 31254 "Location31254",
     INVALID_COUNT = 40156 "Location40156",
+    NEW_ROOT_IS_NO_OBJECT = 40228 "Location40228",
+    NEW_ROOT_MISSING = 40231 "Location40231",
     ACCUMULATOR_EXPECTED = 40234 "Location40234",
     INVALID_STAGE = 40323 "Location40323",
     UNKNOWN_STAGE = 40324 "Location40324",
@@ -142,7 +150,8 @@ codes! {
 impl CommandFailure {
     /// A failure with a code and a sentence.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, code_name: code_name(code), message: message.into(), labels: Vec::new() }
+        let details = RawDocumentBuf::new();
+        Self { code, code_name: code_name(code), message: message.into(), details, labels: Vec::new() }
     }
 
     /// An argument that makes no sense.
@@ -168,6 +177,11 @@ impl CommandFailure {
     /// Something that MongoDB has and this server, being one for tests, has not.
     pub fn not_supported(what: &str) -> Self {
         Self::new(code::COMMAND_NOT_SUPPORTED, format!("{what} is not supported by this test server"))
+    }
+
+    /// A search index, which needs a server of another kind.
+    pub fn search_not_enabled() -> Self {
+        Self::new(code::SEARCH_NOT_ENABLED, "Search index commands are only supported with Atlas.")
     }
 
     /// A name that no database or collection can have.

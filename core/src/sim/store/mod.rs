@@ -38,6 +38,7 @@ mod order;
 mod path;
 mod pattern;
 mod pipeline;
+mod positional;
 mod projection;
 mod sort;
 mod update;

@@ -20,7 +20,7 @@ const MAX_PARTS: usize = 200;
 const MAX_NUMBERS: usize = 8;
 
 /// The way to a field.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Path(Vec<String>);
 
 /// What stands at the end of one way.
@@ -44,6 +44,11 @@ impl Path {
             return Err(CommandFailure::new(code::OVERFLOW, message));
         }
         Ok(Self(parts))
+    }
+
+    /// Leads on to a field or an element.
+    pub(super) fn push(&mut self, part: String) {
+        self.0.push(part);
     }
 
     /// Its parts, at least one.

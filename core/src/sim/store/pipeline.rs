@@ -11,7 +11,7 @@ use core::cmp::Ordering;
 use bson::raw::{CStr, CString};
 use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::arguments::{fields, values};
+use super::arguments::{fields, type_name, values};
 use super::collection::check_size;
 use super::expression::{Expression, check_length};
 use super::failure::{CommandFailure, code};
@@ -31,6 +31,8 @@ pub(super) enum Stage {
     Project(Option<Projection>),
     /// Fields that are set, each at the top level.
     Set(Vec<(CString, Expression)>),
+    /// What takes the document's place.
+    ReplaceRoot(Expression),
     Count(CString),
     Group {
         id: Expression,
@@ -93,6 +95,7 @@ impl<'a> Pipeline<'a> {
                     let message = "The $changeStream stage is only supported on replica sets";
                     return Err(CommandFailure::new(code::ONLY_ON_REPLICA_SETS, message));
                 }
+                "$listSearchIndexes" => return Err(CommandFailure::search_not_enabled()),
                 "$listLocalSessions" | "$currentOp" if index > 0 => {
                     let message = format!("{name} is only valid as the first stage in a pipeline.");
                     return Err(CommandFailure::new(code::FIRST_STAGE_ONLY, message));
@@ -110,10 +113,27 @@ impl<'a> Pipeline<'a> {
         Ok(pipeline)
     }
 
+    /// Reads the stages of an update.
+    pub(super) fn of_update(stages: &[&'a RawDocument]) -> Result<Vec<Stage>, CommandFailure> {
+        const ALLOWED: [&str; 6] = ["$addFields", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset"];
+        for (name, _) in stages.iter().flat_map(|stage| fields(stage)) {
+            if !ALLOWED.contains(&name) {
+                let message = format!("{name} is not allowed to be used within an update");
+                return Err(CommandFailure::new(code::INVALID_OPTIONS, message));
+            }
+        }
+        Ok(Self::parse(stages)?.stages)
+    }
+
     /// What becomes of `documents`.
     pub(super) fn run(&self, documents: Documents) -> Result<Documents, CommandFailure> {
-        self.stages.iter().try_fold(documents, |documents, stage| stage.run(documents))
+        run(&self.stages, documents)
     }
+}
+
+/// What becomes of `documents`, stage by stage.
+pub(super) fn run(stages: &[Stage], documents: Documents) -> Result<Documents, CommandFailure> {
+    stages.iter().try_fold(documents, |documents, stage| stage.run(documents))
 }
 
 /// The collection that `$out` names, and its database.
@@ -165,6 +185,14 @@ impl Stage {
                 Self::Project(Some(Projection::without(&names)?))
             }
             "$set" | "$addFields" => Self::Set(expressions(document()?)?),
+            "$replaceWith" => Self::ReplaceRoot(Expression::parse(argument)?),
+            "$replaceRoot" => match document()?.get("newRoot").ok().flatten() {
+                Some(root) => Self::ReplaceRoot(Expression::parse(root)?),
+                None => {
+                    let message = "no newRoot specified for the $replaceRoot stage";
+                    return Err(CommandFailure::new(code::NEW_ROOT_MISSING, message));
+                }
+            },
             "$count" => {
                 let name = argument.as_str().filter(|name| !name.is_empty() && !name.contains(['.', '$', '\0']));
                 let name = name.and_then(|name| CString::try_from(name).ok()).ok_or_else(|| {
@@ -229,6 +257,9 @@ impl Stage {
             Self::Set(set) => {
                 return documents.iter().map(|document| Ok(Arc::new(with_fields(document, set)?))).collect();
             }
+            Self::ReplaceRoot(root) => {
+                return documents.iter().map(|document| Ok(Arc::new(new_root(document, root)?))).collect();
+            }
             Self::Count(_) if documents.is_empty() => {}
             Self::Count(name) => {
                 let mut counted = RawDocumentBuf::new();
@@ -277,6 +308,17 @@ fn with_fields(document: &RawDocument, set: &[(CString, Expression)]) -> Result<
     }
     check_size(&result)?;
     Ok(result)
+}
+
+/// What takes the place of `document`.
+fn new_root(document: &RawDocument, root: &Expression) -> Result<RawDocumentBuf, CommandFailure> {
+    let value = root.evaluate(document)?.unwrap_or(RawBson::Null);
+    let found = type_name(value.element_type());
+    let RawBson::Document(root) = value else {
+        let message = format!("'newRoot' expression must evaluate to an object, but it is of type {found}");
+        return Err(CommandFailure::new(code::NEW_ROOT_IS_NO_OBJECT, message));
+    };
+    Ok(root)
 }
 
 fn append(document: &mut RawDocumentBuf, name: &CStr, value: Option<RawBson>) -> Result<(), CommandFailure> {

@@ -1,36 +1,47 @@
-//! Updates of one document: a replacement, or modifiers like `$set`.
+//! Updates of one document: a replacement, modifiers like `$set`, or a pipeline.
 //!
 //! The document that results is compared with the old one byte by byte by whoever stores it, so that what changes nothing
-//! counts as matched and not as modified. Positional operators (`$`, `$[]`) and pipelines are refused.
+//! counts as matched and not as modified.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::arguments::{fields, shown, type_name};
+use super::arguments::{fields, shown, type_name, values};
 use super::edited::{Edited, owned};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
 use super::modifier::Modifier;
 use super::path::Path;
+use super::pipeline::{self, Pipeline, Stage};
+use super::positional::{self, ArrayFilters};
 
 /// What makes a new document of an old one.
 #[derive(Clone, Debug)]
 pub(super) enum Update {
     /// This takes its place, under the old `_id`.
     Replace(RawDocumentBuf),
-    /// These are applied in turn.
-    Modify(Vec<(Path, Modifier)>),
+    /// These are applied in turn, to those elements of arrays that the filters match.
+    Modify { changes: Vec<(Path, Modifier)>, array_filters: ArrayFilters },
+    /// The document goes through these stages.
+    Pipeline(Vec<Stage>),
 }
 
 impl Update {
     /// Reads an update.
-    pub(super) fn parse(update: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
-        if update.as_array().is_some() {
-            return Err(CommandFailure::not_supported("an update by a pipeline"));
+    pub(super) fn parse(update: RawBsonRef<'_>, array_filters: Option<&RawArray>) -> Result<Self, CommandFailure> {
+        if let Some(stages) = update.as_array() {
+            if array_filters.is_some() {
+                return Err(CommandFailure::failed_to_parse("Cannot specify arrayFilters for a pipeline update"));
+            }
+            let stages: Option<Vec<_>> = values(stages).map(RawBsonRef::as_document).collect();
+            let message = "Each element of the 'pipeline' array must be an object";
+            let stages = stages.ok_or_else(|| CommandFailure::new(code::TYPE_MISMATCH, message))?;
+            return Ok(Self::Pipeline(Pipeline::of_update(&stages)?));
         }
         let Some(update) = update.as_document() else {
             return Err(CommandFailure::failed_to_parse(
@@ -60,32 +71,28 @@ impl Update {
                 )));
             };
             for (name, argument) in fields(arguments) {
-                changes.push((field(name)?, Modifier::parse(operator, name, argument)?));
+                changes.push((target(name)?, Modifier::parse(operator, name, argument)?));
             }
         }
         check_conflicts(&changes)?;
-        Ok(Self::Modify(changes))
+        let array_filters = ArrayFilters::parse(array_filters)?;
+        array_filters.check_used(changes.iter().map(|(path, _)| path))?;
+        Ok(Self::Modify { changes, array_filters })
     }
 
-    /// Whether it has modifiers.
-    pub(super) fn modifies(&self) -> bool {
-        matches!(self, Self::Modify(_))
+    /// Whether it replaces the document by another that is given.
+    pub(super) fn replaces(&self) -> bool {
+        matches!(self, Self::Replace(_))
     }
 
     /// The document that `old` becomes.
     pub(super) fn apply(&self, old: &RawDocument) -> Result<RawDocumentBuf, CommandFailure> {
         let id = old.get("_id").ok().flatten();
         match self {
-            Self::Replace(new) => {
-                if let (Some(id), Some(new_id)) = (id, new.get("_id").ok().flatten())
-                    && super::order::compare(id, new_id).is_ne()
-                {
-                    return Err(altered_id(new_id));
-                }
-                Ok(with_id(id, new))
-            }
-            Self::Modify(changes) => {
-                let new = modified(old, changes, false)?;
+            Self::Replace(new) => replaced(id, new),
+            Self::Pipeline(stages) => replaced(id, &piped(old.to_owned(), stages)?),
+            Self::Modify { changes, array_filters } => {
+                let new = modified(old, changes, array_filters, false)?;
                 let new_id = new.get("_id").ok().flatten();
                 if new_id != id {
                     return Err(CommandFailure::new(
@@ -112,28 +119,57 @@ impl Update {
                     (None, wanted) => Ok(with_id(wanted, new)),
                 }
             }
-            Self::Modify(changes) => {
-                let mut document = Edited::default();
-                for (path, value) in equalities {
-                    document.set(path, owned(value)?)?;
-                }
-                modified(&document.to_raw()?, changes, true)
-            }
+            Self::Modify { changes, array_filters } => modified(&equal(equalities)?, changes, array_filters, true),
+            Self::Pipeline(stages) => piped(equal(equalities)?, stages),
         }
     }
 }
 
-/// The path that a modifier names.
+/// The document that has these values and no others.
+fn equal(equalities: Vec<(&Path, &RawBson)>) -> Result<RawDocumentBuf, CommandFailure> {
+    let mut document = Edited::default();
+    for (path, value) in equalities {
+        document.set(path, owned(value)?)?;
+    }
+    document.to_raw()
+}
+
+/// `new` under the `_id` of the document that it replaces.
+fn replaced(id: Option<RawBsonRef<'_>>, new: &RawDocument) -> Result<RawDocumentBuf, CommandFailure> {
+    if let (Some(id), Some(new_id)) = (id, new.get("_id").ok().flatten())
+        && super::order::compare(id, new_id).is_ne()
+    {
+        return Err(altered_id(new_id));
+    }
+    Ok(with_id(id, new))
+}
+
+fn piped(document: RawDocumentBuf, stages: &[Stage]) -> Result<RawDocumentBuf, CommandFailure> {
+    // The stages of an update make one document of one.
+    let piped = pipeline::run(stages, alloc::vec![Arc::new(document)])?.pop();
+    Ok(piped.map(Arc::unwrap_or_clone).unwrap_or_default())
+}
+
+/// A path without positional operators.
 pub(super) fn field(name: &str) -> Result<Path, CommandFailure> {
+    let path = target(name)?;
+    match path.parts().iter().any(|part| positional::name(part).is_some()) {
+        true => Err(CommandFailure::bad_value(format!("The field '{name}' may not be dynamic"))),
+        false => Ok(path),
+    }
+}
+
+/// The path that a modifier names.
+fn target(name: &str) -> Result<Path, CommandFailure> {
     let path = Path::parse(name)?;
     if path.parts().iter().any(alloc::string::String::is_empty) {
         let message = format!("The update path '{name}' contains an empty field name, which is not allowed.");
         return Err(CommandFailure::new(code::EMPTY_FIELD_NAME, message));
     }
-    if path.parts().iter().any(|part| part == "$" || part.starts_with("$[")) {
-        return Err(CommandFailure::not_supported("a positional operator in an update"));
+    if path.parts().iter().any(|part| part == "$") {
+        return Err(CommandFailure::not_supported("the positional operator $ in an update"));
     }
-    match path.parts().iter().find(|part| part.starts_with('$')) {
+    match path.parts().iter().find(|part| part.starts_with('$') && positional::name(part).is_none()) {
         None => Ok(path),
         Some(part) => {
             let message = format!("The dollar ($) prefixed field '{part}' in '{name}' is not valid for storage.");
@@ -184,12 +220,19 @@ pub(super) fn with_id(id: Option<RawBsonRef<'_>>, document: &RawDocument) -> Raw
     new
 }
 
-fn modified(old: &RawDocument, changes: &[(Path, Modifier)], inserts: bool) -> Result<RawDocumentBuf, CommandFailure> {
+fn modified(
+    old: &RawDocument,
+    changes: &[(Path, Modifier)],
+    array_filters: &ArrayFilters,
+    inserts: bool,
+) -> Result<RawDocumentBuf, CommandFailure> {
     let mut document = Edited::read(old)?;
     // New fields are added in the order of their names, as a server does.
     let in_order: BTreeMap<_, _> = changes.iter().map(|(path, modifier)| (path, modifier)).collect();
     for (path, modifier) in in_order {
-        modifier.apply(&mut document, path, inserts)?;
+        for path in array_filters.expand(&mut document, path)? {
+            modifier.apply(&mut document, &path, inserts)?;
+        }
     }
     document.to_raw()
 }

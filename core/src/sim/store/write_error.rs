@@ -9,38 +9,33 @@ use super::failure::{CommandFailure, code};
 
 /// A write was not carried out.
 #[derive(Debug)]
-pub(super) struct WriteFailure {
-    pub(super) failure: CommandFailure,
-    /// The pattern and the value of the key that another document has.
-    duplicate: Option<(RawDocumentBuf, RawDocumentBuf)>,
-}
+pub(super) struct WriteFailure(CommandFailure);
 
 impl WriteFailure {
     /// A key that another document has.
     pub(super) fn duplicate(message: String, pattern: RawDocumentBuf, value: RawDocumentBuf) -> Self {
-        Self { failure: CommandFailure::new(code::DUPLICATE_KEY, message), duplicate: Some((pattern, value)) }
+        let details = document! { "keyPattern": pattern, "keyValue": value };
+        Self(CommandFailure { details, ..CommandFailure::new(code::DUPLICATE_KEY, message) })
     }
 
     /// The element of `writeErrors` for the write at `index`.
     pub(super) fn to_document(&self, index: i32) -> RawDocumentBuf {
-        let mut document = document! { "index": index, "code": self.failure.code };
-        if let Some((pattern, value)) = &self.duplicate {
-            document.append(bson::cstr!("keyPattern"), pattern);
-            document.append(bson::cstr!("keyValue"), value);
-        }
-        document.append(bson::cstr!("errmsg"), self.failure.message.as_str());
+        let CommandFailure { code, message, details, .. } = &self.0;
+        let mut document = document! { "index": index, "code": *code };
+        details.iter().filter_map(Result::ok).for_each(|(name, value)| document.append(name, value));
+        document.append(bson::cstr!("errmsg"), message.as_str());
         document
     }
 }
 
 impl From<CommandFailure> for WriteFailure {
     fn from(failure: CommandFailure) -> Self {
-        Self { failure, duplicate: None }
+        Self(failure)
     }
 }
 
 impl From<WriteFailure> for CommandFailure {
-    fn from(WriteFailure { failure, .. }: WriteFailure) -> Self {
+    fn from(WriteFailure(failure): WriteFailure) -> Self {
         failure
     }
 }

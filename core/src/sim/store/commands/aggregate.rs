@@ -31,6 +31,11 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     })?;
     let pipeline = Pipeline::parse(&stages)?;
     let batch_size = batch_size(&arguments)?;
+    let read_concern = arguments.document("readConcern")?.and_then(|concern| concern.get_str("level").ok());
+    if pipeline.out.is_some() && read_concern == Some("linearizable") {
+        let message = "$out cannot be used with a 'linearizable' read concern level";
+        return Err(CommandFailure::new(code::INVALID_OPTIONS, message));
+    }
 
     let is_of_database = arguments.get("aggregate").and_then(Number::read).is_some();
     let namespace = if is_of_database { None } else { Some(command.namespace()?) };

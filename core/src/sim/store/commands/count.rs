@@ -19,7 +19,9 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let limit = arguments.integer("limit")?.unwrap_or(0).unsigned_abs();
     let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
 
-    let matching = store.catalog.get(namespace).map_or(0, |collection| {
+    let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let matching = collection.map_or(0, |collection| {
         collection.documents().filter(|document| filter.matches(document)).skip(skip).take(limit).count()
     });
     Ok(document! { "n": count(matching) })

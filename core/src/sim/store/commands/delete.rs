@@ -42,6 +42,7 @@ fn delete(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) 
         }
     };
     let Some(collection) = store.catalog.get_mut(namespace) else { return Ok(0) };
+    collection.check_hint(arguments.get("hint"))?;
     let matching = collection.matching(&filter, limit);
     for (record, _) in &matching {
         collection.remove(*record);

@@ -1,5 +1,6 @@
 //! `find`: the documents that match a query, sorted, cut, projected, in batches.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use bson::RawDocumentBuf;
@@ -29,11 +30,22 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let batch_size = arguments.natural("batchSize")?.unwrap_or(DEFAULT_BATCH_SIZE);
     let single_batch = arguments.boolean("singleBatch")?;
     let is_tailable = arguments.boolean("tailable")?;
+    for (field, is_used) in [
+        ("max", arguments.document("max")?.is_some_and(|max| !max.is_empty())),
+        ("min", arguments.document("min")?.is_some_and(|min| !min.is_empty())),
+        ("returnKey", arguments.boolean("returnKey")?),
+        ("showRecordId", arguments.boolean("showRecordId")?),
+    ] {
+        if is_used {
+            return Err(CommandFailure::not_supported(&format!("find with {field}")));
+        }
+    }
     if arguments.boolean("awaitData")? && !is_tailable {
         return Err(CommandFailure::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
     }
 
     let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
     let mut cursor = Cursor::of(namespace.full(), []);
     if let Some(collection) = collection {
         let is_empty = collection.len() == 0;
@@ -43,7 +55,8 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
             ));
         }
         if is_tailable && !is_empty {
-            cursor.source = Source::Tail { filter, next: collection.start() };
+            cursor.source = Source::Tail { filter, position: None };
+            cursor.limit = limit;
         } else {
             // There is at most one, and after it nobody looks for another.
             let by_id = filter.only_id().is_some().then_some(1);

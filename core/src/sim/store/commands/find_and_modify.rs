@@ -12,7 +12,7 @@ use crate::sim::store::{CommandFailure, Store, StoreCommand};
 #[rustfmt::skip]
 const FIELDS: &[&str] = &[
     "query", "sort", "remove", "update", "new", "fields", "upsert", "bypassDocumentValidation", "collation",
-    "arrayFilters", "hint", "let",
+    "bypassEmptyTsReplacement", "arrayFilters", "hint", "let",
 ];
 
 pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
@@ -22,7 +22,8 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let filter = Filter::parse(arguments.document("query")?.unwrap_or(&RawDocumentBuf::new()))?;
     let sort = arguments.document("sort")?.map(Sort::parse).transpose()?;
     let projection = arguments.document("fields")?.map(Projection::parse).transpose()?.flatten();
-    let update = arguments.get("update").map(Update::parse).transpose()?;
+    let array_filters = arguments.array("arrayFilters")?;
+    let update = arguments.get("update").map(|update| Update::parse(update, array_filters)).transpose()?;
     let (remove, new, upsert) = (arguments.boolean("remove")?, arguments.boolean("new")?, arguments.boolean("upsert")?);
     let shown = |document: &RawDocumentBuf| match &projection {
         None => RawBson::Document(document.clone()),
@@ -30,7 +31,9 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     };
 
     let limit = if sort.is_some() { usize::MAX } else { 1 };
-    let mut matching = store.catalog.get(namespace).map(|all| all.matching(&filter, limit)).unwrap_or_default();
+    let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let mut matching = collection.map(|all| all.matching(&filter, limit)).unwrap_or_default();
     if let Some(sort) = sort {
         sort.apply_to(&mut matching, |(_, document)| document);
     }

@@ -6,7 +6,7 @@ use super::writes::{Writes, batch};
 use crate::sim::store::document::document;
 use crate::sim::store::{CommandFailure, Store, StoreCommand};
 
-const FIELDS: &[&str] = &["documents", "ordered", "bypassDocumentValidation"];
+const FIELDS: &[&str] = &["documents", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement"];
 
 pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();

@@ -13,6 +13,7 @@ mod find_and_modify;
 mod indexes;
 mod insert;
 mod list;
+mod search_indexes;
 mod statistics;
 mod update;
 mod writes;
@@ -46,6 +47,7 @@ pub(super) fn named(name: &str) -> Option<Run> {
         "listCollections" => list::collections,
         "listDatabases" => list::databases,
         "listIndexes" => indexes::list,
+        "createSearchIndexes" | "dropSearchIndex" | "listSearchIndexes" | "updateSearchIndex" => search_indexes::run,
         "renameCollection" => create::rename,
         "update" => update::run,
         "validate" => statistics::validate,

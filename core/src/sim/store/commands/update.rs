@@ -11,8 +11,8 @@ use crate::sim::store::update::Update;
 use crate::sim::store::write_error::WriteFailure;
 use crate::sim::store::{CommandFailure, Store, StoreCommand};
 
-const FIELDS: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "let"];
-const STATEMENT: &[&str] = &["q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint", "sort"];
+const FIELDS: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement", "let"];
+const STATEMENT: &[&str] = &["q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint"];
 
 /// What one statement did.
 struct Updated {
@@ -52,16 +52,17 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
 fn update(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) -> Result<Updated, WriteFailure> {
     let arguments = Arguments::new("update.updates", statement);
     let filter = Filter::parse(arguments.required("q", arguments.document("q")?)?)?;
-    let update = Update::parse(arguments.required("u", arguments.get("u"))?)?;
+    let update = Update::parse(arguments.required("u", arguments.get("u"))?, arguments.array("arrayFilters")?)?;
     let (multi, upsert) = (arguments.boolean("multi")?, arguments.boolean("upsert")?);
-    if multi && !update.modifies() {
+    if multi && update.replaces() {
         return Err(
             CommandFailure::failed_to_parse("multi update is not supported for replacement-style update").into()
         );
     }
     let limit = if multi { usize::MAX } else { 1 };
-    let matching = store.catalog.get(namespace).map(|collection| collection.matching(&filter, limit));
-    let matching = matching.unwrap_or_default();
+    let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let matching = collection.map(|collection| collection.matching(&filter, limit)).unwrap_or_default();
     if matching.is_empty() && upsert {
         let document = store.catalog.with_id(&update.insertion(&filter)?);
         let id = document.get("_id").ok().flatten().map(RawBson::from);
