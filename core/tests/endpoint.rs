@@ -253,6 +253,18 @@ fn an_arrival_asks_for_a_check_at_the_pace_of_mon_3() {
 }
 
 #[test]
+fn while_somebody_waits_a_failed_check_is_repeated_soon_mon_3() {
+    let mut bench = bench(PoolOptions::default());
+    bench.selecting(CheckOutRequest::default());
+    bench.fail_check(Fault::Network);
+
+    bench.pass(500);
+    bench.answer(&hello(21));
+
+    assert_eq!(bench.selected.len(), 1, "not after heartbeatFrequencyMS");
+}
+
+#[test]
 fn a_wait_that_is_cancelled_leaves_nothing_behind() {
     let mut bench = bench(PoolOptions::default());
     let check_out = bench.check_out(CheckOutRequest::default());

@@ -280,6 +280,23 @@ fn the_first_shared_compressor_of_the_client_is_used_comp_4() {
 }
 
 #[test]
+fn nothing_that_is_sent_or_received_is_shown() {
+    let mut server = TestServer::default();
+    let options = options(Some(credential(PASSWORD, Some(Mechanism::Plain))));
+    let mut establish = Establish::new(Arc::new(options), [5; 24]).unwrap();
+    let mut request = Vec::new();
+    establish.write_to(&mut request);
+    let reply = server.answer(&request);
+    let _ = establish.handle_bytes(&reply).unwrap();
+
+    // PLAIN's password waits to be sent now, in plain text.
+    let shown = format!("{establish:?}");
+
+    let bytes = format!("{:?}", PASSWORD.as_bytes());
+    assert!(!shown.contains(PASSWORD) && !shown.contains(bytes.trim_matches(['[', ']'])), "{shown}");
+}
+
+#[test]
 fn bytes_may_come_in_any_pieces() {
     for piece in [1, 2, 3, 7, 64] {
         let mut server = TestServer { mechanisms: vec!["SCRAM-SHA-256"], ..TestServer::default() };

@@ -247,7 +247,12 @@ impl<C> Server<C> {
         }
         self.mark_unknown(cause.clone(), None);
         let clear = Clear::pool(cause);
-        self.pool.clear(now, if fault == Fault::Timeout { clear.interrupting() } else { clear })
+        self.pool.clear(now, if fault == Fault::Timeout { clear.interrupting() } else { clear })?;
+        // MON-3: while somebody waits for the server, the next check is soon, not after heartbeatFrequencyMS.
+        if self.selections.len() > 0 {
+            self.push(Output::Monitor(MonitorCall::RequestCheck));
+        }
+        Ok(())
     }
 
     /// Establishing a connection failed. Clears the pool if the error speaks against the server (SDAM-4 to SDAM-8), or

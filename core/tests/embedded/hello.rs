@@ -150,6 +150,20 @@ fn a_streaming_hello_is_answered_again_and_again_msg_8() {
 }
 
 #[test]
+fn a_stream_waits_for_a_client_that_does_not_read() {
+    let mut network = Network::new(config());
+    let client = stream(&mut network);
+    network.server.hold(network.now, client);
+
+    network.pass(Duration::from_secs(10));
+    assert!(network.receive(client).is_empty());
+    network.server.release(network.now, client);
+    network.pass(Duration::from_millis(100));
+
+    assert_eq!(network.receive_messages(client).len(), 1);
+}
+
+#[test]
 fn a_fail_point_hits_every_streamed_reply_srv_3() {
     let mut network = Network::new(config());
     let client = stream(&mut network);

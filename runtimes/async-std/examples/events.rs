@@ -1,4 +1,5 @@
-//! Prints what happens in a client while it pings: `cargo run -p cmap-async-std --example async-std-events -- mongodb://localhost/`.
+//! Prints what happens in a client while it pings: `cargo run -p cmap-async-std --example async-std-events --
+//! mongodb://localhost/`.
 //!
 //! A handler sees every event as it happens; a subscription is read at leisure.
 

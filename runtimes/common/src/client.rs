@@ -27,9 +27,9 @@ use crate::tls::TlsConfig;
 
 /// A client of one server, with a pool of connections to it.
 ///
-/// Cheap to clone; all clones are one client. It lives in the runtime it was made in and can be used from every thread and
-/// every other runtime. When the last clone is dropped, the client is closed: connections in use may still be used, and are
-/// closed when they come back.
+/// Cheap to clone; all clones are one client. It lives in the runtime it was made in and can be used from every thread
+/// and every other runtime. When the last clone is dropped, the client is closed: connections in use may still be used,
+/// and are closed when they come back.
 ///
 /// Connections do not survive `fork`: make a client in each process.
 pub struct Client<R: Runtime> {
@@ -54,6 +54,11 @@ struct Owner<R: Runtime> {
 }
 
 impl<R: Runtime> Client<R> {
+    #[cfg(feature = "conformance")]
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint<R>> {
+        &self.owner.endpoint
+    }
+
     /// A client as a connection string asks for it. It checks the server from now on; a check-out waits for that.
     ///
     /// # Errors
@@ -84,9 +89,9 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// Checks out a connection: one that is available, or the next that comes back or is established. For at most timeoutMS,
-    /// or waitQueueTimeoutMS (CSOT-3); and while the server is
-    /// not usable for at most serverSelectionTimeoutMS.
+    /// Checks out a connection: one that is available, or the next that comes back or is established. For at most
+    /// timeoutMS, or waitQueueTimeoutMS (CSOT-3); and while the server is not usable for at most
+    /// serverSelectionTimeoutMS.
     #[inline]
     pub fn check_out(&self) -> CheckOut<'_, R> {
         self.check_out_within(self.owner.timeout)
@@ -99,8 +104,9 @@ impl<R: Runtime> Client<R> {
         CheckOut::new(&self.owner.endpoint, request)
     }
 
-    /// Closes the client: what is available is closed, whoever waits fails, nothing is checked out any more. Connections in use may
-    /// come back for as long as `patience`; then their commands are cut off. Returns how many connections that concerned.
+    /// Closes the client: what is available is closed, whoever waits fails, nothing is checked out any more.
+    /// Connections in use may come back for as long as `patience`; then their commands are cut off. Returns how many
+    /// connections that concerned.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched.
     ///
@@ -148,8 +154,8 @@ impl<R: Runtime> ClientBuilder<R> {
         self
     }
 
-    /// Calls `handler` for every event from the first one on, in order, on whatever thread makes it happen: it must be quick.
-    /// It may call the client. A panic in it is caught.
+    /// Calls `handler` for every event from the first one on, in order, on whatever thread makes it happen: it must be
+    /// quick. It may call the client. A panic in it is caught.
     pub fn on_event(mut self, handler: impl Fn(&ServerAddress, &Event) + Send + Sync + 'static) -> Self {
         self.listeners.handlers.push(Box::new(handler));
         self

@@ -48,8 +48,8 @@ impl<R: Runtime> Connection<R> {
         self.exchange(&Command::new(database, command.as_ref())).await.map(ToOwned::to_owned)
     }
 
-    /// The same without a copy of the reply, which is kept by the connection until its next command, and with all that a
-    /// [`Command`] can say. An unacknowledged one has an empty reply (MSG-7).
+    /// The same without a copy of the reply, which is kept by the connection until its next command, and with all that
+    /// a [`Command`] can say. An unacknowledged one has an empty reply (MSG-7).
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).

@@ -1,7 +1,7 @@
 //! One server on this side of the sockets: the machine under its mutex, driven where the call is made.
 //!
-//! An uncontended check-out is lock, step, drain, unlock: no task, no channel, no allocation. Whatever takes time or runs
-//! code of others (spawning, waking, closing, handlers of events) happens after the lock was released.
+//! An uncontended check-out is lock, step, drain, unlock: no task, no channel, no allocation. Whatever takes time or
+//! runs code of others (spawning, waking, closing, handlers of events) happens after the lock was released.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault};
-use cmap_core::monitor::{self, Monitor};
+use cmap_core::monitor::Monitor;
 use cmap_core::pool::{CheckOutRequest, Condition, Handle, Purpose, ServiceId, Stats};
 use cmap_core::server::{self, CheckOut, OperationError, ServerDescription};
 use cmap_core::time::Instant;
@@ -20,9 +20,8 @@ use crate::driver::{self, Alarm};
 use crate::error::RuntimeGone;
 use crate::establish::Establisher;
 use crate::event::Event;
-use crate::link::Link;
 use crate::listeners::Listeners;
-use crate::machine::{Answer, Deadline, Errands, Machine};
+use crate::machine::{Answer, Deadline, Errands, Machine, MoreErrands, Touched};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::subscription::Subscription;
@@ -83,13 +82,13 @@ impl<R: Runtime> Endpoint<R> {
         }
         let check_out = machine.server().check_out(now, request);
         let (begun, errands) = match check_out {
-            CheckOut::Started(_) => match machine.drain(now, Some(check_out)) {
+            CheckOut::Started(_) => match machine.drain(now, Some(check_out), Touched::Pool) {
                 (Some(answer), errands) => (Begun::Answered(answer), errands),
                 (None, errands) => (Begun::Waits(machine.waiters.enter(check_out, cx.waker().clone())), errands),
             },
             CheckOut::Selecting(_) => {
                 let place = machine.waiters.enter(check_out, cx.waker().clone());
-                (Begun::Waits(place), machine.drain(now, None).1)
+                (Begun::Waits(place), machine.drain(now, None, Touched::All).1)
             }
         };
         drop(machine);
@@ -130,7 +129,7 @@ impl<R: Runtime> Endpoint<R> {
         let now = self.clock.now();
         let mut machine = self.lock();
         let refused = machine.pool().check_in(now, connection, socket, condition).err();
-        let (_, errands) = machine.drain(now, None);
+        let (_, errands) = machine.drain(now, None, Touched::Pool);
         drop(machine);
         self.run(errands);
         if let Some(refused) = refused {
@@ -152,7 +151,7 @@ impl<R: Runtime> Endpoint<R> {
             }
             if let Err(refused) = machine.pool().handle_established(now, connection, socket) {
                 machine.known.remove(&connection.id());
-                errands.close.push(refused.socket);
+                errands.more().close.push(refused.socket);
                 let error = EstablishError::new(refused_phase(), Fault::Other, refused.misuse.to_string());
                 // The connection is pending, or else it has been forgotten.
                 let _ = machine.server().handle_establish_failed(now, connection, error);
@@ -201,7 +200,7 @@ impl<R: Runtime> Endpoint<R> {
         let mut machine = self.lock();
         let expired = machine.deadlines.expire(now);
         machine.core.handle_timeout(now);
-        let (_, mut errands) = machine.drain(now, None);
+        let (_, mut errands) = machine.drain(now, None, Touched::All);
         let next = machine.next_deadline();
         machine.armed = next;
         drop(machine);
@@ -300,7 +299,7 @@ impl<R: Runtime> Endpoint<R> {
         let mut first = Errands::new();
         let mut machine = self.lock();
         let result = call(&mut machine, now, &mut first);
-        let (_, errands) = machine.drain(now, None);
+        let (_, errands) = machine.drain(now, None, Touched::All);
         drop(machine);
         self.run(first);
         self.run(errands);
@@ -309,37 +308,30 @@ impl<R: Runtime> Endpoint<R> {
 
     #[inline]
     fn run(self: &Arc<Self>, errands: Errands<R::Stream>) {
-        let Errands { establish, close, link, wake, wake_too, alarm, tell } = errands;
-        if let Some(waker) = wake {
+        if let Some(waker) = errands.wake {
             waker.wake();
         }
-        if alarm {
+        if errands.alarm {
             self.alarm.ring();
         }
-        if !(establish.is_empty() && close.is_empty() && link.is_empty() && wake_too.is_empty()) {
-            self.run_more(establish, close, link, wake_too);
-        }
-        if let Some(events) = tell {
-            self.tell(events);
+        if let Some(more) = errands.more {
+            self.run_more(*more);
         }
     }
 
     #[cold]
-    fn run_more(
-        self: &Arc<Self>,
-        establish: Vec<(Handle, Arc<Cutoff>)>,
-        close: Vec<Box<Socket<R::Stream>>>,
-        link: Vec<(monitor::Socket, Arc<Link>)>,
-        wake: Vec<Waker>,
-    ) {
-        wake.into_iter().for_each(Waker::wake);
-        for (connection, cutoff) in establish {
+    fn run_more(self: &Arc<Self>, more: MoreErrands<R::Stream>) {
+        more.wake.into_iter().for_each(Waker::wake);
+        for (connection, cutoff) in more.establish {
             self.establisher.begin(Arc::downgrade(self), connection, cutoff);
         }
-        for (socket, link) in link {
+        for (socket, link) in more.link {
             link.begin(Arc::clone(&self.establisher), Arc::downgrade(self), socket);
         }
-        close.into_iter().for_each(|socket| socket.close());
+        more.close.into_iter().for_each(|socket| socket.close());
+        if let Some(events) = more.tell {
+            self.tell(events);
+        }
     }
 
     /// Tells events until none are left; whoever causes more meanwhile leaves them to us.

@@ -91,8 +91,8 @@ pub struct CommandError {
     pub connection_id: ConnectionId,
 }
 
-/// Why a command failed. After all but [`NotSent`](Self::NotSent) and [`Server`](Self::Server) the connection is broken,
-/// and closed when it comes back.
+/// Why a command failed. After all but [`NotSent`](Self::NotSent) and [`Server`](Self::Server) the connection is
+/// broken, and closed when it comes back.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CommandErrorKind {
@@ -134,7 +134,8 @@ impl Error {
 }
 
 impl CheckOutError {
-    /// Whether to try again makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server (CMAP-50).
+    /// Whether to try again makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server
+    /// (CMAP-50).
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_retryable(),

@@ -1,8 +1,8 @@
 //! From a server's address to a usable connection (CMAP-23): resolve, connect, TLS, hello, authenticate.
 //!
-//! Each establishment is a task of its own in the home runtime and outlives the check-out that caused it. It is bounded by
-//! connectTimeoutMS alone, and cut off when the pool forgets it. Whatever becomes of the task, the endpoint hears of
-//! it exactly once: also when the runtime drops it half-way.
+//! Each establishment is a task of its own in the home runtime and outlives the check-out that caused it. It is bounded
+//! by connectTimeoutMS alone, and cut off when the pool forgets it. Whatever becomes of the task, the endpoint
+//! hears of it exactly once: also when the runtime drops it half-way.
 
 use std::future::Future;
 use std::io;
@@ -255,5 +255,19 @@ fn reason(cut: Cut) -> &'static str {
         Cut::TimedOut => "its time was up",
         Cut::Closed => "the client was closed",
         Cut::RuntimeGone => "the client's runtime has ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
+        let cut_off = io::Error::from(TlsError::Truncated);
+
+        let error = lost(Phase::Authenticate)(cut_off);
+
+        assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Network));
     }
 }

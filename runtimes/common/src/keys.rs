@@ -26,8 +26,8 @@ struct Derivation {
 }
 
 impl Keys {
-    /// The keys that `request` asks for. Connections that start together derive them once; a derivation ends and is kept
-    /// also when the connection that began it is given up.
+    /// The keys that `request` asks for. Connections that start together derive them once; a derivation ends and is
+    /// kept also when the connection that began it is given up.
     pub(crate) async fn get<R: Runtime>(
         self: &Arc<Self>,
         runtime: &R,

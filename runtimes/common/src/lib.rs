@@ -1,8 +1,8 @@
 //! MongoDB connections on real sockets: everything that the adapters for tokio, async-std and smol share.
 //!
-//! Use it through one of them (`cmap-tokio`, `cmap-async-std`, `cmap-smol`): each names its [`Runtime`] and has aliases for the
-//! types here. The rules of pooling, and what errors mean for a server, are those of [`cmap_core`]; this crate drives its
-//! machine, and owns the sockets.
+//! Use it through one of them (`cmap-tokio`, `cmap-async-std`, `cmap-smol`): each names its [`Runtime`] and has aliases
+//! for the types here. The rules of pooling, and what errors mean for a server, are those of [`cmap_core`]; this crate
+//! drives its machine, and owns the sockets.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -21,8 +21,8 @@
 //! - Dropping any future at any await point leaves the pool correct: a waiter is cancelled, a delivered connection goes
 //!   back, a command that was cut off half-way costs its connection.
 //! - No lock is held while code of others runs: wakers, event handlers, the runtime's `spawn`.
-//! - Only tasks of the home runtime sleep or connect, so handles work on any thread and in any executor. When the home is
-//!   gone, every call says so at once.
+//! - Only tasks of the home runtime sleep or connect, so handles work on any thread and in any executor. When the home
+//!   is gone, every call says so at once.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,8 @@
-//! The sockets of the monitor: each is opened, read and written by a task of its own, until the monitor is done with it.
+//! The sockets of the monitor: each is opened, read and written by a task of its own, until the monitor is done with
+//! it.
 //!
-//! What is said on them is the core's business ([`cmap_core::monitor`]), and so is time: a link has no limits of its own.
+//! What is said on them is the core's business ([`cmap_core::monitor`]), and so is time: a link has no limits of its
+//! own.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Who hears of events: handlers that are called, and subscriptions that are read.
 //!
-//! Events are queued under the endpoint's lock and told outside of it, by one thread at a time: in order, and never from
-//! within a handler. A handler may call the client; what that causes is told when the handler has returned.
+//! Events are queued under the endpoint's lock and told outside of it, by one thread at a time: in order, and never
+//! from within a handler. A handler may call the client; what that causes is told when the handler has returned.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

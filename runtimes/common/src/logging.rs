@@ -1,8 +1,8 @@
 //! The pool's log messages as records of the crate `tracing` (feature `tracing`).
 //!
-//! Level DEBUG, target `cmap::connection` (LOG-10), the message as the specification words it. Nothing is put together that
-//! nobody reads (LOG-9). The fields of the structured form go along as JSON-like text, since those of `tracing` are fixed when a
-//! program is compiled.
+//! Level DEBUG, target `cmap::connection` (LOG-10), the message as the specification words it. Nothing is put together
+//! that nobody reads (LOG-9). The fields of the structured form go along as JSON-like text, since those of `tracing`
+//! are fixed when a program is compiled.
 
 use cmap_core::address::ServerAddress;
 use cmap_core::log::LogRecord;

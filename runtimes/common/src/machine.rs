@@ -1,7 +1,7 @@
 //! What an endpoint's mutex guards: the core's machine, and what goes with it on this side of the sockets.
 //!
-//! Every call follows the driving rule: the machine is called, then its outputs are drained. What needs no lock (spawning,
-//! waking, closing, telling) is put down as [`Errands`] and done by the caller when the lock is free again.
+//! Every call follows the driving rule: the machine is called, then its outputs are drained. What needs no lock
+//! (spawning, waking, closing, telling) is put down as [`Errands`] and done by the caller when the lock is free again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub(crate) struct Known {
     pub(crate) is_established: bool,
 }
 
-/// When what is under way is cut off, the earliest first. One timer, the driver's, serves them all, and commands need none
-/// of their own, which only their home runtime could run.
+/// When what is under way is cut off, the earliest first. One timer, the driver's, serves them all, and commands need
+/// none of their own, which only their home runtime could run.
 #[derive(Default)]
 pub(crate) struct Deadlines {
     cutoffs: BTreeMap<Deadline, Arc<Cutoff>>,
@@ -67,17 +67,30 @@ pub(crate) struct Delivery<S> {
     pub(crate) socket: Box<Socket<S>>,
 }
 
-/// What is left to do when the lock is free.
+/// What is left to do when the lock is free. Most calls leave at most one to wake, and allocate nothing for it.
 pub(crate) struct Errands<S> {
+    pub(crate) wake: Option<Waker>,
+    /// The driver has to come back earlier.
+    pub(crate) alarm: bool,
+    pub(crate) more: Option<Box<MoreErrands<S>>>,
+}
+
+/// What is rarely left to do.
+pub(crate) struct MoreErrands<S> {
     pub(crate) establish: Vec<(Handle, Arc<Cutoff>)>,
     pub(crate) close: Vec<Box<Socket<S>>>,
     pub(crate) link: Vec<(monitor::Socket, Arc<Link>)>,
-    /// Most calls wake one, who then costs no allocation.
-    pub(crate) wake: Option<Waker>,
-    pub(crate) wake_too: Vec<Waker>,
-    /// The driver has to come back earlier.
-    pub(crate) alarm: bool,
+    pub(crate) wake: Vec<Waker>,
     pub(crate) tell: Option<Vec<Event>>,
+}
+
+/// Who may have got an earlier deadline by a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touched {
+    Nothing,
+    /// The pool alone: somebody asked for a connection, or gave one back.
+    Pool,
+    All,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
@@ -111,7 +124,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
     /// Carries out what the machine asks for. The answer to the check-out `own`, if there is one already, is returned;
     /// other answers go to those who wait.
     #[inline]
-    pub(crate) fn drain(&mut self, now: Instant, own: Option<CheckOut>) -> (Option<Answer<S>>, Errands<S>) {
+    pub(crate) fn drain(
+        &mut self,
+        now: Instant,
+        own: Option<CheckOut>,
+        touched: Touched,
+    ) -> (Option<Answer<S>>, Errands<S>) {
         let mut errands = Errands::new();
         let mut own_answer = None;
         while let Some(output) = self.core.poll_output() {
@@ -134,15 +152,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
                 self.answer(now, check_out, answer, &mut errands);
             }
         }
-        self.look_ahead(&mut errands);
+        // Who takes an available connection, and causes nothing else, brings no deadline forward.
+        let touched = match own_answer {
+            Some(Ok(_)) if errands.more.is_none() => Touched::Nothing,
+            _ => touched,
+        };
+        self.look_ahead(touched, &mut errands);
         (own_answer, errands)
     }
 
     fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<S>, errands: &mut Errands<S>) {
         match self.waiters.answer(check_out, answer) {
             Ok(waker) => errands.wake(waker),
-            // Whoever leaves cancels the check-out under the same lock, so nobody is missing here. Were it otherwise, the
-            // connection would not be lost.
+            // Whoever leaves cancels the check-out under the same lock, so nobody is missing here. Were it otherwise,
+            // the connection would not be lost.
             Err(Ok(Delivery { connection, socket })) => {
                 self.check_in(now, connection, socket, Condition::Usable, errands);
             }
@@ -168,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
                 let cutoff = Arc::new(Cutoff::default());
                 let known = Known { cutoff: Arc::clone(&cutoff), is_established: false };
                 self.known.insert(connection.id(), known);
-                errands.establish.push((connection, cutoff));
+                errands.more().establish.push((connection, cutoff));
             }
             Action::Check { connection } => {
                 let alive = self.pool().socket(connection).is_some_and(|socket| socket.is_alive());
@@ -177,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             }
             Action::Close { connection, socket, .. } => {
                 self.known.remove(&connection.id());
-                errands.close.push(socket);
+                errands.more().close.push(socket);
             }
             Action::Interrupt { connection } => {
                 let known = self.known.get(&connection.id());
@@ -193,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             monitor::Action::Connect(socket) => {
                 let link = Arc::new(Link::default());
                 self.links.insert(socket, Arc::clone(&link));
-                errands.link.push((socket, link));
+                errands.more().link.push((socket, link));
             }
             monitor::Action::Send(socket) => {
                 let mut bytes = Vec::new();
@@ -218,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         errands: &mut Errands<S>,
     ) {
         if let Err(refused) = self.pool().check_in(now, connection, socket, condition) {
-            errands.close.push(refused.socket);
+            errands.more().close.push(refused.socket);
         }
     }
 
@@ -245,26 +268,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
     /// When to come back.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|timeout| timeout.at);
-        let command = self.deadlines.first();
-        match (core, command) {
+        match (core, self.deadlines.first()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
     }
 
     #[inline]
-    fn look_ahead(&mut self, errands: &mut Errands<S>) {
-        if let Some(next) = self.next_deadline()
+    fn look_ahead(&mut self, touched: Touched, errands: &mut Errands<S>) {
+        let next = match touched {
+            Touched::Nothing => None,
+            Touched::Pool => self.core.server().poll_timeout().map(|timeout| timeout.at),
+            Touched::All => self.next_deadline(),
+        };
+        if let Some(next) = next
             && self.armed.is_none_or(|armed| next < armed)
         {
             self.armed = Some(next);
             errands.alarm = true;
         }
-        if !self.untold.events.is_empty() {
-            errands.tell = self.untold.begin();
+        if !self.untold.events.is_empty()
+            && let Some(events) = self.untold.begin()
+        {
+            errands.more().tell = Some(events);
         }
         if !self.closing.is_empty() && self.core.server().pool().counts().total() == 0 {
-            errands.wake_too.append(&mut self.closing);
+            errands.more().wake.append(&mut self.closing);
         }
     }
 }
@@ -299,25 +328,30 @@ impl Deadlines {
 
 impl<S> Errands<S> {
     pub(crate) fn new() -> Self {
-        Self {
-            establish: Vec::new(),
-            close: Vec::new(),
-            link: Vec::new(),
-            wake: None,
-            wake_too: Vec::new(),
-            alarm: false,
-            tell: None,
-        }
+        Self { wake: None, alarm: false, more: None }
     }
 
     pub(crate) fn wake(&mut self, waker: Waker) {
         match self.wake {
             None => self.wake = Some(waker),
-            Some(_) => self.wake_too.push(waker),
+            Some(_) => self.more().wake.push(waker),
         }
     }
 
     pub(crate) fn wake_all(&mut self, wakers: impl IntoIterator<Item = Waker>) {
-        self.wake_too.extend(wakers);
+        wakers.into_iter().for_each(|waker| self.wake(waker));
+    }
+
+    #[cold]
+    pub(crate) fn more(&mut self) -> &mut MoreErrands<S> {
+        self.more.get_or_insert_with(|| {
+            Box::new(MoreErrands {
+                establish: Vec::new(),
+                close: Vec::new(),
+                link: Vec::new(),
+                wake: Vec::new(),
+                tell: None,
+            })
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! A connection that a cursor or a transaction keeps (LB-12 to LB-16).
 //!
-//! It is checked out once and checked in once, however many operations use it meanwhile. The pool counts by what its connections are
-//! kept, and says so where a check-out behind a load balancer waits in vain.
+//! It is checked out once and checked in once, however many operations use it meanwhile. The pool counts by what its
+//! connections are kept, and says so where a check-out behind a load balancer waits in vain.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

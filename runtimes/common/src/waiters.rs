@@ -23,8 +23,8 @@ enum Place<A> {
     Answered(A),
 }
 
-/// What became of one who left. Wakers are dropped where no lock is held: the last one of a task drops its future, which
-/// may own a connection.
+/// What became of one who left. Wakers are dropped where no lock is held: the last one of a task drops its future,
+/// which may own a connection.
 pub(crate) enum Left<A> {
     /// It waited: its check-out is to be cancelled.
     Waiting(CheckOut, Waker),

@@ -1,5 +1,6 @@
 //! Many tasks share a few connections: how many pings a second, and how long a check-out waits.
-//! `cargo run --release -p cmap-tokio --example tokio-load -- mongodb://localhost/?maxPoolSize=8 64 5` runs 64 tasks for 5 seconds.
+//! `cargo run --release -p cmap-tokio --example tokio-load -- mongodb://localhost/?maxPoolSize=8 64 5` runs 64 tasks
+//! for 5 seconds.
 
 use std::error::Error;
 use std::io::{Write, stdout};

@@ -2,6 +2,7 @@
 
 use bson::{RawDocument, rawdoc};
 use cmap_core::connection::Command;
+use cmap_core::pool::Purpose;
 
 use super::{Harness, TestServer, client, options, run};
 use crate::{Client, CommandErrorKind};
@@ -60,6 +61,23 @@ pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
 
         assert_eq!(connection.exchange(&command).await.unwrap().as_bytes().len(), 5);
         assert!(!connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap().is_empty());
+    });
+}
+
+pub fn a_pinned_connection_is_checked_out_and_in_once<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+
+        let mut pinned = client.check_out().await.unwrap().pin(Purpose::Cursor);
+        for _ in 0..3 {
+            pinned.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        }
+        let connection = pinned.unpin();
+        drop(connection.pin(Purpose::Transaction));
+
+        // LB-12.
+        assert_eq!((client.stats().checked_out, client.stats().checked_in), (1, 1));
     });
 }
 

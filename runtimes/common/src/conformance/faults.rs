@@ -8,7 +8,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::pool::CheckOutErrorKind;
 
 use super::server::listener;
-use super::{ClientOf, Harness, Manners, TestServer, assert_balanced, client, run, wait_for, yield_now};
+use super::{ClientOf, Harness, Manners, TestServer, assert_balanced, client, poll_once, run, wait_for, yield_now};
 use crate::runtime::Runtime;
 use crate::{CheckOutError, Client, CommandErrorKind, Connection};
 
@@ -176,12 +176,19 @@ pub fn a_client_waits_for_a_server_that_comes_late<H: Harness>() {
         server.kill();
         let client = client::<H>(&server, "").await;
         let mut events = client.subscribe(1000);
-        let check_out = client.check_out();
-        wait_for(&mut events, "ServerHeartbeatFailed").await;
+        let runtime = H::Runtime::current().unwrap();
+        let start = runtime.now();
+        let mut check_out = Box::pin(client.check_out());
+        assert!(poll_once(&mut check_out).await.is_none());
+        // Somebody waits, so the checks follow each other every half second (MON-3).
+        for _ in 0..2 {
+            wait_for(&mut events, "ServerHeartbeatFailed").await;
+        }
 
         server.restart();
 
         drop(check_out.await.unwrap());
+        assert!(runtime.now() - start < Duration::from_secs(5), "it waited for heartbeatFrequencyMS");
         assert_balanced::<H>(&client);
     });
 }

@@ -8,6 +8,7 @@ use bson::rawdoc;
 use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
 
 use super::{Harness, TestServer, assert_balanced, client, poll_once, run, yield_now};
+use crate::cutoff::{Cut, Cutoff};
 use crate::runtime::Runtime;
 use crate::{CheckOutError, CommandErrorKind};
 
@@ -101,5 +102,19 @@ pub fn timeout_ms_bounds_a_check_out<H: Harness>() {
 
         let Some(CheckOutError::Pool(error)) = failed.into_inner().unwrap() else { panic!("it got a connection") };
         assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+    });
+}
+
+pub fn a_limit_that_passes_too_late_cuts_off_nothing<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let cutoff = Arc::new(Cutoff::default());
+        let limit = client.endpoint().limit(Some(Duration::from_millis(1)), &cutoff);
+        assert_eq!(cutoff.during(std::future::pending::<()>()).await, Err(Cut::TimedOut));
+
+        drop(limit);
+
+        assert_eq!(cutoff.get(), None, "the next command has all its time");
     });
 }

@@ -1,8 +1,8 @@
 //! What every adapter has to pass: one suite, generic over the runtime (feature `conformance`).
 //!
 //! An adapter says in its tests how to run a future, by a [`Harness`], and instantiates the suite by
-//! [`conformance!`](crate::conformance!). Each case is then a test of that name. They talk to a [`TestServer`] over loopback, which is
-//! told by the commands themselves what to do to its connections.
+//! [`conformance!`](crate::conformance!). Each case is then a test of that name. They talk to a [`TestServer`] over
+//! loopback, which is told by the commands themselves what to do to its connections.
 
 #![allow(
     missing_docs,
@@ -55,6 +55,7 @@ macro_rules! conformance {
                 a_returned_connection_is_used_again,
                 a_refused_command_leaves_the_connection_usable,
                 an_unacknowledged_command_has_no_reply,
+                a_pinned_connection_is_checked_out_and_in_once,
                 a_large_reply_comes_in_one_piece,
                 a_connection_is_looked_at_before_it_is_used_after_idleness,
             }
@@ -86,6 +87,7 @@ macro_rules! conformance {
                 waiters_are_served_in_their_order,
                 a_wait_queue_timeout_says_how_the_pool_looked,
                 timeout_ms_cuts_off_a_command,
+                a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
             }
             runtimes {
