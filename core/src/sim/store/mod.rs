@@ -18,7 +18,7 @@
 //!
 //! let unknown = rawdoc! { "makeCoffee": 1 };
 //! assert!(store.run(&StoreCommand { name: "makeCoffee", database: "test", body: &unknown }).is_none());
-//! # Ok::<(), cmap_core::sim::CommandFailure>(())
+//! # Ok::<(), cmap_core::sim::store::CommandFailure>(())
 //! ```
 
 mod arguments;
