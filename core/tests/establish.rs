@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
@@ -402,6 +403,29 @@ fn an_unacknowledged_command_waits_for_nothing_msg_7() {
     connection.send(&mut Vec::new(), &command).unwrap();
 
     assert!(connection.is_idle());
+}
+
+#[test]
+fn the_server_is_told_how_long_it_may_work_csot_9() {
+    let body = rawdoc! { "find": "c" };
+    for (limit, told) in [
+        (Duration::from_millis(1500), 1500),
+        (Duration::from_micros(10), 1),
+        (Duration::from_micros(2_900), 2),
+        (Duration::MAX, i64::from(i32::MAX)),
+    ] {
+        let mut server = TestServer::default();
+        let mut connection = establish(&mut server, options(None)).unwrap();
+        let mut command = Command::new("db", &body);
+        command.max_time = Some(limit);
+        let mut out = Vec::new();
+
+        connection.send(&mut out, &command).unwrap();
+        server.answer(&out);
+
+        let (_, received, _) = server.asked.last().unwrap();
+        assert_eq!(*received, rawdoc! { "find": "c", "$db": "db", "maxTimeMS": told });
+    }
 }
 
 #[test]

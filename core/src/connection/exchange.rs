@@ -4,6 +4,7 @@
 //! allocates nothing once both are warm. A reply that is not the answer to the last command breaks the connection.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use thiserror::Error;
@@ -41,6 +42,9 @@ pub struct Command<'a> {
     pub acknowledged: bool,
     /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9).
     pub exhaust_allowed: bool,
+    /// For how long the server may work at it, sent as `maxTimeMS` in whole milliseconds, and at least one, since the
+    /// server reads zero as for ever. What is left of an operation's time, less a round trip (CSOT-9).
+    pub max_time: Option<Duration>,
 }
 
 /// The reply to a command.
@@ -154,9 +158,13 @@ impl Connection {
         let (start, limits) = (out.len(), self.description.limits);
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
         let flags = if command.exhaust_allowed { flags.with(Flags::EXHAUST_ALLOWED) } else { flags };
-        let own = [Field::String("$db", command.database), Field::All(&self.server_api)];
-        let all = command.fields.map(|fields| [own[0], own[1], Field::All(fields)]);
-        let fields = all.as_ref().map_or(&own[..], |all| &all[..]);
+        let (database, api) = (Field::String("$db", command.database), Field::All(&self.server_api));
+        let fields: &[Field<'_>] = match (command.fields.map(Field::All), command.max_time.map(max_time_field)) {
+            (None, None) => &[database, api],
+            (Some(fields), None) => &[database, api, fields],
+            (None, Some(max_time)) => &[database, api, max_time],
+            (Some(fields), Some(max_time)) => &[database, api, fields, max_time],
+        };
         let mut message =
             MessageWriter::begin(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
         for (identifier, documents) in sequences {
@@ -228,9 +236,15 @@ fn declaration(api: ServerApi) -> RawDocumentBuf {
     fields
 }
 
+fn max_time_field(limit: Duration) -> Field<'static> {
+    // The server takes no more than a 32-bit integer holds; nobody waits for 24 days.
+    let millis = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1);
+    Field::Int64("maxTimeMS", millis.into())
+}
+
 impl<'a> Command<'a> {
     /// A command on `database` that wants a reply.
     pub fn new(database: &'a str, body: &'a RawDocument) -> Self {
-        Self { database, body, fields: None, acknowledged: true, exhaust_allowed: false }
+        Self { database, body, fields: None, acknowledged: true, exhaust_allowed: false, max_time: None }
     }
 }

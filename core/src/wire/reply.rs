@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::server::TopologyVersion;
 
+/// The code of an operation that took longer than the server was to work at it.
+const MAX_TIME_MS_EXPIRED: i32 = 50;
+
 /// The outcome of a command, as its reply tells it.
 #[derive(Clone, Debug)]
 pub struct CommandReply<'a> {
@@ -26,6 +29,7 @@ pub struct CommandReply<'a> {
     pub write_concern_error: Option<ErrorFields<'a>>,
     /// The server's version of its own topology, which orders errors and hellos.
     pub topology_version: Option<TopologyVersion>,
+    write_errors: Option<&'a RawArray>,
 }
 
 /// The fields that describe an error.
@@ -58,13 +62,19 @@ pub struct ServerError {
 impl<'a> CommandReply<'a> {
     /// Reads the body of a reply.
     pub fn read(body: &'a RawDocument) -> Self {
-        let mut reply =
-            Self { ok: false, error: ErrorFields::default(), write_concern_error: None, topology_version: None };
+        let mut reply = Self {
+            ok: false,
+            error: ErrorFields::default(),
+            write_concern_error: None,
+            topology_version: None,
+            write_errors: None,
+        };
         for element in body.iter_elements().map_while(Result::ok) {
             match element.key().as_str() {
                 "ok" => reply.ok = element.value().is_ok_and(is_true),
                 "topologyVersion" => reply.topology_version = document(&element).and_then(TopologyVersion::read),
                 "writeConcernError" => reply.write_concern_error = document(&element).map(ErrorFields::read),
+                "writeErrors" => reply.write_errors = element.value().ok().and_then(RawBsonRef::as_array),
                 _ => reply.error.take(&element),
             }
         }
@@ -81,6 +91,16 @@ impl<'a> CommandReply<'a> {
         let mut error = self.write_concern_error.as_ref()?.to_error(self.topology_version);
         error.labels.extend(self.error.labels().map(ToOwned::to_owned));
         Some(error)
+    }
+
+    /// Whether the server ran out of the time it was given: for the command, one of its writes, or its write concern. It
+    /// says so by the code alone (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        let writes = self.write_errors.into_iter().flatten().map_while(Result::ok).filter_map(RawBsonRef::as_document);
+        let codes = writes.map(|error| ErrorFields::read(error).code);
+        codes
+            .chain([self.error.code, self.write_concern_error.as_ref().and_then(|error| error.code)])
+            .any(|code| code == Some(MAX_TIME_MS_EXPIRED))
     }
 }
 
@@ -130,6 +150,13 @@ impl TopologyVersion {
         let process_id = document.get("processId").ok()??.as_object_id()?.bytes();
         let counter = integer(document.get("counter").ok()??)?;
         Some(Self { process_id, counter })
+    }
+}
+
+impl ServerError {
+    /// Whether the server ran out of the time it was given, which it says by the code alone (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        self.code == Some(MAX_TIME_MS_EXPIRED)
     }
 }
 
@@ -243,6 +270,24 @@ mod tests {
         assert_eq!(reply.failure(), None);
         let error = reply.write_concern_failure().unwrap();
         assert_eq!((error.code, error.labels), (Some(91), vec![String::from("RetryableWriteError")]));
+    }
+
+    #[test]
+    fn a_timeout_is_told_by_its_code_wherever_it_stands_csot_15() {
+        for timeout in [
+            rawdoc! { "ok": 0, "code": 50 },
+            rawdoc! { "ok": 1, "writeConcernError": { "code": 50 } },
+            rawdoc! { "ok": 1, "writeErrors": [{ "index": 0, "code": 11000 }, { "index": 1, "code": 50_i64 }] },
+        ] {
+            assert!(CommandReply::read(&timeout).is_timeout(), "{timeout:?}");
+        }
+        for other in [
+            rawdoc! { "ok": 0, "code": 89, "codeName": "MaxTimeMSExpired", "errmsg": "operation exceeded time limit" },
+            rawdoc! { "ok": 1, "writeErrors": [50, { "code": 11000 }] },
+            rawdoc! { "ok": 1 },
+        ] {
+            assert!(!CommandReply::read(&other).is_timeout(), "{other:?}");
+        }
     }
 
     #[test]

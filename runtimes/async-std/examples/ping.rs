@@ -2,13 +2,20 @@
 //! `cargo run -p cmap-async-std --example async-std-ping -- mongodb://user:password@localhost/`.
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use cmap_async_std::Client;
-use cmap_async_std::bson::rawdoc;
+use cmap_async_std::bson::{Document, rawdoc};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    async_std::task::block_on(run())
+fn main() -> ExitCode {
+    match async_std::task::block_on(run()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this example measures time")]
@@ -19,6 +26,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let mut connection = client.check_out().await?;
     let connected = start.elapsed();
     let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
-    println!("{reply:?} after {:?}, of which {connected:?} to connect", start.elapsed());
+    let took = start.elapsed();
+    println!("{} after {took:?}, of which {connected:?} to connect", Document::try_from(&reply)?);
     Ok(())
 }

@@ -15,6 +15,7 @@ use cmap_core::server::{self, ServerDescription, ServerOptions};
 
 use crate::check_out::CheckOut;
 use crate::clock::Clock;
+use crate::command_limit::CommandLimit;
 use crate::endpoint::Endpoint;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::Establisher;
@@ -203,7 +204,7 @@ impl<R: Runtime> ClientBuilder<R> {
             tls,
             keys: Arc::new(Keys::default()),
             clock,
-            operation_timeout: if options.timeout.is_some() { options.timeout } else { options.socket_timeout },
+            command_limit: CommandLimit::of_client(&options),
             options: Arc::new(ConnectionOptions::of_client(&options, metadata.clone())),
         });
         let mut core = server::Endpoint::new(

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::address::ServerAddress;
@@ -10,6 +11,7 @@ use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::OperationError;
 use cmap_core::wire::CommandReply;
 
+use crate::command_limit::CommandLimit;
 use crate::cutoff::Cut;
 use crate::endpoint::Endpoint;
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
@@ -54,7 +56,24 @@ impl<R: Runtime> Connection<R> {
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
     pub async fn exchange(&mut self, command: &Command<'_>) -> Result<&RawDocument, CommandError> {
-        if let Err(kind) = self.run(command).await {
+        self.perform(command, self.endpoint.command_limit()).await
+    }
+
+    /// The same for at most `limit`, whatever the options say: what is left of an operation that began before. The server
+    /// is told how long it may work, unless the command says so itself (CSOT-9). Zero and none mean for ever.
+    ///
+    /// # Errors
+    /// Those of [`run_command`](Self::run_command).
+    pub async fn exchange_within(
+        &mut self,
+        command: &Command<'_>,
+        limit: Option<Duration>,
+    ) -> Result<&RawDocument, CommandError> {
+        self.perform(command, CommandLimit::operation(limit)).await
+    }
+
+    async fn perform(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<&RawDocument, CommandError> {
+        if let Err(kind) = self.run(command, limit).await {
             return Err(self.failed(kind));
         }
         let reply = self.socket.as_ref().ok_or(CommandErrorKind::NotSent(NotSent::Broken)).and_then(|it| it.reply());
@@ -90,15 +109,16 @@ impl<R: Runtime> Connection<R> {
         self.endpoint.set_purpose(self.handle, purpose);
     }
 
-    async fn run(&mut self, command: &Command<'_>) -> Result<(), CommandErrorKind> {
+    async fn run(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         if self.under_way {
             return Err(CommandErrorKind::NotSent(NotSent::Broken));
         }
-        socket.prepare(command)?;
+        let command = limit.apply(command, || self.endpoint.description().min_round_trip_time)?;
+        socket.prepare(&command)?;
         self.under_way = true;
         let cutoff = Arc::clone(&socket.cutoff);
-        let timeout = self.endpoint.operation_timeout();
+        let timeout = limit.duration();
         let limit = self.endpoint.limit(timeout, &cutoff);
         let exchange = async {
             socket.send().await.map_err(CommandErrorKind::Network)?;
@@ -132,6 +152,7 @@ impl<R: Runtime> Connection<R> {
             CommandErrorKind::Timeout(_) => Some(Fault::Timeout),
             CommandErrorKind::Protocol(_) => Some(Fault::Other),
             CommandErrorKind::Server(_)
+            | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
             | CommandErrorKind::Closed

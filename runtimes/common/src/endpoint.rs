@@ -15,6 +15,7 @@ use cmap_core::server::{self, CheckOut, OperationError, ServerDescription};
 use cmap_core::time::Instant;
 
 use crate::clock::Clock;
+use crate::command_limit::CommandLimit;
 use crate::cutoff::{Cut, Cutoff};
 use crate::driver::{self, Alarm};
 use crate::error::RuntimeGone;
@@ -264,8 +265,8 @@ impl<R: Runtime> Endpoint<R> {
         self.clock.deadline(limit)
     }
 
-    pub(crate) fn operation_timeout(&self) -> Option<Duration> {
-        self.establisher.operation_timeout
+    pub(crate) fn command_limit(&self) -> CommandLimit {
+        self.establisher.command_limit
     }
 
     pub(crate) fn subscribe(&self, capacity: usize) -> Subscription {

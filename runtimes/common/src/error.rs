@@ -10,8 +10,8 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{CommandError as NotSent, ProtocolError, RETRYABLE_ERROR};
 use cmap_core::options::ConnectionStringError;
-use cmap_core::pool::{self, ConnectionId};
-use cmap_core::server::SelectionError;
+use cmap_core::pool::{self, CheckOutErrorKind, ConnectionId};
+use cmap_core::server::{SelectionError, SelectionErrorKind};
 use cmap_core::wire::ServerError;
 use thiserror::Error;
 
@@ -91,8 +91,8 @@ pub struct CommandError {
     pub connection_id: ConnectionId,
 }
 
-/// Why a command failed. After all but [`NotSent`](Self::NotSent) and [`Server`](Self::Server) the connection is
-/// broken, and closed when it comes back.
+/// Why a command failed. After all but [`NotSent`](Self::NotSent), [`NoTimeLeft`](Self::NoTimeLeft) and
+/// [`Server`](Self::Server) the connection is broken, and closed when it comes back.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CommandErrorKind {
@@ -105,6 +105,14 @@ pub enum CommandErrorKind {
     /// There was no reply in time. Whether the command was carried out is unknown.
     #[error("no reply within {0:?}; allow more by timeoutMS or socketTimeoutMS")]
     Timeout(Duration),
+    /// What is left of the operation's time does not last for the way to the server and back; nothing was sent (CSOT-10).
+    #[error("{left:?} are left, and a round trip takes {round_trip:?}: nothing was sent; allow more by timeoutMS")]
+    NoTimeLeft {
+        /// The time that was left.
+        left: Duration,
+        /// The shortest round trip of late.
+        round_trip: Duration,
+    },
     /// The server's monitor ran into a timeout, so its connections were interrupted (CMAP-41). Try again.
     #[error("Connection to {0} interrupted due to server monitor timeout")]
     Interrupted(Arc<ServerAddress>),
@@ -131,9 +139,27 @@ impl Error {
             Self::Command(error) => error.is_retryable(),
         }
     }
+
+    /// Whether time was up (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Client(_) => false,
+            Self::CheckOut(error) => error.is_timeout(),
+            Self::Command(error) => error.is_timeout(),
+        }
+    }
 }
 
 impl CheckOutError {
+    /// Whether time was up: the wait queue's, server selection's, or the caller's own (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Pool(error) => matches!(error.kind, CheckOutErrorKind::Timeout(_)),
+            Self::Selection(error) => error.kind == SelectionErrorKind::Timeout,
+            Self::RuntimeGone(_) => false,
+        }
+    }
+
     /// Whether to try again makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server
     /// (CMAP-50).
     pub fn is_retryable(&self) -> bool {
@@ -151,6 +177,21 @@ impl CommandError {
             CommandErrorKind::Interrupted(_) | CommandErrorKind::Network(_) => true,
             CommandErrorKind::Server(_) => self.has_label(RETRYABLE_ERROR),
             CommandErrorKind::Timeout(_)
+            | CommandErrorKind::NoTimeLeft { .. }
+            | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Protocol(_)
+            | CommandErrorKind::Closed
+            | CommandErrorKind::RuntimeGone(_) => false,
+        }
+    }
+
+    /// Whether time was up, on either side (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        match &self.kind {
+            CommandErrorKind::Timeout(_) | CommandErrorKind::NoTimeLeft { .. } => true,
+            CommandErrorKind::Server(error) => error.is_timeout(),
+            CommandErrorKind::Network(_)
+            | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
             | CommandErrorKind::Protocol(_)
             | CommandErrorKind::Closed

@@ -18,6 +18,7 @@ use cmap_core::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::clock::Clock;
+use crate::command_limit::CommandLimit;
 use crate::cutoff::{Cut, Cutoff};
 use crate::endpoint::Endpoint;
 use crate::keys::Keys;
@@ -33,8 +34,8 @@ pub(crate) struct Establisher<R> {
     pub(crate) options: Arc<ConnectionOptions>,
     /// connectTimeoutMS; zero and none mean for ever.
     pub(crate) timeout: Option<Duration>,
-    /// How long a command on an established connection may take; zero and none mean for ever.
-    pub(crate) operation_timeout: Option<Duration>,
+    /// How long a command on an established connection may take, if nobody says otherwise.
+    pub(crate) command_limit: CommandLimit,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,

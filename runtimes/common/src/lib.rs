@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `runtime`, `net`, `clock` | what a runtime has to offer; its sockets and its time |
 //! | `client`, `check_out`, `connection`, `pinned` | what users hold: the client, the future of a check-out, the connection in use |
+//! | `command_limit` | how long a command may take, and what the server is told of it |
 //! | `endpoint`, `machine`, `waiters`, `driver` | one server: the machine under its mutex, driven where calls are made; its timer |
 //! | `establish`, `resolve`, `keys` | from an address to a usable connection |
 //! | [`tls`] | TLS through rustls, the same on every runtime |
@@ -29,6 +30,7 @@
 mod check_out;
 mod client;
 mod clock;
+mod command_limit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connection;

@@ -2,13 +2,21 @@
 //! `cargo run -p cmap-tokio --example tokio-ping -- mongodb://user:password@localhost/`.
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use cmap_tokio::Client;
-use cmap_tokio::bson::rawdoc;
+use cmap_tokio::bson::{Document, rawdoc};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run())
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this example measures time")]
@@ -19,6 +27,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let mut connection = client.check_out().await?;
     let connected = start.elapsed();
     let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
-    println!("{reply:?} after {:?}, of which {connected:?} to connect", start.elapsed());
+    let took = start.elapsed();
+    println!("{} after {took:?}, of which {connected:?} to connect", Document::try_from(&reply)?);
     Ok(())
 }
