@@ -499,3 +499,44 @@ fn a_warm_pair_allocates_nothing_through_the_endpoint() {
 
     assert_eq!(allocations.count_total, 0);
 }
+
+#[test]
+fn a_forked_process_begins_anew_fork_2() {
+    let mut bench = known();
+    bench.in_use();
+    let parents_socket = bench.check.unwrap();
+
+    bench.call(Endpoint::reset_after_fork);
+
+    assert_eq!(bench.endpoint.server().description().server_type, ServerType::Unknown);
+    assert_eq!(bench.endpoint.server().pool().counts().total(), 0);
+    assert_ne!(bench.check.unwrap(), parents_socket, "a socket of its own asks the server");
+    bench.answer(&hello(21));
+    bench.in_use();
+}
+
+#[test]
+fn who_waited_for_the_server_when_the_process_was_forked_waits_no_more_fork_2() {
+    let mut bench = bench(PoolOptions::default());
+    let selection = bench.selecting(CheckOutRequest::default());
+
+    bench.call(Endpoint::reset_after_fork);
+
+    let [(failed, error)] = bench.failed.as_slice() else { panic!("{:?}", bench.failed) };
+    assert_eq!((*failed, bench.endpoint.server().selecting()), (selection, 0));
+    assert!(error.contains("forked"), "{error}");
+    bench.answer(&hello(21));
+    bench.in_use();
+}
+
+#[test]
+fn a_fork_behind_a_load_balancer_leaves_it_usable_fork_2() {
+    let mut options = PoolOptions::default();
+    options.load_balanced = true;
+    let mut bench = bench(options);
+
+    bench.call(Endpoint::reset_after_fork);
+
+    assert!(bench.endpoint.server().is_usable());
+    assert_eq!(bench.endpoint.server().pool().state(), PoolState::Ready);
+}

@@ -120,6 +120,21 @@ impl Monitor {
         self.is_known = false;
     }
 
+    /// To be called in a process that was forked (FORK-2): breaks off what is under way, closes the parent's sockets, forgets
+    /// what was measured through them, and checks the server anew.
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.advance(now);
+        if self.is_closed() {
+            return;
+        }
+        self.is_known = false;
+        self.end_check_in_failure(&Cause::new("the check was cancelled: the process was forked"));
+        self.close_link();
+        self.stop_measuring();
+        self.round_trip_times.reset();
+        self.begin_check();
+    }
+
     /// Ends the monitor: breaks off what is under way, and closes its sockets.
     pub fn close(&mut self, now: Instant) {
         self.advance(now);

@@ -90,6 +90,16 @@ impl<C> Endpoint<C> {
         self.server.close(now);
     }
 
+    /// To be called in a process that was forked (FORK-2): forgets the parent's connections, the monitor's too, and checks the
+    /// server anew. Close the sockets without a word to the server.
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.server.reset_after_fork(now);
+        if let Some(monitor) = &mut self.monitor {
+            monitor.reset_after_fork(now);
+        }
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);

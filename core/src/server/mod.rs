@@ -221,6 +221,22 @@ impl<C> Server<C> {
         }
     }
 
+    /// To be called in a process that was forked, as [`Pool::reset_after_fork`] is (FORK-2): who waited for the server or its
+    /// pool fails, and nothing is known of the server until the next check.
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.advance(now);
+        if self.phase == Phase::Closed {
+            return;
+        }
+        if !self.pool.options().load_balanced {
+            self.mark_unknown(Cause::new("the process was forked"), None);
+        }
+        self.pool.reset_after_fork(now);
+        while let Some(selection) = self.selections.first() {
+            self.fail_selection(selection, SelectionErrorKind::Forked);
+        }
+    }
+
     // What is learnt of the server.
 
     /// A check of the server succeeded and found `description`. One that is older than what is known already is ignored

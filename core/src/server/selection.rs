@@ -45,6 +45,8 @@ pub enum SelectionErrorKind {
     Incompatible(String),
     /// The client was closed.
     Closed,
+    /// The process was forked: who waited is in the parent.
+    Forked,
 }
 
 /// Those that wait.
@@ -116,6 +118,7 @@ impl fmt::Display for SelectionError {
             }
             SelectionErrorKind::Incompatible(text) => write!(f, "{address}: {text}"),
             SelectionErrorKind::Closed => f.write_str("the client was closed: make a new one"),
+            SelectionErrorKind::Forked => f.write_str("the process was forked while this waited: ask again"),
         }
     }
 }
