@@ -18,6 +18,7 @@ use crate::report::{Detail, Report};
 use crate::runner::{self, Outcome};
 use crate::sdam_suite;
 use crate::serve::{self, ServeArgs};
+use crate::soak::{self, SoakArgs};
 use crate::suite::{self, Content, Suite};
 use crate::unified;
 use crate::uri_suite;
@@ -54,6 +55,12 @@ enum Command {
     },
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
     Serve(ServeArgs),
+    /// Lets many tasks use a client for long while its server is killed and started again, and looks for what is left over
+    #[command(after_help = SOAK_EXIT_STATUS)]
+    Soak(SoakArgs),
+    /// The process of one adapter in `soak`
+    #[command(hide = true)]
+    SoakAdapter,
 }
 
 #[derive(Args)]
@@ -105,6 +112,9 @@ const DEFAULT_SEEDS: u64 = 50;
 
 const EXIT_STATUS: &str = "Exit status: 0 if no test failed, 1 if one did, 2 if some input could not be used.";
 
+const SOAK_EXIT_STATUS: &str =
+    "Exit status: 0 if nothing is left over, 1 if something is, 2 if an adapter could not be soaked.";
+
 const INTEROP_EXIT_STATUS: &str = "Exit status: 0 if no check failed, 1 if one did, 2 if a program could not be run.";
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -117,8 +127,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return u8::try_from(error.exit_code()).unwrap_or(2).into();
         }
     };
-    if let Some(Command::Serve(args)) = &cli.command {
-        return serve(args);
+    match &cli.command {
+        Some(Command::Serve(args)) => return serve(args),
+        Some(Command::SoakAdapter) => return soak_adapter(),
+        Some(Command::Run(_) | Command::Interop(_) | Command::InteropClient { .. } | Command::Soak(_)) | None => {}
     }
     let mut out = BufWriter::new(WhileRead { out: io::stdout().lock(), is_read: true });
     let mut err = io::stderr().lock();
@@ -127,13 +139,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut report = Report::new(&mut out, &mut err, Detail::Exceptions);
             (run_default(&mut report, cli.specs.as_deref()), report.status())
         }
-        Some(Command::Serve(_)) => (Ok(()), 0),
+        Some(Command::Serve(_) | Command::SoakAdapter) => (Ok(()), 0),
         Some(Command::Run(args)) => {
             let detail = if args.verbose { Detail::Events } else { Detail::All };
             let mut report = Report::new(&mut out, &mut err, detail);
             (run_paths(&mut report, &args), report.status())
         }
         Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
+        Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err)),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };
     match printed {
@@ -176,6 +189,14 @@ fn serve(args: &ServeArgs) -> ExitCode {
             let _ = writeln!(io::stderr(), "error: {error}");
             2.into()
         }
+    }
+}
+
+/// Ends when nobody reads its lines any more.
+fn soak_adapter() -> ExitCode {
+    match soak::adapter_process::serve(&mut io::stdout().lock()) {
+        Ok(status) => status.into(),
+        Err(_) => 2.into(),
     }
 }
 

@@ -18,8 +18,9 @@
 //!
 //! None of these reads a clock or iterates in an unspecified order: the same seed prints the same bytes.
 //!
-//! Two modules are about real sockets. [`serve`] puts the embedded test server behind them; [`interop`] lets official
-//! drivers and our client talk to it, and our client to foreign servers.
+//! Three modules are about real sockets. [`serve`] puts the embedded test server behind them; [`interop`] lets official
+//! drivers and our client talk to it, and our client to foreign servers; [`soak`] keeps the clients of all runtimes busy for
+//! long while that server is killed and started again.
 
 extern crate alloc;
 
@@ -33,6 +34,7 @@ pub mod report;
 pub mod runner;
 pub mod sdam_suite;
 pub mod serve;
+pub mod soak;
 pub mod suite;
 pub mod unified;
 pub mod uri_suite;

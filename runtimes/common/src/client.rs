@@ -109,11 +109,12 @@ impl<R: Runtime> Client<R> {
     /// Connections in use may come back for as long as `patience`; then their commands are cut off. Returns how many
     /// connections that concerned.
     ///
-    /// Dropping the future leaves the client closed, and connections in use untouched.
+    /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a task of its
+    /// own can await it.
     ///
     /// # Errors
     /// The client's runtime has ended.
-    pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send {
+    pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
         let endpoint = Arc::clone(&self.owner.endpoint);
         async move {
             endpoint.close();

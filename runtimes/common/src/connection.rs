@@ -142,7 +142,7 @@ impl<R: Runtime> Connection<R> {
         if let Some(error) = OperationError::of_reply(&reply) {
             self.endpoint.handle_operation_failed(self.handle, error);
         }
-        reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(refusal)))
+        reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(Box::new(refusal))))
     }
 
     /// Says where a command failed, and tells the server's side of it.

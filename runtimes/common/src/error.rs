@@ -98,7 +98,7 @@ pub struct CommandError {
 pub enum CommandErrorKind {
     /// The server refused the command, in its own words.
     #[error("the server refused the command: {0}")]
-    Server(#[source] ServerError),
+    Server(#[source] Box<ServerError>),
     /// Reading or writing failed, or the server hung up. Whether the command was carried out is unknown.
     #[error("the connection was lost: {0}")]
     Network(#[source] io::Error),
@@ -202,5 +202,17 @@ impl CommandError {
     /// Whether the server put `label` on its error.
     pub fn has_label(&self, label: &str) -> bool {
         matches!(&self.kind, CommandErrorKind::Server(error) if error.labels.iter().any(|own| own == label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_small_enough_to_be_returned_by_value() {
+        // From 128 bytes on, clippy warns every user whose function returns it (`result_large_err`).
+        assert!(size_of::<Error>() < 128);
+        assert!(size_of::<CommandError>() < 128);
     }
 }

@@ -7,6 +7,17 @@ pub struct Check {
     pub name: &'static str,
     /// What it asks of the servers.
     pub needs: Needs,
+    /// Whose programs make it.
+    pub makers: Makers,
+}
+
+/// Whose programs make a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Makers {
+    /// Everybody's.
+    All,
+    /// Ours alone: it is about our adapters.
+    Ours,
 }
 
 /// What a check asks of the servers. Each includes the ones before.
@@ -57,6 +68,12 @@ pub const ALL: &[Check] = &[
     embedded("load-balanced"),
     commands("threads-32"),
     commands("pool-events"),
+    Check { makers: Makers::Ours, ..commands("cmap-tokio") },
+    Check { makers: Makers::Ours, ..commands("cmap-async-std") },
+    Check { makers: Makers::Ours, ..commands("cmap-smol") },
+    Check { makers: Makers::Ours, ..embedded("cmap-tokio-scram-tls") },
+    Check { makers: Makers::Ours, ..embedded("cmap-async-std-scram-tls") },
+    Check { makers: Makers::Ours, ..embedded("cmap-smol-scram-tls") },
 ];
 
 /// The check of this name.
@@ -70,13 +87,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 const fn commands(name: &'static str) -> Check {
-    Check { name, needs: Needs::Commands }
+    Check { name, needs: Needs::Commands, makers: Makers::All }
 }
 
 const fn mongodb(name: &'static str) -> Check {
-    Check { name, needs: Needs::MongoDb }
+    Check { name, needs: Needs::MongoDb, makers: Makers::All }
 }
 
 const fn embedded(name: &'static str) -> Check {
-    Check { name, needs: Needs::Embedded }
+    Check { name, needs: Needs::Embedded, makers: Makers::All }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::InteropError;
-use super::checks::{Check, Needs};
+use super::checks::{Check, Makers, Needs};
 use super::servers::ServerSet;
 
 /// Names the MongoDB that a user has.
@@ -61,12 +61,13 @@ impl Column {
 
     /// Whether `check` makes sense here.
     pub fn can(self, check: &Check) -> bool {
-        let offered = match self {
-            Self::Python | Self::Node | Self::Go | Self::Java | Self::Cmap => Needs::Embedded,
-            Self::ServerJava => Needs::Commands,
-            Self::MongoDb => Needs::MongoDb,
+        let (offered, is_ours) = match self {
+            Self::Python | Self::Node | Self::Go | Self::Java => (Needs::Embedded, false),
+            Self::Cmap => (Needs::Embedded, true),
+            Self::ServerJava => (Needs::Commands, true),
+            Self::MongoDb => (Needs::MongoDb, true),
         };
-        check.needs <= offered
+        check.needs <= offered && (is_ours || check.makers == Makers::All)
     }
 
     /// The program; the input file is still to be added.
@@ -111,7 +112,7 @@ pub fn is_uri_set() -> bool {
 }
 
 /// This program itself, which is also the embedded server and our client.
-pub(super) fn this_program() -> Result<Command, InteropError> {
+pub(crate) fn this_program() -> Result<Command, InteropError> {
     let path = env::current_exe();
     path.map(Command::new).map_err(|source| InteropError::Start { program: "spec-runner".into(), source })
 }
@@ -135,4 +136,22 @@ fn installed(path: &str) -> Result<PathBuf, InteropError> {
     let folders = [built, PathBuf::from("spec-runner/interop")];
     let found = folders.iter().map(|folder| folder.join(path)).find(|path| path.exists());
     found.ok_or_else(|| InteropError::NotInstalled { path: folders[1].join(path) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Column;
+    use crate::interop::checks;
+
+    #[test]
+    fn our_client_alone_makes_the_checks_of_our_adapters() {
+        let columns_of = |name: &str| {
+            let check = checks::by_name(name).unwrap();
+            Column::ALL.into_iter().filter(|column| column.can(check)).collect::<Vec<_>>()
+        };
+
+        assert_eq!(columns_of("ping"), Column::ALL);
+        assert_eq!(columns_of("cmap-smol"), [Column::Cmap, Column::ServerJava, Column::MongoDb]);
+        assert_eq!(columns_of("cmap-smol-scram-tls"), [Column::Cmap]);
+    }
 }

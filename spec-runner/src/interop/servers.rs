@@ -124,17 +124,17 @@ impl Servers {
     }
 }
 
-/// A server's process.
+/// A server's process. Dropping it kills it.
 #[derive(Debug)]
-struct Process {
+pub(crate) struct Process {
     child: Child,
     output: Output,
     readers: Vec<JoinHandle<()>>,
 }
 
 impl Process {
-    /// Starts it, and waits until it says where it listens.
-    fn start(name: &'static str, mut command: Command) -> Result<(Self, String), InteropError> {
+    /// Starts it, and waits until it says where it listens: returns `host:port`, too.
+    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<(Self, String), InteropError> {
         // Its standard input ends when this process does, however it does.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =

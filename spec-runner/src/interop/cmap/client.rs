@@ -16,14 +16,14 @@ use super::transport::Transport;
 
 /// A connection and its socket.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     transport: Transport,
     connection: Connection,
 }
 
 /// Why a client did not do as it was told.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClientError {
+pub(crate) enum ClientError {
     /// The connection string cannot be used.
     #[error("the connection string cannot be used")]
     Uri(#[from] ConnectionStringError),
@@ -91,7 +91,7 @@ impl ClientError {
 
 impl Client {
     /// Connects to the first server of a connection string.
-    pub(super) fn connect(uri: &str) -> Result<Self, ClientError> {
+    pub(crate) fn connect(uri: &str) -> Result<Self, ClientError> {
         let (options, _warnings) = ClientOptions::parse(uri)?;
         let address = options.hosts.first().cloned().unwrap_or_else(|| ServerAddress::tcp("localhost", 27017));
         let mut transport = Transport::connect(&address, &options.tls)?;
@@ -106,7 +106,7 @@ impl Client {
     }
 
     /// Runs a command. A write that the server refused is an error, too.
-    pub(super) fn run(&mut self, database: &str, body: &RawDocument) -> Result<Document, ClientError> {
+    pub(crate) fn run(&mut self, database: &str, body: &RawDocument) -> Result<Document, ClientError> {
         self.send(&Command::new(database, body), &[])?;
         self.receive()
     }

@@ -10,9 +10,18 @@ pub(super) enum Mismatch {
     /// The client failed where it should not have.
     #[error("{}", with_sources(.0))]
     Client(#[from] ClientError),
+    /// An adapter's client failed where it should not have.
+    #[error("{}", with_sources(.0))]
+    Adapter(Box<cmap_runtime::Error>),
     /// Something else than expected, in words.
     #[error("{0}")]
     Other(String),
+}
+
+impl From<cmap_runtime::Error> for Mismatch {
+    fn from(error: cmap_runtime::Error) -> Self {
+        Self::Adapter(Box::new(error))
+    }
 }
 
 /// Fails unless the two are equal.

@@ -4,7 +4,7 @@
 //! over a `transport` with or without TLS; `pool` shares connections between threads.
 
 mod checks;
-mod client;
+pub(crate) mod client;
 mod expect;
 mod fail_point;
 mod pool;

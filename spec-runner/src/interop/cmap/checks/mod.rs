@@ -1,5 +1,6 @@
 //! The checks by name. Each connects anew.
 
+mod adapters;
 mod authentication;
 mod commands;
 mod compression;
@@ -49,6 +50,12 @@ pub(super) fn by_name(name: &str) -> Option<Check> {
         "load-balanced" => topologies::load_balanced,
         "threads-32" => sharing::threads_32,
         "pool-events" => sharing::pool_events,
+        "cmap-tokio" => adapters::tokio,
+        "cmap-async-std" => adapters::async_std,
+        "cmap-smol" => adapters::smol,
+        "cmap-tokio-scram-tls" => adapters::tokio_scram_tls,
+        "cmap-async-std-scram-tls" => adapters::async_std_scram_tls,
+        "cmap-smol-scram-tls" => adapters::smol_scram_tls,
         _ => return None,
     })
 }
