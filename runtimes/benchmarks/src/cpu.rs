@@ -1,0 +1,80 @@
+//! CPUs: which ones a process runs on, and for how long it worked.
+//!
+//! Whether a client that waits and a server that waits share a CPU is up to the kernel, and decides more than they do:
+//! a CPU that sleeps takes long to wake, most of all in a virtual machine, and even a bare socket's round trips differ
+//! fivefold. And where others work on the same machine, the time that passes says more of them than of us.
+
+use std::time::Duration;
+
+/// While this exists, this thread, and the threads and processes that it starts, run on one CPU.
+#[derive(Debug)]
+pub struct OneCpu {
+    before: os::Cpus,
+}
+
+impl OneCpu {
+    /// Chooses the first CPU that there is.
+    pub fn keep() -> Self {
+        let before = os::cpus();
+        os::keep_to_first(before);
+        Self { before }
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        os::restore(self.before);
+    }
+}
+
+/// How long all threads of this process have worked; where the system is not asked, the time.
+pub fn worked() -> Duration {
+    os::worked()
+}
+
+#[cfg(target_os = "linux")]
+mod os {
+    use std::time::Duration;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use rustix::time::{ClockId, clock_gettime};
+
+    pub(super) type Cpus = CpuSet;
+
+    pub(super) fn cpus() -> Cpus {
+        sched_getaffinity(None).unwrap()
+    }
+
+    pub(super) fn keep_to_first(cpus: Cpus) {
+        let mut first = CpuSet::new();
+        first.set((0..CpuSet::MAX_CPU).find(|&cpu| cpus.is_set(cpu)).unwrap());
+        sched_setaffinity(None, &first).unwrap();
+    }
+
+    pub(super) fn restore(cpus: Cpus) {
+        sched_setaffinity(None, &cpus).unwrap();
+    }
+
+    pub(super) fn worked() -> Duration {
+        clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod os {
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant};
+
+    pub(super) type Cpus = ();
+
+    pub(super) fn cpus() -> Cpus {}
+
+    pub(super) fn keep_to_first((): Cpus) {}
+
+    pub(super) fn restore((): Cpus) {}
+
+    pub(super) fn worked() -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(crate::tasks::clock);
+        START.elapsed()
+    }
+}

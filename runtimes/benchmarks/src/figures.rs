@@ -1,0 +1,78 @@
+//! Figures of several rounds, and how they are written.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How often every contender runs a load.
+pub const ROUNDS: usize = 9;
+
+/// The figures of all rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds(Vec<f64>);
+
+/// How long it took those who waited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantiles {
+    pub median: Duration,
+    /// Ninety-nine in a hundred waited no longer.
+    pub p99: Duration,
+    pub max: Duration,
+}
+
+impl Rounds {
+    pub fn push(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+
+    pub fn median(&self) -> f64 {
+        let sorted = self.sorted();
+        sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Round by round, how many times `other` this is.
+    #[must_use]
+    pub fn ratio_to(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(own, other)| own / other).collect())
+    }
+
+    /// The median, and from what to what the rounds went, with so many decimals; a dash, if there were none.
+    pub fn show(&self, decimals: usize) -> String {
+        if self.0.is_empty() {
+            return "–".into();
+        }
+        let sorted = self.sorted();
+        let (least, most) = (sorted.first().unwrap_or(&f64::NAN), sorted.last().unwrap_or(&f64::NAN));
+        format!("{:.decimals$} ({least:.decimals$}–{most:.decimals$})", self.median())
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+}
+
+impl Quantiles {
+    pub fn of(mut all: Vec<Duration>) -> Self {
+        all.sort_unstable();
+        let at = |percent: usize| all.get(all.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
+        Self { median: at(50), p99: at(99), max: at(100) }
+    }
+}
+
+/// In microseconds, or in milliseconds from one on.
+impl fmt::Display for Quantiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for time in [self.median, self.p99, self.max] {
+            let micros = time.as_secs_f64() * 1e6;
+            match micros {
+                ..10.0 => write!(f, "{separator}{micros:.1} µs"),
+                ..1000.0 => write!(f, "{separator}{micros:.0} µs"),
+                _ => write!(f, "{separator}{:.1} ms", micros / 1000.0),
+            }?;
+            separator = " / ";
+        }
+        Ok(())
+    }
+}

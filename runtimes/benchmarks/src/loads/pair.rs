@@ -1,0 +1,53 @@
+//! One task, and always a connection for it: what the pool itself costs.
+
+use std::hint::black_box;
+use std::pin::pin;
+
+use super::{Allocations, take_all};
+use crate::contender::Contender;
+use crate::cpu::worked;
+use crate::tasks::{poll_once, yield_now};
+
+/// How often the time is divided.
+const PAIRS: u32 = 100_000;
+
+/// How many pairs are looked at for allocations.
+const COUNTED: u32 = 1_000;
+
+/// A check-out, which need not wait, and a check-in.
+pub fn pair<P: Contender>(pool: &P) {
+    match poll_once(pin!(pool.check_out())) {
+        Some(guard) => drop(black_box(guard.unwrap())),
+        None => panic!("a connection is available"),
+    }
+}
+
+/// A check-out, which waits until `guard` goes back, and takes over its connection.
+pub fn hand_off<P: Contender>(pool: &P, guard: P::Guard) -> P::Guard {
+    let mut waiter = pin!(pool.check_out());
+    assert!(poll_once(waiter.as_mut()).is_none(), "there is no connection left");
+    drop(guard);
+    poll_once(waiter).unwrap().unwrap()
+}
+
+/// Nanoseconds of work for each.
+pub(super) async fn time<P: Contender>(pool: P) -> f64 {
+    drop(take_all(&pool).await);
+    let start = worked();
+    for _ in 0..PAIRS {
+        drop(black_box(pool.check_out().await.unwrap()));
+    }
+    (worked() - start).as_secs_f64() * 1e9 / f64::from(PAIRS)
+}
+
+/// What each allocates.
+pub(super) async fn allocations<P: Contender>(pool: P) -> Allocations {
+    drop(take_all(&pool).await);
+    let mut all = allocation_counter::AllocationInfo::default();
+    for _ in 0..COUNTED {
+        all += allocation_counter::measure(|| pair(&pool));
+        // A pool that takes part in tokio's cooperative scheduling would say it is not ready.
+        yield_now().await;
+    }
+    Allocations::of(&all, COUNTED)
+}

@@ -1,0 +1,74 @@
+//! What a benchmark program prints: tables, and the bars with what was measured against them.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// The bars so far. Tables are printed as they come.
+#[derive(Debug, Default)]
+#[must_use = "it knows whether the program fails"]
+pub struct Report {
+    bars: Vec<Bar>,
+}
+
+/// What has to be reached: a ratio within one run, or a count, never a time.
+#[derive(Debug)]
+struct Bar {
+    what: String,
+    measured: String,
+    is_met: bool,
+}
+
+/// A table in columns, the first one to the left.
+#[derive(Debug)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Report {
+    pub fn bar(&mut self, what: impl Display, measured: impl Display, is_met: bool) {
+        self.bars.push(Bar { what: what.to_string(), measured: measured.to_string(), is_met });
+    }
+
+    /// Prints the bars.
+    pub fn close(self) -> ExitCode {
+        println!("\nbars");
+        for bar in &self.bars {
+            let verdict = if bar.is_met { "met   " } else { "MISSED" };
+            println!("  {verdict}  {}: {}", bar.what, bar.measured);
+        }
+        if self.bars.iter().all(|bar| bar.is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+impl Table {
+    pub fn new(head: &[&str]) -> Self {
+        Self { rows: vec![head.iter().map(|&cell| cell.into()).collect()] }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub fn print(&self, title: &str) {
+        println!("\n{title}");
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in &self.rows {
+            let mut line = String::from(" ");
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let padding = " ".repeat(width - cell.chars().count());
+                let (before, after) = if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
+                line += &format!(" {before}{cell}{after} ");
+            }
+            println!("{}", line.trim_end());
+        }
+    }
+}

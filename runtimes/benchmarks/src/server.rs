@@ -1,0 +1,127 @@
+//! A server for benchmarks, in a process of its own: as little work as possible between a command and its reply.
+//!
+//! A thread per connection blocks on its socket. Every message is answered from one of three prepared replies; a ping
+//! is told by its first bytes. It says that it knows no sessions, so that no driver sends what others leave out.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use cmap_runtime::bson::{RawDocument, rawdoc};
+use cmap_runtime::core::wire::{Flags, Limits, MessageIds, MessageWriter, encode_reply};
+
+/// The argument that makes a benchmark program the server.
+const SERVE: &str = "--serve";
+
+/// The message's length, its id, what it answers, and the kind of message.
+const HEADER: usize = 16;
+
+/// The kind of message that drivers of old say hello in.
+const OP_QUERY: [u8; 4] = 2004_u32.to_le_bytes();
+
+/// Where in a message of our time the first field begins: after flags, the kind of section, the document's length.
+const FIRST_FIELD: usize = HEADER + 4 + 1 + 4;
+
+/// The field `ping`, as a number of 32 bits.
+const PING: &[u8] = b"\x10ping\0";
+
+/// The server's process, which ends with this.
+pub struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// Starts this program as the server.
+    pub fn start() -> Self {
+        let program = std::env::current_exe().unwrap();
+        // It ends when its input does, however this process ends.
+        let command = &mut Command::new(program);
+        let mut child = command.arg(SERVE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self { child, address: address.trim_end().into() }
+    }
+
+    /// Its host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The connection string; `query` are its options.
+    pub fn uri(&self, query: &str) -> String {
+        format!("mongodb://{}/?{query}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // It is over, however it ended.
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn is_asked_for() -> bool {
+    std::env::args().any(|argument| argument == SERVE)
+}
+
+/// Serves until the input ends, after saying where.
+pub(crate) fn serve() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    println!("{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            // It ends when either side hangs up, whatever the error.
+            std::thread::spawn(move || answer_all(&socket));
+        }
+    });
+    let _ = io::stdin().read(&mut [0]);
+}
+
+fn answer_all(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let mut input = BufReader::new(socket);
+    let mut output = socket;
+    let mut ping = message(&rawdoc! { "ok": 1.0 });
+    let mut hello = message(&hello());
+    let mut old_hello = old_message(&self::hello());
+    let mut request = vec![0; HEADER];
+    loop {
+        request.resize(HEADER, 0);
+        input.read_exact(&mut request)?;
+        let length = u32::from_le_bytes([request[0], request[1], request[2], request[3]]);
+        request.resize(usize::try_from(length).unwrap_or_default().max(HEADER), 0);
+        input.read_exact(&mut request[HEADER..])?;
+        let reply = if request[12..HEADER] == OP_QUERY {
+            &mut old_hello
+        } else if request.get(FIRST_FIELD..).is_some_and(|fields| fields.starts_with(PING)) {
+            &mut ping
+        } else {
+            &mut hello
+        };
+        reply[8..12].copy_from_slice(&request[4..8]);
+        output.write_all(reply)?;
+    }
+}
+
+fn hello() -> cmap_runtime::bson::RawDocumentBuf {
+    rawdoc! {
+        "ok": 1.0, "helloOk": true, "isWritablePrimary": true, "ismaster": true, "minWireVersion": 0,
+        "maxWireVersion": 21, "maxBsonObjectSize": 16 * 1024 * 1024, "maxMessageSizeBytes": 48_000_000,
+        "maxWriteBatchSize": 100_000,
+    }
+}
+
+fn message(body: &RawDocument) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ids = MessageIds::reply(1, 0);
+    MessageWriter::begin(&mut out, ids, Flags::NONE, body, &[], &Limits::DEFAULT).unwrap().finish();
+    out
+}
+
+fn old_message(body: &RawDocument) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_reply(&mut out, MessageIds::reply(1, 0), body, &Limits::DEFAULT).unwrap();
+    out
+}
