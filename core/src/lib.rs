@@ -13,6 +13,8 @@
 //! - Every call takes `now`. Time never runs backwards inside: an older `now` is read as the latest one seen.
 //! - Every call is legal in every state; [`pool`] has a table of what it does. What makes no sense is answered with an
 //!   [`ApiMisuse`](pool::ApiMisuse), which data from a network can never cause. Nothing panics.
+//! - [`try_check_out`](pool::Pool::try_check_out) is the short way of most check-outs: it hands a connection over past the
+//!   outputs where nothing else would come out, so that there is nothing to drain, and no earlier timeout to ask for.
 //! - While outputs are queued, the next timeout is now. After [`handle_timeout`](pool::Pool::handle_timeout) and a drain it
 //!   lies later than now. To come early is harmless, to come late delays what is due.
 //!

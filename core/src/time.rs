@@ -44,11 +44,13 @@ impl Instant {
     }
 
     /// Nanoseconds since `earlier`; 0 if that is later.
+    #[inline]
     pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
     /// This instant moved `nanos` nanoseconds into the future.
+    #[inline]
     pub(crate) const fn after(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
     }
@@ -58,12 +60,14 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     /// Saturates at the end of time.
+    #[inline]
     fn add(self, duration: Duration) -> Self {
         self.after(nanos(duration))
     }
 }
 
 /// A duration as nanoseconds, saturated to 64 bits.
+#[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

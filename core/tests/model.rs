@@ -17,6 +17,7 @@ mod model {
     pub(crate) mod output;
     pub(crate) mod reach;
     pub(crate) mod reference;
+    pub(crate) mod short_way;
     pub(crate) mod sut;
     pub(crate) mod transition;
 }

@@ -140,6 +140,7 @@ impl<C> Connections<C> {
     }
 
     /// The slot of a connection that has not been closed.
+    #[inline]
     pub(crate) fn find(&self, handle: Handle) -> Option<Key> {
         let slot = self.slots.get(handle.key as usize)?;
         (slot.id == handle.id && !matches!(slot.stage, Stage::Closed)).then_some(handle.key)
@@ -194,14 +195,16 @@ impl<C> Connections<C> {
     /// A connection in use becomes the hottest of the available ones. Its socket comes with it.
     #[inline]
     pub(crate) fn put_hottest(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
-        let slot = &mut self.slots[key as usize];
+        let slots = self.slots.as_mut_slice();
+        let slot = &mut slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::Available));
         slot.stage = Stage::Available { since, socket };
+        let is_of_service = slot.service.is_some();
+        self.available.push_back(slots, key);
         self.in_use -= 1;
-        if let Some(id) = slot.service {
-            self.change_service_list(generations, key, id);
+        if is_of_service {
+            self.change_service_list(generations, key);
         }
-        self.available.push_back(&mut self.slots, key);
     }
 
     /// A pending connection becomes the hottest of the available ones. Its socket comes with it.
@@ -226,19 +229,25 @@ impl<C> Connections<C> {
     }
 
     /// The hottest connection is in use from now on; its socket moves out.
-    #[inline]
-    pub(crate) fn take_hottest(&mut self, generations: &mut Generations, check_out: Key) -> Option<(Key, C)> {
-        let key = self.available.pop_back(&mut self.slots)?;
-        let slot = &mut self.slots[key as usize];
+    #[inline(always)]
+    pub(crate) fn take_hottest(
+        &mut self,
+        generations: &mut Generations,
+        check_out: Key,
+    ) -> Option<(Key, ConnectionId, C)> {
+        let slots = self.slots.as_mut_slice();
+        let key = self.available.pop_back(slots)?;
+        let slot = &mut slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::InUse));
         let before =
             core::mem::replace(&mut slot.stage, Stage::InUse { check_out, perished: None, purpose: Purpose::Other });
+        let (id, is_of_service) = (slot.id, slot.service.is_some());
         self.in_use += 1;
-        if let Some(id) = slot.service {
-            self.change_service_list(generations, key, id);
+        if is_of_service {
+            self.change_service_list(generations, key);
         }
         match before {
-            Stage::Available { socket, .. } => Some((key, socket)),
+            Stage::Available { socket, .. } => Some((key, id, socket)),
             Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
         }
     }
@@ -430,8 +439,8 @@ impl<C> Connections<C> {
 
     /// A connection of a service became available or occupied: it moves from that service's one list to the other.
     #[cold]
-    fn change_service_list(&mut self, generations: &mut Generations, key: Key, id: ServiceId) {
-        let Some(service) = generations.service_mut(id) else { return };
+    fn change_service_list(&mut self, generations: &mut Generations, key: Key) {
+        let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
         if self.slot(key).is_available() {
             service.occupied.remove(&mut self.slots, key);
             service.available.push_back(&mut self.slots, key);

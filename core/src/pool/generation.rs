@@ -57,11 +57,14 @@ impl Generations {
     /// Whether a connection of `generation`, and of `service` if that is known, is stale (CMAP-11, LB-7).
     #[inline]
     pub(crate) fn is_stale(&self, generation: Generation, service: Option<&ServiceId>) -> bool {
-        let current = match service {
-            None => self.pool,
-            Some(id) => self.services.get(id).map_or(self.pool, |service| service.generation),
-        };
-        generation != current
+        generation != service.map_or(self.pool, |id| self.current_of(id))
+    }
+
+    /// The generation of connections that are established now and belong to service `id`. Out of the way of those that
+    /// have none.
+    #[cold]
+    fn current_of(&self, id: &ServiceId) -> Generation {
+        self.services.get(id).map_or(self.pool, |service| service.generation)
     }
 
     pub(crate) fn service(&self, id: ServiceId) -> Option<&Service> {

@@ -14,7 +14,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Input {
-    /// [`Pool::check_out`].
+    /// [`Pool::check_out`]; [`Pool::try_check_out`] is the same where it hands a connection over, and nothing where not.
     CheckOut(CheckOutRequest),
     /// [`Pool::cancel_check_out`].
     CancelCheckOut(CheckOutId),

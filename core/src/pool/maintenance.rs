@@ -16,6 +16,7 @@ use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// When maintenance is due, and for which reason.
+    #[inline]
     pub(super) fn maintenance_timeout(&self) -> Option<Timeout> {
         let interval = self.limits.maintenance?;
         let coldest = self.connections.available.front();
@@ -78,18 +79,18 @@ impl<C> Pool<C> {
     pub(super) fn perished(&self, key: Key) -> Option<ConnectionClosedReason> {
         if self.is_stale_at(key) {
             Some(ConnectionClosedReason::Stale)
-        } else if self.idle_time(key) > self.limits.max_idle {
+        } else if self.idle_time(key, self.now) > self.limits.max_idle {
             Some(ConnectionClosedReason::Idle)
         } else {
             None
         }
     }
 
-    /// For how many nanoseconds a connection has been available.
+    /// For how many nanoseconds a connection has been available at `now`.
     #[inline]
-    pub(super) fn idle_time(&self, key: Key) -> u64 {
+    pub(super) fn idle_time(&self, key: Key, now: Instant) -> u64 {
         match self.connections.slot(key).stage {
-            Stage::Available { since, .. } => self.now.nanos_since(since),
+            Stage::Available { since, .. } => now.nanos_since(since),
             Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => 0,
         }
     }

@@ -62,7 +62,7 @@ pub use self::generation::{Generation, ParseServiceIdError, ServiceId};
 pub use self::handle::{ConnectionId, Handle};
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
-pub use self::output::{Action, Output};
+pub use self::output::{Action, Delivery, Output};
 pub use self::state::PoolState;
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
@@ -152,6 +152,29 @@ impl<C> Pool<C> {
         check_out
     }
 
+    /// The short way of a check-out: hands over the connection that [`check_out`](Self::check_out) would deliver, if that
+    /// is all that would come of it. Otherwise nothing changes, and `check_out` is to be called.
+    ///
+    /// It needs an available connection that may be used as it is, and nobody who waits or listens. The pool is the same
+    /// afterwards as after `check_out` and a drain, and no deadline has become an earlier one: there is nothing to drain,
+    /// and [`poll_timeout`](Self::poll_timeout) need not be asked.
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline]
+    pub fn try_check_out(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let now = self.now.max(now);
+        if self.state != PoolState::Ready
+            || self.observed
+            || !self.is_drained()
+            || request.deadline.is_some_and(|deadline| deadline <= now)
+            || !self.can_serve_arrival(now)
+        {
+            return None;
+        }
+        self.now = now;
+        let check_out = self.wait_queue.start_delivered(now);
+        self.take_hottest(check_out)
+    }
+
     /// Gives up a check-out, wherever it stands. One that waits ends with ConnectionCheckOutFailed and no
     /// [`Action::Fail`]; a connection that is being established for it stays in the pool.
     #[must_use = "a delivered connection has to be checked in"]
@@ -184,6 +207,7 @@ impl<C> Pool<C> {
     ///
     /// # Errors
     /// The handle is another pool's, or its connection is not in use. The socket comes back with the error.
+    #[inline]
     pub fn check_in(
         &mut self,
         now: Instant,
@@ -219,9 +243,7 @@ impl<C> Pool<C> {
                 return Ok(());
             }
         };
-        self.forget(key, reason, None);
-        self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
-        self.serve();
+        self.close_checked_in(key, connection, socket, reason);
         Ok(())
     }
 
@@ -414,13 +436,20 @@ impl<C> Pool<C> {
         self.outputs.pop_front()
     }
 
+    /// Whether all outputs have been drained.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
     ///
     /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
     /// is later than `now`.
     #[must_use = "without it nobody knows when to come back"]
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Timeout> {
-        if !self.outputs.is_empty() {
+        if !self.is_drained() {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
@@ -453,10 +482,17 @@ impl<C> Pool<C> {
         }
     }
 
+    #[inline]
     fn emit(&mut self, event: impl FnOnce() -> Event) {
         if self.observed {
-            self.outputs.push_back(Output::Event(event()));
+            self.push(Output::Event(event()));
         }
+    }
+
+    /// Out of line: what is inlined into the calls of a pool that nobody listens to stays small.
+    #[inline(never)]
+    fn push(&mut self, output: Output<C>) {
+        self.outputs.push_back(output);
     }
 
     fn handle(&self, key: Key) -> Handle {
@@ -509,6 +545,14 @@ impl<C> Pool<C> {
         {
             self.generations.to_prune.remove(&id);
         }
+    }
+
+    /// Closes a connection that came back and must not be used again; others may be served in its place.
+    #[cold]
+    fn close_checked_in(&mut self, key: Key, connection: Handle, socket: C, reason: ConnectionClosedReason) {
+        self.forget(key, reason, None);
+        self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        self.serve();
     }
 
     /// Takes a connection out of the counts and says so (CMAP-24); returns the socket that was here.

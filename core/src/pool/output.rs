@@ -18,6 +18,17 @@ pub enum Output<C> {
     Event(Event),
 }
 
+/// A connection for whoever asked for it. It comes back by `check_in`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery<C> {
+    /// The check-out that it is for.
+    pub check_out: CheckOutId,
+    /// The connection.
+    pub connection: Handle,
+    /// Its socket.
+    pub socket: C,
+}
+
 /// Something that the driver of the pool has to do. Exhaustive on purpose: an action that a driver does not know would be
 /// lost, so a new one has to break its build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

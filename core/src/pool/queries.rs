@@ -6,6 +6,7 @@ use super::stats::Totals;
 use super::{ApiMisuse, Counts, Generation, InUseBy, Pool, PoolState, ServiceId, Stats};
 use crate::address::ServerAddress;
 use crate::options::PoolOptions;
+use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// The endpoint.
@@ -86,6 +87,14 @@ impl<C> Pool<C> {
             in_use: self.connections.in_use,
             waiting: self.wait_queue.len(),
         }
+    }
+
+    /// Until when a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` if for ever. A
+    /// check-in without outputs brings no deadline before that.
+    #[inline]
+    pub fn idle_until(&self, now: Instant) -> Option<Instant> {
+        let max_idle = self.limits.max_idle;
+        (max_idle != u64::MAX).then(|| now.after(max_idle))
     }
 
     /// Connections in use by what they are for (LB-16).

@@ -11,8 +11,9 @@ use super::error::{CheckOutError, CheckOutErrorKind};
 use super::handle::Handle;
 use super::input::Reaction;
 use super::list::Key;
-use super::output::{Action, Output};
+use super::output::{Action, Delivery, Output};
 use super::state::PoolState;
+use super::wait_queue::CheckOutId;
 use super::{Clear, Pool};
 use crate::connection::EstablishError;
 use crate::event::{ConnectionClosedReason, Event};
@@ -28,7 +29,7 @@ impl<C> Pool<C> {
     /// Serves a check-out that has just arrived, or lets it wait.
     #[inline]
     pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) {
-        if self.wait_queue.len() == 0 && self.hottest_is_fresh() {
+        if self.can_serve_arrival(self.now) {
             self.deliver_hottest(check_out);
         } else {
             self.enqueue(check_out, deadline);
@@ -58,6 +59,7 @@ impl<C> Pool<C> {
         }
     }
 
+    #[inline(never)]
     fn serve_waiters(&mut self) {
         self.serve_from_available();
         while self.wait_queue.len() > self.connections.pending + self.connections.checking
@@ -212,13 +214,15 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Whether the available connection that was returned last can be delivered as it is.
+    /// Whether a check-out that arrives at `now` is next, and the available connection that was returned last can be
+    /// delivered as it is.
     #[inline(always)]
-    fn hottest_is_fresh(&self) -> bool {
-        self.connections.available.back().is_some_and(|key| {
-            let idle_time = self.idle_time(key);
-            !self.is_stale_at(key) && idle_time <= self.limits.max_idle && idle_time <= self.limits.check_after_idle
-        })
+    pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
+        self.wait_queue.len() == 0
+            && self.connections.available.back().is_some_and(|key| {
+                let idle_time = self.idle_time(key, now);
+                !self.is_stale_at(key) && idle_time <= self.limits.max_idle && idle_time <= self.limits.check_after_idle
+            })
     }
 
     /// The available connection that was returned last, after closing those that perished (CMAP-26).
@@ -226,7 +230,7 @@ impl<C> Pool<C> {
         while let Some(key) = self.connections.available.back() {
             match self.perished(key) {
                 None => {
-                    let needs_check = self.idle_time(key) > self.limits.check_after_idle;
+                    let needs_check = self.idle_time(key, self.now) > self.limits.check_after_idle;
                     return Some(Hottest { key, needs_check });
                 }
                 Some(reason) => self.close_connection(key, reason),
@@ -238,18 +242,22 @@ impl<C> Pool<C> {
     /// Gives the hottest connection to a check-out that does not wait, or does so no more.
     #[inline(always)]
     fn deliver_hottest(&mut self, check_out: Key) {
-        let Some((connection, socket)) = self.connections.take_hottest(&mut self.generations, check_out) else {
-            return;
-        };
+        let id = self.wait_queue.deliver(check_out);
+        let Some(Delivery { check_out, connection, socket }) = self.take_hottest(id) else { return };
+        if self.observed {
+            let duration = self.now.saturating_since(self.wait_queue.started_at(check_out.key));
+            self.emit(|| Event::ConnectionCheckedOut { check_out, connection_id: connection.id, duration });
+        }
+        self.outputs.push_back(Output::Action(Action::Deliver { check_out, connection, socket }));
+    }
+
+    /// The hottest connection is in use from now on.
+    #[inline(always)]
+    pub(super) fn take_hottest(&mut self, check_out: CheckOutId) -> Option<Delivery<C>> {
+        let (key, id, socket) = self.connections.take_hottest(&mut self.generations, check_out.key)?;
         let high = &mut self.totals.high_water;
         high.in_use = high.in_use.max(self.connections.in_use);
-        let id = self.wait_queue.deliver(check_out);
-        let connection = self.handle(connection);
-        if self.observed {
-            let duration = self.now.saturating_since(self.wait_queue.started_at(check_out));
-            self.emit(|| Event::ConnectionCheckedOut { check_out: id, connection_id: connection.id, duration });
-        }
-        self.outputs.push_back(Output::Action(Action::Deliver { check_out: id, connection, socket }));
+        Some(Delivery { check_out, connection: Handle { id, key, pool: self.id }, socket })
     }
 
     fn create_for(&mut self, origin: Key) {

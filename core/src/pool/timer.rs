@@ -55,6 +55,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadlines {
+    #[inline]
     pub(crate) fn first(&self) -> Option<Deadline> {
         self.heap.first().copied()
     }

@@ -114,27 +114,40 @@ impl WaitQueue {
     /// Opens a check-out that neither waits nor has a connection yet.
     #[inline]
     pub(crate) fn start(&mut self, now: Instant) -> CheckOutId {
+        self.open(now, Progress::Started)
+    }
+
+    /// Opens a check-out that has its connection at once.
+    #[inline]
+    pub(crate) fn start_delivered(&mut self, now: Instant) -> CheckOutId {
+        self.open(now, Progress::Delivered)
+    }
+
+    #[inline]
+    fn open(&mut self, started_at: Instant, progress: Progress) -> CheckOutId {
         self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = self.last_sequence;
         let key = self.vacant;
-        if let Some(entry) = self.entries.get_mut(key as usize) {
-            self.vacant = entry.links.next;
-            entry.sequence = sequence;
-            entry.started_at = now;
-            entry.progress = Progress::Started;
-            return CheckOutId { sequence, key, pool: self.pool };
-        }
-        self.entries.push(Entry {
-            sequence,
-            started_at: now,
-            progress: Progress::Started,
-            deadline: None,
-            place: NIL,
-            links: Links::UNLINKED,
-        });
+        let key = match self.entries.get_mut(key as usize) {
+            Some(entry) => {
+                self.vacant = entry.links.next;
+                entry.sequence = sequence;
+                entry.started_at = started_at;
+                entry.progress = progress;
+                key
+            }
+            None => self.add(sequence, started_at, progress),
+        };
+        CheckOutId { sequence, key, pool: self.pool }
+    }
+
+    #[cold]
+    fn add(&mut self, sequence: u64, started_at: Instant, progress: Progress) -> Key {
+        let links = Links::UNLINKED;
+        self.entries.push(Entry { sequence, started_at, progress, deadline: None, place: NIL, links });
         #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
         let key = (self.entries.len() - 1) as Key;
-        CheckOutId { sequence, key, pool: self.pool }
+        key
     }
 
     /// Puts a started check-out at the end of the queue: until `deadline`, and for at most `timeout` nanoseconds.
@@ -184,6 +197,7 @@ impl WaitQueue {
         self.waiting.front()
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.waiting.len()
     }
@@ -226,6 +240,7 @@ impl WaitQueue {
     }
 
     /// The earliest deadline of a waiter.
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|deadline| deadline.at)
     }

@@ -47,7 +47,9 @@ pub use self::server_options::ServerOptions;
 pub use self::topology::{TopologyDescription, TopologyType};
 pub use self::topology_version::TopologyVersion;
 use crate::connection::{EstablishError, Fault};
-use crate::pool::{ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Handle, Pool, Reaction};
+use crate::pool::{
+    ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Delivery, Handle, Pool, Reaction,
+};
 use crate::time::Instant;
 
 /// One server as the client knows it: a pool, what is known of the server, and who waits for it.
@@ -177,14 +179,21 @@ impl<C> Server<C> {
     /// Asks for a connection: of the pool, if the server is usable; otherwise as soon as it is, for at most
     /// serverSelectionTimeoutMS. That bounds the whole of a request with a deadline (CSOT-4).
     #[inline]
-    pub fn check_out(&mut self, now: Instant, mut request: CheckOutRequest) -> CheckOut {
+    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> CheckOut {
         if self.phase == Phase::Unusable {
             return self.select(now, request);
         }
-        if let Some(deadline) = &mut request.deadline {
-            *deadline = (*deadline).min(now + self.options.server_selection_timeout);
+        CheckOut::Started(self.pool.check_out(now, self.bounded(now, request)))
+    }
+
+    /// The short way of a check-out, where a delivery is all that would come of it: see [`Pool::try_check_out`].
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline]
+    pub fn try_check_out(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.phase != Phase::Usable || !self.outputs.is_empty() {
+            return None;
         }
-        CheckOut::Started(self.pool.check_out(now, request))
+        self.pool.try_check_out(now, self.bounded(now, request))
     }
 
     /// Gives up a check-out, wherever it stands. One that waits for the server never began, and ends without an event.
@@ -343,8 +352,15 @@ impl<C> Server<C> {
         if self.outputs.is_empty() { self.pool.poll_output().map(Output::Pool) } else { self.outputs.pop_front() }
     }
 
+    /// Whether all outputs have been drained.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.outputs.is_empty() && self.pool.is_drained()
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
     #[must_use = "without it nobody knows when to come back"]
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Timeout> {
         if !self.outputs.is_empty() {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
@@ -364,6 +380,15 @@ impl<C> Server<C> {
 
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
+    }
+
+    /// A request with a deadline ends within serverSelectionTimeoutMS at the latest (CSOT-4).
+    #[inline]
+    fn bounded(&self, now: Instant, mut request: CheckOutRequest) -> CheckOutRequest {
+        if let Some(deadline) = &mut request.deadline {
+            *deadline = (*deadline).min(now + self.options.server_selection_timeout);
+        }
+        request
     }
 
     #[cold]

@@ -20,6 +20,7 @@ use super::case::{Case, Cases, Made};
 use super::laws::{Broken, Laws, check};
 use super::output::{Cause, Output, Service, count};
 use super::reference::{Answer, State};
+use super::short_way;
 use super::transition::{Call, Named, Options, Step};
 
 pub(crate) struct PoolTest<const LOAD_BALANCED: bool>;
@@ -116,7 +117,15 @@ impl Sut {
     fn make_and_check(&mut self, case: &Case, made: Made, keep_outputs: bool) -> Result<(), Broken> {
         let reference = &case.reference;
         let due_before = self.pool.poll_timeout();
-        let answer = self.pool.apply(Instant::from_nanos(made.now), self.input(made.call, reference.now));
+        let (now, input) = (Instant::from_nanos(made.now), self.input(made.call, reference.now));
+        match &input {
+            Input::CheckOut(request) => short_way::of_check_out(&self.pool, now, *request)?,
+            Input::CheckIn(connection, condition) => {
+                short_way::of_check_in(&self.pool, now, *connection, *condition)?;
+            }
+            _ => {}
+        }
+        let answer = self.pool.apply(now, input);
         let answer = answer.map(|answer| self.number(answer));
         let outputs = self.outputs(keep_outputs)?;
 

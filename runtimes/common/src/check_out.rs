@@ -34,6 +34,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
 impl<R: Runtime> Future for CheckOut<'_, R> {
     type Output = Result<Connection<R>, CheckOutError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match self.stage {
             Stage::Asking(request) => match self.endpoint.check_out(request, cx) {
@@ -56,6 +57,7 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
 }
 
 impl<R: Runtime> Drop for CheckOut<'_, R> {
+    #[inline]
     fn drop(&mut self) {
         if let Stage::Waiting(place) = self.stage {
             self.endpoint.cancel_check_out(place);

@@ -20,7 +20,9 @@ impl<R: Runtime> Clock<R> {
 
     #[inline]
     pub(crate) fn now(&self) -> Instant {
-        Instant::ORIGIN + self.runtime.now().saturating_duration_since(self.origin)
+        let age = self.runtime.now().saturating_duration_since(self.origin);
+        // Cheaper than `ORIGIN + age`, and the same for 584 years.
+        Instant::from_nanos(age.as_secs().wrapping_mul(1_000_000_000).wrapping_add(age.subsec_nanos().into()))
     }
 
     /// The end of a wait that may last for `limit`; zero and none mean for ever (CSOT-2).

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault};
 use cmap_core::monitor::Monitor;
-use cmap_core::pool::{CheckOutRequest, Condition, Handle, Purpose, ServiceId, Stats};
+use cmap_core::pool::{CheckOutRequest, Condition, Handle, Purpose, Refused, ServiceId, Stats};
 use cmap_core::server::{self, CheckOut, OperationError, ServerDescription};
 use cmap_core::time::Instant;
 
@@ -73,11 +73,28 @@ impl<R: Runtime> Endpoint<R> {
 
     // Check-outs.
 
-    /// Begins a check-out. Whoever waits is woken by `cx`.
+    /// Begins a check-out: the short way if the pool has one, otherwise the long one. Whoever waits is woken by `cx`.
     #[inline]
     pub(crate) fn check_out(self: &Arc<Self>, request: CheckOutRequest, cx: &Context<'_>) -> Begun<R::Stream> {
         let now = self.clock.now();
         let mut machine = self.lock();
+        if !machine.runtime_gone
+            && let Some(delivery) = machine.server().try_check_out(now, request)
+        {
+            return Begun::Answered(Ok(delivery));
+        }
+        self.check_out_through_outputs(machine, now, request, cx)
+    }
+
+    /// The long way. Out of line, lest it burdens the short one; so are others here.
+    #[inline(never)]
+    fn check_out_through_outputs(
+        self: &Arc<Self>,
+        mut machine: MutexGuard<'_, Machine<R::Stream>>,
+        now: Instant,
+        request: CheckOutRequest,
+        cx: &Context<'_>,
+    ) -> Begun<R::Stream> {
         if machine.runtime_gone {
             return Begun::Answered(Err(RuntimeGone.into()));
         }
@@ -98,6 +115,7 @@ impl<R: Runtime> Endpoint<R> {
     }
 
     /// Looks for the answer of the check-out that waits at `place`.
+    #[inline(never)]
     pub(crate) fn poll_check_out(&self, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
         let found = self.lock().waiters.poll(place, cx.waker());
         match found {
@@ -108,6 +126,7 @@ impl<R: Runtime> Endpoint<R> {
     }
 
     /// Gives up the check-out that waits at `place`. A connection that was delivered to it already goes back.
+    #[inline(never)]
     pub(crate) fn cancel_check_out(self: &Arc<Self>, place: usize) {
         // Dropped behind the lock, as wakers must be.
         let _waker = self.drive_with(|machine, now, errands| match machine.waiters.leave(place)? {
@@ -130,6 +149,19 @@ impl<R: Runtime> Endpoint<R> {
         let now = self.clock.now();
         let mut machine = self.lock();
         let refused = machine.pool().check_in(now, connection, socket, condition).err();
+        if refused.is_some() || !machine.is_settled(now) {
+            self.settle_check_in(machine, now, refused);
+        }
+    }
+
+    /// Somebody waits for what was checked in, or it is closed, or the driver has to come back earlier because of it.
+    #[inline(never)]
+    fn settle_check_in(
+        self: &Arc<Self>,
+        mut machine: MutexGuard<'_, Machine<R::Stream>>,
+        now: Instant,
+        refused: Option<Refused<Box<Socket<R::Stream>>>>,
+    ) {
         let (_, errands) = machine.drain(now, None, Touched::Pool);
         drop(machine);
         self.run(errands);
@@ -191,7 +223,13 @@ impl<R: Runtime> Endpoint<R> {
     /// Cuts `cutoff` off after `limit`; zero and none mean never.
     pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, cutoff: &Arc<Cutoff>) -> Option<TimeLimit<'_, R>> {
         let at = self.clock.deadline(limit)?;
-        let deadline = self.drive(|machine, _| machine.deadlines.insert(at, Arc::clone(cutoff)));
+        let mut machine = self.lock();
+        let deadline = machine.deadlines.insert(at, Arc::clone(cutoff));
+        let is_first = machine.arm(at);
+        drop(machine);
+        if is_first {
+            self.alarm.ring();
+        }
         Some(TimeLimit { endpoint: self, cutoff: Arc::clone(cutoff), deadline })
     }
 

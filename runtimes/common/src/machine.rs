@@ -62,10 +62,7 @@ pub(crate) struct Deadline {
 pub(crate) type Answer<S> = Result<Delivery<S>, CheckOutError>;
 
 /// A connection on its way to whoever asked for it.
-pub(crate) struct Delivery<S> {
-    pub(crate) connection: Handle,
-    pub(crate) socket: Box<Socket<S>>,
-}
+pub(crate) type Delivery<S> = pool::Delivery<Box<Socket<S>>>;
 
 /// What is left to do when the lock is free. Most calls leave at most one to wake, and allocate nothing for it.
 pub(crate) struct Errands<S> {
@@ -87,7 +84,6 @@ pub(crate) struct MoreErrands<S> {
 /// Who may have got an earlier deadline by a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touched {
-    Nothing,
     /// The pool alone: somebody asked for a connection, or gave one back.
     Pool,
     All,
@@ -121,9 +117,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         self.core.monitor_mut()
     }
 
+    /// Whether nothing came of the check-in at `now`: no output, and no deadline before the driver comes back.
+    #[inline]
+    pub(crate) fn is_settled(&self, now: Instant) -> bool {
+        let server = self.core.server();
+        let is_awaited = |until| self.armed.is_some_and(|armed| armed <= until);
+        server.is_drained() && server.pool().idle_until(now).is_none_or(is_awaited)
+    }
+
     /// Carries out what the machine asks for. The answer to the check-out `own`, if there is one already, is returned;
     /// other answers go to those who wait.
-    #[inline]
     pub(crate) fn drain(
         &mut self,
         now: Instant,
@@ -135,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         while let Some(output) = self.core.poll_output() {
             let (check_out, answer) = match output {
                 Output::Pool(pool::Output::Action(Action::Deliver { check_out, connection, socket })) => {
-                    (CheckOut::Started(check_out), Ok(Delivery { connection, socket }))
+                    (CheckOut::Started(check_out), Ok(Delivery { check_out, connection, socket }))
                 }
                 Output::Pool(pool::Output::Action(Action::Fail { check_out, error })) => {
                     (CheckOut::Started(check_out), Err(error.into()))
@@ -152,11 +155,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
                 self.answer(now, check_out, answer, &mut errands);
             }
         }
-        // Who takes an available connection, and causes nothing else, brings no deadline forward.
-        let touched = match own_answer {
-            Some(Ok(_)) if errands.more.is_none() => Touched::Nothing,
-            _ => touched,
-        };
         self.look_ahead(touched, &mut errands);
         (own_answer, errands)
     }
@@ -166,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             Ok(waker) => errands.wake(waker),
             // Whoever leaves cancels the check-out under the same lock, so nobody is missing here. Were it otherwise,
             // the connection would not be lost.
-            Err(Ok(Delivery { connection, socket })) => {
+            Err(Ok(Delivery { connection, socket, .. })) => {
                 self.check_in(now, connection, socket, Condition::Usable, errands);
             }
             Err(Err(_)) => {}
@@ -274,18 +272,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         }
     }
 
-    #[inline]
+    /// Has the driver come back at `next`, if it would come later; returns whether it has to be called for that.
+    pub(crate) fn arm(&mut self, next: Instant) -> bool {
+        let is_earlier = self.armed.is_none_or(|armed| next < armed);
+        if is_earlier {
+            self.armed = Some(next);
+        }
+        is_earlier
+    }
+
     fn look_ahead(&mut self, touched: Touched, errands: &mut Errands<S>) {
         let next = match touched {
-            Touched::Nothing => None,
             Touched::Pool => self.core.server().poll_timeout().map(|timeout| timeout.at),
             Touched::All => self.next_deadline(),
         };
-        if let Some(next) = next
-            && self.armed.is_none_or(|armed| next < armed)
-        {
-            self.armed = Some(next);
-            errands.alarm = true;
+        if let Some(next) = next {
+            errands.alarm |= self.arm(next);
         }
         if !self.untold.events.is_empty()
             && let Some(events) = self.untold.begin()
