@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::event::Event;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
 use cmap_core::server::{
-    MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType,
+    CheckOut, MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType,
 };
 use cmap_core::time::Instant;
 
@@ -169,4 +171,50 @@ fn a_check_that_failed_otherwise_interrupts_nothing_mon_9() {
 
     assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared"]);
     assert_eq!(server.pool().counts().in_use, 1);
+}
+
+/// A server that nobody checks, whose owner has made the pool ready.
+fn unchecked() -> Server<()> {
+    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
+    let mut server = Server::unchecked(pool);
+    server.pool_mut().ready(NOW);
+    drain(&mut server);
+    server
+}
+
+#[test]
+fn a_check_out_of_a_server_that_nobody_checks_goes_to_the_pool_at_once_cmap_28() {
+    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
+    let mut server = Server::unchecked(pool);
+
+    let check_out = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
+
+    assert!(matches!(check_out, CheckOut::Started(_)));
+    assert_eq!(
+        drain(&mut server).0,
+        ["ConnectionPoolCreated", "ConnectionCheckOutStarted", "ConnectionCheckOutFailed"]
+    );
+}
+
+#[test]
+fn a_deadline_is_the_callers_alone_where_no_server_is_selected() {
+    let mut server = unchecked();
+
+    server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
+    drain(&mut server);
+
+    assert_eq!(server.poll_timeout().map(|timeout| timeout.at), Some(NOW + Duration::from_secs(3600)));
+}
+
+#[test]
+fn an_error_clears_a_pool_whose_server_nobody_checks_and_says_nothing_else() {
+    let mut server = unchecked();
+    let connection = in_use(&mut server);
+
+    server.handle_operation_failed(NOW, connection, network_error()).unwrap();
+
+    let names: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
+    assert_eq!(names, ["ConnectionPoolCleared"]);
+    assert_eq!(server.pool().state(), PoolState::Paused);
+    assert!(matches!(server.check_out(NOW, CheckOutRequest::default()), CheckOut::Started(_)));
 }

@@ -1,6 +1,5 @@
-//! The command line: what to run, and under which seeds.
+//! The command line: what to run, on which engines, and how often.
 
-use core::ops::RangeInclusive;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use crate::format::Problem;
 use crate::interop::column::{self, Column};
 use crate::interop::{self, Selection, checks};
 use crate::report::{Detail, Report};
-use crate::runner::{self, Outcome};
+use crate::runner::{self, Plan};
 use crate::sdam_suite;
 use crate::serve::{self, ServeArgs};
 use crate::soak::{self, SoakArgs};
@@ -23,10 +22,10 @@ use crate::suite::{self, Content, Suite};
 use crate::unified;
 use crate::uri_suite;
 
-/// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time; and the official
-/// tests of connection strings and of server discovery and monitoring.
+/// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time and on real sockets;
+/// and the official tests of connection strings and of server discovery and monitoring.
 ///
-/// Without a command: the official suites of the pool and the scenarios, on the engine "core", the official suites of
+/// Without a command: the official suites of the pool and the scenarios, on every engine, the official suites of
 /// connection strings and of one server's discovery and monitoring, and a table of the results.
 #[derive(Parser)]
 #[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
@@ -35,6 +34,9 @@ struct Cli {
     /// ./specifications/source, else ../shared/specs
     #[arg(long, value_name = "DIR")]
     specs: Option<PathBuf>,
+
+    #[command(flatten)]
+    engines: EngineArgs,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -63,22 +65,37 @@ enum Command {
     SoakAdapter,
 }
 
+/// What carries out the tests of a pool.
+#[derive(Args)]
+struct EngineArgs {
+    /// `core`, in virtual time, or a runtime, on real sockets; may be repeated. Without it: all
+    #[arg(long = "engine", value_name = "NAME", value_parser = PossibleValuesParser::new(engine::NAMES.into_iter().chain([ALL])))]
+    names: Vec<String>,
+
+    /// The MongoDB that runtimes connect to, for one test after the other. Without it: an embedded server for each test
+    #[arg(long, value_name = "URI")]
+    uri: Option<String>,
+
+    /// Run each test so often on each runtime; `core` has seeds instead
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+}
+
 #[derive(Args)]
 #[command(after_help = EXIT_STATUS)]
 struct RunArgs {
-    /// What carries the tests out
-    #[arg(long, default_value = engine::NAMES[0], value_parser = PossibleValuesParser::new(engine::NAMES))]
-    engine: String,
+    #[command(flatten)]
+    engines: EngineArgs,
 
-    /// Run each test of a pool under this seed only
+    /// Run each test of a pool on `core` under this seed only
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
 
-    /// Run each test of a pool under so many seeds, from 0 up
+    /// Run each test of a pool on `core` under so many seeds, from 0 up
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
-    /// Print the events of each test of a pool, too, under the seed that failed or else the first
+    /// Print the events of each test of a pool, too, of the run that failed or else the first
     #[arg(short, long)]
     verbose: bool,
 
@@ -106,6 +123,9 @@ struct InteropArgs {
     #[arg(long)]
     list: bool,
 }
+
+/// The name that means all engines.
+const ALL: &str = "all";
 
 /// Enough for every order of a handful of things that happen at once.
 const DEFAULT_SEEDS: u64 = 50;
@@ -137,7 +157,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (printed, status) = match cli.command {
         None => {
             let mut report = Report::new(&mut out, &mut err, Detail::Exceptions);
-            (run_default(&mut report, cli.specs.as_deref()), report.status())
+            (run_default(&mut report, &cli.engines, cli.specs.as_deref()), report.status())
         }
         Some(Command::Serve(_) | Command::SoakAdapter) => (Ok(()), 0),
         Some(Command::Run(args)) => {
@@ -228,21 +248,18 @@ impl<W: Write> Write for WhileRead<W> {
 }
 
 fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
-    // The command line allows no other names.
-    let Some(engine) = engine::by_name(&args.engine) else {
-        return Ok(());
-    };
+    let Some(engines) = start_engines(report, &args.engines)? else { return Ok(()) };
     let seeds = args.seed.map_or(0..=args.seeds - 1, |seed| seed..=seed);
+    let plan = Plan { seeds, repeat: args.engines.repeat };
     report.begin_suite("tests");
-    for path in &args.paths {
-        run_path(report, &*engine, path, &seeds)?;
-    }
+    let files = args.paths.iter().map(|path| files(report, path)).collect::<io::Result<Vec<_>>>()?;
+    run_files(report, &engines, files.concat(), &plan)?;
     report.close()
 }
 
-fn run_default(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<()> {
-    let engine = engine::CoreEngine;
-    let seeds = 0..=DEFAULT_SEEDS - 1;
+fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Option<&Path>) -> io::Result<()> {
+    let Some(engines) = start_engines(report, args)? else { return Ok(()) };
+    let plan = Plan { seeds: 0..=DEFAULT_SEEDS - 1, repeat: args.repeat };
     let mut suites = official_suites(report, specs)?;
     match suite::scenarios() {
         Some(suite) => suites.push(suite),
@@ -250,10 +267,20 @@ fn run_default(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<()> 
     }
     for Suite { name, path } in &suites {
         report.begin_suite(name);
-        run_path(report, &engine, path, &seeds)?;
+        let files = files(report, path)?;
+        run_files(report, &engines, files, &plan)?;
     }
     report.table()?;
     report.close()
+}
+
+/// The engines that `args` name, in the order of all; `None` if one did not start, which is reported.
+fn start_engines(report: &mut Report<'_>, args: &EngineArgs) -> io::Result<Option<Vec<Box<dyn Engine>>>> {
+    let is_meant = |name: &str| args.names.is_empty() || args.names.iter().any(|named| named == name || named == ALL);
+    match engine::start(is_meant, args.uri.as_deref()) {
+        Ok(engines) => Ok(Some(engines)),
+        Err(error) => report.unable(&error).map(|()| None),
+    }
 }
 
 fn official_suites(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<Vec<Suite>> {
@@ -276,33 +303,40 @@ fn official_suites(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<
     }
 }
 
-fn run_path(report: &mut Report<'_>, engine: &dyn Engine, path: &Path, seeds: &RangeInclusive<u64>) -> io::Result<()> {
-    let files = match suite::collect(path) {
-        Ok(files) => files,
-        Err(problem) => return report.unusable(path, &problem),
-    };
-    for file in files {
-        match suite::load(&file) {
+/// The test files at `path`; none if it cannot be used, which is reported.
+fn files(report: &mut Report<'_>, path: &Path) -> io::Result<Vec<PathBuf>> {
+    match suite::collect(path) {
+        Ok(files) => Ok(files),
+        Err(problem) => report.unusable(path, &problem).map(|()| Vec::new()),
+    }
+}
+
+/// Runs `files`: first all tests of a pool, many of them at once, then each file in its turn.
+fn run_files(report: &mut Report<'_>, engines: &[Box<dyn Engine>], files: Vec<PathBuf>, plan: &Plan) -> io::Result<()> {
+    let loaded: Vec<_> = files.iter().map(|file| suite::load(file)).collect();
+    let cases: Vec<_> = loaded.iter().filter_map(|content| content.as_ref().ok().and_then(Content::case)).collect();
+    let mut outcomes = runner::run_cases(engines, &cases, plan).into_iter();
+    for (file, content) in files.iter().zip(&loaded) {
+        match content {
             Ok(Content::Case(case)) => {
-                let outcome = runner::run_case(engine, &case, seeds.clone());
-                report.result(&file, &case.description, &outcome)?;
+                let outcomes = outcomes.next().unwrap_or_default();
+                let named = engines.iter().map(|engine| engine.name()).zip(outcomes).collect::<Vec<_>>();
+                report.result(file, &case.description, &named)?;
             }
             Ok(Content::Uris(uris)) => {
-                for (case, outcome) in uri_suite::run(&uris) {
-                    report.uri_result(&file, &case.description, &outcome)?;
+                for (case, outcome) in uri_suite::run(uris) {
+                    report.uri_result(file, &case.description, &outcome)?;
                 }
             }
-            Ok(Content::Sdam(test)) => report.uri_result(&file, &test.description, &sdam_suite::run(&test))?,
-            Ok(Content::Rtt(name, test)) => report.uri_result(&file, &name, &sdam_suite::run_rtt(&test))?,
+            Ok(Content::Sdam(test)) => report.uri_result(file, &test.description, &sdam_suite::run(test))?,
+            Ok(Content::Rtt(name, test)) => report.uri_result(file, name, &sdam_suite::run_rtt(test))?,
             Ok(Content::Unified(unified)) => {
-                for (description, outcome) in unified::run(&unified, seeds.clone()) {
-                    report.unified_result(&file, description, &outcome)?;
+                for (description, outcome) in unified::run(unified, plan.seeds.clone()) {
+                    report.unified_result(file, description, &outcome)?;
                 }
             }
-            Ok(Content::Unsupported { description, reason }) => {
-                report.result(&file, &description, &Outcome::Skipped { reason })?;
-            }
-            Err(problem) => report.unusable(&file, &problem)?,
+            Ok(Content::Unsupported { description, reason }) => report.unsupported(file, description, reason)?,
+            Err(problem) => report.unusable(file, problem)?,
         }
     }
     Ok(())

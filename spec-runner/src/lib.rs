@@ -1,4 +1,4 @@
-//! Runs the tests of MongoDB's connection pool (CMAP) on any pool, in virtual time.
+//! Runs the tests of MongoDB's connection pool (CMAP) on any pool, in virtual time and on real sockets.
 //!
 //! A test is a JSON file: operations for a pool, and the events it must report. The official ones live in MongoDB's
 //! specifications repository; this project's own, in the same format with a few more words, in `scenarios/`.
@@ -7,7 +7,8 @@
 //!
 //! 1. [`suite`] finds it and tells what kind of test it is;
 //! 2. [`format`](mod@format) reads it into a [`Case`](format::Case), refusing every word it does not know;
-//! 3. [`engine`] carries out its operations on a pool and notes the events, once for each seed that [`runner`] picks;
+//! 3. [`engine`] carries out its operations on a pool and notes the events: the machine in virtual time, once for each seed
+//!    that [`runner`] picks, or the pool of a runtime against the embedded server;
 //! 4. [`verdict`] compares the events with the expected ones, by the rules in [`matching`];
 //! 5. [`report`] prints the result.
 //!
@@ -16,7 +17,8 @@
 //! [`sdam_suite`] plays them on an endpoint.
 //! Those in the unified format, of whole clients: [`unified`] runs them against embedded servers, in virtual time, too.
 //!
-//! None of these reads a clock or iterates in an unspecified order: the same seed prints the same bytes.
+//! But for the engines on sockets, none of these reads a clock or iterates in an unspecified order: the same seed prints the
+//! same bytes.
 //!
 //! Three modules are about real sockets. [`serve`] puts the embedded test server behind them; [`interop`] lets official
 //! drivers and our client talk to it, and our client to foreign servers; [`soak`] keeps the clients of all runtimes busy for

@@ -46,6 +46,16 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// The test in the CMAP format, if it is one.
+    pub fn case(&self) -> Option<&Case> {
+        match self {
+            Self::Case(case) => Some(case),
+            Self::Uris(_) | Self::Sdam(_) | Self::Rtt(..) | Self::Unified(_) | Self::Unsupported { .. } => None,
+        }
+    }
+}
+
 /// The command that gets the official test files.
 pub const GET_SPECS: &str = "git clone --depth 1 https://github.com/mongodb/specifications";
 

@@ -4,8 +4,8 @@ use core::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::engine::{ActualError, Run};
-use crate::format::{Case, ExpectedError, ExpectedEvent, describe};
+use crate::engine::{ActualError, Chance, Run};
+use crate::format::{Case, ExpectedError, ExpectedEvent, describe, is_anything};
 use crate::matching::{self, Mismatch};
 use crate::place::Place;
 
@@ -29,13 +29,13 @@ pub struct Row {
     pub actual: Option<String>,
 }
 
-/// Judges `run` by what `case` expects.
-pub fn judge(case: &Case, run: &Run) -> Result<(), Failure> {
+/// Judges `run` by what `case` expects. In real time nothing takes exactly as long as expected, but nothing takes less.
+pub fn judge(case: &Case, run: &Run, chance: Chance) -> Result<(), Failure> {
     let mut reasons = run.violations.clone();
     reasons.extend(main_thread_error(case.error.as_ref(), run.error.as_ref()));
     let actual: Vec<&Value> =
         run.events.iter().filter(|event| !case.ignore.iter().any(|event_type| event_type.is_of(event))).collect();
-    let difference = first_difference(case, &actual);
+    let difference = first_difference(case, &actual, chance);
     if let Some((index, why)) = &difference {
         reasons.push(format!("event {}: {why}", index + 1));
     }
@@ -69,12 +69,12 @@ fn main_thread_error(expected: Option<&ExpectedError>, actual: Option<&ActualErr
 }
 
 /// The index of the first expected or actual event that has no match, and why.
-fn first_difference(case: &Case, actual: &[&Value]) -> Option<(usize, String)> {
+fn first_difference(case: &Case, actual: &[&Value], chance: Chance) -> Option<(usize, String)> {
     for (index, expected) in case.events.iter().enumerate() {
         let Some(&actual) = actual.get(index) else {
             return Some((index, format!("expected {}, got no more events", describe(expected.fields()))));
         };
-        if let Err(mismatch) = compare_event(expected, actual) {
+        if let Err(mismatch) = compare_event(expected, actual, chance) {
             return Some((index, mismatch.to_string()));
         }
     }
@@ -83,17 +83,26 @@ fn first_difference(case: &Case, actual: &[&Value]) -> Option<(usize, String)> {
 }
 
 /// Types first: when they differ, the rest says nothing. The text of an error need only contain the expected one.
-fn compare_event(expected: &ExpectedEvent, actual: &Value) -> Result<(), Mismatch> {
+fn compare_event(expected: &ExpectedEvent, actual: &Value, chance: Chance) -> Result<(), Mismatch> {
     let name = expected.event_type().name();
     if !expected.event_type().is_of(actual) {
         return Err(Mismatch::new(&Place::top().key("type"), &format!("\"{name}\""), actual.get("type")));
     }
     let mut pattern = expected.fields().clone();
     let text = pattern.remove("error");
+    if chance == Chance::Real
+        && let Some(least) = pattern.get("duration").filter(|it| !is_anything(it)).and_then(Value::as_f64)
+    {
+        let duration = actual.get("duration");
+        if duration.and_then(Value::as_f64).is_none_or(|duration| duration < least) {
+            return Err(Mismatch::new(&Place::top().key("duration"), &format!("at least {least}"), duration));
+        }
+        pattern.remove("duration");
+    }
     matching::compare(&Value::Object(pattern), actual)?;
     let Some(text) = text else { return Ok(()) };
     let error = actual.get("error");
-    if crate::format::is_anything(&text) && error.is_some_and(|error| !error.is_null()) {
+    if is_anything(&text) && error.is_some_and(|error| !error.is_null()) {
         return Ok(());
     }
     match (text.as_str(), error.and_then(Value::as_str)) {
@@ -144,9 +153,12 @@ fn column(event: Option<&String>) -> &str {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::judge;
-    use crate::engine::{ActualError, Run};
+    use crate::engine::{ActualError, Chance, Run};
     use crate::format::Case;
+
+    fn judge(case: &Case, run: &Run) -> Result<(), super::Failure> {
+        super::judge(case, run, Chance::Seeded)
+    }
 
     fn case(mut file: Value) -> Case {
         file["version"] = json!(1);
@@ -229,6 +241,18 @@ mod tests {
         let closed = |error: &str| run(json!([{ "type": "ConnectionClosed", "error": error }]));
         assert_eq!(judge(&case, &closed("connection refused by the server")), Ok(()));
         assert!(text(&case, &closed("reset")).starts_with("event 1: error: expected a text with \"refused\""));
+    }
+
+    #[test]
+    fn in_real_time_a_duration_is_the_least() {
+        let events = json!([{ "type": "ConnectionCheckedOut", "duration": 20 }]);
+        let case = case(json!({ "style": "scenario", "rules": ["CMAP-1"], "events": events }));
+        let took = |duration: f64| run(json!([{ "type": "ConnectionCheckedOut", "duration": duration }]));
+        let real = |duration| super::judge(&case, &took(duration), Chance::Real);
+
+        assert_eq!((real(20.0), real(25.5)), (Ok(()), Ok(())));
+        assert!(real(19.9).unwrap_err().to_string().starts_with("event 1: duration: expected at least 20, got 19.9"));
+        assert!(judge(&case, &took(25.5)).is_err());
     }
 
     #[test]

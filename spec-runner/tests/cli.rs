@@ -4,7 +4,9 @@
 
 mod program;
 
+use cmap_core::sim::embedded::ServerConfig;
 use program::{Folder, spec_runner, stderr, stdout};
+use spec_runner::serve::Host;
 
 /// The pool is made ready; the test expects it to be `second` after its creation.
 fn ready(second: &str) -> String {
@@ -109,8 +111,8 @@ fn named_specifications_must_be_there() {
 fn a_passing_test() {
     let folder = Folder::new("pass");
     let path = folder.write("good.json", &ready("ConnectionPoolReady"));
-    let output = spec_runner(&["run"], &[&path]);
-    let printed = format!("PASS {}: made ready\n1 passed, 0 failed, 0 skipped\n", path.display());
+    let output = spec_runner(&["run", "--engine", "core"], &[&path]);
+    let printed = format!("PASS {}: made ready [core]\n1 passed, 0 failed, 0 skipped\n", path.display());
     assert_eq!((stdout(&output), stderr(&output)), (printed.as_str(), ""));
     assert_eq!(output.status.code(), Some(0));
 }
@@ -119,9 +121,9 @@ fn a_passing_test() {
 fn a_failing_test_shows_both_sides() {
     let folder = Folder::new("fail");
     let path = folder.write("bad.json", &ready("ConnectionPoolClosed"));
-    let output = spec_runner(&["run", "--seed", "7"], &[&path]);
+    let output = spec_runner(&["run", "--engine", "core", "--seed", "7"], &[&path]);
     let lines: Vec<&str> = stdout(&output).lines().collect();
-    assert_eq!(lines[0], format!("FAIL {}: made ready", path.display()));
+    assert_eq!(lines[0], format!("FAIL {}: made ready [core]", path.display()));
     assert_eq!(lines[1], "  seed 7");
     assert_eq!(lines[2], "  event 2: type: expected \"ConnectionPoolClosed\", got \"ConnectionPoolReady\"");
     assert_eq!(lines[3], "    expected                         | actual");
@@ -139,7 +141,7 @@ fn one_bad_file_does_not_stop_the_others() {
     folder.write("c.json", r#"{ "description": "later", "topology_description": {} }"#);
     folder.write("d.json", &ready("ConnectionPoolClosed"));
     folder.write("notes.txt", "not a test");
-    let output = spec_runner(&["run"], &[&folder.0]);
+    let output = spec_runner(&["run", "--engine", "core"], &[&folder.0]);
     assert_eq!(stderr(&output).lines().count(), 1);
     let skip = "c.json: later (the format of server selection is not supported yet)";
     assert!(stdout(&output).contains(skip), "{}", stdout(&output));
@@ -153,7 +155,7 @@ fn a_test_for_other_servers_is_skipped() {
     let text = ready("ConnectionPoolReady").replacen('{', r#"{ "runOn": [{ "maxServerVersion": "4.2" }],"#, 1);
     let path = folder.write("old.json", &text);
     let output = spec_runner(&["run"], &[&path]);
-    assert!(stdout(&output).contains("made ready (is for version 4.2.0 or below; "), "{}", stdout(&output));
+    assert!(stdout(&output).contains("(is for version 4.2.0 or below; "), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -162,10 +164,10 @@ fn the_same_seed_prints_the_same_bytes() {
     let folder = Folder::new("same");
     let good = folder.write("good.json", &ready("ConnectionPoolReady"));
     let bad = folder.write("bad.json", &ready("ConnectionPoolClosed"));
-    let print = || spec_runner(&["run", "-v", "--seed", "3"], &[&good, &bad]);
+    let print = || spec_runner(&["run", "--engine", "core", "-v", "--seed", "3"], &[&good, &bad]);
     let first = print();
     assert_eq!(stdout(&first), stdout(&print()));
-    assert!(stdout(&first).contains("  events under seed 3:\n    ConnectionPoolCreated "), "{}", stdout(&first));
+    assert!(stdout(&first).contains("  events on core, seed 3:\n    ConnectionPoolCreated "), "{}", stdout(&first));
 }
 
 #[test]
@@ -175,7 +177,7 @@ fn a_thread_may_be_called_main() {
         "main.json",
         r#"{"version": 1, "style": "unit", "description": "d", "operations": [
             {"name": "start", "target": "main"}, {"name": "ready"},
-            {"name": "waitForEvent", "event": "ConnectionClosed", "count": 99}]}"#,
+            {"name": "waitForEvent", "event": "ConnectionClosed", "count": 99, "timeout": 20}]}"#,
     );
 
     let output = spec_runner(&["run"], &[&file]);
@@ -208,7 +210,71 @@ fn a_description_cannot_pass_for_another_result() {
         r#"{"version": 1, "style": "unit", "description": "a\nFAIL b", "operations": [{"name": "ready"}]}"#,
     );
 
-    let output = spec_runner(&["run"], &[&file]);
+    let output = spec_runner(&["run", "--engine", "core"], &[&file]);
 
     assert_eq!(stdout(&output).lines().count(), 2, "{}", stdout(&output));
+}
+
+#[test]
+fn a_test_is_run_on_every_engine_and_its_line_names_them() {
+    let folder = Folder::new("engines");
+    let path = folder.write("good.json", &ready("ConnectionPoolReady"));
+
+    let output = spec_runner(&["run"], &[&path]);
+
+    let lines: Vec<&str> = stdout(&output).lines().collect();
+    assert_eq!(lines[0], format!("PASS {}: made ready [core, tokio, async-std, smol]", path.display()));
+    assert_eq!(lines[1], "core: 1 passed, 0 failed, 0 skipped");
+    assert_eq!(lines.last(), Some(&"4 passed, 0 failed, 0 skipped"));
+    let all = spec_runner(&["run", "--engine", "all"], &[&path]);
+    assert_eq!(stdout(&all), stdout(&output));
+}
+
+#[test]
+fn engines_are_chosen_and_a_failure_on_a_runtime_names_its_run() {
+    let folder = Folder::new("runtime");
+    let path = folder.write("bad.json", &ready("ConnectionPoolClosed"));
+
+    let output = spec_runner(&["run", "--engine", "smol", "--engine", "tokio", "--repeat", "2"], &[&path]);
+
+    let names = ["tokio", "smol"].map(|engine| format!("FAIL {}: made ready [{engine}]", path.display()));
+    let printed = stdout(&output);
+    assert!(names.iter().all(|line| printed.contains(line.as_str())) && !printed.contains("core"), "{printed}");
+    assert_eq!(printed.lines().filter(|&line| line == "  run 1").count(), 2, "{printed}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_needs_virtual_time_is_skipped_on_runtimes_and_says_so() {
+    let folder = Folder::new("virtual");
+    let scenario = |key: &str| {
+        format!(
+            r#"{{ "version": 1, "style": "scenario", "rules": ["CMAP-18"], {key} "description": "d",
+                "operations": [{{ "name": "ready" }}], "exact": false }}"#
+        )
+    };
+    let path = folder.write("virtual.json", &scenario(r#""virtualTime": true,"#));
+
+    let output = spec_runner(&["run"], &[&path]);
+
+    let skip = "d [tokio, async-std, smol] (needs virtual time: it bounds times from above)";
+    assert!(stdout(&output).contains(skip), "{}", stdout(&output));
+    assert!(stdout(&output).contains("d [core]"), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_server_of_runtimes_can_be_named() {
+    let folder = Folder::new("uri");
+    let path = folder.write("good.json", &ready("ConnectionPoolReady"));
+    let host = Host::start().unwrap();
+    let server = host.serve(|address| ServerConfig::new(address.to_string())).unwrap();
+    let uri = format!("mongodb://{}/", server.address());
+
+    let output = spec_runner(&["run", "--engine", "smol", "--uri", &uri], &[&path]);
+    let nowhere = spec_runner(&["run", "--engine", "smol", "--uri", "mongodb://"], &[&path]);
+
+    assert_eq!(stdout(&output).lines().last(), Some("1 passed, 0 failed, 0 skipped"));
+    assert!(stderr(&nowhere).starts_with("ERROR --uri: "), "{}", stderr(&nowhere));
+    assert_eq!(nowhere.status.code(), Some(2));
 }

@@ -42,7 +42,7 @@ use crate::monitor::{self, Finding, Monitor, MonitorOptions};
 use crate::pool::Pool;
 use crate::time::Instant;
 
-/// A server and its monitor. Behind a load balancer there is no monitor (LB-3).
+/// A server and its monitor. Behind a load balancer there is no monitor (LB-3), nor where its owner has another.
 #[derive(Debug)]
 pub struct Endpoint<C> {
     server: Server<C>,
@@ -59,6 +59,11 @@ impl<C> Endpoint<C> {
         let address = Arc::clone(&server.description().address);
         let monitor = (!load_balanced).then(|| Monitor::new(now, address, monitor));
         Self { server, monitor, now }
+    }
+
+    /// A pool without a monitor: its owner makes it ready, clears and closes it. See [`Server::unchecked`].
+    pub fn unmonitored(now: Instant, pool: Pool<C>) -> Self {
+        Self { server: Server::unchecked(pool), monitor: None, now }
     }
 
     /// The server.

@@ -29,6 +29,7 @@ mod topology_version;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,8 @@ enum Phase {
     Unusable,
     /// Goes on in the pool.
     Usable,
+    /// Goes on in the pool, for ever: nobody checks the server, and the pool alone knows whether it may be used.
+    Unchecked,
     /// Fails: the pool is closed and says so.
     Closed,
 }
@@ -109,11 +112,20 @@ impl<C> Server<C> {
         }
     }
 
+    /// A server that nobody checks, for whoever has a monitor of their own: every check-out goes to the pool at once,
+    /// which is paused and ready as its owner says. Errors of connections clear it as ever; nothing else is known of the
+    /// server, there are no events of it, and it is never opened.
+    pub fn unchecked(pool: Pool<C>) -> Self {
+        // A deadline is the caller's alone: there is no selection that could bound it.
+        let options = ServerOptions { server_selection_timeout: Duration::MAX, ..ServerOptions::default() };
+        Self { phase: Phase::Unchecked, ..Self::new(pool, options) }
+    }
+
     /// The client begins: the topology opens, with this server in it. A load balancer is known from the start, and never
     /// checked (LB-3, LB-4). Does nothing the second time.
     pub fn open(&mut self, now: Instant) {
         self.advance(now);
-        if !self.topology.servers.is_empty() || self.phase == Phase::Closed {
+        if !self.topology.servers.is_empty() || matches!(self.phase, Phase::Unchecked | Phase::Closed) {
             return;
         }
         let load_balanced = self.pool.options().load_balanced;
@@ -155,7 +167,7 @@ impl<C> Server<C> {
 
     /// Whether check-outs go on in the pool at once.
     pub fn is_usable(&self) -> bool {
-        self.phase == Phase::Usable
+        matches!(self.phase, Phase::Usable | Phase::Unchecked)
     }
 
     /// The latest time seen.
@@ -190,7 +202,7 @@ impl<C> Server<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline]
     pub fn try_check_out(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if self.phase != Phase::Usable || !self.outputs.is_empty() {
+        if !self.is_usable() || !self.outputs.is_empty() {
             return None;
         }
         self.pool.try_check_out(now, self.bounded(now, request))
@@ -408,7 +420,7 @@ impl<C> Server<C> {
 
     /// Replaces what is known of the server, and lets the pool and the waiters know (SDAM-3).
     fn take_description(&mut self, description: ServerDescription) {
-        if self.phase == Phase::Closed {
+        if matches!(self.phase, Phase::Unchecked | Phase::Closed) {
             return;
         }
         let description = Arc::new(description);

@@ -18,7 +18,7 @@ use crate::pool::{
     Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
     Handle, Output, Pool, Refused,
 };
-use crate::server::{self, OperationError, Server, ServerDescription, ServerOptions, ServerType};
+use crate::server::{self, OperationError, Server};
 use crate::time::Instant;
 
 /// A simulated endpoint.
@@ -90,7 +90,7 @@ impl Simulation {
         let mut simulation = Self {
             network,
             virtual_server,
-            server: Server::new(pool, ServerOptions::default()),
+            server: Server::unchecked(pool),
             now: Instant::ORIGIN,
             random: Random::new(seed),
             connect_timeout: Duration::from_secs(10),
@@ -144,13 +144,9 @@ impl Simulation {
         self.call(|server, now| server.handle_operation_failed(now, connection, error))
     }
 
-    /// A check of the server succeeds: [`Server::handle_check_succeeded`]. Of a load balancer, it is known from now on.
+    /// [`Pool::ready`].
     pub fn ready(&mut self) {
-        self.call(|server, now| {
-            server.open(now);
-            let address = Arc::clone(&server.description().address);
-            server.handle_check_succeeded(now, ServerDescription::new(address, ServerType::Standalone));
-        });
+        self.call(|server, now| server.pool_mut().ready(now));
     }
 
     /// [`Pool::clear`].
@@ -233,7 +229,7 @@ impl Simulation {
         while let Some(output) = self.server.poll_output() {
             let output = match output {
                 server::Output::Pool(output) => output,
-                // Check-outs are asked of the pool itself, and the server is checked when the caller says so.
+                // Nobody checks the server: there is no selection, no event of it and no monitor.
                 server::Output::Selected { .. } | server::Output::SelectionFailed { .. } => continue,
                 server::Output::Event(_) | server::Output::Monitor(_) => continue,
             };

@@ -36,6 +36,10 @@ pub use cmap_runtime::{
 pub type Client = cmap_runtime::Client<AsyncStd>;
 /// A client in the making on async-std.
 pub type ClientBuilder = cmap_runtime::ClientBuilder<AsyncStd>;
+/// A pool on async-std without a monitor.
+pub type Pool = cmap_runtime::Pool<AsyncStd>;
+/// A pool in the making on async-std.
+pub type PoolBuilder = cmap_runtime::PoolBuilder<AsyncStd>;
 /// A connection on async-std.
 pub type Connection = cmap_runtime::Connection<AsyncStd>;
 /// A connection on async-std that a cursor or a transaction keeps.

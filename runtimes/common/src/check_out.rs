@@ -12,7 +12,8 @@ use crate::endpoint::{Begun, Endpoint};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 
-/// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out); it asks when it is first polled.
+/// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
+/// [`Pool::check_out`](crate::Pool::check_out); it asks when it is first polled.
 #[must_use = "nothing is asked for before the future is awaited"]
 pub struct CheckOut<'a, R: Runtime> {
     endpoint: &'a Arc<Endpoint<R>>,

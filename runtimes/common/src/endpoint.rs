@@ -10,7 +10,9 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault};
 use cmap_core::monitor::Monitor;
-use cmap_core::pool::{CheckOutRequest, Condition, Handle, Purpose, Refused, ServiceId, Stats};
+use cmap_core::pool::{
+    ApiMisuse, CheckOutRequest, Clear, Condition, Handle, PoolState, Purpose, Refused, ServiceId, Stats,
+};
 use cmap_core::server::{self, CheckOut, OperationError, ServerDescription};
 use cmap_core::time::Instant;
 
@@ -257,6 +259,15 @@ impl<R: Runtime> Endpoint<R> {
 
     // The whole pool.
 
+    /// Makes the pool ready, where no monitor does.
+    pub(crate) fn ready(self: &Arc<Self>) {
+        self.drive(|machine, now| machine.pool().ready(now));
+    }
+
+    pub(crate) fn clear(self: &Arc<Self>, clear: Clear) -> Result<(), ApiMisuse> {
+        self.drive(|machine, now| machine.pool().clear(now, clear))
+    }
+
     /// Closes the pool and gives up what is being established.
     pub(crate) fn close(self: &Arc<Self>) {
         self.drive_with(|machine, now, errands| {
@@ -289,6 +300,10 @@ impl<R: Runtime> Endpoint<R> {
                 machine.pool().counts().in_use
             }))
         })
+    }
+
+    pub(crate) fn state(&self) -> PoolState {
+        self.lock().pool().state()
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -7,7 +7,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `runtime`, `net`, `clock` | what a runtime has to offer; its sockets and its time |
-//! | `client`, `check_out`, `connection`, `pinned` | what users hold: the client, the future of a check-out, the connection in use |
+//! | `client`, `pool`, `check_out`, `connection`, `pinned` | what users hold: the client, or the pool alone, the future of a check-out, the connection in use |
+//! | `builder` | clients and pools in the making |
 //! | `command_limit` | how long a command may take, and what the server is told of it |
 //! | `endpoint`, `machine`, `waiters`, `driver` | one server: the machine under its mutex, driven where calls are made; its timer |
 //! | `establish`, `resolve`, `keys` | from an address to a usable connection |
@@ -27,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod builder;
 mod check_out;
 mod client;
 mod clock;
@@ -48,6 +50,7 @@ mod logging;
 mod machine;
 pub mod net;
 mod pinned;
+mod pool;
 mod resolve;
 pub mod runtime;
 mod socket;
@@ -58,11 +61,13 @@ mod waiters;
 pub use bson;
 pub use cmap_core as core;
 
+pub use builder::Builder;
 pub use check_out::CheckOut;
 pub use client::{Client, ClientBuilder};
 pub use connection::Connection;
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
 pub use event::Event;
 pub use pinned::PinnedConnection;
+pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;
 pub use subscription::{Notice, Subscription};

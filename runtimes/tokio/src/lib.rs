@@ -38,6 +38,10 @@ pub use stream::TokioStream;
 pub type Client = cmap_runtime::Client<Tokio>;
 /// A client in the making on tokio.
 pub type ClientBuilder = cmap_runtime::ClientBuilder<Tokio>;
+/// A pool on tokio without a monitor.
+pub type Pool = cmap_runtime::Pool<Tokio>;
+/// A pool in the making on tokio.
+pub type PoolBuilder = cmap_runtime::PoolBuilder<Tokio>;
 /// A connection on tokio.
 pub type Connection = cmap_runtime::Connection<Tokio>;
 /// A connection on tokio that a cursor or a transaction keeps.

@@ -5,7 +5,6 @@
 //! at which anything happens. Where two things could happen at the same moment, the seed decides.
 
 mod aftermath;
-mod event;
 mod setup;
 mod thread;
 
@@ -17,8 +16,8 @@ use cmap_core::sim::{News, Random, Simulation};
 use cmap_core::time::Instant;
 
 use self::thread::{Thread, Wait};
-use super::{ActualError, Engine, Run};
-use crate::format::Case;
+use super::{Chance, Engine, Run, event};
+use crate::format::{Case, Deployment};
 
 /// The pool machine itself, driven by a simulation.
 pub struct CoreEngine;
@@ -26,6 +25,14 @@ pub struct CoreEngine;
 impl Engine for CoreEngine {
     fn name(&self) -> &'static str {
         "core"
+    }
+
+    fn chance(&self) -> Chance {
+        Chance::Seeded
+    }
+
+    fn deployment(&self) -> Deployment {
+        Deployment::VIRTUAL
     }
 
     fn unsupported(&self, _: &Case) -> Option<String> {
@@ -186,7 +193,8 @@ impl<'a> Session<'a> {
                 News::Event(event) => {
                     *self.occurred.entry(event.name()).or_default() += 1;
                     let address = self.simulation.pool().address().to_string();
-                    self.run.events.push(event::to_json(&event, &address, self.case));
+                    let name_of = |id| setup::service_name(&self.case.server, id);
+                    self.run.events.push(event::to_json(&event, &address, self.case, name_of));
                 }
                 News::Delivered { check_out, connection } => {
                     self.held.insert(connection.id(), connection);
@@ -203,11 +211,5 @@ impl<'a> Session<'a> {
 
     fn violation(&mut self, what: impl ToString) {
         self.run.violations.push(what.to_string());
-    }
-}
-
-impl From<&CheckOutError> for ActualError {
-    fn from(error: &CheckOutError) -> Self {
-        Self { type_name: error.type_name().into(), message: error.message(), address: error.address.to_string() }
     }
 }

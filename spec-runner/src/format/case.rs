@@ -37,6 +37,8 @@ pub struct Case {
     pub exact: bool,
     /// The server that the pool connects to.
     pub server: ServerOptions,
+    /// Whether the test bounds times from above, as only virtual time keeps them.
+    pub virtual_time: bool,
 }
 
 /// Which rules a file follows.
@@ -72,6 +74,7 @@ struct Document {
     rules: Option<Vec<String>>,
     exact: Option<bool>,
     server: Option<ServerOptions>,
+    virtual_time: Option<bool>,
 }
 
 /// As many connections a test may ask for by itself; each is kept in memory.
@@ -108,6 +111,7 @@ impl Case {
             rules: document.rules.unwrap_or_default(),
             exact: document.exact.unwrap_or(document.style == Style::Scenario),
             server: document.server.unwrap_or_default(),
+            virtual_time: document.virtual_time.unwrap_or_default(),
         };
         case.check_words()?;
         let place = top.key("poolOptions");
@@ -195,6 +199,7 @@ fn refuse_extensions(document: &Document) -> Result<(), Problem> {
         ("rules", document.rules.is_some()),
         ("exact", document.exact.is_some()),
         ("server", document.server.is_some()),
+        ("virtualTime", document.virtual_time.is_some()),
     ];
     if let Some((key, _)) = extension.into_iter().find(|(_, used)| *used) {
         return Err(Problem::extension(&top.key(key)));

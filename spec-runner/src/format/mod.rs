@@ -28,7 +28,7 @@ pub use self::error::{ErrorType, ExpectedError};
 pub use self::event::{EventType, ExpectedEvent, describe};
 pub use self::operation::{ConnectionName, NetworkMode, Operation, OperationError, Step};
 pub use self::options::{Interval, PoolOptions, ServerOptions};
-pub use self::requirement::{RunOn, Topology, Version, VirtualServer};
+pub use self::requirement::{Deployment, RunOn, Topology, Version};
 use crate::place::Place;
 
 /// Why a file cannot be used as a test.

@@ -37,18 +37,21 @@ pub enum Topology {
     LoadBalanced,
 }
 
-/// The server that engines in virtual time pretend to talk to.
+/// What an engine's tests talk to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VirtualServer {
-    /// Its version.
+pub struct Deployment {
+    /// The server's version.
     pub version: Version,
-    /// Its deployment.
+    /// How it is deployed.
     pub topology: Topology,
 }
 
-impl VirtualServer {
-    /// The one server that there is. Its version is above the minimum of every official pool test.
-    pub const DEFAULT: Self = Self { version: Version([8, 0, 0]), topology: Topology::Single };
+impl Deployment {
+    /// The virtual server of engines in virtual time. Its version is above the minimum of every official pool test.
+    pub const VIRTUAL: Self = Self { version: Version([8, 0, 0]), topology: Topology::Single };
+
+    /// The embedded server, as its buildInfo says.
+    pub const EMBEDDED: Self = Self { version: Version([7, 0, 0]), topology: Topology::Single };
 
     /// Why a test that asks for `run_on` is not for this server, if it is not.
     pub fn misfit(&self, run_on: &[RunOn]) -> Option<String> {
@@ -57,7 +60,7 @@ impl VirtualServer {
         }
         let wanted: Vec<String> = run_on.iter().map(RunOn::to_string).collect();
         Some(format!(
-            "is for {}; the virtual server has version {}, topology {}",
+            "is for {}; the server has version {}, topology {}",
             wanted.join(" or "),
             self.version,
             self.topology
@@ -131,11 +134,11 @@ impl fmt::Display for Topology {
 
 #[cfg(test)]
 mod tests {
-    use super::{RunOn, VirtualServer};
+    use super::{Deployment, RunOn};
 
     fn misfit(run_on: serde_json::Value) -> Option<String> {
         let run_on: Vec<RunOn> = serde_json::from_value(run_on).unwrap();
-        VirtualServer::DEFAULT.misfit(&run_on)
+        Deployment::VIRTUAL.misfit(&run_on)
     }
 
     #[test]
@@ -151,7 +154,7 @@ mod tests {
         assert_eq!(
             reason.as_deref(),
             Some(
-                "is for version 7.3.0 or below, topology single or sharded; the virtual server has version 8.0.0, \
+                "is for version 7.3.0 or below, topology single or sharded; the server has version 8.0.0, \
                  topology single"
             )
         );

@@ -3,15 +3,18 @@
 //! One mutex guards the machine. Each connection has a task, which reads, hands in what it read under the lock, and
 //! writes what came out of it (`connection`); one more task sleeps until the machine's next timeout (`shared`). How
 //! an accepted socket becomes a stream of plain bytes is for `acceptor` to know, with `tls` and its `certificates`.
+//! Servers inside this process, for tests that bring their own, live in `host`.
 
 mod acceptor;
 mod args;
 pub mod certificates;
 mod connection;
+mod host;
 mod shared;
 pub mod tls;
 
 pub use self::args::ServeArgs;
+pub use self::host::{Host, HostedServer};
 
 use core::convert::Infallible;
 use core::time::Duration;

@@ -19,6 +19,7 @@ pub mod closing;
 pub mod events;
 pub mod faults;
 pub mod limits;
+pub mod pools;
 pub mod runtimes;
 mod server;
 
@@ -89,6 +90,19 @@ macro_rules! conformance {
                 timeout_ms_cuts_off_a_command,
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
+            }
+            pools {
+                a_paused_pool_gives_no_connection_cmap_28,
+                a_ready_pool_gives_connections,
+                a_cleared_pool_waits_for_its_owner_and_says_why,
+                a_clear_fails_those_who_wait,
+                an_interrupting_clear_cuts_off_a_command_cmap_40,
+                a_lost_connection_clears_a_pool_without_a_monitor_sdam_10,
+                a_failed_handshake_is_the_check_outs_error_and_not_the_owners,
+                a_closed_pool_stays_closed_cmap_21,
+                a_pool_has_no_events_of_servers_and_monitors,
+                a_service_is_cleared_only_behind_a_load_balancer_lb_8,
+                the_last_pool_dropped_closes_it,
             }
             runtimes {
                 a_connection_is_dropped_outside_of_any_runtime,

@@ -5,10 +5,10 @@
 
 use core::time::Duration;
 
-use cmap_core::event::Event;
 use cmap_core::pool::{Condition, Counts};
 use serde_json::Value;
 
+use super::super::balance::imbalances;
 use super::{MOST_MOVES, Session};
 
 /// How much time establishments get to end by themselves before they are broken off.
@@ -64,30 +64,12 @@ impl Session<'_> {
                 tail.push(event);
             }
         }
-        let count = |name: &str| {
+        let told = |name: &str| {
             let earlier =
                 self.run.events.iter().filter(|event| event.get("type").and_then(Value::as_str) == Some(name));
-            earlier.count() + tail.iter().map(Event::name).filter(|own| *own == name).count()
+            earlier.count() + tail.iter().filter(|event| event.name() == name).count()
         };
-        let balances = [
-            ("ConnectionCreated", count("ConnectionCreated"), "ConnectionClosed", count("ConnectionClosed")),
-            (
-                "ConnectionCheckedOut",
-                count("ConnectionCheckedOut"),
-                "ConnectionCheckedIn",
-                count("ConnectionCheckedIn"),
-            ),
-            (
-                "ConnectionCheckOutStarted",
-                count("ConnectionCheckOutStarted"),
-                "ConnectionCheckedOut or ConnectionCheckOutFailed",
-                count("ConnectionCheckedOut") + count("ConnectionCheckOutFailed"),
-            ),
-        ];
-        for (begin, begun, end, ended) in balances {
-            if begun != ended {
-                self.violation(format!("events do not balance: {begun} {begin}, {ended} {end}"));
-            }
-        }
+        let imbalances = imbalances(told);
+        self.run.violations.extend(imbalances);
     }
 }

@@ -9,12 +9,10 @@ use cmap_core::server::OperationError;
 use cmap_core::sim;
 use cmap_core::time::Instant;
 
-use super::{ActualError, Session, setup};
+use super::super::{ActualError, EVENT_TIMEOUT};
+use super::{Session, setup};
 use crate::format::{self, ConnectionName, EventType, ExpectedError, NetworkMode, Operation, Step};
 use crate::verdict;
-
-/// How long `waitForEvent` waits where the test does not say.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One thread.
 pub(super) struct Thread<'a> {

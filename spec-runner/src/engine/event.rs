@@ -3,14 +3,18 @@
 use core::time::Duration;
 
 use cmap_core::event::Event;
-use cmap_core::pool::Cause;
+use cmap_core::pool::{Cause, ServiceId};
 use serde_json::{Map, Value, json};
 
-use super::setup;
 use crate::format::Case;
 
-/// An event of the pool at `address` as JSON, with all its fields.
-pub(super) fn to_json(event: &Event, address: &str, case: &Case) -> Value {
+/// An event of the pool at `address` as JSON, with all its fields. `name_of` is what the test calls a service.
+pub(super) fn to_json<'n>(
+    event: &Event,
+    address: &str,
+    case: &Case,
+    name_of: impl Fn(ServiceId) -> Option<&'n str>,
+) -> Value {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| {
         fields.insert(key.into(), value);
@@ -25,7 +29,7 @@ pub(super) fn to_json(event: &Event, address: &str, case: &Case) -> Value {
         }
         Event::PoolCleared { service_id, interrupt_in_use_connections } => {
             if let Some(id) = service_id {
-                let name = setup::service_name(&case.server, *id).map_or_else(|| id.to_string(), str::to_owned);
+                let name = name_of(*id).map_or_else(|| id.to_string(), str::to_owned);
                 set("serviceId", json!(name));
             }
             set("interruptInUseConnections", json!(interrupt_in_use_connections));

@@ -1,0 +1,162 @@
+//! A client or a pool in the making: what can be said of both, and what both are made of.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
+use cmap_core::options::{ClientOptions, ConnectionStringError};
+use cmap_core::{pool, server, time};
+
+use crate::clock::Clock;
+use crate::command_limit::CommandLimit;
+use crate::endpoint::Endpoint;
+use crate::error::{ClientError, RuntimeGone};
+use crate::establish::Establisher;
+use crate::event::Event;
+use crate::keys::Keys;
+use crate::listeners::Listeners;
+use crate::pool::Pool;
+use crate::runtime::Runtime;
+use crate::socket::Socket;
+use crate::tls::TlsConfig;
+
+/// Options, and what options cannot say, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
+#[must_use = "nothing is made before `build` is awaited"]
+pub struct Builder<R, T> {
+    runtime: Result<R, RuntimeGone>,
+    options: ClientOptions,
+    metadata: ClientMetadata,
+    listeners: Listeners,
+    tls: Option<TlsConfig>,
+    makes: PhantomData<fn() -> T>,
+}
+
+/// The machine that drives an endpoint's sockets.
+pub(crate) type Core<R> = server::Endpoint<Box<Socket<<R as Runtime>::Stream>>>;
+
+impl<R: Runtime, T> Builder<R, T> {
+    pub(crate) fn new(options: ClientOptions) -> Self {
+        Self {
+            runtime: R::current(),
+            options,
+            metadata: metadata::<R>(),
+            listeners: Listeners::default(),
+            tls: None,
+            makes: PhantomData,
+        }
+    }
+
+    /// Lets it live in `runtime` instead of the one that the caller runs in.
+    pub fn runtime(mut self, runtime: R) -> Self {
+        self.runtime = Ok(runtime);
+        self
+    }
+
+    /// Uses `config` for TLS, instead of what the options say about certificates. TLS is on with it.
+    pub fn tls(mut self, config: TlsConfig) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Calls `handler` for every event from the first one on, in order, on whatever thread makes it happen: it must be
+    /// quick. It may call the client or the pool. A panic in it is caught.
+    pub fn on_event(mut self, handler: impl Fn(&ServerAddress, &Event) + Send + Sync + 'static) -> Self {
+        self.listeners.handlers.push(Box::new(handler));
+        self
+    }
+
+    /// Adds a library that wraps this one to what the server's logs show (HS-14).
+    ///
+    /// # Errors
+    /// A part contains the character that separates libraries.
+    pub fn wrapped_by(mut self, name: &str, version: &str, platform: &str) -> Result<Self, MetadataError> {
+        self.metadata.append(name, version, platform)?;
+        Ok(self)
+    }
+
+    /// The pool, around the machine that `begin` makes of it.
+    pub(crate) async fn start<F>(self, begin: F) -> Result<Pool<R>, ClientError>
+    where
+        F: FnOnce(time::Instant, CorePool<R>, &ClientOptions, ClientMetadata) -> Core<R> + Send,
+    {
+        let Self { runtime, options, metadata, listeners, tls, makes: _ } = self;
+        let runtime = runtime?;
+        options.check()?;
+        let tls = match tls {
+            None if options.tls.is_enabled() => {
+                let options = options.tls.clone();
+                // Files are read where it stalls nobody.
+                let config = runtime.spawn_blocking(move || TlsConfig::new(&options)).await;
+                Some(config.ok_or(RuntimeGone)??)
+            }
+            given => given,
+        };
+        let address = Arc::new(single_server(&options)?);
+        let clock = Clock::new(runtime);
+        let mut pool_options = options.pool.clone();
+        pool_options.pool_number = pool_number();
+        if options.timeout.is_some() {
+            // CSOT-3.
+            pool_options.wait_queue_timeout = None;
+        }
+        let pool = pool::Pool::new((*address).clone(), pool_options, clock.now());
+        let pool = pool.map_err(ConnectionStringError::from)?;
+        let establisher = Arc::new(Establisher {
+            address,
+            timeout: Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT)),
+            tls,
+            keys: Arc::new(Keys::default()),
+            clock,
+            command_limit: CommandLimit::of_client(&options),
+            options: Arc::new(ConnectionOptions::of_client(&options, metadata.clone())),
+        });
+        let mut core = begin(establisher.clock.now(), pool, &options, metadata);
+        core.server_mut().observe(listeners.any());
+        Ok(Pool::new(Endpoint::start(core, establisher, listeners), options.timeout))
+    }
+}
+
+/// The machine of a pool.
+type CorePool<R> = pool::Pool<Box<Socket<<R as Runtime>::Stream>>>;
+
+/// connectTimeoutMS, if it is not set (URI-12).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tells the pools of this process apart.
+fn pool_number() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> {
+    let unsupported = |option, remedy| Err(ClientError::Unsupported { option, remedy });
+    match options.hosts.as_slice() {
+        _ if options.proxy.host.is_some() => unsupported("proxyHost", "connect without a proxy"),
+        [address] => Ok(address.clone()),
+        _ => unsupported("a connection to several hosts", "name one host, such as the primary"),
+    }
+}
+
+fn metadata<R: Runtime>() -> ClientMetadata {
+    let mut metadata = ClientMetadata::new(match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        "windows" => "Windows",
+        other => other,
+    });
+    metadata.os_architecture = Some(std::env::consts::ARCH.into());
+    metadata.platform = Some(format!("Rust, {}", R::NAME));
+    let dockerenv = std::path::Path::new("/.dockerenv").exists();
+    metadata.environment = Environment::detect(|name| std::env::var(name).ok(), dockerenv);
+    metadata
+}
+
+impl<R, T> fmt::Debug for Builder<R, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("options", &self.options).finish_non_exhaustive()
+    }
+}
