@@ -218,3 +218,54 @@ fn an_error_clears_a_pool_whose_server_nobody_checks_and_says_nothing_else() {
     assert_eq!(server.pool().state(), PoolState::Paused);
     assert!(matches!(server.check_out(NOW, CheckOutRequest::default()), CheckOut::Started(_)));
 }
+
+/// What an application's hello says of a server that speaks the protocol up to `newest`.
+fn hello(server: &Server<()>, newest: i32) -> ServerDescription {
+    let address = server.description().address.clone();
+    let mut description = ServerDescription::new(address, ServerType::Standalone);
+    description.wire_versions = Some((0, newest));
+    description
+}
+
+#[test]
+fn the_hello_of_a_connection_says_what_a_check_would_mon_5() {
+    let mut server = server();
+    let connection = pending(&mut server);
+    let new = hello(&server, 25);
+
+    server.handle_application_hello(NOW, connection, new);
+
+    let events: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
+    assert_eq!(events, ["ServerDescriptionChanged", "TopologyDescriptionChanged"]);
+    assert_eq!(server.description().wire_versions, Some((0, 25)));
+}
+
+#[test]
+fn the_hello_of_a_connection_keeps_the_round_trip_times_sdam_22() {
+    let mut server = server();
+    let measured = Some(core::time::Duration::from_millis(5));
+    let mut checked = hello(&server, 21);
+    checked.round_trip_time = measured;
+    server.handle_check_succeeded(NOW, checked);
+    drain(&mut server);
+    let connection = pending(&mut server);
+    let new = hello(&server, 21);
+
+    server.handle_application_hello(NOW, connection, new);
+
+    assert_eq!(server.description().round_trip_time, measured);
+    assert!(outputs(&mut server).is_empty(), "nothing has changed");
+}
+
+#[test]
+fn the_hello_of_a_stale_connection_does_not_make_a_server_known() {
+    let mut server = server();
+    let connection = pending(&mut server);
+    server.handle_check_failed(NOW, Fault::Network, Cause::new("gone")).unwrap();
+    let old = hello(&server, 21);
+
+    server.handle_application_hello(NOW, connection, old);
+
+    assert_eq!(server.description().server_type, ServerType::Unknown);
+    assert_eq!(server.pool().state(), PoolState::Paused);
+}

@@ -21,11 +21,18 @@ use super::{ConnectionOptions, EstablishError, Fault, Phase};
 use crate::pool::ServiceId;
 use crate::wire::{CommandReply, Compressor};
 
+/// The code by which a server refuses a login, without saying why.
+const AUTHENTICATION_FAILED: i32 = 18;
+/// What to do then.
+const CREDENTIAL_ADVICE: &str = "check the user name, the password, authSource and authMechanism";
+
 /// A connection that is being established, without its socket.
 pub struct Establish {
     options: Arc<ConnectionOptions>,
     connection: Connection,
     stage: Stage,
+    /// The reply to the hello, until it is taken.
+    greeting: Option<RawDocumentBuf>,
     /// What is to be sent; it may hold a password (AUTH-20).
     out: Zeroizing<Vec<u8>>,
 }
@@ -70,6 +77,7 @@ impl Establish {
             connection: Connection::new(options.server_api),
             options,
             stage: Stage::Hello(authentication),
+            greeting: None,
             // Room for what authentication needs, so that no copy of a password is left behind when it grows.
             out: Zeroizing::new(Vec::with_capacity(4096)),
         };
@@ -88,6 +96,12 @@ impl Establish {
     /// The service behind a load balancer, as soon as the hello has named it: report it to the pool before what follows.
     pub fn service_id(&self) -> Option<ServiceId> {
         self.connection.description().service_id
+    }
+
+    /// The reply to the hello, once, as soon as there is one that this client can talk to: report to the server what it says
+    /// (MON-5).
+    pub fn take_greeting(&mut self) -> Option<RawDocumentBuf> {
+        self.greeting.take()
     }
 
     /// Appends what is to be sent. It may hold a password: wipe the buffer once it is sent.
@@ -142,7 +156,11 @@ impl Establish {
     fn handle_reply(&mut self, phase: Phase, reply: &RawDocument) -> Result<Progress, EstablishError> {
         if let Some(error) = CommandReply::read(reply).failure() {
             let fault = Fault::Server { code: error.code };
-            return Err(EstablishError::new(phase, fault, error.to_string())
+            let message = match (phase, error.code) {
+                (Phase::Authenticate, Some(AUTHENTICATION_FAILED)) => alloc::format!("{error}; {CREDENTIAL_ADVICE}"),
+                _ => error.to_string(),
+            };
+            return Err(EstablishError::new(phase, fault, message)
                 .with_topology_version(error.topology_version)
                 .with_code_name(error.code_name)
                 .with_server_labels(error.labels));
@@ -166,6 +184,7 @@ impl Establish {
         let compressor = compression.map(|&compression| Compressor::new(compression)).transpose();
         let compressor = compressor.map_err(|error| broken(Phase::Hello, &error.to_string()))?;
         self.connection.describe(description, compressor);
+        self.greeting = Some(reply.to_owned());
         let Some(login) = login.filter(|_| !is_arbiter) else {
             self.stage = Stage::Established;
             return Ok(Progress::Established);
@@ -226,7 +245,7 @@ impl Establish {
 // What is to be sent may hold a password, so it is not shown.
 impl fmt::Debug for Establish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { options, connection, stage, out: _ } = self;
+        let Self { options, connection, stage, greeting: _, out: _ } = self;
         let mut shown = f.debug_struct("Establish");
         shown.field("options", options).field("connection", connection).field("stage", stage).finish_non_exhaustive()
     }

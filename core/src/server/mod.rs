@@ -272,6 +272,17 @@ impl<C> Server<C> {
         }
     }
 
+    /// A connection of the pool was greeted: its hello says of the server what that of a check would, but for the
+    /// round-trip times (MON-5, SDAM-22). What is older than what is known already is ignored (SDAM-6), and so is a
+    /// connection that a clear has made stale: what cleared the pool is newer. A load balancer stays one (LB-3).
+    pub fn handle_application_hello(&mut self, now: Instant, connection: Handle, mut description: ServerDescription) {
+        if !self.pool.is_stale(connection) {
+            description.round_trip_time = self.description.round_trip_time;
+            description.min_round_trip_time = self.description.min_round_trip_time;
+            self.handle_check_succeeded(now, description);
+        }
+    }
+
     /// A check of the server failed: it is unknown, its pool cleared. Connections in use are interrupted if the check
     /// timed out (MON-9): they would wait in vain as well.
     ///

@@ -174,9 +174,20 @@ impl<R: Runtime> Endpoint<R> {
 
     // What happens at connections.
 
-    pub(crate) fn handle_hello(self: &Arc<Self>, connection: Handle, service_id: ServiceId) {
-        // Refused only outside of load-balanced mode, where no hello names a service.
-        let _ = self.drive(|machine, now| machine.pool().handle_hello(now, connection, service_id));
+    /// A connection was greeted: by a service, behind a load balancer, or by the server itself.
+    pub(crate) fn handle_hello(
+        self: &Arc<Self>,
+        connection: Handle,
+        service_id: Option<ServiceId>,
+        description: ServerDescription,
+    ) {
+        self.drive(|machine, now| match service_id {
+            Some(service_id) => {
+                // Refused only outside of load-balanced mode, where no hello names a service.
+                let _ = machine.pool().handle_hello(now, connection, service_id);
+            }
+            None => machine.server().handle_application_hello(now, connection, description),
+        });
     }
 
     pub(crate) fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {

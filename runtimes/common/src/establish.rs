@@ -11,9 +11,11 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress};
-use cmap_core::pool::Handle;
+use cmap_core::pool::{Handle, ServiceId};
+use cmap_core::server::ServerDescription;
 use cmap_core::time::Instant;
 use zeroize::Zeroizing;
 
@@ -22,7 +24,7 @@ use crate::command_limit::CommandLimit;
 use crate::cutoff::{Cut, Cutoff};
 use crate::endpoint::Endpoint;
 use crate::keys::Keys;
-use crate::net::EitherStream;
+use crate::net::{self, EitherStream};
 use crate::resolve::resolve;
 use crate::runtime::{Runtime, Target};
 use crate::socket::{self, Socket, Transport};
@@ -73,7 +75,6 @@ impl<R: Runtime> Establisher<R> {
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
         let mut establish = Establish::new(Arc::clone(&self.options), random()?)?;
         let mut progress = Progress::Exchange;
-        let mut service_is_known = false;
         let mut buffer = Zeroizing::new(Vec::new());
         loop {
             let phase = establish.phase();
@@ -91,17 +92,14 @@ impl<R: Runtime> Establisher<R> {
                     buffer.resize(4096, 0);
                     let count =
                         limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(lost(phase))?;
-                    establish.handle_bytes(buffer.get(..count).unwrap_or_default())?
+                    let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
+                    // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
+                    if let Some(greeting) = establish.take_greeting() {
+                        report.hello(establish.service_id(), &greeting);
+                    }
+                    progress?
                 }
             };
-            if let Some(service_id) = establish.service_id()
-                && self.options.load_balanced
-                && !service_is_known
-            {
-                // An error that follows, and a clear, need the service's generation (LB-7, LB-10).
-                service_is_known = true;
-                report.hello(service_id);
-            }
         }
         let protocol = establish
             .finish()
@@ -116,6 +114,9 @@ impl<R: Runtime> Establisher<R> {
     }
 
     /// Tries one target after the other; each but the last gets its share of the time only.
+    ///
+    /// Where this process has no descriptors left, that is an error of connecting like any other. Its labels (CMAP-50) are
+    /// right in what they lead to: the server has done nothing, so nothing is cleared (SDAM-7), and later it may work.
     async fn connect(&self, targets: Vec<Target>) -> Result<R::Stream, EstablishError> {
         let mut problems = Vec::new();
         let mut fault = Fault::Network;
@@ -130,7 +131,7 @@ impl<R: Runtime> Establisher<R> {
             let share = until.map(|until| share(self.clock.now(), until, count - index));
             match self.within(share, self.clock.runtime().connect(target)).await {
                 Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => problems.push(format!("{name}: {error}")),
+                Some(Err(error)) => problems.push(format!("{name}: {error}{}", net::advice(&error))),
                 None => {
                     fault = Fault::Timeout;
                     problems.push(format!("{name}: no answer in time"));
@@ -198,9 +199,10 @@ impl Limit {
 }
 
 impl<R: Runtime> Report<R> {
-    fn hello(&self, service_id: cmap_core::pool::ServiceId) {
+    fn hello(&self, service_id: Option<ServiceId>, greeting: &RawDocument) {
         if let Some(endpoint) = self.endpoint.upgrade() {
-            endpoint.handle_hello(self.connection, service_id);
+            let description = ServerDescription::of_reply(Arc::clone(&endpoint.address), greeting);
+            endpoint.handle_hello(self.connection, service_id, description);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What makes sockets one type, and sets them up alike.
 
+use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -28,6 +29,27 @@ pub fn set_up_tcp(socket: SockRef<'_>) -> io::Result<()> {
     let keep_alive = keep_alive.with_retries(9);
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&keep_alive)
+}
+
+/// What to do about an error of opening a socket, to be put behind it; empty where there is nothing to be said.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    if is_out_of_descriptors(error) {
+        "; this process has too many files and sockets open: raise its limit (ulimit -n), or lower maxPoolSize"
+    } else {
+        ""
+    }
+}
+
+/// Whether the process, or the whole system, has no descriptors left. Runtimes may have wrapped the system's error.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    const CODES: [i32; 2] = [23, 24]; // ENFILE and EMFILE, the same on every Unix
+    #[cfg(not(unix))]
+    const CODES: [i32; 1] = [10024]; // WSAEMFILE
+    let first: &(dyn Error + 'static) = error;
+    std::iter::successors(Some(first), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.raw_os_error().is_some_and(|code| CODES.contains(&code)))
 }
 
 impl<A: AsyncRead + Unpin, B: AsyncRead + Unpin> AsyncRead for EitherStream<A, B> {

@@ -1,11 +1,13 @@
 //! From a server's address to the places to connect to, anew for each connection: addresses change.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 
 use crate::error::RuntimeGone;
+use crate::net;
 use crate::runtime::{Runtime, Target};
 
 /// Every target of `address`, in the order to try them. Names are looked up by the operating system, in a thread for
@@ -31,16 +33,21 @@ pub(crate) async fn resolve<R: Runtime>(runtime: &R, address: &ServerAddress) ->
     let found: Vec<SocketAddr> = match looked_up.await {
         Some(Ok(found)) => found,
         Some(Err(error)) => return Err(unresolved(host, &error)),
-        None => return Err(unresolved(host, &std::io::Error::other(RuntimeGone))),
+        None => return Err(unresolved(host, &io::Error::other(RuntimeGone))),
     };
     if found.is_empty() {
-        return Err(unresolved(host, &std::io::Error::other("the name has no addresses")));
+        return Err(unresolved(host, &io::Error::other("the name has no addresses")));
     }
     Ok(found.into_iter().map(Target::Tcp).collect())
 }
 
-fn unresolved(host: &str, error: &std::io::Error) -> EstablishError {
-    EstablishError::new(Phase::Resolve, Fault::Network, format!("{host}: {error}; is the host name right?"))
+/// The name is wrong, or nobody knew; or, where this process has no descriptors left, nobody was asked, which says nothing
+/// of the host and is an error of connecting like that of any socket.
+fn unresolved(host: &str, error: &io::Error) -> EstablishError {
+    match net::advice(error) {
+        "" => EstablishError::new(Phase::Resolve, Fault::Network, format!("{host}: {error}; is the host name right?")),
+        advice => EstablishError::new(Phase::Connect, Fault::Network, format!("{host}: {error}{advice}")),
+    }
 }
 
 /// IP addresses, and localhost, which is both loopback addresses whatever the system's files say: servers often listen
@@ -62,5 +69,16 @@ mod tests {
         assert_eq!(without_look_up("::1"), Some(vec![Ipv6Addr::LOCALHOST.into()]));
         assert_eq!(without_look_up("localhost").map(|found| found.len()), Some(2));
         assert_eq!(without_look_up("db.example"), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_without_descriptors_says_nothing_of_the_host() {
+        let unknown = unresolved("db.example", &io::Error::other("no such name"));
+        let exhausted = unresolved("db.example", &io::Error::from_raw_os_error(24));
+
+        // CMAP-50, CMAP-51: the second has the labels that keep the pool from being cleared.
+        assert_eq!((unknown.phase, exhausted.phase), (Phase::Resolve, Phase::Connect));
+        assert!(exhausted.to_string().contains("ulimit -n"), "{exhausted}");
     }
 }

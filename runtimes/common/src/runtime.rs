@@ -29,7 +29,8 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// The caller runs in none.
     fn current() -> Result<Self, RuntimeGone>;
 
-    /// The time. Callable from anywhere, also after the runtime has ended.
+    /// The time. Callable from anywhere, also after the runtime has ended. It should not step back; where it does, limits
+    /// on waiting go on from the latest time that was told.
     fn now(&self) -> Instant;
 
     /// Ends at `at`. Awaited only in tasks of this runtime.

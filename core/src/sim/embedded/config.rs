@@ -8,6 +8,9 @@ use crate::connection::auth::StoredCredential;
 use crate::options::Secret;
 use crate::wire::CompressorId;
 
+/// The protocol of MongoDB 7.0.
+const MAX_WIRE_VERSION: i32 = 21;
+
 /// How to set up a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -24,6 +27,8 @@ pub struct ServerConfig {
     pub load_balanced: bool,
     /// The name of the replica set whose only member, and primary, it is (SRV-8).
     pub replica_set: Option<String>,
+    /// The oldest and the newest version of the protocol that it says it speaks.
+    pub wire_versions: (i32, i32),
     /// Where every random choice comes from: nonces, salts, ids. For a server that strangers can reach, take it from the
     /// operating system; even then it is no cryptographic generator, for this is a test server.
     pub seed: u64,
@@ -71,6 +76,7 @@ impl ServerConfig {
             compressors: preferred.into_iter().filter(|id| id.is_built_in()).collect(),
             load_balanced: false,
             replica_set: None,
+            wire_versions: (0, MAX_WIRE_VERSION),
             seed: 0,
             time_of_day: Duration::ZERO,
             iterations: (StoredCredential::SHA_1_ITERATIONS, StoredCredential::SHA_256_ITERATIONS),

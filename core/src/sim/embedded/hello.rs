@@ -17,8 +17,6 @@ use crate::sim::store::CommandFailure;
 use crate::time::Instant;
 use crate::wire::{CompressorId, Limits, TopologyVersion};
 
-/// The protocol of MongoDB 7.0.
-const MAX_WIRE_VERSION: i32 = 21;
 /// The longest metadata of a client (HS-10).
 const MAX_METADATA: usize = 512;
 /// The longest name of an application (HS-9).
@@ -90,8 +88,9 @@ impl Service {
         reply.append(bson::cstr!("localTime"), self.clock.date(now));
         reply.append(bson::cstr!("logicalSessionTimeoutMinutes"), 30);
         reply.append(bson::cstr!("connectionId"), i32::try_from(identity.connection_id).unwrap_or(i32::MAX));
-        reply.append(bson::cstr!("minWireVersion"), 0);
-        reply.append(bson::cstr!("maxWireVersion"), MAX_WIRE_VERSION);
+        let (oldest, newest) = self.config.wire_versions;
+        reply.append(bson::cstr!("minWireVersion"), oldest);
+        reply.append(bson::cstr!("maxWireVersion"), newest);
         reply.append(bson::cstr!("readOnly"), false);
         if self.config.load_balanced {
             // Behind a load balancer stands a mongos.

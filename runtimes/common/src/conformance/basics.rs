@@ -4,6 +4,10 @@ use bson::{RawDocument, rawdoc};
 use cmap_core::connection::Command;
 use cmap_core::pool::Purpose;
 
+#[cfg(unix)]
+use super::Setup;
+#[cfg(unix)]
+use super::recovery::recovered;
 use super::{Harness, TestServer, client, options, run};
 use crate::{Client, CommandErrorKind};
 
@@ -81,16 +85,19 @@ pub fn a_pinned_connection_is_checked_out_and_in_once<H: Harness>() {
     });
 }
 
-pub fn a_large_reply_comes_in_one_piece<H: Harness>() {
+pub fn a_large_document_goes_and_comes_in_one_piece<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
         let client = client::<H>(&server, "").await;
         let mut connection = client.check_out().await.unwrap();
-        let large = rawdoc! { "large": 1 };
+        let insert = rawdoc! { "insert": "things", "documents": [{ "large": "x".repeat(5_000_000) }] };
+        connection.run_command("test", insert).await.unwrap();
+        let find = rawdoc! { "find": "things" };
 
-        let reply: &RawDocument = connection.exchange(&Command::new("admin", &large)).await.unwrap();
+        let reply: &RawDocument = connection.exchange(&Command::new("test", &find)).await.unwrap();
 
-        assert_eq!(reply.get_str("large").unwrap().len(), 5_000_000);
+        let found = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().get_document(0).unwrap();
+        assert_eq!(found.get_str("large").unwrap().len(), 5_000_000);
     });
 }
 
@@ -112,5 +119,22 @@ pub fn a_connection_is_looked_at_before_it_is_used_after_idleness<H: Harness>() 
 
         assert_eq!(connection.id().get(), 2);
         connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+    });
+}
+
+#[cfg(unix)]
+pub fn a_unix_socket_is_an_address_like_others<H: Harness>() {
+    run::<H>(async {
+        let mut server = TestServer::start_as(Setup { unix_socket: true, ..Setup::default() });
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        server.restart();
+
+        assert!(connection.run_command("admin", rawdoc! { "ping": 1 }).await.is_err());
+        assert!(client.address().to_string().ends_with(".sock"));
+        drop(connection);
+        recovered("the restart of a server on a Unix socket", &client).await;
     });
 }

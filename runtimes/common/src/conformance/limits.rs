@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::rawdoc;
+use cmap_core::connection::Command;
 use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
 
 use super::{Harness, TestServer, assert_balanced, client, poll_once, run, yield_now};
@@ -79,7 +80,7 @@ pub fn timeout_ms_cuts_off_a_command<H: Harness>() {
         connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
         drop(connection);
         let client = super::client::<H>(&server, "timeoutMS=100").await;
-        let mut connection = client.check_out().await.unwrap();
+        let mut connection = client.check_out_within(None).await.unwrap();
 
         let error = connection.run_command("admin", rawdoc! { "neverAnswer": 1 }).await.unwrap_err();
         drop(connection);
@@ -90,12 +91,29 @@ pub fn timeout_ms_cuts_off_a_command<H: Harness>() {
     });
 }
 
+pub fn timeout_ms_is_told_to_the_server_csot_9<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "timeoutMS=60000").await;
+        let mut connection = client.check_out().await.unwrap();
+        let always = rawdoc! { "configureFailPoint": "maxTimeAlwaysTimeOut", "mode": "alwaysOn" };
+        connection.run_command("admin", always).await.unwrap();
+
+        // The fail point hits commands that come with a limit.
+        let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+
+        assert!(error.is_timeout() && matches!(error.kind, CommandErrorKind::Server(_)), "{error}");
+        let ping = rawdoc! { "ping": 1 };
+        connection.exchange_within(&Command::new("admin", &ping), None).await.unwrap();
+    });
+}
+
 pub fn timeout_ms_bounds_a_check_out<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
         // CSOT-3: the older timeout counts for nothing.
         let client = client::<H>(&server, "maxPoolSize=1&timeoutMS=100&waitQueueTimeoutMS=1").await;
-        let _in_use = client.check_out().await.unwrap();
+        let _in_use = client.check_out_within(None).await.unwrap();
         let failed = Mutex::new(None);
 
         *failed.lock().unwrap() = client.check_out().await.err();

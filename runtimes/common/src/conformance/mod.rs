@@ -1,8 +1,9 @@
 //! What every adapter has to pass: one suite, generic over the runtime (feature `conformance`).
 //!
 //! An adapter says in its tests how to run a future, by a [`Harness`], and instantiates the suite by
-//! [`conformance!`](crate::conformance!). Each case is then a test of that name. They talk to a [`TestServer`] over
-//! loopback, which is told by the commands themselves what to do to its connections.
+//! [`conformance!`](crate::conformance!). Each case is then a test of that name. They talk over loopback to a
+//! [`TestServer`], which is core's embedded server, and misbehaves where it is told to. Between the two there may be a
+//! `proxy`, and under the client a `lab`: the same runtime, with a clock that can be stepped and sockets that stutter.
 
 #![allow(
     missing_docs,
@@ -15,24 +16,39 @@
 
 pub mod basics;
 pub mod cancellation;
+pub mod clock_steps;
 pub mod closing;
+#[cfg(unix)]
+pub mod descriptors;
+pub mod drops;
 pub mod events;
 pub mod faults;
+pub mod handshakes;
+mod lab;
 pub mod limits;
+pub mod load_balanced;
+pub mod logins;
+pub mod phases;
 pub mod pools;
+mod proxy;
+mod recovery;
 pub mod runtimes;
 mod server;
+pub mod unusable;
 
+use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use cmap_core::connection::EstablishError;
 use cmap_core::options::ClientOptions;
+use cmap_core::pool::CheckOutErrorKind;
 
-pub use self::server::{Manners, TestServer};
+pub use self::server::{Deed, Hosts, Manners, Setup, TestServer};
 use crate::runtime::Runtime;
-use crate::{Client, Event, Notice, Subscription};
+use crate::{CheckOutError, Client, Connection, Event, Notice, Subscription};
 
 /// How an adapter's tests run.
 pub trait Harness: 'static {
@@ -57,8 +73,33 @@ macro_rules! conformance {
                 a_refused_command_leaves_the_connection_usable,
                 an_unacknowledged_command_has_no_reply,
                 a_pinned_connection_is_checked_out_and_in_once,
-                a_large_reply_comes_in_one_piece,
+                a_large_document_goes_and_comes_in_one_piece,
                 a_connection_is_looked_at_before_it_is_used_after_idleness,
+                #[cfg(unix)]
+                a_unix_socket_is_an_address_like_others,
+            }
+            logins {
+                the_three_lines_log_in_by_scram_sha_256_under_tls,
+                scram_sha_1_logs_in,
+                a_certificate_logs_in,
+                a_wrong_password_is_said_so,
+                an_unknown_user_is_said_so,
+                a_certificate_for_another_host_is_said_so,
+                an_authority_that_is_not_trusted_is_said_so,
+            }
+            load_balanced {
+                a_load_balancer_is_not_checked,
+                a_timeout_says_what_keeps_the_connections,
+                an_error_clears_its_own_service_only,
+                a_server_that_is_behind_no_load_balancer_is_said_so,
+            }
+            unusable {
+                a_server_that_is_too_old_is_said_so,
+                what_is_no_mongodb_is_said_so,
+                a_refused_connection_fails_check_outs_in_time,
+                a_host_that_cannot_be_resolved_is_named,
+                a_server_that_never_accepts_is_given_up,
+                a_client_waits_for_a_server_that_comes_late,
             }
             cancellation {
                 a_check_out_dropped_before_the_server_is_known_is_forgotten,
@@ -67,6 +108,24 @@ macro_rules! conformance {
                 an_establishment_survives_the_check_out_that_caused_it,
                 a_command_dropped_half_way_costs_its_connection,
                 check_outs_dropped_at_random_polls_lose_nothing,
+                a_check_out_dropped_at_any_await_loses_nothing,
+                a_command_dropped_at_any_await_costs_its_connection_only,
+                a_client_dropped_in_the_making_at_any_await_is_forgotten,
+                a_close_dropped_at_any_await_leaves_the_client_closed,
+            }
+            clock_steps {
+                a_step_forward_fails_those_whose_time_is_up,
+                a_step_forward_replaces_idle_connections,
+                a_step_forward_has_the_server_checked_again,
+                a_step_back_prolongs_no_limit,
+            }
+            drops {
+                a_connection_is_dropped_unused,
+                a_connection_is_dropped_after_an_error,
+                a_pinned_connection_is_dropped_in_the_middle_of_a_command,
+                a_client_is_dropped_while_others_wait,
+                a_client_is_dropped_before_its_server_is_known,
+                a_subscription_is_dropped_unread,
             }
             closing {
                 closing_fails_those_who_wait,
@@ -88,6 +147,7 @@ macro_rules! conformance {
                 waiters_are_served_in_their_order,
                 a_wait_queue_timeout_says_how_the_pool_looked,
                 timeout_ms_cuts_off_a_command,
+                timeout_ms_is_told_to_the_server_csot_9,
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
             }
@@ -114,23 +174,38 @@ macro_rules! conformance {
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,
+                a_restart_that_the_monitor_has_seen_costs_no_user_an_error,
                 a_killed_server_is_found_again,
                 a_reset_connection_is_an_error_that_clears_the_pool,
-                a_server_that_never_answers_hello_is_given_up,
-                a_server_that_never_accepts_is_given_up,
                 half_a_message_then_the_end_is_an_error,
                 half_a_message_then_silence_is_a_timeout,
-                what_is_no_mongodb_is_said_so,
-                a_client_waits_for_a_server_that_comes_late,
                 a_hanging_server_interrupts_its_commands,
+            }
+            phases {
+                a_black_hole_while_connecting_is_given_up,
+                a_black_hole_in_the_tls_handshake_is_given_up,
+                a_black_hole_in_hello_is_given_up,
+                a_black_hole_at_sasl_start_is_given_up,
+                a_black_hole_at_sasl_continue_is_given_up,
+                a_black_hole_at_a_command_is_given_up,
+                a_reset_in_the_tls_handshake_is_an_error,
+                a_reset_in_hello_is_an_error,
+                a_reset_at_sasl_start_is_an_error,
+                a_reset_at_sasl_continue_is_an_error,
+            }
+            handshakes {
+                a_handshake_comes_byte_by_byte,
+                a_handshake_under_tls_comes_byte_by_byte,
                 a_handshake_cut_at_every_byte_is_an_error_and_recovers,
-                a_host_that_cannot_be_resolved_is_named,
+                a_handshake_under_tls_that_is_cut_is_an_error_and_recovers,
+                the_hello_of_a_connection_says_what_a_check_would,
             }
         }
     };
-    (@ $harness:ty, $($module:ident { $($case:ident,)* })*) => {
+    (@ $harness:ty, $($module:ident { $($(#[$condition:meta])? $case:ident,)* })*) => {
         $(mod $module {
             $(
+                $(#[$condition])?
                 #[test]
                 fn $case() {
                     $crate::conformance::$module::$case::<$harness>();
@@ -208,10 +283,40 @@ async fn wait_for(events: &mut Subscription, name: &str) -> Event {
     }
 }
 
+/// Waits until a check of the server has failed.
+async fn wait_for_failed_check<H: Harness>(client: &ClientOf<H>) {
+    while client.description().error.is_none() {
+        yield_now().await;
+    }
+}
+
 /// Asserts that no connection, waiter or check-out was lost.
 fn assert_balanced<H: Harness>(client: &ClientOf<H>) {
+    assert_nothing_lost(client);
+}
+
+/// The same for a client in whatever runtime.
+fn assert_nothing_lost<R: Runtime>(client: &Client<R>) {
     let stats = client.stats();
     assert_eq!((stats.counts.waiting, stats.counts.in_use), (0, 0), "{stats:?}");
     assert_eq!(stats.check_outs_started, stats.checked_out + stats.check_outs_failed.total(), "{stats:?}");
     assert_eq!(stats.checked_out, stats.checked_in, "{stats:?}");
+}
+
+/// Why the connection that was asked for could not be established.
+fn establish_error<R: Runtime>(outcome: Result<Connection<R>, CheckOutError>) -> EstablishError {
+    match outcome {
+        Err(CheckOutError::Pool(error)) => {
+            let CheckOutErrorKind::Establish(cause) = &error.kind else { panic!("{error}") };
+            (**cause).clone()
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it got a connection"),
+    }
+}
+
+/// An error and all its causes, as a user reads them.
+fn told(error: &(dyn Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |&error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

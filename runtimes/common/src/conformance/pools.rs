@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::rawdoc;
 use cmap_core::pool::{ApiMisuse, Cause, CheckOutErrorKind, Clear, ServiceId};
 
-use super::{Harness, Manners, TestServer, options, poll_once, run};
+use super::{Deed, Harness, Manners, TestServer, options, poll_once, run};
 use crate::{CheckOutError, CommandErrorKind, Pool};
 
 type PoolOf<H> = Pool<<H as Harness>::Runtime>;
@@ -119,7 +119,7 @@ pub fn a_failed_handshake_is_the_check_outs_error_and_not_the_owners<H: Harness>
         pool.ready();
 
         // A server that hangs up at the hello is overloaded: the pool stays as it is (SDAM-7).
-        server.set_manners(Manners::CutAfter(0));
+        server.set_manners(Manners::To("hello", Deed::HangUp));
         assert!(matches!(refusal::<H>(&pool).await, CheckOutErrorKind::Establish { .. }));
         server.set_manners(Manners::Serve);
 

@@ -1,0 +1,104 @@
+//! A clock that steps: forward by an hour, as after a suspended machine goes on, and back again. Inside, time never runs
+//! backwards.
+
+use std::time::Duration;
+
+use bson::rawdoc;
+use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
+
+use super::lab::Lab;
+use super::recovery::recovered;
+use super::{Harness, Setup, TestServer, assert_nothing_lost, options, poll_once, run, wait_for};
+use crate::{CheckOutError, Client, CommandErrorKind};
+
+const HOUR: u64 = 3600;
+
+async fn client<H: Harness>(server: &TestServer, query: &str) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
+    let lab = Lab::new();
+    let client = Client::builder(options(server, query)).runtime(lab.clone()).build().await.unwrap();
+    (client, lab)
+}
+
+pub fn a_step_forward_fails_those_whose_time_is_up<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
+        let (client, lab) =
+            client::<H>(&server, "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000")
+                .await;
+        let mut connection = client.check_out().await.unwrap();
+        let mut waiting = Box::pin(client.check_out());
+        let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
+        assert!(poll_once(&mut waiting).await.is_none() && poll_once(&mut command).await.is_none());
+
+        lab.set_ahead(HOUR);
+
+        let Err(CheckOutError::Pool(error)) = waiting.await else { panic!("the connection is in use") };
+        assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
+        assert!(error.waited >= Duration::from_secs(HOUR), "{error}");
+        let error = command.await.unwrap_err();
+        assert!(matches!(error.kind, CommandErrorKind::Timeout(_)), "{error}");
+        drop(connection);
+        recovered("a step of the clock", &client).await;
+    });
+}
+
+pub fn a_step_forward_replaces_idle_connections<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
+        let (client, lab) = client::<H>(&server, "loadBalanced=true&maxIdleTimeMS=60000").await;
+        drop(client.check_out().await.unwrap());
+
+        lab.set_ahead(HOUR);
+
+        assert_eq!(client.check_out().await.unwrap().id().get(), 2);
+        assert_eq!(client.stats().closed.idle, 1);
+    });
+}
+
+pub fn a_step_forward_has_the_server_checked_again<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let (client, lab) = client::<H>(&server, "").await;
+        let mut events = client.subscribe(1000);
+        drop(client.check_out().await.unwrap());
+        wait_for(&mut events, "ServerHeartbeatSucceeded").await;
+        let before = lab.sleeps();
+
+        lab.set_ahead(HOUR);
+
+        // The answer that the monitor waited for is an hour late (MON-8, MON-9).
+        wait_for(&mut events, "ServerHeartbeatFailed").await;
+        recovered("a step of the clock with a monitor", &client).await;
+        wait_for(&mut events, "ServerHeartbeatSucceeded").await;
+        assert!(lab.sleeps() - before < 100, "it spins: {} sleeps", lab.sleeps() - before);
+    });
+}
+
+pub fn a_step_back_prolongs_no_limit<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let (client, lab) = client::<H>(&server, "maxPoolSize=1&waitQueueTimeoutMS=100&socketTimeoutMS=100").await;
+        lab.set_ahead(HOUR);
+        recovered("a step of the clock", &client).await;
+        let mut connection = client.check_out().await.unwrap();
+        let mut waiting = Box::pin(client.check_out());
+        assert!(poll_once(&mut waiting).await.is_none());
+        let before = lab.sleeps();
+
+        lab.set_ahead(0);
+
+        // Those who waited already, those who come now, and commands, each for its 100 ms.
+        let waited = [waiting.await, client.check_out().await];
+        for outcome in waited {
+            let Err(CheckOutError::Pool(error)) = outcome else { panic!("the connection is in use") };
+            assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
+            assert!(error.waited < Duration::from_secs(HOUR), "time ran backwards: {error}");
+        }
+        let error = connection.run_command("admin", rawdoc! { "neverAnswer": 1 }).await.unwrap_err();
+        assert!(matches!(error.kind, CommandErrorKind::Timeout(_)), "{error}");
+        drop(connection);
+        recovered("a step back of the clock", &client).await;
+        assert!(lab.sleeps() - before < 100, "it spins: {} sleeps", lab.sleeps() - before);
+        assert_nothing_lost(&client);
+    });
+}

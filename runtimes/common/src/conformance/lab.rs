@@ -1,0 +1,202 @@
+//! A runtime under laboratory conditions: another one, whose clock can be stepped, and whose sockets can be made to stutter
+//! and be watched.
+//!
+//! A step forward is what a suspended machine sees when it goes on: timers that have become due fire. A step back is what no
+//! clock should do: timers, which count the time that passes, fire as if it had not happened.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures_io::{AsyncRead, AsyncWrite};
+
+use super::yield_now;
+use crate::RuntimeGone;
+use crate::runtime::{Runtime, Target};
+
+/// The runtime `R` under conditions that the test sets. Clones are one lab.
+#[derive(Clone)]
+pub(super) struct Lab<R> {
+    runtime: R,
+    conditions: Arc<Conditions>,
+}
+
+#[derive(Default)]
+struct Conditions {
+    /// How far the clock is ahead, in seconds.
+    ahead: AtomicU64,
+    /// Those who sleep; all are woken by a step.
+    sleepers: Mutex<Vec<Waker>>,
+    /// How often somebody went to sleep.
+    sleeps: AtomicUsize,
+    stutters: AtomicBool,
+    reader: Reader,
+}
+
+/// What is known of the one socket that is watched.
+#[derive(Default)]
+pub(super) struct Reader {
+    state: Mutex<ReaderState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct ReaderState {
+    /// Bytes on the way to the reader.
+    unread: usize,
+    /// Whether it has read everything and waits for more.
+    waits: bool,
+    gone: bool,
+}
+
+/// A socket in a lab.
+pub(super) struct LabStream<S> {
+    stream: S,
+    conditions: Arc<Conditions>,
+    hesitated: bool,
+}
+
+impl<R: Runtime> Lab<R> {
+    /// With usual conditions.
+    pub(super) fn new() -> Self {
+        Self { runtime: R::current().unwrap(), conditions: Arc::default() }
+    }
+
+    /// Sets the clock so many seconds ahead of the real time: forward or back, as it was.
+    pub(super) fn set_ahead(&self, seconds: u64) {
+        self.conditions.ahead.store(seconds, Ordering::SeqCst);
+        let sleepers = std::mem::take(&mut *self.conditions.sleepers.lock().unwrap());
+        sleepers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether every read and write moves one byte and waits for its turn before it does, and blocking work, too.
+    pub(super) fn stutter(&self, stutters: bool) {
+        self.conditions.stutters.store(stutters, Ordering::SeqCst);
+    }
+
+    /// How often somebody went to sleep.
+    pub(super) fn sleeps(&self) -> usize {
+        self.conditions.sleeps.load(Ordering::SeqCst)
+    }
+
+    /// Calls `wait_for_reader` of what this returns before each piece that is sent to the lab's one socket.
+    pub(super) fn reader(&self) -> impl Fn(usize) + Send + Sync + Clone + 'static {
+        let conditions = Arc::clone(&self.conditions);
+        move |bytes| conditions.reader.wait_and_send(bytes)
+    }
+}
+
+impl Conditions {
+    fn ahead(&self) -> Duration {
+        Duration::from_secs(self.ahead.load(Ordering::SeqCst))
+    }
+}
+
+impl Reader {
+    /// Waits until everything was read and the reader waits for more; then `bytes` are on their way.
+    fn wait_and_send(&self, bytes: usize) {
+        let state = self.state.lock().unwrap();
+        let is_busy = |state: &mut ReaderState| !state.gone && (state.unread > 0 || !state.waits);
+        let mut state = self.changed.wait_while(state, is_busy).unwrap();
+        state.unread += bytes;
+        state.waits = false;
+    }
+
+    fn note(&self, change: impl FnOnce(&mut ReaderState)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+}
+
+impl<R: Runtime> Runtime for Lab<R> {
+    const NAME: &'static str = R::NAME;
+
+    type Stream = LabStream<R::Stream>;
+
+    fn current() -> Result<Self, RuntimeGone> {
+        Ok(Self { runtime: R::current()?, conditions: Arc::default() })
+    }
+
+    fn now(&self) -> Instant {
+        self.runtime.now() + self.conditions.ahead()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {
+        let real = at.checked_sub(self.conditions.ahead()).unwrap_or(at);
+        let (lab, mut timer) = (self.clone(), Box::pin(self.runtime.sleep_until(real)));
+        lab.conditions.sleeps.fetch_add(1, Ordering::SeqCst);
+        poll_fn(move |cx| {
+            lab.conditions.sleepers.lock().unwrap().push(cx.waker().clone());
+            if lab.now() >= at { Poll::Ready(()) } else { timer.as_mut().poll(cx) }
+        })
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+    }
+
+    async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if self.conditions.stutters.load(Ordering::SeqCst) {
+            yield_now().await;
+        }
+        self.runtime.spawn_blocking(job).await
+    }
+
+    async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
+        let stream = self.runtime.connect(target).await?;
+        Ok(LabStream { stream, conditions: Arc::clone(&self.conditions), hesitated: false })
+    }
+}
+
+impl<S> LabStream<S> {
+    /// How much of `length` bytes may move now.
+    fn portion(&mut self, cx: &Context<'_>, length: usize) -> Poll<usize> {
+        if !self.conditions.stutters.load(Ordering::SeqCst) {
+            return Poll::Ready(length);
+        }
+        self.hesitated = !self.hesitated;
+        if self.hesitated {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(length.min(1))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for LabStream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Poll::Ready(portion) = self.portion(cx, buffer.len()) else { return Poll::Pending };
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut buffer[..portion]);
+        self.conditions.reader.note(|reader| match &read {
+            Poll::Ready(Ok(count)) => reader.unread = reader.unread.saturating_sub(*count),
+            Poll::Ready(Err(_)) => reader.gone = true,
+            Poll::Pending => reader.waits = true,
+        });
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for LabStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Poll::Ready(portion) = self.portion(cx, bytes.len()) else { return Poll::Pending };
+        Pin::new(&mut self.stream).poll_write(cx, &bytes[..portion])
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(cx)
+    }
+}
+
+impl<S> Drop for LabStream<S> {
+    fn drop(&mut self) {
+        self.conditions.reader.note(|reader| reader.gone = true);
+    }
+}

@@ -1,0 +1,90 @@
+//! What a server does instead of its duty: to all new connections by its [`Manners`], to one by the names of commands.
+
+use bson::{RawDocument, rawdoc};
+use cmap_core::wire::{Flags, Limits, Message, MessageIds, MessageWriter};
+
+/// How new connections are treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manners {
+    /// They are served.
+    #[default]
+    Serve,
+    /// They are accepted and never answered; under TLS, the handshake is not.
+    NeverAnswer,
+    /// They are answered in another protocol.
+    SpeakHttp,
+    /// This is done to the first bytes that come, under TLS to the handshake.
+    AtOnce(Deed),
+    /// This is done to the commands of this name. The first hello is `hello` whatever it is called.
+    To(&'static str, Deed),
+}
+
+/// What is done to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It is not answered.
+    Silence,
+    /// The connection ends.
+    HangUp,
+    /// The connection is reset.
+    Reset,
+    /// Half of the answer is sent, and then the connection ends.
+    HalfThenEnd,
+    /// Half of the answer is sent.
+    HalfThenSilence,
+    /// It is answered, and then the connection ends.
+    AnswerThenEnd,
+    /// It is answered in another protocol, and then the connection ends.
+    SpeakHttp,
+}
+
+impl Manners {
+    /// What is done to a connection before its first command.
+    pub(super) fn at_once(self) -> Option<Deed> {
+        match self {
+            Self::NeverAnswer => Some(Deed::Silence),
+            Self::SpeakHttp => Some(Deed::SpeakHttp),
+            Self::AtOnce(deed) => Some(deed),
+            Self::Serve | Self::To(..) => None,
+        }
+    }
+
+    /// What is done to a command, and the answer that may be a part of that.
+    pub(super) fn deed(self, command: &Message<'_>) -> Option<(Deed, Vec<u8>)> {
+        let name = match name(command.body) {
+            "isMaster" => "hello",
+            name => name,
+        };
+        let deed = match self {
+            Self::To(own, deed) if own == name => deed,
+            Self::Serve | Self::NeverAnswer | Self::SpeakHttp | Self::AtOnce(_) | Self::To(..) => Deed::named(name)?,
+        };
+        Some((deed, encode(command.header.ids.request_id, &rawdoc! { "ok": 1.0 })))
+    }
+}
+
+impl Deed {
+    /// What is done to a command of this name, whatever the manners.
+    fn named(command: &str) -> Option<Self> {
+        Some(match command {
+            "neverAnswer" => Self::Silence,
+            "hangUp" => Self::HangUp,
+            "reset" => Self::Reset,
+            "halfThenEnd" => Self::HalfThenEnd,
+            "halfThenSilence" => Self::HalfThenSilence,
+            "answerThenEnd" => Self::AnswerThenEnd,
+            _ => return None,
+        })
+    }
+}
+
+fn name(body: &RawDocument) -> &str {
+    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
+}
+
+fn encode(request: i32, body: &RawDocument) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ids = MessageIds::reply(1, request);
+    MessageWriter::begin(&mut out, ids, Flags::NONE, body, &[], &Limits::DEFAULT).unwrap().finish();
+    out
+}

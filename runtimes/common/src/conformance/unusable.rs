@@ -1,0 +1,129 @@
+//! Servers that cannot be used: whoever waits for one learns why, in time, and nobody asks it more often than need be.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use cmap_core::server::SelectionErrorKind;
+
+use super::recovery::recovered;
+use super::server::listener::{Listener, Place};
+use super::{
+    Harness, Manners, Setup, TestServer, assert_balanced, client, poll_once, run, told, wait_for, wait_for_failed_check,
+};
+use crate::runtime::Runtime;
+use crate::{CheckOutError, Client, Event, Notice};
+
+pub fn a_server_that_is_too_old_is_said_so<H: Harness>() {
+    run::<H>(async {
+        // MongoDB 3.6.
+        let server = TestServer::start_as(Setup { wire_versions: Some((0, 6)), ..Setup::default() });
+        let client = client::<H>(&server, "").await;
+
+        let Err(CheckOutError::Selection(error)) = client.check_out().await else { panic!("it is too old") };
+
+        assert!(matches!(error.kind, SelectionErrorKind::Incompatible(_)), "{error}");
+        assert!(error.to_string().contains("the server speaks protocol versions up to 6"), "{error}");
+        assert!(error.to_string().contains("update the server"), "{error}");
+    });
+}
+
+pub fn what_is_no_mongodb_is_said_so<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        server.set_manners(Manners::SpeakHttp);
+        let client = client::<H>(&server, "").await;
+        wait_for_failed_check::<H>(&client).await;
+
+        let error = client.check_out_within(Some(Duration::from_millis(1))).await.unwrap_err();
+
+        assert!(error.to_string().contains(&client.address().to_string()), "{error}");
+        assert!(told(&error).contains("the server sent what is no message"), "{}", told(&error));
+        server.set_manners(Manners::Serve);
+        recovered("a server that was no MongoDB", &client).await;
+    });
+}
+
+pub fn a_refused_connection_fails_check_outs_in_time<H: Harness>() {
+    run::<H>(async {
+        let mut server = TestServer::start();
+        server.kill();
+        let client = client::<H>(&server, "serverSelectionTimeoutMS=1200").await;
+        let mut events = client.subscribe(1000);
+        wait_for_failed_check::<H>(&client).await;
+
+        let Err(CheckOutError::Selection(error)) = client.check_out().await else { panic!("nobody is there") };
+
+        assert_eq!(error.kind, SelectionErrorKind::Timeout);
+        assert!(error.waited >= Duration::from_millis(1200), "{error}");
+        assert!(told(&*error).contains("refused"), "{}", told(&*error));
+        // MON-3: a check every half second, no more.
+        let checks = std::iter::from_fn(|| events.try_next()).filter(is_check).count();
+        assert!((1..=4).contains(&checks), "{checks} checks");
+        server.restart();
+        recovered("a refused connection", &client).await;
+    });
+}
+
+fn is_check(notice: &Notice) -> bool {
+    matches!(notice, Notice::Event(event @ Event::Server(_)) if event.name() == "ServerHeartbeatStarted")
+}
+
+pub fn a_host_that_cannot_be_resolved_is_named<H: Harness>() {
+    run::<H>(async {
+        let uri = "mongodb://no-such-host.invalid/?serverSelectionTimeoutMS=300";
+        let client = Client::<H::Runtime>::connect(uri).await.unwrap();
+        wait_for_failed_check::<H>(&client).await;
+
+        let Err(CheckOutError::Selection(error)) = client.check_out().await else { panic!("nobody is there") };
+
+        assert!(error.waited >= Duration::from_millis(300), "{error}");
+        assert!(told(&*error).contains("no-such-host.invalid"), "{}", told(&*error));
+    });
+}
+
+pub fn a_server_that_never_accepts_is_given_up<H: Harness>() {
+    run::<H>(async {
+        let (full, _queued) = full_listener();
+        let place = full.place().unwrap();
+        let uri = format!("mongodb://{place}/?connectTimeoutMS=200&serverSelectionTimeoutMS=300");
+        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+
+        let error = client.check_out().await.unwrap_err();
+
+        assert!(error.to_string().contains(&place.to_string()), "{error}");
+        let _server = TestServer::start_at(full, Setup::default());
+        recovered("a server that did not accept", &client).await;
+    });
+}
+
+/// A listener that takes no more connections, since its queue is full; and those in the queue.
+pub(super) fn full_listener() -> (Listener, Vec<TcpStream>) {
+    let full = Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 0)), 0).unwrap();
+    let Ok(Place::Tcp(address)) = full.place() else { panic!("it listens on TCP") };
+    let limit = Duration::from_millis(50);
+    let queued = std::iter::from_fn(|| TcpStream::connect_timeout(&address, limit).ok()).collect();
+    (full, queued)
+}
+
+pub fn a_client_waits_for_a_server_that_comes_late<H: Harness>() {
+    run::<H>(async {
+        let mut server = TestServer::start();
+        server.kill();
+        let client = client::<H>(&server, "").await;
+        let mut events = client.subscribe(1000);
+        let runtime = H::Runtime::current().unwrap();
+        let start = runtime.now();
+        let mut check_out = Box::pin(client.check_out());
+        assert!(poll_once(&mut check_out).await.is_none());
+        // Somebody waits, so the checks follow each other every half second (MON-3).
+        for _ in 0..2 {
+            wait_for(&mut events, "ServerHeartbeatFailed").await;
+        }
+
+        server.restart();
+
+        drop(check_out.await.unwrap());
+        assert!(runtime.now() - start < Duration::from_secs(5), "it waited for heartbeatFrequencyMS");
+        assert_balanced::<H>(&client);
+    });
+}
