@@ -100,11 +100,11 @@ pub fn timeout_ms_is_told_to_the_server_csot_9<H: Harness>() {
         connection.run_command("admin", always).await.unwrap();
 
         // The fail point hits commands that come with a limit.
-        let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+        let find = rawdoc! { "find": "things" };
+        let error = connection.run_command("db", &find).await.unwrap_err();
 
         assert!(error.is_timeout() && matches!(error.kind, CommandErrorKind::Server(_)), "{error}");
-        let ping = rawdoc! { "ping": 1 };
-        connection.exchange_within(&Command::new("admin", &ping), None).await.unwrap();
+        connection.exchange_within(&Command::new("db", &find), None).await.unwrap();
     });
 }
 
