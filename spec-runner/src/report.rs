@@ -2,7 +2,7 @@
 //!
 //! A test of a pool goes its way on each engine: its line names, in brackets, the engines on which it went so. Nothing
 //! printed depends on the time, the machine or anything else but the files, the engines and the seeds, unless a test fails
-//! on an engine in real time, or its events are asked for.
+//! on an engine in real time, was carried out again there, or its events are asked for.
 
 use alloc::collections::BTreeMap;
 use std::io::{self, Write};
@@ -105,7 +105,16 @@ impl<'a> Report<'a> {
         }
         for (engine, outcome) in outcomes {
             match outcome {
-                Outcome::Passed { round, run } => self.events(engine, *round, run)?,
+                Outcome::Passed { round, run } => {
+                    if run.retaken > 0 {
+                        let count = run.retaken;
+                        writeln!(
+                            self.out,
+                            "AGAIN {test} [{engine}] (failed {count} times while the machine stood still)"
+                        )?;
+                    }
+                    self.events(engine, *round, run)?;
+                }
                 Outcome::Failed { round, run, failure } => {
                     writeln!(self.out, "FAIL {test} [{engine}]\n  {round}")?;
                     failure.to_string().lines().try_for_each(|line| writeln!(self.out, "  {line}"))?;
@@ -337,6 +346,20 @@ mod tests {
             ]
         );
         assert_eq!((err.as_str(), status), ("", 1));
+    }
+
+    #[test]
+    fn what_was_carried_out_again_is_said_so() {
+        let run = Run { retaken: 2, ..Run::default() };
+        let passed = Outcome::Passed { round: Round::Run(1), run };
+
+        let (out, _, status) = print(Detail::Exceptions, |report| {
+            report.begin_suite("cmap-format");
+            report.result(Path::new("a.json"), "a", &[("smol", passed.clone())]).unwrap();
+        });
+
+        assert_eq!(out, "AGAIN a.json: a [smol] (failed 2 times while the machine stood still)\n");
+        assert_eq!(status, 0);
     }
 
     #[test]

@@ -67,7 +67,7 @@ const AT_ONCE: usize = 16;
 const STANDSTILL: Duration = Duration::from_millis(100);
 
 /// A machine that stands still every time is none to test on.
-const MOST_ATTEMPTS: u32 = 10;
+const MOST_RETAKEN: u32 = 9;
 
 /// Carries out each of `cases` on each of `engines`. The outcomes are in the order of the cases, and those of a case in
 /// that of the engines.
@@ -115,15 +115,17 @@ pub fn run_case(engine: &dyn Engine, case: &Case, plan: &Plan) -> Outcome {
         Chance::Real => Box::new((1..=plan.repeat).map(Round::Run)),
     };
     let mut first = None;
+    let mut retaken = 0;
     for round in rounds {
         let (run, verdict) = run_in_time(engine, case, round);
+        retaken += run.retaken;
         if let Err(failure) = verdict {
             return Outcome::Failed { round, run, failure };
         }
         first.get_or_insert((round, run));
     }
     match first {
-        Some((round, run)) => Outcome::Passed { round, run },
+        Some((round, run)) => Outcome::Passed { round, run: Run { retaken, ..run } },
         None => Outcome::Skipped { reason: "no round to run it in".into() },
     }
 }
@@ -131,14 +133,14 @@ pub fn run_case(engine: &dyn Engine, case: &Case, plan: &Plan) -> Outcome {
 /// One run, and what is to be said of it. A test that waits for 400 ms while a server is silent for 800 ms has not been
 /// carried out as it is written where its wait took 900 ms: a failure of such a run is the machine's, and it is run again.
 fn run_in_time(engine: &dyn Engine, case: &Case, round: Round) -> (Run, Result<(), Failure>) {
-    let mut attempts = 1;
+    let mut retaken = 0;
     loop {
         let run = run_once(engine, case, round);
         let verdict = verdict::judge(case, &run, engine.chance());
-        if verdict.is_ok() || run.standstill <= STANDSTILL || attempts == MOST_ATTEMPTS {
-            return (run, verdict);
+        if verdict.is_ok() || run.standstill <= STANDSTILL || retaken == MOST_RETAKEN {
+            return (Run { retaken, ..run }, verdict);
         }
-        attempts += 1;
+        retaken += 1;
     }
 }
 
@@ -289,7 +291,7 @@ mod tests {
             run_case(&engine, &case(json!({})), &seeds(0..=0))
         };
 
-        assert!(matches!(outcome(500), Outcome::Passed { .. }));
+        assert!(matches!(outcome(500), Outcome::Passed { run: Run { retaken: 3, .. }, .. }));
         assert!(matches!(outcome(50), Outcome::Failed { .. }));
     }
 

@@ -59,6 +59,8 @@ pub struct Run {
     pub violations: Vec<String>,
     /// By how much the longest of its waits exceeded what the test says: the machine stood still for that time.
     pub standstill: Duration,
+    /// How often it had failed before while the machine stood still.
+    pub retaken: u32,
 }
 
 /// The error that a check-out ended with.
