@@ -10,7 +10,8 @@ use cmap_core::event::Event;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
 use cmap_core::server::{
-    CheckOut, MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType,
+    CheckOut, MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions,
+    ServerType, TopologyVersion,
 };
 use cmap_core::time::Instant;
 
@@ -268,4 +269,49 @@ fn the_hello_of_a_stale_connection_does_not_make_a_server_known() {
 
     assert_eq!(server.description().server_type, ServerType::Unknown);
     assert_eq!(server.pool().state(), PoolState::Paused);
+}
+
+#[test]
+fn the_hello_of_a_connection_makes_a_server_known_again_that_an_error_made_unknown_mon_5() {
+    let mut server = server();
+    let greeted = pending(&mut server);
+    let connection = in_use(&mut server);
+    // It says that it is no primary any more, and clears nothing (SDAM-15).
+    let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
+    error.state_change = Some(StateChange::NotWritablePrimary);
+    server.handle_operation_failed(NOW, connection, error).unwrap();
+    assert_eq!(server.description().server_type, ServerType::Unknown);
+    let new = hello(&server, 21);
+
+    server.handle_application_hello(NOW, greeted, new);
+
+    assert_eq!(server.description().server_type, ServerType::Standalone);
+}
+
+#[test]
+fn the_hello_of_a_connection_that_is_older_than_what_is_known_is_ignored_sdam_6() {
+    let mut server = server();
+    let version = |counter| Some(TopologyVersion { process_id: [7; 12], counter });
+    let mut known = hello(&server, 21);
+    known.topology_version = version(5);
+    server.handle_check_succeeded(NOW, known);
+    let connection = pending(&mut server);
+    let mut old = hello(&server, 25);
+    old.topology_version = version(4);
+
+    server.handle_application_hello(NOW, connection, old);
+
+    assert_eq!(server.description().wire_versions, Some((0, 21)));
+}
+
+#[test]
+fn the_hello_of_a_connection_says_nothing_of_a_server_that_nobody_checks() {
+    let mut server = unchecked();
+    let connection = pending(&mut server);
+    let new = hello(&server, 21);
+
+    server.handle_application_hello(NOW, connection, new);
+
+    assert!(outputs(&mut server).is_empty());
+    assert_eq!(server.description().server_type, ServerType::Unknown);
 }

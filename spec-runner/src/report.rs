@@ -2,7 +2,7 @@
 //!
 //! A test of a pool goes its way on each engine: its line names, in brackets, the engines on which it went so. Nothing
 //! printed depends on the time, the machine or anything else but the files, the engines and the seeds, unless a test fails
-//! on an engine in real time, was carried out again there, or its events are asked for.
+//! on an engine in real time, or its events are asked for. That a test was carried out again there goes to the error output.
 
 use alloc::collections::BTreeMap;
 use std::io::{self, Write};
@@ -109,7 +109,7 @@ impl<'a> Report<'a> {
                     if run.retaken > 0 {
                         let count = run.retaken;
                         writeln!(
-                            self.out,
+                            self.err,
                             "AGAIN {test} [{engine}] (failed {count} times while the machine stood still)"
                         )?;
                     }
@@ -353,12 +353,12 @@ mod tests {
         let run = Run { retaken: 2, ..Run::default() };
         let passed = Outcome::Passed { round: Round::Run(1), run };
 
-        let (out, _, status) = print(Detail::Exceptions, |report| {
+        let (_, err, status) = print(Detail::Exceptions, |report| {
             report.begin_suite("cmap-format");
             report.result(Path::new("a.json"), "a", &[("smol", passed.clone())]).unwrap();
         });
 
-        assert_eq!(out, "AGAIN a.json: a [smol] (failed 2 times while the machine stood still)\n");
+        assert_eq!(err, "AGAIN a.json: a [smol] (failed 2 times while the machine stood still)\n");
         assert_eq!(status, 0);
     }
 

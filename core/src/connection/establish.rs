@@ -32,7 +32,7 @@ pub struct Establish {
     connection: Connection,
     stage: Stage,
     /// The reply to the hello, until it is taken.
-    greeting: Option<RawDocumentBuf>,
+    hello_reply: Option<RawDocumentBuf>,
     /// What is to be sent; it may hold a password (AUTH-20).
     out: Zeroizing<Vec<u8>>,
 }
@@ -77,7 +77,7 @@ impl Establish {
             connection: Connection::new(options.server_api),
             options,
             stage: Stage::Hello(authentication),
-            greeting: None,
+            hello_reply: None,
             // Room for what authentication needs, so that no copy of a password is left behind when it grows.
             out: Zeroizing::new(Vec::with_capacity(4096)),
         };
@@ -100,8 +100,8 @@ impl Establish {
 
     /// The reply to the hello, once, as soon as there is one that this client can talk to: report to the server what it says
     /// (MON-5).
-    pub fn take_greeting(&mut self) -> Option<RawDocumentBuf> {
-        self.greeting.take()
+    pub fn take_hello_reply(&mut self) -> Option<RawDocumentBuf> {
+        self.hello_reply.take()
     }
 
     /// Appends what is to be sent. It may hold a password: wipe the buffer once it is sent.
@@ -184,7 +184,7 @@ impl Establish {
         let compressor = compression.map(|&compression| Compressor::new(compression)).transpose();
         let compressor = compressor.map_err(|error| broken(Phase::Hello, &error.to_string()))?;
         self.connection.describe(description, compressor);
-        self.greeting = Some(reply.to_owned());
+        self.hello_reply = Some(reply.to_owned());
         let Some(login) = login.filter(|_| !is_arbiter) else {
             self.stage = Stage::Established;
             return Ok(Progress::Established);
@@ -245,7 +245,7 @@ impl Establish {
 // What is to be sent may hold a password, so it is not shown.
 impl fmt::Debug for Establish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { options, connection, stage, greeting: _, out: _ } = self;
+        let Self { options, connection, stage, hello_reply: _, out: _ } = self;
         let mut shown = f.debug_struct("Establish");
         shown.field("options", options).field("connection", connection).field("stage", stage).finish_non_exhaustive()
     }

@@ -43,7 +43,8 @@ pub struct Command<'a> {
     /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9).
     pub exhaust_allowed: bool,
     /// For how long the server may work at it, sent as `maxTimeMS` in whole milliseconds, and at least one, since the
-    /// server reads zero as for ever. What is left of an operation's time, less a round trip (CSOT-9).
+    /// server reads zero as for ever. What is left of an operation's time, less a round trip (CSOT-9). The command must not
+    /// have the field already.
     pub max_time: Option<Duration>,
 }
 

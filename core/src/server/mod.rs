@@ -113,8 +113,9 @@ impl<C> Server<C> {
     }
 
     /// A server that nobody checks, for whoever has a monitor of their own: every check-out goes to the pool at once,
-    /// which is paused and ready as its owner says. Errors of connections clear it as ever; nothing else is known of the
-    /// server, there are no events of it, and it is never opened.
+    /// which is paused and ready as its owner says. Errors of connections clear it as ever, and come out as calls of the
+    /// monitor, for the owner's to obey; nothing else is known of the server, there are no events of it, and it is never
+    /// opened.
     pub fn unchecked(pool: Pool<C>) -> Self {
         // A deadline is the caller's alone: there is no selection that could bound it.
         let options = ServerOptions { server_selection_timeout: Duration::MAX, ..ServerOptions::default() };

@@ -70,7 +70,8 @@ impl<R: Runtime> Client<R> {
         self.pool.check_out()
     }
 
-    /// The same, for at most `limit`; zero and none mean for ever.
+    /// The same, but for at most `limit` instead of timeoutMS; zero and none mean for ever. A waitQueueTimeoutMS that counts,
+    /// and serverSelectionTimeoutMS, bound it as well.
     pub fn check_out_within(&self, limit: Option<Duration>) -> CheckOut<'_, R> {
         self.pool.check_out_within(limit)
     }
@@ -86,10 +87,8 @@ impl<R: Runtime> Client<R> {
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
         let endpoint = Arc::clone(self.pool.endpoint());
-        async move {
-            endpoint.close();
-            endpoint.closed(patience).await
-        }
+        endpoint.close();
+        async move { endpoint.closed(patience).await }
     }
 
     /// What the pool counts.

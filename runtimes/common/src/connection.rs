@@ -60,7 +60,8 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// The same for at most `limit`, whatever the options say: what is left of an operation that began before. The server
-    /// is told how long it may work, unless the command says so itself (CSOT-9). Zero and none mean for ever.
+    /// is told how long it may work, unless the command says so itself or is a getMore (CSOT-9). Zero and none mean for ever,
+    /// and then the command is sent as it is.
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).

@@ -299,7 +299,9 @@ impl<R: Runtime> Endpoint<R> {
             if machine.pool().counts().total() == 0 {
                 return Poll::Ready(Ok(0));
             }
-            machine.closing.push(cx.waker().clone());
+            if !machine.closing.iter().any(|waker| waker.will_wake(cx.waker())) {
+                machine.closing.push(cx.waker().clone());
+            }
             Poll::Pending
         });
         let limit = self.limit(Some(patience.max(Duration::from_nanos(1))), &patience_ends);

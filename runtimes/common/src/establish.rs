@@ -94,8 +94,8 @@ impl<R: Runtime> Establisher<R> {
                         limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(lost(phase))?;
                     let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
                     // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
-                    if let Some(greeting) = establish.take_greeting() {
-                        report.hello(establish.service_id(), &greeting);
+                    if let Some(hello_reply) = establish.take_hello_reply() {
+                        report.hello(establish.service_id(), &hello_reply);
                     }
                     progress?
                 }
@@ -199,9 +199,9 @@ impl Limit {
 }
 
 impl<R: Runtime> Report<R> {
-    fn hello(&self, service_id: Option<ServiceId>, greeting: &RawDocument) {
+    fn hello(&self, service_id: Option<ServiceId>, hello_reply: &RawDocument) {
         if let Some(endpoint) = self.endpoint.upgrade() {
-            let description = ServerDescription::of_reply(Arc::clone(&endpoint.address), greeting);
+            let description = ServerDescription::of_reply(Arc::clone(&endpoint.address), hello_reply);
             endpoint.handle_hello(self.connection, service_id, description);
         }
     }

@@ -34,7 +34,8 @@ pub fn set_up_tcp(socket: SockRef<'_>) -> io::Result<()> {
 /// What to do about an error of opening a socket, to be put behind it; empty where there is nothing to be said.
 pub(crate) fn advice(error: &io::Error) -> &'static str {
     if is_out_of_descriptors(error) {
-        "; this process has too many files and sockets open: raise its limit (ulimit -n), or lower maxPoolSize"
+        "; too many files and sockets are open: raise the limit of this process (ulimit -n), or of the system, or lower \
+         maxPoolSize"
     } else {
         ""
     }

@@ -24,8 +24,9 @@ use crate::subscription::Subscription;
 /// and that a retry makes sense (CMAP-28). An error of a connection clears the pool by itself where the rules say so: one
 /// while establishing, unless the server is overloaded (SDAM-7, SDAM-8), and of a command a network error or the news
 /// that the server shuts down (SDAM-10, SDAM-15), each unless a clear has made its connection stale (SDAM-4). Only the next
-/// [`ready`](Self::ready) opens it again, so an owner listens for `ConnectionPoolCleared` and checks the server soon. That
-/// the server is no primary any more is told by the command's error alone.
+/// [`ready`](Self::ready) opens it again, so an owner listens for `ConnectionPoolCleared` and checks the server soon; who
+/// reads events from a subscription that may lose some looks at [`state`](Self::state) as well. That the server is no primary
+/// any more is told by the command's error alone.
 ///
 /// Of the options, those of server selection and of the monitor count for nothing.
 ///
@@ -95,7 +96,8 @@ impl<R: Runtime> Pool<R> {
         self.check_out_within(self.owner.timeout)
     }
 
-    /// The same, for at most `limit`; zero and none mean for ever.
+    /// The same, but for at most `limit` instead of timeoutMS; zero and none mean for ever. A waitQueueTimeoutMS that counts
+    /// bounds it as well.
     pub fn check_out_within(&self, limit: Option<Duration>) -> CheckOut<'_, R> {
         let mut request = CheckOutRequest::default();
         request.deadline = self.owner.endpoint.deadline(limit);
@@ -123,14 +125,15 @@ impl<R: Runtime> Pool<R> {
         self.owner.endpoint.close();
     }
 
-    /// Waits until the last connection of a closed pool came back, for as long as `patience`; then cuts off the commands
-    /// of those that did not. Returns how many connections that concerned.
+    /// Closes the pool, if it is not closed, and waits until its last connection came back, for as long as `patience`; then
+    /// cuts off the commands of those that did not. Returns how many connections that concerned.
     ///
-    /// Dropping the future leaves them untouched.
+    /// Dropping the future leaves the pool closed, and connections in use untouched.
     ///
     /// # Errors
     /// The pool's runtime has ended.
     pub fn closed(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
+        self.owner.endpoint.close();
         let endpoint = Arc::clone(&self.owner.endpoint);
         async move { endpoint.closed(patience).await }
     }

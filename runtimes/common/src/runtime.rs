@@ -29,8 +29,8 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// The caller runs in none.
     fn current() -> Result<Self, RuntimeGone>;
 
-    /// The time. Callable from anywhere, also after the runtime has ended. It should not step back; where it does, limits
-    /// on waiting go on from the latest time that was told.
+    /// The time. Callable from anywhere, also after the runtime has ended. It must not step back: while it does, no limit
+    /// on waiting passes.
     fn now(&self) -> Instant;
 
     /// Ends at `at`. Awaited only in tasks of this runtime.

@@ -12,6 +12,7 @@ use cmap_tokio::Tokio;
 use serde::{Deserialize, Serialize};
 
 use super::args::{Adapter, Plan};
+use super::panics;
 use super::samples::Sample;
 use super::session::{self, Run, SessionError};
 use crate::interop::column::this_program;
@@ -127,6 +128,7 @@ impl Drop for Process {
 /// # Errors
 /// Nothing more can be printed.
 pub fn serve(out: &mut dyn Write) -> io::Result<u8> {
+    panics::watch();
     let mut text = String::new();
     io::stdin().lock().read_line(&mut text)?;
     let soaked = match serde_json::from_str(&text) {

@@ -73,16 +73,17 @@ impl Failure {
 }
 
 impl Kind {
-    /// Whether it is part of life when a server is killed and tasks compete. All others are somebody's mistake.
-    pub fn is_expected(self) -> bool {
+    /// Whether it is part of life where tasks compete, and, if there were `restarts`, where a server is killed. All others
+    /// are somebody's mistake.
+    pub fn is_expected(self, restarts: u64) -> bool {
         match self {
+            Self::WaitTimeout => true,
             Self::PoolCleared
-            | Self::WaitTimeout
             | Self::Establish
             | Self::SelectionTimeout
             | Self::Network
             | Self::Timeout
-            | Self::Interrupted => true,
+            | Self::Interrupted => restarts > 0,
             Self::Closed
             | Self::Cancelled
             | Self::Incompatible

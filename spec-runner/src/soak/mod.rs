@@ -7,7 +7,8 @@
 //! 2. [`adapter_process`] starts a process for each adapter, in which [`session`] carries the soak out:
 //!    its `work` goes on in the runtime, `server_process` is killed and started again, [`samples`] are taken;
 //! 3. [`tally`] and [`outage`] count what went on, errors by their [`failure`];
-//! 4. [`verdict`] finds what is left over, in the samples and in the end;
+//! 4. [`verdict`] finds what is left over, in the samples and in the end, and what never happened or should not have, the
+//!    `panics` of any task among it;
 //! 5. [`report`] prints a table of it all.
 
 pub mod adapter_process;
@@ -15,6 +16,7 @@ pub mod args;
 mod counted;
 pub mod failure;
 pub mod outage;
+mod panics;
 pub mod report;
 pub mod samples;
 mod server_process;

@@ -188,7 +188,10 @@ impl<'a> Report<'a> {
         for (name, figure) in figures {
             self.row(&format!("  {name}"), columns, |column| from_to(column, figure))?;
         }
-        let growth = |(_, ended): &Column, text: fn(Growth) -> String| or_unknown(Growth::of(&ended.samples).map(text));
+        let growth = |(_, ended): &Column, text: fn(Growth) -> String| match Growth::of(&ended.samples) {
+            Some(growth) => text(growth),
+            None => "too few samples".to_owned(),
+        };
         writeln!(self.out, "memory")?;
         self.row("  second quarter", columns, |column| growth(column, |it| format!("{} KiB", it.early / 1024)))?;
         self.row("  last quarter", columns, |column| growth(column, |it| format!("{} KiB", it.late / 1024)))?;

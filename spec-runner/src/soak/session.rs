@@ -4,7 +4,7 @@
 //! in a user's program.
 
 use std::future::Future;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use thiserror::Error;
 use super::args::{Plan, Server};
 use super::counted::Counted;
 use super::failure::Kind;
+use super::panics;
 use super::samples::{self, Figures, Sample};
 use super::server_process::ServerProcess;
 use super::tally::{Ends, Events, Operation};
@@ -54,8 +55,10 @@ pub struct Run {
     pub waiting: u64,
     /// Connections in use whose work the close had to cut off.
     pub cut_off: u64,
-    /// 1 if a task was still at work long after all had to stop.
+    /// Tasks that were still at work long after all had to stop, or were gone before.
     pub stuck: u64,
+    /// Panics, in whatever task or thread.
+    pub panics: u64,
 }
 
 /// Why a soak could not be carried out.
@@ -154,7 +157,7 @@ pub(super) fn run<R: Runtime>(
 }
 
 impl<R: Runtime> Session<'_, R> {
-    /// Starts the tasks. The receiver hears when the last one is over.
+    /// Starts the tasks. The receiver hears of each that comes to its end.
     fn begin(&mut self) -> Receiver<()> {
         let (over, tasks) = channel();
         for number in 0..self.plan.tasks {
@@ -229,10 +232,22 @@ impl<R: Runtime> Session<'_, R> {
         look(&self.runtime, self.count_tasks, self.server.as_ref(), connections.into())
     }
 
+    /// The last restart may have been a moment ago.
+    fn await_recovery(&self) {
+        let patience_ends = self.runtime.now() + PATIENCE;
+        while self.logbook.outages().unrecovered() > 0 && self.runtime.now() < patience_ends {
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
     /// Stops the tasks, closes the client, and looks at what is left when all has had time to end.
     fn wind_up(self, tasks: &Receiver<()>) -> Result<Run, SessionError> {
+        self.await_recovery();
         self.logbook.end();
-        let stuck = tasks.recv_timeout(2 * TIMEOUT) == Err(RecvTimeoutError::Timeout);
+        let mut stuck = u64::from(self.plan.tasks);
+        while tasks.recv_timeout(2 * TIMEOUT).is_ok() {
+            stuck -= 1;
+        }
         let cut_off = wait_for(&self.runtime, self.client.close(TIMEOUT))??;
         let stats = self.client.stats();
         let Self { runtime, count_tasks, server, start, client, events, logbook, restarts, .. } = self;
@@ -255,7 +270,8 @@ impl<R: Runtime> Session<'_, R> {
             most_waiting: stats.high_water.waiting.into(),
             waiting: stats.counts.waiting.into(),
             cut_off: cut_off.into(),
-            stuck: stuck.into(),
+            stuck,
+            panics: panics::count(),
             ..Run::default()
         })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::failure::Kind;
 use super::samples::{Figures, Sample};
 use super::session::Run;
+use super::tally::Operation;
 
 /// Something wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +43,8 @@ pub enum Finding {
         /// How often it may be.
         limit: u64,
     },
-    /// Not one operation did what it should.
-    NoSuccess,
+    /// Not one operation of a sort did what it should.
+    NoSuccess(Operation),
     /// An error that nothing in a soak should cause.
     Error {
         /// Its kind.
@@ -113,10 +114,9 @@ pub fn findings(run: &Run, samples: &[Sample]) -> Vec<Finding> {
     findings.extend(Growth::of(samples).filter(Growth::is_leak).map(Finding::Memory));
     findings.extend(miscounted(run));
     findings.extend(too_many(run, samples));
-    if run.operations.iter().all(|(_, ends)| ends.succeeded == 0) {
-        findings.push(Finding::NoSuccess);
-    }
-    let errors = run.errors.iter().filter(|(kind, _)| !kind.is_expected());
+    let succeeded = |wanted| run.operations.iter().any(|(operation, ends)| *operation == wanted && ends.succeeded > 0);
+    findings.extend(Operation::ALL.into_iter().filter(|&it| !succeeded(it)).map(Finding::NoSuccess));
+    let errors = run.errors.iter().filter(|(kind, _)| !kind.is_expected(run.restarts));
     findings.extend(errors.map(|&(kind, count)| Finding::Error { kind, count }));
     findings
 }
@@ -154,10 +154,15 @@ fn miscounted(run: &Run) -> Vec<Finding> {
 }
 
 fn too_many(run: &Run, samples: &[Sample]) -> Vec<Finding> {
+    let failed: u64 = run.operations.iter().map(|(_, ends)| ends.failed).sum();
+    let total: u64 = run.operations.iter().map(|(_, ends)| ends.succeeded + ends.dropped + ends.failed).sum();
     let limits = [
         ("check-outs that still wait", run.waiting, 0),
         ("connections that close had to cut off", run.cut_off, 0),
-        ("tasks that did not stop", run.stuck, 0),
+        ("tasks that did not come to their end", run.stuck, 0),
+        ("panics", run.panics, 0),
+        ("operations that failed", failed, total / 2),
+        ("recoveries that took longer than 10 s", slow(&run.recoveries), 0),
         ("restarts without a recovery", run.unrecovered, 0),
         ("connections at a time", run.most_connections, run.max_pool_size.unwrap_or(u64::MAX)),
         ("standstills of 30 s or longer", standstills(samples), 0),
@@ -169,6 +174,13 @@ fn too_many(run: &Run, samples: &[Sample]) -> Vec<Finding> {
 
 /// How long nothing may have ended before that counts as a standstill: longer than any timeout of the client's.
 const STANDSTILL: Duration = Duration::from_secs(30);
+
+/// A server that is up is found at the next check, and checks are half a second apart while somebody waits (MON-3).
+const LONGEST_RECOVERY: Duration = Duration::from_secs(10);
+
+fn slow(recoveries: &[Duration]) -> u64 {
+    recoveries.iter().map(|&recovery| u64::from(recovery > LONGEST_RECOVERY)).sum()
+}
 
 fn standstills(samples: &[Sample]) -> u64 {
     let mut count = 0;
@@ -218,7 +230,7 @@ impl fmt::Display for Finding {
             ),
             Self::Unequal { what, count, other, other_count } => write!(f, "{count} {what}, but {other_count} {other}"),
             Self::TooMany { what, count, limit } => write!(f, "{what}: {count}, at most {limit} may be"),
-            Self::NoSuccess => f.write_str("no operation succeeded"),
+            Self::NoSuccess(operation) => write!(f, "no operation of this sort succeeded: {operation}"),
             Self::Error { kind, count } => write!(f, "an error that should never come, {count} times: {kind}"),
         }
     }
@@ -227,7 +239,7 @@ impl fmt::Display for Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::soak::tally::{Ends, Events, Operation};
+    use crate::soak::tally::{Ends, Events};
 
     const MIB: u64 = 1 << 20;
 
@@ -241,10 +253,10 @@ mod tests {
         (0..120).map(sample).collect()
     }
 
-    /// A soak of one operation, with nothing wrong.
+    /// A soak of one operation of each sort, with nothing wrong.
     fn run() -> Run {
         let ends = Ends { succeeded: 1, ..Ends::default() };
-        Run { operations: vec![(Operation::Ping, ends)], ..Run::default() }
+        Run { operations: Operation::ALL.map(|operation| (operation, ends)).into(), ..Run::default() }
     }
 
     fn texts(run: &Run, samples: &[Sample]) -> Vec<String> {

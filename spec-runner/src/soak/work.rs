@@ -52,7 +52,7 @@ pub(super) struct Worker<R: Runtime> {
     /// Tells it from the others.
     pub(super) number: u32,
     pub(super) logbook: Arc<Logbook>,
-    /// Dropped when the task is over.
+    /// Hears of the task's end.
     pub(super) over: Sender<()>,
 }
 
@@ -88,7 +88,8 @@ impl<R: Runtime> Worker<R> {
             self.logbook.tally().note(operation, end.as_ref().copied());
             self.rest(MOST_REST).await;
         }
-        drop(self.over);
+        // Who watches may have lost patience.
+        let _ = self.over.send(());
     }
 
     fn choose(&mut self) -> Operation {

@@ -47,7 +47,8 @@ impl Home for OnAsyncStd {
     type Runtime = AsyncStd;
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        async_std::task::block_on(future)
+        // Its executor has threads of its own; who waits for a future may wait anywhere.
+        smol::block_on(future)
     }
 }
 

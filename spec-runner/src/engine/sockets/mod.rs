@@ -9,7 +9,7 @@
 //! | `journal`, `signal` | what the pool has told; who is waiting for it |
 //! | `aftermath` | what must not remain |
 //!
-//! Nothing that is asserted depends on how fast the machine is. An operation of the main thread begins when every other
+//! What is asserted depends on how fast the machine is only where a file's own waits do. An operation of the main thread begins when every other
 //! thread waits, or has nothing to do, as on the engine `core`; so the order of arrivals is that of the file, however late
 //! tasks are run.
 

@@ -107,7 +107,8 @@ impl<R: Runtime> Session<R> {
         let events = self.journal.events();
         self.settle().await;
         let mut stage = self.stage();
-        Run { events, error, violations: std::mem::take(&mut stage.violations), standstill: stage.standstill }
+        let violations = std::mem::take(&mut stage.violations);
+        Run { events, error, violations, standstill: stage.standstill, ..Run::default() }
     }
 
     /// What the main thread gives to others is begun before it goes on, even to give more, and before it ends: so arrivals

@@ -56,7 +56,7 @@ fn on_tokio(uri: &str) -> Result<(), Mismatch> {
 }
 
 fn on_async_std(uri: &str) -> Result<(), Mismatch> {
-    async_std::task::block_on(talk::<AsyncStd>(uri))?.check()
+    smol::block_on(talk::<AsyncStd>(uri))?.check()
 }
 
 fn on_smol(uri: &str) -> Result<(), Mismatch> {
