@@ -15,6 +15,7 @@
 //!   [`ApiMisuse`](pool::ApiMisuse), which data from a network can never cause. Nothing panics.
 //! - [`try_check_out`](pool::Pool::try_check_out) is the short way of most check-outs: it hands a connection over past the
 //!   outputs where nothing else would come out, so that there is nothing to drain, and no earlier timeout to ask for.
+//!   [`hand_over`](pool::Pool::hand_over) is that of a check-in for which somebody waits.
 //! - While outputs are queued, the next timeout is now. After [`handle_timeout`](pool::Pool::handle_timeout) and a drain it
 //!   lies later than now. To come early is harmless, to come late delays what is due.
 //!

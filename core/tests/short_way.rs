@@ -1,4 +1,4 @@
-//! When a check-out takes the short way past the outputs, and when it does not. The property test `model` proves that
+//! When a check-out or a check-in takes the short way past the outputs, and when it does not. The property test `model` proves that
 //! both ways lead to the same state.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
@@ -15,9 +15,11 @@ use cmap_core::time::Instant;
 
 const NOW: Instant = Instant::from_millis(1000);
 
-/// A server that was found answering, with one available connection and nobody who listens.
+/// A server that was found answering, with one available connection, the only one there may be, and nobody who listens.
 fn server(options: ServerOptions) -> Server<&'static str> {
-    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
+    let mut pool_options = PoolOptions::default();
+    pool_options.max_pool_size = Some(1);
+    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), pool_options, NOW).unwrap();
     let mut server = Server::new(pool, options);
     server.observe(false);
     server.open(NOW);
@@ -28,6 +30,15 @@ fn server(options: ServerOptions) -> Server<&'static str> {
     server.pool_mut().check_in(NOW, connection, socket, Condition::Usable).unwrap();
     while server.poll_output().is_some() {}
     server
+}
+
+/// Its connection is in use, and a check-out waits for it.
+fn contended() -> (Server<&'static str>, Delivery<&'static str>, CheckOut) {
+    let mut server = server(ServerOptions::default());
+    let in_use = server.try_check_out(NOW, CheckOutRequest::default()).unwrap();
+    let waiting = server.check_out(NOW, CheckOutRequest::default());
+    assert!(server.is_drained(), "nothing is established for it");
+    (server, in_use, waiting)
 }
 
 /// Establishes what is to be established; returns what is delivered.
@@ -118,4 +129,56 @@ fn the_server_selection_timeout_bounds_a_deadline_csot_4() {
     let request = CheckOutRequest::until(NOW + Duration::from_secs(1));
 
     assert_eq!(server.try_check_out(NOW, request), None, "as the long way, which fails");
+}
+
+#[test]
+fn what_comes_back_is_handed_over_to_who_waits_longest() {
+    let (mut server, in_use, first) = contended();
+    server.check_out(NOW, CheckOutRequest::default());
+
+    let delivery = server.hand_over(NOW, in_use.connection, in_use.socket, Condition::Usable).unwrap().unwrap();
+
+    assert_eq!((CheckOut::Started(delivery.check_out), delivery.connection), (first, in_use.connection));
+    assert!(server.is_drained());
+    assert_eq!((server.pool().counts().in_use, server.pool().counts().waiting), (1, 1));
+}
+
+#[test]
+fn what_comes_back_becomes_available_where_nobody_waits() {
+    let mut server = server(ServerOptions::default());
+    let Delivery { connection, socket, .. } = server.try_check_out(NOW, CheckOutRequest::default()).unwrap();
+
+    assert_eq!(server.hand_over(NOW, connection, socket, Condition::Usable), Ok(None));
+
+    assert_eq!(server.pool().counts().available, 1);
+}
+
+#[test]
+fn a_hand_over_comes_after_what_was_not_drained() {
+    let (mut server, in_use, first) = contended();
+    server.observe(true);
+
+    assert_eq!(server.hand_over(NOW, in_use.connection, in_use.socket, Condition::Usable), Ok(None));
+
+    let outputs: Vec<_> = std::iter::from_fn(|| server.poll_output()).collect();
+    let [
+        ServerOutput::Pool(Output::Event(back)),
+        _,
+        ServerOutput::Pool(Output::Action(Action::Deliver { check_out, .. })),
+    ] = outputs.as_slice()
+    else {
+        panic!("not told in order: {outputs:?}");
+    };
+    assert_eq!(back.name(), "ConnectionCheckedIn");
+    assert_eq!(CheckOut::Started(*check_out), first);
+}
+
+#[test]
+fn a_connection_that_failed_is_handed_to_nobody() {
+    let (mut server, in_use, _) = contended();
+
+    assert_eq!(server.hand_over(NOW, in_use.connection, in_use.socket, Condition::Errored), Ok(None));
+
+    assert_eq!(server.pool().counts().waiting, 1);
+    assert!(!server.is_drained(), "it is closed, and another one is established");
 }

@@ -193,7 +193,7 @@ impl<C> Connections<C> {
     }
 
     /// A connection in use becomes the hottest of the available ones. Its socket comes with it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_hottest(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         let slots = self.slots.as_mut_slice();
         let slot = &mut slots[key as usize];
@@ -249,6 +249,18 @@ impl<C> Connections<C> {
         match before {
             Stage::Available { socket, .. } => Some((key, id, socket)),
             Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+        }
+    }
+
+    /// A connection in use is another check-out's from now on.
+    #[inline]
+    pub(crate) fn pass_on(&mut self, generations: &mut Generations, key: Key, heir: Key) {
+        let slot = &mut self.slots[key as usize];
+        if let Stage::InUse { check_out, .. } = &mut slot.stage {
+            *check_out = heir;
+        }
+        if slot.service.is_some() {
+            self.renew_in_service_list(generations, key);
         }
     }
 
@@ -448,6 +460,14 @@ impl<C> Connections<C> {
             service.available.remove(&mut self.slots, key);
             service.occupied.push_back(&mut self.slots, key);
         }
+    }
+
+    /// An occupied connection of a service becomes the newest of that service's.
+    #[cold]
+    fn renew_in_service_list(&mut self, generations: &mut Generations, key: Key) {
+        let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
+        service.occupied.remove(&mut self.slots, key);
+        service.occupied.push_back(&mut self.slots, key);
     }
 
     /// Takes a connection out of the lists that its state puts it in.

@@ -20,7 +20,7 @@ pub enum Input {
     CancelCheckOut(CheckOutId),
     /// [`Pool::set_purpose`].
     SetPurpose(Handle, Purpose),
-    /// [`Pool::check_in`].
+    /// [`Pool::check_in`]; [`Pool::hand_over`] is the same.
     CheckIn(Handle, Condition),
     /// [`Pool::ready`].
     Ready,

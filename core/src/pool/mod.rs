@@ -215,6 +215,47 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<(), Refused<C>> {
+        if let Some(delivery) = self.take_back(now, connection, socket, condition)? {
+            self.outputs.push_back(delivery.into());
+        }
+        Ok(())
+    }
+
+    /// The short way of a check-in: the same as [`check_in`](Self::check_in), but if all that comes of it is that the
+    /// connection goes to who waits longest, its delivery is handed over at once.
+    ///
+    /// Then there is nothing to drain, the pool is the same as after `check_in` and a drain, and no deadline has become an
+    /// earlier one. `None` means that nobody waits, or more came of it than that, or somebody listens: the driving rule
+    /// goes on as after `check_in`.
+    ///
+    /// # Errors
+    /// Those of [`check_in`](Self::check_in).
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline]
+    pub fn hand_over(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Option<Delivery<C>>, Refused<C>> {
+        let delivery = self.take_back(now, connection, socket, condition)?;
+        if self.is_drained() {
+            return Ok(delivery);
+        }
+        self.outputs.extend(delivery.map(Output::from));
+        Ok(None)
+    }
+
+    /// A connection is given back. The delivery to the next waiter comes after all that is in the outputs.
+    #[inline(always)]
+    fn take_back(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Option<Delivery<C>>, Refused<C>> {
         self.advance(now);
         let refused = |misuse, socket| Err(Refused { misuse, socket });
         if connection.pool != self.id {
@@ -236,15 +277,14 @@ impl<C> Pool<C> {
             (_, Some(Perished::Interrupted)) => ConnectionClosedReason::Stale,
             (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
             (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
+            (Condition::Usable, None) if self.wait_queue.len() > 0 => return Ok(self.serve_with(connection, socket)),
             (Condition::Usable, None) => {
-                self.connections.put_hottest(&mut self.generations, key, self.now, socket);
-                self.note_available();
-                self.serve();
-                return Ok(());
+                self.put_hottest(key, socket);
+                return Ok(None);
             }
         };
         self.close_checked_in(key, connection, socket, reason);
-        Ok(())
+        Ok(None)
     }
 
     /// The server answers: check-outs are served from now on (CMAP-18). Does nothing unless the pool is paused.

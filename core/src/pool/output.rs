@@ -29,6 +29,12 @@ pub struct Delivery<C> {
     pub socket: C,
 }
 
+impl<C> From<Delivery<C>> for Output<C> {
+    fn from(Delivery { check_out, connection, socket }: Delivery<C>) -> Self {
+        Self::Action(Action::Deliver { check_out, connection, socket })
+    }
+}
+
 /// Something that the driver of the pool has to do. Exhaustive on purpose: an action that a driver does not know would be
 /// lost, so a new one has to break its build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

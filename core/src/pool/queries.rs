@@ -97,6 +97,13 @@ impl<C> Pool<C> {
         (max_idle != u64::MAX).then(|| now.after(max_idle))
     }
 
+    /// When the time of the first check-out is up that waits (CMAP-15); `None` if all may wait for ever. A check-out without
+    /// outputs brings no other deadline forward.
+    #[inline]
+    pub fn waits_until(&self) -> Option<Instant> {
+        self.wait_queue.next_deadline()
+    }
+
     /// Connections in use by what they are for (LB-16).
     pub fn in_use_by(&self) -> InUseBy {
         self.connections.in_use_by()

@@ -70,8 +70,15 @@ impl<C> Pool<C> {
         }
     }
 
+    /// A connection that came back is available.
+    #[inline(always)]
+    pub(super) fn put_hottest(&mut self, key: Key, socket: C) {
+        self.connections.put_hottest(&mut self.generations, key, self.now, socket);
+        self.note_available();
+    }
+
     #[inline]
-    pub(super) fn note_available(&mut self) {
+    fn note_available(&mut self) {
         let high = &mut self.totals.high_water;
         high.available = high.available.max(self.connections.available.len());
     }
@@ -243,12 +250,48 @@ impl<C> Pool<C> {
     #[inline(always)]
     fn deliver_hottest(&mut self, check_out: Key) {
         let id = self.wait_queue.deliver(check_out);
-        let Some(Delivery { check_out, connection, socket }) = self.take_hottest(id) else { return };
+        let Some(delivery) = self.take_hottest(id) else { return };
+        self.emit_checked_out(delivery.check_out, delivery.connection);
+        self.outputs.push_back(delivery.into());
+    }
+
+    /// Serves the queue with a connection that came back. If no other one is available that would have to be looked at,
+    /// it goes straight to the head of the queue; that delivery is returned, and nothing else comes of it: there is one
+    /// waiter less, but neither more room nor another permit.
+    #[inline(never)]
+    pub(super) fn serve_with(&mut self, connection: Handle, socket: C) -> Option<Delivery<C>> {
+        match self.wait_queue.front() {
+            Some(heir) if self.connections.available.is_empty() => Some(self.pass_on(connection, socket, heir)),
+            _ => {
+                self.put_hottest(connection.key, socket);
+                self.serve();
+                None
+            }
+        }
+    }
+
+    /// A connection that came back stays in use, and is the head of the queue's from now on.
+    #[inline]
+    fn pass_on(&mut self, connection: Handle, socket: C, heir: Key) -> Delivery<C> {
+        if let Some(pending) = self.wait_queue.pending(heir) {
+            self.release_origin(pending);
+        }
+        self.wait_queue.leave(heir);
+        let check_out = self.wait_queue.deliver(heir);
+        self.connections.pass_on(&mut self.generations, connection.key, heir);
+        // It was available, though for no time.
+        let high = &mut self.totals.high_water;
+        high.available = high.available.max(1);
+        self.emit_checked_out(check_out, connection);
+        Delivery { check_out, connection, socket }
+    }
+
+    #[inline(always)]
+    fn emit_checked_out(&mut self, check_out: CheckOutId, connection: Handle) {
         if self.observed {
             let duration = self.now.saturating_since(self.wait_queue.started_at(check_out.key));
             self.emit(|| Event::ConnectionCheckedOut { check_out, connection_id: connection.id, duration });
         }
-        self.outputs.push_back(Output::Action(Action::Deliver { check_out, connection, socket }));
     }
 
     /// The hottest connection is in use from now on.

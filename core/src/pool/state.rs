@@ -90,12 +90,13 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 19] = [
+    const CALLS: [[&str; 4]; 20] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
         ["`try_check_out`", "nothing", "delivers, or nothing", "nothing"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
         ["`set_purpose`, in use", "cursor, transaction or other", "the same", "the same"],
         ["`check_in`, in use", "closed: stale or error", "available or closed; serves the queue", "closed: poolClosed"],
+        ["`hand_over`", "as `check_in`", "the same; delivers to one who waits", "the same"],
         ["`check_in`, not in use", "`NotInUse`, the socket back", "the same", "the same"],
         ["`check_in`, another pool's", "`ForeignConnection`, the socket back", "the same", "the same"],
         ["`ready`", "ready", "nothing", "nothing"],

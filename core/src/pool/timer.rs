@@ -66,11 +66,14 @@ impl Deadlines {
     }
 
     /// Removes the deadline at `place`, where there is one.
+    #[inline]
     pub(crate) fn remove<T: Timed>(&mut self, arena: &mut [T], place: Key) {
-        if place == NIL {
-            return;
+        if place != NIL {
+            self.take_out(arena, place as usize);
         }
-        let place = place as usize;
+    }
+
+    fn take_out<T: Timed>(&mut self, arena: &mut [T], place: usize) {
         let removed = self.heap.swap_remove(place);
         *arena[removed.key as usize].place() = NIL;
         if let Some(&moved) = self.heap.get(place) {

@@ -49,7 +49,8 @@ pub use self::topology::{TopologyDescription, TopologyType};
 pub use self::topology_version::TopologyVersion;
 use crate::connection::{EstablishError, Fault};
 use crate::pool::{
-    ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Delivery, Handle, Pool, Reaction,
+    ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle, Pool, Reaction,
+    Refused,
 };
 use crate::time::Instant;
 
@@ -207,6 +208,25 @@ impl<C> Server<C> {
             return None;
         }
         self.pool.try_check_out(now, self.bounded(now, request))
+    }
+
+    /// The short way of a check-in, where a delivery may be all that comes of it: see [`Pool::hand_over`].
+    ///
+    /// # Errors
+    /// Those of [`Pool::check_in`].
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline]
+    pub fn hand_over(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Option<Delivery<C>>, Refused<C>> {
+        if !self.outputs.is_empty() {
+            return self.pool.check_in(now, connection, socket, condition).map(|()| None);
+        }
+        self.pool.hand_over(now, connection, socket, condition)
     }
 
     /// Gives up a check-out, wherever it stands. One that waits for the server never began, and ends without an event.

@@ -24,7 +24,7 @@ use crate::error::RuntimeGone;
 use crate::establish::Establisher;
 use crate::event::Event;
 use crate::listeners::Listeners;
-use crate::machine::{Answer, Deadline, Errands, Machine, MoreErrands, Touched};
+use crate::machine::{Answer, Deadline, Delivery, Errands, Machine, MoreErrands, Touched};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::subscription::Subscription;
@@ -85,12 +85,12 @@ impl<R: Runtime> Endpoint<R> {
         {
             return Begun::Answered(Ok(delivery));
         }
-        self.check_out_through_outputs(machine, now, request, cx)
+        self.check_out_the_long_way(machine, now, request, cx)
     }
 
     /// The long way. Out of line, lest it burdens the short one; so are others here.
     #[inline(never)]
-    fn check_out_through_outputs(
+    fn check_out_the_long_way(
         self: &Arc<Self>,
         mut machine: MutexGuard<'_, Machine<R::Stream>>,
         now: Instant,
@@ -101,6 +101,28 @@ impl<R: Runtime> Endpoint<R> {
             return Begun::Answered(Err(RuntimeGone.into()));
         }
         let check_out = machine.server().check_out(now, request);
+        if matches!(check_out, CheckOut::Selecting(_)) || !machine.core.server().is_drained() {
+            return self.check_out_through_outputs(machine, now, check_out, cx);
+        }
+        // It waits for a connection, and that is all.
+        let place = machine.waiters.enter(check_out, cx.waker().clone());
+        let is_earlier = machine.await_check_outs();
+        drop(machine);
+        if is_earlier {
+            self.alarm.ring();
+        }
+        Begun::Waits(place)
+    }
+
+    /// A connection is created for the check-out, or it has an answer, or it waits for the server, or somebody listens.
+    #[inline(never)]
+    fn check_out_through_outputs(
+        self: &Arc<Self>,
+        mut machine: MutexGuard<'_, Machine<R::Stream>>,
+        now: Instant,
+        check_out: CheckOut,
+        cx: &Context<'_>,
+    ) -> Begun<R::Stream> {
         let (begun, errands) = match check_out {
             CheckOut::Started(_) => match machine.drain(now, Some(check_out), Touched::Pool) {
                 (Some(answer), errands) => (Begun::Answered(answer), errands),
@@ -150,13 +172,27 @@ impl<R: Runtime> Endpoint<R> {
     pub(crate) fn check_in(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, condition: Condition) {
         let now = self.clock.now();
         let mut machine = self.lock();
-        let refused = machine.pool().check_in(now, connection, socket, condition).err();
-        if refused.is_some() || !machine.is_settled(now) {
-            self.settle_check_in(machine, now, refused);
+        match machine.server().hand_over(now, connection, socket, condition) {
+            Ok(Some(delivery)) => self.hand_over(machine, delivery),
+            Ok(None) if machine.is_settled(now) => {}
+            Ok(None) => self.settle_check_in(machine, now, None),
+            Err(refused) => self.settle_check_in(machine, now, Some(refused)),
         }
     }
 
-    /// Somebody waits for what was checked in, or it is closed, or the driver has to come back earlier because of it.
+    /// Somebody waits for what was checked in, and gets it. Nothing else came of it.
+    #[inline(never)]
+    fn hand_over(self: &Arc<Self>, mut machine: MutexGuard<'_, Machine<R::Stream>>, delivery: Delivery<R::Stream>) {
+        let answered = machine.waiters.answer(CheckOut::Started(delivery.check_out), Ok(delivery));
+        drop(machine);
+        match answered {
+            Ok(waker) => waker.wake(),
+            Err(Ok(missed)) => self.check_in(missed.connection, missed.socket, Condition::Usable),
+            Err(Err(_)) => {}
+        }
+    }
+
+    /// What was checked in is closed, or the driver has to come back earlier because of it, or somebody listens.
     #[inline(never)]
     fn settle_check_in(
         self: &Arc<Self>,

@@ -125,6 +125,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         server.is_drained() && server.pool().idle_until(now).is_none_or(is_awaited)
     }
 
+    /// Has the driver come back when the first check-out that waits has to end; returns whether it has to be called for
+    /// that. Enough where nothing came of a check-out but that it waits.
+    pub(crate) fn await_check_outs(&mut self) -> bool {
+        let until = self.core.server().pool().waits_until();
+        until.is_some_and(|until| self.arm(until))
+    }
+
     /// Carries out what the machine asks for. The answer to the check-out `own`, if there is one already, is returned;
     /// other answers go to those who wait.
     pub(crate) fn drain(

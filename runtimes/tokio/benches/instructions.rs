@@ -1,5 +1,6 @@
-//! What a check-out and check-in costs a user, in instructions (callgrind): clock, lock, step and unlock, twice. A wait
-//! queue timeout, the idle time and generations are looked at; events could be subscribed to, but nobody does.
+//! What a check-out and check-in costs a user, in instructions (callgrind): clock, lock, step and unlock, twice, and once
+//! more for who has to wait. A wait queue timeout, the idle time and generations are looked at; events could be subscribed
+//! to, but nobody does.
 //!
 //! `cargo bench -p cmap-tokio --bench instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
 
@@ -11,7 +12,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use cmap_runtime::conformance::TestServer;
-use cmap_tokio::Client;
+use cmap_tokio::{Client, Connection};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 use tokio::runtime::Runtime;
@@ -22,23 +23,33 @@ const OPERATIONS: usize = 50;
 /// Instructions that a check-out/check-in pair may cost.
 const BUDGET_PER_PAIR: u64 = 620;
 
+/// Instructions that a check-out may cost that waits, with the check-in that it waits for.
+const BUDGET_PER_HAND_OFF: u64 = 1300;
+
 /// A client with one connection, which is available.
 struct Warm {
     client: Client,
-    _runtime: Runtime,
+    runtime: Runtime,
     _server: TestServer,
+}
+
+/// The same, and the connection is in use.
+struct Exhausted {
+    connection: Connection,
+    warm: Warm,
 }
 
 fn warm() -> Warm {
     let server = TestServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(async {
-        let client = Client::connect(&server.uri("maxIdleTimeMS=600000&waitQueueTimeoutMS=30000")).await.unwrap();
+        let client =
+            Client::connect(&server.uri("maxPoolSize=1&maxIdleTimeMS=600000&waitQueueTimeoutMS=30000")).await.unwrap();
         drop(client.check_out().await.unwrap());
         client
     });
     pair(&client);
-    Warm { client, _runtime: runtime, _server: server }
+    Warm { client, runtime, _server: server }
 }
 
 fn pair(client: &Client) {
@@ -46,6 +57,24 @@ fn pair(client: &Client) {
     match pin!(client.check_out()).poll(&mut nobody) {
         Poll::Ready(connection) => drop(black_box(connection.unwrap())),
         Poll::Pending => panic!("the connection is available"),
+    }
+}
+
+fn exhausted() -> Exhausted {
+    let warm = warm();
+    let connection = warm.runtime.block_on(warm.client.check_out()).unwrap();
+    let connection = hand_off(&warm.client, connection);
+    Exhausted { connection, warm }
+}
+
+fn hand_off(client: &Client, connection: Connection) -> Connection {
+    let mut nobody = Context::from_waker(Waker::noop());
+    let mut waiter = pin!(client.check_out());
+    assert!(waiter.as_mut().poll(&mut nobody).is_pending(), "the connection is in use");
+    drop(connection);
+    match waiter.poll(&mut nobody) {
+        Poll::Ready(connection) => connection.unwrap(),
+        Poll::Pending => panic!("the connection was given back"),
     }
 }
 
@@ -58,10 +87,26 @@ fn uncontended_pair(warm: Warm) -> Warm {
     warm
 }
 
+#[library_benchmark]
+#[bench::exhausted(exhausted())]
+fn contended_pair(exhausted: Exhausted) -> Exhausted {
+    let Exhausted { mut connection, warm } = exhausted;
+    for _ in 0..OPERATIONS {
+        connection = hand_off(&warm.client, connection);
+    }
+    Exhausted { connection, warm }
+}
+
 library_benchmark_group!(
-    name = budget,
+    name = available,
     config = LibraryBenchmarkConfig::default()
         .tool(Callgrind::default().hard_limits([(EventKind::Ir, BUDGET_PER_PAIR * OPERATIONS as u64)])),
     benchmarks = [uncontended_pair]
 );
-main!(library_benchmark_groups = [budget]);
+library_benchmark_group!(
+    name = waited_for,
+    config = LibraryBenchmarkConfig::default()
+        .tool(Callgrind::default().hard_limits([(EventKind::Ir, BUDGET_PER_HAND_OFF * OPERATIONS as u64)])),
+    benchmarks = [contended_pair]
+);
+main!(library_benchmark_groups = [available, waited_for]);
