@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,14 +9,10 @@ use bson::rawdoc;
 
 use super::lab::Lab;
 use super::{
-    ClientOf, Harness, Hosts, Manners, Setup, TestServer, assert_balanced, assert_nothing_lost, client, options,
-    poll_once, run, wait_for, yield_now,
+    Harness, Hosts, Manners, Setup, TestServer, assert_balanced, assert_nothing_lost, client, options, poll_once, run,
+    wait_for, yield_now,
 };
-use crate::runtime::Runtime;
-use crate::{CheckOut, Client, Connection, Event};
-
-/// Longer than anything takes on a busy machine.
-const LONG: Duration = Duration::from_secs(300);
+use crate::{CheckOut, Client};
 
 pub fn a_check_out_dropped_before_the_server_is_known_is_forgotten<H: Harness>() {
     run::<H>(async {
@@ -114,157 +109,63 @@ pub fn a_command_dropped_half_way_costs_its_connection<H: Harness>() {
 }
 
 pub fn check_outs_dropped_at_random_polls_lose_nothing<H: Harness>() {
+    /// So many check-outs are begun.
+    const ROUNDS: u32 = 100_000;
     run::<H>(async {
         let server = TestServer::start();
-        let client = client::<H>(&server, CROWDED).await;
+        let client = client::<H>(&server, "maxPoolSize=3&maxConnecting=3").await;
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut waiting: Vec<Pin<Box<CheckOut<'_, H::Runtime>>>> = Vec::new();
+        let mut in_use = Vec::new();
+        let (mut got, mut dropped) = (0, 0);
 
-        drop_at_random_polls::<H>(&client, 100_000).await;
-
-        assert_nothing_lost(&client);
-        assert_all_permits::<H>(&server, &client).await;
-    });
-}
-
-pub fn check_outs_dropped_at_random_polls_are_each_told_to_their_end<H: Harness>() {
-    /// How many check-outs were told to have begun and to have ended.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    struct Told {
-        started: u64,
-        checked_out: u64,
-        failed: u64,
-    }
-    run::<H>(async {
-        let server = TestServer::start();
-        let told = Arc::new(Mutex::new(Told::default()));
-        let seen = Arc::clone(&told);
-        let handler = move |_: &_, event: &Event| {
-            let mut seen = seen.lock().unwrap();
-            match event.name() {
-                "ConnectionCheckOutStarted" => seen.started += 1,
-                "ConnectionCheckedOut" => seen.checked_out += 1,
-                "ConnectionCheckOutFailed" => seen.failed += 1,
-                _ => {}
-            }
-            // A panic here would be caught.
-            if seen.checked_out + seen.failed > seen.started {
-                seen.failed = u64::MAX / 2;
-            }
-        };
-        let builder = Client::<H::Runtime>::builder(options(&server, CROWDED));
-        let client = builder.on_event(handler).build().await.unwrap();
-
-        drop_at_random_polls::<H>(&client, 10_000).await;
-
-        let stats = client.stats();
-        let mut end = client.subscribe(1);
-        drop(client);
-        while end.next().await.is_some() {}
-        let told = *told.lock().unwrap();
-        assert_eq!(told.started, told.checked_out + told.failed, "{told:?}");
-        let counted = (stats.check_outs_started, stats.checked_out, stats.check_outs_failed.total());
-        assert_eq!((told.started, told.checked_out, told.failed), counted);
-        assert!(told.checked_out > 1000 && told.failed > 1000, "{told:?}");
-    });
-}
-
-/// The options of a client whose check-outs wait for each other.
-const CROWDED: &str = "maxPoolSize=3&maxConnecting=3";
-
-/// Begins check-outs and polls them at random, until `drops` that had been polled were dropped before their end. Connections
-/// come back, and break, meanwhile; in the end none is in use.
-async fn drop_at_random_polls<H: Harness>(client: &ClientOf<H>, drops: u32) {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    // With each, whether it has been polled.
-    let mut waiting: Vec<(Pin<Box<CheckOut<'_, H::Runtime>>>, bool)> = Vec::new();
-    let mut in_use = Vec::new();
-    let (mut got, mut dropped) = (0, 0);
-    while dropped < drops {
-        waiting.push((Box::pin(client.check_out()), false));
-        for _ in 0..4 {
-            let chosen = random.below(waiting.len());
-            match random.below(8) {
-                0 | 1 if !waiting.is_empty() => {
-                    let (_, was_polled) = waiting.remove(chosen);
-                    dropped += u32::from(was_polled);
-                }
-                // Those who wait for longest are served first, so it is their turn more often.
-                2..=5 if !waiting.is_empty() => {
-                    let oldest = chosen.min(random.below(4));
-                    let (check_out, was_polled) = &mut waiting[oldest];
-                    *was_polled = true;
-                    if let Some(connection) = poll_once(check_out).await {
-                        drop(waiting.remove(oldest));
-                        in_use.push(connection.unwrap());
-                        got += 1;
+        for _ in 0..ROUNDS {
+            waiting.push(Box::pin(client.check_out()));
+            for _ in 0..4 {
+                let chosen = random.below(waiting.len());
+                match random.below(8) {
+                    0 | 1 if !waiting.is_empty() => {
+                        drop(waiting.remove(chosen));
+                        dropped += 1;
                     }
+                    // Those who wait for longest are served first, so it is their turn more often.
+                    2..=5 if !waiting.is_empty() => {
+                        let oldest = chosen.min(random.below(4));
+                        if let Some(connection) = poll_once(&mut waiting[oldest]).await {
+                            drop(waiting.remove(oldest));
+                            in_use.push(connection.unwrap());
+                            got += 1;
+                        }
+                    }
+                    _ if !in_use.is_empty() => drop(in_use.swap_remove(random.below(in_use.len()))),
+                    _ => {}
                 }
-                _ if !in_use.is_empty() => drop(in_use.swap_remove(random.below(in_use.len()))),
-                _ => {}
             }
-        }
-        // Now and then a connection breaks, and others have to be established.
-        if random.below(1000) == 0
-            && let Some(connection) = in_use.last_mut()
-        {
-            break_off(connection).await;
-        }
-        if random.below(10) == 0 {
-            yield_now().await;
-        }
-        // A machine that is busy with other things gets the time to establish those that are missing.
-        if random.below(100) == 0 {
-            while client.stats().counts.pending > 0 {
+            // Now and then a connection breaks, and others have to be established.
+            if random.below(1000) == 0
+                && let Some(connection) = in_use.last_mut()
+            {
+                let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
+                assert!(poll_once(&mut command).await.is_none());
+            }
+            if random.below(10) == 0 {
                 yield_now().await;
             }
+            // A machine that is busy with other things gets the time to establish those that are missing.
+            if random.below(100) == 0 {
+                while client.stats().counts.pending > 0 {
+                    yield_now().await;
+                }
+            }
         }
-    }
-    drop(waiting);
-    drop(in_use);
-    println!("{got} got a connection, {dropped} were dropped before, {} were established", client.stats().established);
-    assert!(got > drops / 10, "{got} got a connection");
-}
+        drop(waiting);
+        drop(in_use);
 
-/// Asserts that the pool, of which nothing is in use, can establish as many connections at once, and have as many, as ever
-/// ([`CROWDED`]).
-async fn assert_all_permits<H: Harness>(server: &TestServer, client: &ClientOf<H>) {
-    const ALL: u32 = 3;
-    // Whatever there is goes first; what is still being established is waited for.
-    let mut taken = Vec::new();
-    for _ in 0..ALL {
-        taken.push(client.check_out_within(Some(LONG)).await.unwrap());
-    }
-    let counts = client.stats().counts;
-    assert_eq!((counts.total(), counts.pending, counts.in_use), (ALL, 0, ALL));
-    for mut connection in taken {
-        break_off(&mut connection).await;
-    }
-    assert_eq!(client.stats().counts.total(), 0);
-
-    server.hang(true);
-    let mut waiting: Vec<_> = (0..ALL).map(|_| Box::pin(client.check_out_within(Some(LONG)))).collect();
-    for check_out in &mut waiting {
-        assert!(poll_once(check_out).await.is_none());
-    }
-    let counts = client.stats().counts;
-    assert_eq!((counts.total(), counts.pending), (ALL, ALL), "a permit was lost");
-    server.hang(false);
-    let mut taken = Vec::new();
-    for check_out in waiting {
-        taken.push(check_out.await.unwrap());
-    }
-    for mut connection in taken {
-        break_off(&mut connection).await;
-    }
-
-    let counts = client.stats().counts;
-    assert_eq!((counts.total(), counts.pending), (0, 0));
-    assert_nothing_lost(client);
-}
-
-/// Has a command cut off, after which the connection cannot be used any more.
-async fn break_off<R: Runtime>(connection: &mut Connection<R>) {
-    let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
-    assert!(poll_once(&mut command).await.is_none());
+        println!("{got} got a connection, {dropped} gave up before, {} connections were made", client.stats().created);
+        assert!(got > 10_000 && dropped > 10_000, "{got} {dropped}");
+        assert_balanced::<H>(&client);
+        drop(client.check_out().await.unwrap());
+    });
 }
 
 pub fn a_check_out_dropped_at_any_await_loses_nothing<H: Harness>() {
@@ -286,7 +187,8 @@ pub fn a_check_out_dropped_at_any_await_loses_nothing<H: Harness>() {
             let is_done = second.is_some();
             if let Some(Ok(mut connection)) = second {
                 // The next round begins without a connection.
-                break_off(&mut connection).await;
+                let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
+                assert!(poll_once(&mut command).await.is_none());
             }
             assert_nothing_lost(&client);
             is_done
@@ -339,8 +241,6 @@ pub fn a_client_dropped_in_the_making_at_any_await_is_forgotten<H: Harness>() {
 
         // Its files are read elsewhere.
         assert!(polls >= 2, "{polls}");
-        // Nothing goes on for those that were dropped, nor for the one that was made.
-        lab.all_tasks_ended().await;
         drop(builder().build().await.unwrap().check_out().await.unwrap());
     });
 }
@@ -348,31 +248,34 @@ pub fn a_client_dropped_in_the_making_at_any_await_is_forgotten<H: Harness>() {
 pub fn a_close_dropped_at_any_await_leaves_the_client_closed<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
-        at_every_await(async |polls| {
-            let (client, lab) = Lab::client::<H>(&server, "").await;
+        let polls = at_every_await(async |polls| {
+            let client = client::<H>(&server, "").await;
             let connection = client.check_out().await.unwrap();
-            let mut closing = Box::pin(client.close(LONG));
-            // It waits for the connection first.
-            assert!(cut_short(&mut closing, polls.min(1)).await.is_none());
+            let mut closing = Box::pin(client.close(Duration::from_secs(30)));
+            let closed = cut_short(&mut closing, polls).await;
             drop(connection);
-            let closed = cut_short(closing, polls.saturating_sub(1)).await;
-
-            assert!(client.check_out().await.is_err());
-            assert_eq!(client.stats().counts.total(), 0);
-            assert_nothing_lost(&client);
-            lab.all_tasks_ended().await;
-            closed.is_some_and(|cut_off| {
-                assert_eq!(cut_off, Ok(0));
-                true
-            })
+            let closed = match closed {
+                // It waited for the connection.
+                None if polls > 0 => cut_short(closing, 1).await,
+                closed => closed,
+            };
+            if polls > 0 {
+                assert!(client.check_out().await.is_err());
+                assert_eq!(client.stats().counts.total(), 0);
+            }
+            assert_balanced::<H>(&client);
+            closed.is_some()
         })
         .await;
+
+        assert!(polls >= 1, "{polls}");
     });
 }
 
 /// A client whose sockets make every byte an await point.
 async fn stuttering<H: Harness>(server: &TestServer, query: &str) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
-    let (client, lab) = Lab::client::<H>(server, query).await;
+    let lab = Lab::new();
+    let client = Client::builder(options(server, query)).runtime(lab.clone()).build().await.unwrap();
     lab.stutter(true);
     (client, lab)
 }

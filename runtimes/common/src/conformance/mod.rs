@@ -38,7 +38,6 @@ pub mod unusable;
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -109,7 +108,6 @@ macro_rules! conformance {
                 an_establishment_survives_the_check_out_that_caused_it,
                 a_command_dropped_half_way_costs_its_connection,
                 check_outs_dropped_at_random_polls_lose_nothing,
-                check_outs_dropped_at_random_polls_are_each_told_to_their_end,
                 a_check_out_dropped_at_any_await_loses_nothing,
                 a_command_dropped_at_any_await_costs_its_connection_only,
                 a_client_dropped_in_the_making_at_any_await_is_forgotten,
@@ -200,7 +198,6 @@ macro_rules! conformance {
                 a_handshake_under_tls_comes_byte_by_byte,
                 a_handshake_cut_at_every_byte_is_an_error_and_recovers,
                 a_handshake_under_tls_that_is_cut_is_an_error_and_recovers,
-                a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers,
                 the_hello_of_a_connection_says_what_a_check_would,
             }
         }
@@ -221,7 +218,7 @@ macro_rules! conformance {
 /// The client of a harness.
 pub type ClientOf<H> = Client<<H as Harness>::Runtime>;
 
-/// Runs a case; one that hangs fails. The limit is so long that no busy machine exceeds it.
+/// Runs a case; one that hangs fails.
 fn run<H: Harness>(case: impl Future<Output = ()>) {
     H::block_on(within::<H, _>(Duration::from_secs(600), case));
 }
@@ -288,10 +285,8 @@ async fn wait_for(events: &mut Subscription, name: &str) -> Event {
 
 /// Waits until a check of the server has failed.
 async fn wait_for_failed_check<H: Harness>(client: &ClientOf<H>) {
-    let mut events = client.subscribe(1000);
-    // A description is there before the events that tell of it.
     while client.description().error.is_none() {
-        assert!(events.next().await.is_some(), "the client has ended");
+        yield_now().await;
     }
 }
 
@@ -322,15 +317,6 @@ fn establish_error<R: Runtime>(outcome: Result<Connection<R>, CheckOutError>) ->
 
 /// An error and all its causes, as a user reads them.
 fn told(error: &(dyn Error + 'static)) -> String {
-    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Whether an error's cause is a connection that was reset.
-fn is_reset(error: &(dyn Error + 'static)) -> bool {
-    let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
-    causes.any(|cause| cause.kind() == io::ErrorKind::ConnectionReset)
-}
-
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
+    let chain = std::iter::successors(Some(error), |&error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

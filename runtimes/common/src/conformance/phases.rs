@@ -10,7 +10,7 @@ use cmap_core::connection::{Fault, Phase};
 use super::recovery::recovered;
 use super::server::Deed;
 use super::unusable::full_listener;
-use super::{Harness, Hosts, Manners, Setup, TestServer, assert_nothing_lost, client, establish_error, run};
+use super::{Harness, Hosts, Manners, Setup, TestServer, client, establish_error, run};
 use crate::{Client, CommandErrorKind};
 
 /// A fault of a connection while it is established.
@@ -22,15 +22,11 @@ struct Trial {
     query: &'static str,
     manners: Manners,
     expected: (Phase, Fault),
-    /// What the error has to say besides.
-    says: &'static str,
 }
 
 impl Trial {
     fn new(name: &'static str, manners: Manners, expected: (Phase, Fault)) -> Self {
-        // A network error is a reset here, and not another end of the connection.
-        let says = if expected.1 == Fault::Network { "reset" } else { "" };
-        Self { name, setup: Setup::default(), login: None, query: "", manners, expected, says }
+        Self { name, setup: Setup::default(), login: None, query: "", manners, expected }
     }
 
     fn under_tls(mut self) -> Self {
@@ -54,20 +50,17 @@ impl Trial {
         }
         let uri = self.login.map_or_else(|| server.uri(&query), |login| server.uri_as(login, &query));
         let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
-        let in_use = client.check_out().await.unwrap();
+        let _in_use = client.check_out().await.unwrap();
         server.set_manners(self.manners);
 
         let error = establish_error(client.check_out().await);
 
         assert_eq!((error.phase, error.fault), self.expected, "{error}");
-        assert!(error.message.contains(self.says), "{error}");
         // SDAM-7: labelled up to the hello, and nothing is cleared; SDAM-8: not labelled in authentication.
         let clears = u64::from(self.expected.0 == Phase::Authenticate);
         assert_eq!(client.stats().cleared, clears, "{error}");
         server.set_manners(Manners::Serve);
         recovered(self.name, &client).await;
-        drop(in_use);
-        assert_nothing_lost(&client);
     }
 }
 
