@@ -78,7 +78,7 @@ pub fn a_step_back_stops_limits_and_nothing_else<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
         let (client, lab) =
-            Lab::client::<H>(&server, "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000")
+            client::<H>(&server, "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000")
                 .await;
         lab.set_ahead(HOUR);
         let mut connection = client.check_out().await.unwrap();
