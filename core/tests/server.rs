@@ -11,7 +11,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
 use cmap_core::server::{
     CheckOut, MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions,
-    ServerType, TopologyVersion,
+    ServerType, StateChange, TopologyVersion,
 };
 use cmap_core::time::Instant;
 
