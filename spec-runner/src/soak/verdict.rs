@@ -337,17 +337,32 @@ mod tests {
 
     #[test]
     fn only_errors_of_a_healthy_client_are_expected() {
-        let run = Run { errors: vec![(Kind::PoolCleared, 7), (Kind::WrongReply, 1)], ..run() };
+        let run = Run { restarts: 1, errors: vec![(Kind::PoolCleared, 7), (Kind::WrongReply, 1)], ..run() };
 
         assert_eq!(texts(&run, &[]), ["an error that should never come, 1 times: command: wrong reply"]);
     }
 
     #[test]
-    fn a_soak_in_which_nothing_succeeded_shows_nothing() {
-        let ends = Ends { failed: 9, ..Ends::default() };
-        let run = Run { operations: vec![(Operation::Ping, ends)], ..Run::default() };
+    fn a_soak_in_which_operations_of_one_sort_never_succeeded_shows_nothing_of_them() {
+        let mut run = run();
+        run.operations[0].1 = Ends { succeeded: 0, dropped: 0, failed: 1 };
 
-        assert_eq!(texts(&run, &[]), ["no operation succeeded"]);
+        assert_eq!(texts(&run, &[]), ["no operation of this sort succeeded: ping"]);
+    }
+
+    #[test]
+    fn a_soak_in_which_most_operations_failed_is_none() {
+        let mut run = run();
+        run.operations[0].1 = Ends { succeeded: 1, dropped: 0, failed: 6 };
+
+        assert_eq!(texts(&run, &[]), ["operations that failed: 6, at most 5 may be"]);
+    }
+
+    #[test]
+    fn without_restarts_a_lost_connection_is_somebodys_mistake() {
+        let run = Run { errors: vec![(Kind::Network, 1)], ..run() };
+
+        assert_eq!(texts(&run, &[]), ["an error that should never come, 1 times: command: connection lost"]);
     }
 
     #[test]
