@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::oid::ObjectId;
+use bson::{RawDocumentBuf, cstr, rawdoc};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientMetadata, EstablishError, Fault, Phase};
 use cmap_core::monitor::{self, MonitorOptions, Role, Socket};
@@ -262,6 +263,40 @@ fn while_somebody_waits_a_failed_check_is_repeated_soon_mon_3() {
     bench.answer(&hello(21));
 
     assert_eq!(bench.selected.len(), 1, "not after heartbeatFrequencyMS");
+}
+
+#[test]
+fn while_somebody_waits_a_server_that_cannot_be_used_yet_is_checked_again_soon_mon_3() {
+    let mut bench = bench(PoolOptions::default());
+    bench.selecting(CheckOutRequest::default());
+    bench.answer(&rawdoc! { "ok": 1, "isreplicaset": true, "minWireVersion": 0, "maxWireVersion": 21 });
+    assert_eq!(bench.selected.len(), 0);
+
+    bench.pass(500);
+    bench.answer(&hello(21));
+
+    assert_eq!(bench.selected.len(), 1, "not after heartbeatFrequencyMS");
+}
+
+#[test]
+fn while_somebody_waits_a_cancelled_check_is_followed_by_another_soon_mon_3_mon_12() {
+    let mut bench = bench(PoolOptions::default());
+    let topology_version = rawdoc! { "processId": ObjectId::from_bytes([1; 12]), "counter": 1_i64 };
+    let mut streaming = hello(21);
+    streaming.append(cstr!("topologyVersion"), topology_version);
+    bench.answer(&streaming);
+    let (stepped_down, gone) = (bench.in_use(), bench.in_use());
+    let mut not_primary = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
+    not_primary.state_change = Some(StateChange::NotWritablePrimary);
+    bench.call(|it, now| it.server_mut().handle_operation_failed(now, stepped_down, not_primary).unwrap());
+    bench.selecting(CheckOutRequest::default());
+    bench.call(|it, now| it.server_mut().handle_operation_failed(now, gone, reset()).unwrap());
+    bench.log.clear();
+
+    bench.pass(499);
+    assert_eq!(bench.log, [""; 0]);
+    bench.pass(1);
+    assert_eq!(bench.log, ["ServerHeartbeatStarted"]);
 }
 
 #[test]

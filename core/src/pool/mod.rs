@@ -5,6 +5,7 @@
 //! | `mod` | the pool's public face: calls in, outputs out |
 //! | `state` | the states of pools and connections, and every transition |
 //! | `serving` | who gets which connection, and when one is created |
+//! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
 //! | `maintenance` | pruning and populating |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |

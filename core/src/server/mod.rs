@@ -291,6 +291,7 @@ impl<C> Server<C> {
             let description = self.topology.admit(description);
             self.take_description(description);
         }
+        self.hurry_monitor();
     }
 
     /// A connection of the pool was greeted: its hello says of the server what that of a check would, but for the
@@ -317,10 +318,7 @@ impl<C> Server<C> {
         self.mark_unknown(cause.clone(), None);
         let clear = Clear::pool(cause);
         self.pool.clear(now, if fault == Fault::Timeout { clear.interrupting() } else { clear })?;
-        // MON-3: while somebody waits for the server, the next check is soon, not after heartbeatFrequencyMS.
-        if self.selections.len() > 0 {
-            self.push(Output::Monitor(MonitorCall::RequestCheck));
-        }
+        self.hurry_monitor();
         Ok(())
     }
 
@@ -524,6 +522,15 @@ impl<C> Server<C> {
             if is_wanted {
                 self.push(Output::Monitor(call));
             }
+        }
+        self.hurry_monitor();
+    }
+
+    /// While somebody waits for the server, the next check is soon, and not after heartbeatFrequencyMS (MON-3): whatever was
+    /// found, and also if the check was cancelled that they waited for.
+    fn hurry_monitor(&mut self) {
+        if self.selections.len() > 0 {
+            self.push(Output::Monitor(MonitorCall::RequestCheck));
         }
     }
 
