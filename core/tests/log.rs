@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::log::{LogRecord, LogValue, TopologyId};
+use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Handle, Output, Pool, Reaction, ServiceId};
 use cmap_core::server::{self, MonitorConnection, Server, ServerEvent, ServerOptions};
@@ -166,7 +166,7 @@ fn a_unix_socket_has_no_port() {
 /// Both forms of the record of an event of a server.
 fn of_server(event: &ServerEvent) -> (serde_json::Value, String) {
     let address = ServerAddress::tcp("db.example", 27017);
-    let record = LogRecord::of_server(TopologyId(5), &address, event).unwrap();
+    let record = LogRecord::of_server(TopologyId(5), &address, event, MaxDocumentLength::default()).unwrap();
     (serde_json::to_value(&record).unwrap(), record.to_string())
 }
 
@@ -229,4 +229,18 @@ fn heartbeats_name_their_connection_log_14() {
         "Heartbeat failed in 2 ms for db.example:27017 on connection with driver-generated ID 2 in topology with ID 5. \
          Awaited: false. Failure: refused"
     );
+}
+
+#[test]
+fn a_long_reply_is_cut_log_5() {
+    let connection = MonitorConnection { id: 1, server_id: None };
+    let reply = bson::rawdoc! { "hosts": "a".repeat(2000) };
+    let (reply, duration) = (reply.as_bytes().into(), Duration::from_millis(2));
+
+    let (structured, unstructured) =
+        of_server(&ServerEvent::HeartbeatSucceeded { connection, duration, reply, awaited: true });
+
+    let expected = format!("{{\"hosts\":\"{}...", "a".repeat(990));
+    assert_eq!(structured["reply"], expected);
+    assert!(unstructured.ends_with(&expected), "{unstructured}");
 }

@@ -21,7 +21,7 @@ use crate::address::ServerAddress;
 use crate::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 use crate::pool::{Cause, ConnectionId};
 
-pub use self::server::TopologyId;
+pub use self::server::{MaxDocumentLength, TopologyId};
 
 /// The component of every pool message (LOG-10).
 pub const COMPONENT: &str = "connection";

@@ -12,10 +12,26 @@ use crate::server::{MonitorConnection, ServerEvent, TopologyDescription};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopologyId(pub u64);
 
+/// How many bytes of a document a record shows before it is cut, at the end of a character, and ends in `...` (LOG-5).
+/// Default 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MaxDocumentLength(pub usize);
+
+impl Default for MaxDocumentLength {
+    fn default() -> Self {
+        Self(1000)
+    }
+}
+
 impl LogRecord {
-    /// The record of `event`, which happened to the server at `address` or to its topology. That more is known of a server
-    /// has no record of its own: the change of its topology says it.
-    pub fn of_server(topology: TopologyId, address: &ServerAddress, event: &ServerEvent) -> Option<Self> {
+    /// The record of `event`, which happened to the server at `address` or to its topology; of a reply it shows `most`. That
+    /// more is known of a server has no record of its own: the change of its topology says it.
+    pub fn of_server(
+        topology: TopologyId,
+        address: &ServerAddress,
+        event: &ServerEvent,
+        most: MaxDocumentLength,
+    ) -> Option<Self> {
         let TopologyId(id) = topology;
         let at = address_text(address);
         let (mut record, unstructured) = match event {
@@ -53,7 +69,7 @@ impl LogRecord {
                 let (mut record, on) =
                     heartbeat("Server heartbeat succeeded", topology, address, *connection, *awaited);
                 let took = took(&mut record, *duration);
-                let reply = reply_text(reply);
+                let reply = cut(reply_text(reply), most);
                 let unstructured = alloc::format!("Heartbeat succeeded {took} for {on}. Reply: {reply}");
                 record.text("reply", reply);
                 (record, unstructured)
@@ -130,6 +146,16 @@ fn description_text(description: &TopologyDescription) -> String {
     text
 }
 
+/// LOG-5. What is cut may be no JSON any more.
+fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
 #[cfg(all(feature = "wire", feature = "auth"))]
 fn reply_text(reply: &[u8]) -> String {
     bson::RawDocument::from_bytes(reply).map(super::extended_json::relaxed).unwrap_or_default()
@@ -139,4 +165,24 @@ fn reply_text(reply: &[u8]) -> String {
 #[cfg(not(all(feature = "wire", feature = "auth")))]
 fn reply_text(_: &[u8]) -> String {
     String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_cut_between_two_characters_log_5() {
+        for (text, most, expected) in [
+            ("{\"ok\":1}", 8, "{\"ok\":1}"),
+            ("{\"ok\":1}", 7, "{\"ok\":1..."),
+            ("aä€", 6, "aä€"),
+            ("aä€", 5, "aä..."),
+            ("aä€", 3, "aä..."),
+            ("aä€", 2, "a..."),
+            ("ä", 0, "..."),
+        ] {
+            assert_eq!(cut(text.into(), MaxDocumentLength(most)), expected, "{text} at {most}");
+        }
+    }
 }
