@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bson::{Bson, Document, doc};
 use cmap_core::address::ServerAddress;
 use cmap_core::event::Event;
-use cmap_core::log::{self, LogRecord, LogValue, TopologyId};
+use cmap_core::log::{self, LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::server::ServerEvent;
 
 use super::format::{ClientEntity, EventName, ExpectedEvent, Severity};
@@ -51,6 +51,9 @@ pub struct Message {
 
 /// Journals are kept apart, so their topologies need not be.
 const TOPOLOGY: TopologyId = TopologyId(1);
+
+/// Cases match replies field by field, so they must not be cut.
+const WHOLE: MaxDocumentLength = MaxDocumentLength(usize::MAX);
 
 /// Commands whose events may hold secrets (LOG-15), and the hellos that do when they authenticate.
 const SENSITIVE: [&str; 9] = [
@@ -116,7 +119,7 @@ impl Journal {
         if let Some(name) = server_event_name(event) {
             self.event(name, || server_event_fields(address, event));
         }
-        self.message(log::TOPOLOGY_COMPONENT, || LogRecord::of_server(TOPOLOGY, address, event));
+        self.message(log::TOPOLOGY_COMPONENT, || LogRecord::of_server(TOPOLOGY, address, event, WHOLE));
     }
 
     /// Notes a log message, if it is wanted. All of ours are of the level debug (LOG-10, LOG-14).

@@ -26,6 +26,8 @@ pub(super) fn of(case: &Case, servers: &Servers) -> Option<String> {
         "needs two fail points at once"
     } else if is_named && wishes {
         "needs a server of its own kind, as only the embedded one is"
+    } else if (sets_fail_points(case) || has_failing_operations(case)) && !servers.have_fail_points() {
+        "needs fail points, which the server does not set (mongod: --setParameter enableTestCommands=1)"
     } else {
         return None;
     };

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cmap_core::options::{ClientOptions, ConnectionStringError};
+use cmap_core::server::ServerType;
 use cmap_core::sim::embedded::{ServerConfig, User};
 use cmap_runtime::Client;
 use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
@@ -22,7 +23,14 @@ enum Kind {
     /// Each test has an embedded server of its own.
     Embedded(Host),
     /// Each test has this one for itself: a fail point is the whole server's.
-    Named { options: Box<ClientOptions>, deployment: Deployment, turn: Mutex<()> },
+    Named { options: Box<ClientOptions>, answers: Answers, turn: Mutex<()> },
+}
+
+/// What a named server says of itself.
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    deployment: Deployment,
+    has_fail_points: bool,
 }
 
 /// There are no servers for tests.
@@ -64,14 +72,22 @@ impl Servers {
     /// The connection string cannot be used, or the server does not answer.
     pub(in crate::engine) fn named(uri: &str) -> Result<Self, ServersError> {
         let options = parse(uri)?;
-        let deployment = smol::block_on(ask(&options)).map_err(|error| ServersError::Unknown(Box::new(error)))?;
-        Ok(Self(Kind::Named { options: Box::new(options), deployment, turn: Mutex::new(()) }))
+        let answers = smol::block_on(ask(&options)).map_err(|error| ServersError::Unknown(Box::new(error)))?;
+        Ok(Self(Kind::Named { options: Box::new(options), answers, turn: Mutex::new(()) }))
     }
 
     pub(super) fn deployment(&self) -> Deployment {
         match &self.0 {
             Kind::Embedded(_) => Deployment::EMBEDDED,
-            Kind::Named { deployment, .. } => *deployment,
+            Kind::Named { answers, .. } => answers.deployment,
+        }
+    }
+
+    /// Whether fail points can be set.
+    pub(super) fn have_fail_points(&self) -> bool {
+        match &self.0 {
+            Kind::Embedded(_) => true,
+            Kind::Named { answers, .. } => answers.has_fail_points,
         }
     }
 
@@ -116,13 +132,15 @@ fn parse(uri: &str) -> Result<ClientOptions, ServersError> {
     parsed.map(|(options, _)| options).map_err(|error| ServersError::Uri(Box::new(error)))
 }
 
-async fn ask(options: &ClientOptions) -> Result<Deployment, cmap_runtime::Error> {
+async fn ask(options: &ClientOptions) -> Result<Answers, cmap_runtime::Error> {
     let client = Client::<Smol>::with_options(options.clone()).await?;
     let mut connection = client.check_out().await?;
     let build = connection.run_command("admin", rawdoc! { "buildInfo": 1 }).await?;
-    let hello = connection.run_command("admin", rawdoc! { "hello": 1 }).await?;
-    let load_balanced = options.load_balanced.unwrap_or_default();
-    Ok(Deployment { version: version(&build), topology: topology(&hello, load_balanced) })
+    // Servers refuse the command as unknown unless they were started for tests, or to users who may not give it.
+    let off = rawdoc! { "configureFailPoint": "failCommand", "mode": "off" };
+    let has_fail_points = connection.run_command("admin", off).await.is_ok();
+    let deployment = Deployment { version: version(&build), topology: topology(client.description().server_type) };
+    Ok(Answers { deployment, has_fail_points })
 }
 
 fn version(build: &RawDocumentBuf) -> Version {
@@ -134,15 +152,16 @@ fn version(build: &RawDocumentBuf) -> Version {
     Version(version)
 }
 
-fn topology(hello: &RawDocumentBuf, load_balanced: bool) -> Topology {
-    if load_balanced {
-        Topology::LoadBalanced
-    } else if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
-        Topology::Sharded
-    } else if hello.get_str("setName").is_ok() {
-        Topology::ReplicaSet
-    } else {
-        Topology::Single
+fn topology(server: ServerType) -> Topology {
+    match server {
+        ServerType::LoadBalancer => Topology::LoadBalanced,
+        ServerType::Mongos => Topology::Sharded,
+        ServerType::RsPrimary
+        | ServerType::RsSecondary
+        | ServerType::RsArbiter
+        | ServerType::RsOther
+        | ServerType::RsGhost => Topology::ReplicaSet,
+        ServerType::Unknown | ServerType::Standalone | _ => Topology::Single,
     }
 }
 
@@ -158,12 +177,13 @@ mod tests {
         let servers = Servers::named(&format!("mongodb://{}/", server.address())).unwrap();
 
         assert_eq!(servers.deployment(), Deployment::EMBEDDED);
+        assert!(servers.have_fail_points());
     }
 
     #[test]
-    fn a_kind_is_told_by_the_hello() {
-        assert_eq!(topology(&rawdoc! { "setName": "rs0" }, false), Topology::ReplicaSet);
-        assert_eq!(topology(&rawdoc! { "msg": "isdbgrid" }, false), Topology::Sharded);
-        assert_eq!(topology(&rawdoc! { "msg": "isdbgrid" }, true), Topology::LoadBalanced);
+    fn a_topology_is_told_by_its_server() {
+        assert_eq!(topology(ServerType::RsPrimary), Topology::ReplicaSet);
+        assert_eq!(topology(ServerType::Mongos), Topology::Sharded);
+        assert_eq!(topology(ServerType::LoadBalancer), Topology::LoadBalanced);
     }
 }
