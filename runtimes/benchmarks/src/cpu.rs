@@ -13,11 +13,17 @@ pub struct OneCpu {
 }
 
 impl OneCpu {
-    /// Chooses the first CPU that there is.
-    pub fn keep() -> Self {
+    /// The first CPU that there is; any, where the system is not asked.
+    pub fn first() -> Self {
         let before = os::cpus();
-        os::keep_to_first(before);
+        os::keep_to(before, 0);
         Self { before }
+    }
+
+    /// The second; `None`, if there is none, or the system is not asked.
+    pub fn second() -> Option<Self> {
+        let before = os::cpus();
+        os::keep_to(before, 1).then_some(Self { before })
     }
 }
 
@@ -45,10 +51,13 @@ mod os {
         sched_getaffinity(None).unwrap()
     }
 
-    pub(super) fn keep_to_first(cpus: Cpus) {
-        let mut first = CpuSet::new();
-        first.set((0..CpuSet::MAX_CPU).find(|&cpu| cpus.is_set(cpu)).unwrap());
-        sched_setaffinity(None, &first).unwrap();
+    /// Whether there is such a CPU, counted from zero.
+    pub(super) fn keep_to(cpus: Cpus, number: usize) -> bool {
+        let Some(cpu) = (0..CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu)).nth(number) else { return false };
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).unwrap();
+        true
     }
 
     pub(super) fn restore(cpus: Cpus) {
@@ -69,7 +78,9 @@ mod os {
 
     pub(super) fn cpus() -> Cpus {}
 
-    pub(super) fn keep_to_first((): Cpus) {}
+    pub(super) fn keep_to((): Cpus, _: usize) -> bool {
+        false
+    }
 
     pub(super) fn restore((): Cpus) {}
 

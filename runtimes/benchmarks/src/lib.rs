@@ -8,9 +8,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`pools`] | the comparison of pools: what is run in which order, the tables, the bars |
-//! | [`pings`] | the same for whole operations, beside the official driver and a bare socket |
 //! | [`contender`], [`peers`] | a pool that is measured: cmap; deadpool and asyncband |
 //! | [`loads`] | the loads, a file each |
+//! | [`pings`] | the comparison of whole operations, beside the official driver and a bare socket |
+//! | [`arrangement`] | where client and server run: on one CPU, on a CPU each, or anywhere |
+//! | [`pinger`], [`official`], [`bare_socket`] | a client that pings: cmap; the official driver; what no client can outdo |
+//! | [`allocations`] | what a pair and a ping allocate, in a program of its own |
 //! | [`cpu`] | which CPUs a process runs on, and for how long it worked |
 //! | [`server`] | a fast server in a process of its own |
 //! | [`tasks`] | spawning, joining and yielding on any runtime |
@@ -24,11 +27,16 @@
     reason = "a benchmark fails by panicking"
 )]
 
+pub mod allocations;
+pub mod arrangement;
+pub mod bare_socket;
 pub mod contender;
 pub mod cpu;
 pub mod figures;
 pub mod loads;
+pub mod official;
 pub mod peers;
+pub mod pinger;
 pub mod pings;
 pub mod pools;
 pub mod report;

@@ -29,7 +29,7 @@ const RIVAL: &str = "deadpool";
 pub struct Line {
     name: &'static str,
     wait: Wait,
-    loads: Box<dyn Loads>,
+    pub(crate) loads: Box<dyn Loads>,
     /// The same kind of pool, with a time-out of [`LIMIT`].
     hurried: Option<Box<dyn Loads>>,
 }
@@ -55,6 +55,10 @@ impl Line {
         self.hurried = Some(Box::new(On::<H, _>::new(pool)));
         self
     }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.name == OURS
+    }
 }
 
 /// Compares cmap's pool with those that belong to no runtime, and with `more`, which are made in the runtime.
@@ -65,7 +69,19 @@ pub fn compare<H: Harness>(
     report: &mut Report,
     more: impl FnOnce() -> Vec<Line>,
 ) {
-    let lines = H::block_on(async {
+    let lines = lines::<H>(server, more);
+    println!("\n{name}: {SIZE} connections, {ROUNDS} rounds in turn: median (least–most)");
+    pairs(&lines);
+    for tasks in TASKS {
+        contention(name, threads, tasks, &lines, report);
+    }
+    cancellation(name, &lines, report);
+    timeouts(&lines);
+}
+
+/// All who are compared; cmap comes first.
+pub(crate) fn lines<H: Harness>(server: &Server, more: impl FnOnce() -> Vec<Line>) -> Vec<Line> {
+    H::block_on(async {
         let runtime = H::Runtime::current().unwrap();
         let mut lines = vec![
             Line::new::<H>(OURS, Wait::ForEver, client::<H::Runtime>(server, Duration::ZERO).await),
@@ -80,14 +96,7 @@ pub fn compare<H: Harness>(
         ];
         lines.extend(more());
         lines
-    });
-    println!("\n{name}: {SIZE} connections, {ROUNDS} rounds in turn: median (least–most)");
-    pairs(name, &lines, report);
-    for tasks in TASKS {
-        contention(name, threads, tasks, &lines, report);
-    }
-    cancellation(name, &lines, report);
-    timeouts(&lines);
+    })
 }
 
 /// The figures of each line, measured in turn.
@@ -103,29 +112,16 @@ fn rounds(lines: &[Line], measure: impl Fn(&dyn Loads) -> f64) -> Vec<Rounds> {
 
 /// The figures of our pool with the same time-out, or none, as `line`.
 fn ours<'a>(line: &Line, lines: &[Line], all: &'a [Rounds]) -> &'a Rounds {
-    let is_ours = |other: &Line| other.name == OURS && other.wait == line.wait;
+    let is_ours = |other: &Line| other.is_ours() && other.wait == line.wait;
     &all[lines.iter().position(is_ours).unwrap()]
 }
 
-fn pairs(name: &str, lines: &[Line], report: &mut Report) {
+fn pairs(lines: &[Line]) {
     let all = rounds(lines, |loads| loads.pair());
-    let mut table = Table::new(&["check-out and check-in", "ns of work", "cmap is faster ×", "allocations", "bytes"]);
+    let mut table = Table::new(&["check-out and check-in", "ns of work", "cmap is faster ×"]);
     for (line, theirs) in lines.iter().zip(&all) {
-        let allocations = line.loads.allocations();
-        if line.name == OURS {
-            report.bar(
-                format_args!("{name}: {line}: a pair allocates nothing"),
-                allocations.count,
-                allocations.count == 0.0,
-            );
-        }
-        table.row([
-            line.to_string(),
-            theirs.show(0),
-            theirs.ratio_to(ours(line, lines, &all)).show(2),
-            allocations.count.to_string(),
-            allocations.bytes.to_string(),
-        ]);
+        let ratio = theirs.ratio_to(ours(line, lines, &all));
+        table.row([line.to_string(), theirs.show(0), ratio.show(2)]);
     }
     table.print("one task");
 }
@@ -156,7 +152,7 @@ fn cancellation(name: &str, lines: &[Line], report: &mut Report) {
         let it = line.loads.cancellation();
         let times = [it.queue, it.drop_in_order, it.drop_at_random].map(|time| format!("{time:.0}"));
         table.row([line.to_string()].into_iter().chain(times).chain([it.lost.to_string()]));
-        if line.name == OURS {
+        if line.is_ours() {
             report.bar(format_args!("{name}: {line}: no hand-off is lost"), it.lost, it.lost == 0);
         }
     }

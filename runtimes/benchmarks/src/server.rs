@@ -5,13 +5,19 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 
 use cmap_runtime::bson::{RawDocument, rawdoc};
 use cmap_runtime::core::wire::{Flags, Limits, MessageIds, MessageWriter, encode_reply};
 
-/// The argument that makes a benchmark program the server.
+/// The argument that makes a benchmark program the server, over TCP.
 const SERVE: &str = "--serve";
+
+/// The argument that makes a benchmark program the server, over a Unix socket.
+#[cfg(unix)]
+const SERVE_UNIX: &str = "--serve-unix";
 
 /// The message's length, its id, what it answers, and the kind of message.
 const HEADER: usize = 16;
@@ -31,26 +37,47 @@ pub struct Server {
     address: String,
 }
 
+/// A connection to a server.
+pub(crate) trait Socket: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Socket for S {}
+
 impl Server {
-    /// Starts this program as the server.
+    /// Starts this program as the server, over TCP.
     pub fn start() -> Self {
+        Self::start_as(SERVE)
+    }
+
+    /// Starts this program as the server, over a Unix socket.
+    #[cfg(unix)]
+    pub fn start_unix() -> Self {
+        Self::start_as(SERVE_UNIX)
+    }
+
+    fn start_as(argument: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         // It ends when its input does, however this process ends.
         let command = &mut Command::new(program);
-        let mut child = command.arg(SERVE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
         Self { child, address: address.trim_end().into() }
     }
 
-    /// Its host and port.
-    pub fn address(&self) -> &str {
-        &self.address
+    /// Connects to it.
+    pub(crate) fn connect(&self) -> Box<dyn Socket> {
+        #[cfg(unix)]
+        if self.address.starts_with('/') {
+            return Box::new(UnixStream::connect(&self.address).unwrap());
+        }
+        let socket = TcpStream::connect(&self.address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Box::new(socket)
     }
 
     /// The connection string; `query` are its options.
     pub fn uri(&self, query: &str) -> String {
-        format!("mongodb://{}/?{query}", self.address)
+        format!("mongodb://{}/?{query}", self.address.replace('/', "%2F"))
     }
 }
 
@@ -63,26 +90,48 @@ impl Drop for Server {
 }
 
 pub(crate) fn is_asked_for() -> bool {
-    std::env::args().any(|argument| argument == SERVE)
+    std::env::args().any(|argument| argument.starts_with(SERVE))
 }
 
 /// Serves until the input ends, after saying where.
 pub(crate) fn serve() {
+    #[cfg(unix)]
+    if std::env::args().any(|argument| argument == SERVE_UNIX) {
+        return serve_unix();
+    }
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     println!("{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
+            socket.set_nodelay(true).unwrap();
             // It ends when either side hangs up, whatever the error.
-            std::thread::spawn(move || answer_all(&socket));
+            std::thread::spawn(move || answer_all(&socket, &socket));
         }
     });
+    wait_for_the_end();
+}
+
+#[cfg(unix)]
+fn serve_unix() {
+    let path = std::env::temp_dir().join(format!("cmap-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    println!("{}", path.display());
+    std::thread::spawn(move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || answer_all(&socket, &socket));
+        }
+    });
+    wait_for_the_end();
+    // It may be gone already.
+    let _ = std::fs::remove_file(path);
+}
+
+fn wait_for_the_end() {
     let _ = io::stdin().read(&mut [0]);
 }
 
-fn answer_all(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let mut input = BufReader::new(socket);
-    let mut output = socket;
+fn answer_all(input: impl Read, mut output: impl Write) -> io::Result<()> {
+    let mut input = BufReader::new(input);
     let mut ping = message(&rawdoc! { "ok": 1.0 });
     let mut hello = message(&hello());
     let mut old_hello = old_message(&self::hello());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
-use cmap_core::options::{ClientOptions, ConnectionStringError};
+use cmap_core::options::{ClientOptions, ConnectionStringError, Warning};
 use cmap_core::{pool, server, time};
 
 use crate::clock::Clock;
@@ -29,6 +29,7 @@ use crate::tls::TlsConfig;
 pub struct Builder<R, T> {
     runtime: Result<R, RuntimeGone>,
     options: ClientOptions,
+    warnings: Vec<Warning>,
     metadata: ClientMetadata,
     listeners: Listeners,
     tls: Option<TlsConfig>,
@@ -43,11 +44,18 @@ impl<R: Runtime, T> Builder<R, T> {
         Self {
             runtime: R::current(),
             options,
+            warnings: Vec::new(),
             metadata: metadata::<R>(),
             listeners: Listeners::default(),
             tls: None,
             makes: PhantomData,
         }
+    }
+
+    /// Keeps what is odd about the connection string that the options were read from.
+    pub(crate) fn warnings(mut self, warnings: Vec<Warning>) -> Self {
+        self.warnings = warnings;
+        self
     }
 
     /// Lets it live in `runtime` instead of the one that the caller runs in.
@@ -83,8 +91,13 @@ impl<R: Runtime, T> Builder<R, T> {
     where
         F: FnOnce(time::Instant, CorePool<R>, &ClientOptions, ClientMetadata) -> Core<R> + Send,
     {
-        let Self { runtime, options, metadata, listeners, tls, makes: _ } = self;
+        let Self { runtime, mut options, warnings, metadata, listeners, tls, makes: _ } = self;
         let runtime = runtime?;
+        // Whoever changes options in code sets one of the two.
+        if options.pool.load_balanced || options.load_balanced == Some(true) {
+            options.pool.load_balanced = true;
+            options.load_balanced = Some(true);
+        }
         options.check()?;
         let tls = match tls {
             None if options.tls.is_enabled() => {
@@ -115,8 +128,8 @@ impl<R: Runtime, T> Builder<R, T> {
             options: Arc::new(ConnectionOptions::of_client(&options, metadata.clone())),
         });
         let mut core = begin(establisher.clock.now(), pool, &options, metadata);
-        core.server_mut().observe(listeners.any());
-        Ok(Pool::new(Endpoint::start(core, establisher, listeners), options.timeout))
+        core.server_mut().observe(listeners.are_logged() || listeners.any());
+        Ok(Pool::new(Endpoint::start(core, establisher, listeners), options.timeout, warnings))
     }
 }
 
@@ -137,7 +150,10 @@ fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> 
     match options.hosts.as_slice() {
         _ if options.proxy.host.is_some() => unsupported("proxyHost", "connect without a proxy"),
         [address] => Ok(address.clone()),
-        _ => unsupported("a connection to several hosts", "name one host, such as the primary"),
+        _ => unsupported(
+            "a connection string with several hosts",
+            "name the one to talk to, with directConnection=true if it may be another than the primary",
+        ),
     }
 }
 

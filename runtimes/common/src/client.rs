@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::MonitorOptions;
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::Stats;
 use cmap_core::server::{self, ServerDescription, ServerOptions};
 
@@ -38,15 +38,16 @@ impl<R: Runtime> Client<R> {
         self.pool.endpoint()
     }
 
-    /// A client as a connection string asks for it. It checks the server from now on; a check-out waits for that.
+    /// A client as a connection string asks for it. It checks the server from now on; a check-out waits for that. Options
+    /// that do not exist, and values that an option cannot have, are ignored: [`warnings`](Self::warnings) names them.
     ///
     /// # Errors
     /// The connection string cannot be used, or the caller runs in no runtime.
     pub async fn connect(uri: &str) -> Result<Self, ClientError> {
-        let (options, _warnings) = ClientOptions::parse(uri)?;
+        let (options, warnings) = ClientOptions::parse(uri)?;
         #[cfg(feature = "tracing")]
-        _warnings.iter().for_each(crate::logging::warn);
-        Self::with_options(options).await
+        warnings.iter().for_each(crate::logging::warn);
+        Self::builder(options).warnings(warnings).build().await
     }
 
     /// A client with `options`.
@@ -104,6 +105,15 @@ impl<R: Runtime> Client<R> {
     /// The server's address.
     pub fn address(&self) -> &ServerAddress {
         self.pool.address()
+    }
+
+    /// What is odd about the connection string that [`connect`](Self::connect) was given: what was ignored (URI-5, URI-6),
+    /// and what will not be understood for ever. Each displays as a sentence that says what to write instead. Show them to
+    /// whoever wrote the connection string; with the feature `tracing` they are also in the log, at level WARN.
+    ///
+    /// A client that was made of options has none: [`ClientOptions::parse`] returned them.
+    pub fn warnings(&self) -> &[Warning] {
+        self.pool.warnings()
     }
 
     /// The events from now on. At most `capacity` that were not read yet are kept.

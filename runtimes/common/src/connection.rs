@@ -98,7 +98,7 @@ impl<R: Runtime> Connection<R> {
 
     /// Whether the server still listens, as far as can be seen without asking it: it has not hung up.
     pub fn is_alive(&mut self) -> bool {
-        !self.under_way && self.socket.as_mut().is_some_and(|socket| socket.is_alive())
+        !self.under_way && self.socket.as_mut().is_some_and(|socket| R::look(&mut || socket.is_alive()))
     }
 
     /// Keeps the connection for a cursor or a transaction.

@@ -28,6 +28,7 @@ use crate::machine::{Answer, Deadline, Delivery, Errands, Machine, MoreErrands, 
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::subscription::Subscription;
+use crate::telling::{Telling, Untold};
 use crate::waiters::{Found, Left};
 
 pub(crate) struct Endpoint<R: Runtime> {
@@ -67,7 +68,7 @@ impl<R: Runtime> Endpoint<R> {
             establisher,
             listeners,
             alarm: Arc::default(),
-            machine: Mutex::new(Machine::new(core)),
+            machine: Mutex::new(Machine::new(core, R::look)),
         });
         driver::start(&endpoint, clock);
         endpoint
@@ -371,20 +372,8 @@ impl<R: Runtime> Endpoint<R> {
         self.establisher.command_limit
     }
 
-    pub(crate) fn subscribe(&self, capacity: usize) -> Subscription {
-        let subscription = self.listeners.subscribe(Arc::clone(&self.address), capacity);
-        self.observe();
-        subscription
-    }
-
     pub(crate) fn alarm(&self) -> Arc<Alarm> {
         Arc::clone(&self.alarm)
-    }
-
-    /// Events are made only if somebody listens.
-    fn observe(&self) {
-        let any = self.listeners.any();
-        self.lock().server().observe(any);
     }
 
     // Driving.
@@ -424,6 +413,7 @@ impl<R: Runtime> Endpoint<R> {
 
     #[cold]
     fn run_more(self: &Arc<Self>, more: MoreErrands<R::Stream>) {
+        let telling = more.tell.map(|events| Telling::new(self, events));
         more.wake.into_iter().for_each(Waker::wake);
         for (connection, cutoff) in more.establish {
             self.establisher.begin(Arc::downgrade(self), connection, cutoff);
@@ -432,22 +422,42 @@ impl<R: Runtime> Endpoint<R> {
             link.begin(Arc::clone(&self.establisher), Arc::downgrade(self), socket);
         }
         more.close.into_iter().for_each(|socket| socket.close());
-        if let Some(events) = more.tell {
-            self.tell(events);
+        if let Some(telling) = telling {
+            telling.begin();
         }
     }
 
-    /// Tells events until none are left; whoever causes more meanwhile leaves them to us.
-    #[cold]
-    fn tell(&self, mut events: Vec<Event>) {
-        loop {
-            for event in events.drain(..) {
-                self.listeners.tell(&self.address, &event);
-            }
-            if !self.lock().untold.more(&mut events) {
-                return;
-            }
+    // Events.
+
+    pub(crate) fn subscribe(&self, capacity: usize) -> Subscription {
+        let subscription = self.listeners.subscribe(Arc::clone(&self.address), capacity);
+        self.observe();
+        subscription
+    }
+
+    /// Events are made only if somebody listens.
+    fn observe(&self) {
+        let are_logged = self.listeners.are_logged();
+        let mut machine = self.lock();
+        machine.server().observe(are_logged || self.listeners.any());
+    }
+
+    /// Tells events, as [`Telling`] says when.
+    pub(crate) fn tell(&self, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
+            self.listeners.tell(&self.address, &event);
         }
+        if self.listeners.has_lost_one() {
+            self.observe();
+        }
+    }
+
+    pub(crate) fn untold<T>(&self, call: impl FnOnce(&mut Untold) -> T) -> T {
+        call(&mut self.lock().untold)
+    }
+
+    pub(crate) fn runtime(&self) -> &R {
+        self.clock.runtime()
     }
 
     #[inline]

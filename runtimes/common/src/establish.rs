@@ -222,6 +222,10 @@ impl<R: Runtime> Drop for Report<R> {
         if !self.done
             && let Some(endpoint) = self.endpoint.upgrade()
         {
+            // First, lest the pool creates another connection for the next one who waits, whose task would be dropped as well.
+            if !std::thread::panicking() {
+                endpoint.handle_runtime_gone();
+            }
             let error = EstablishError::new(Phase::Connect, Fault::Other, crate::error::RuntimeGone.to_string());
             endpoint.handle_establish_failed(self.connection, error);
         }

@@ -55,6 +55,7 @@ mod resolve;
 pub mod runtime;
 mod socket;
 mod subscription;
+mod telling;
 pub mod tls;
 mod waiters;
 

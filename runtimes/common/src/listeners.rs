@@ -1,7 +1,6 @@
 //! Who hears of events: handlers that are called, and subscriptions that are read.
 //!
-//! Events are queued under the endpoint's lock and told outside of it, by one thread at a time: in order, and never
-//! from within a handler. A handler may call the client; what that causes is told when the handler has returned.
+//! Code of users runs here; no lock is held while it does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,15 +18,9 @@ pub(crate) type Handler = Box<dyn Fn(&ServerAddress, &Event) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) handlers: Vec<Handler>,
+    #[cfg(feature = "tracing")]
+    log: crate::logging::Log,
     tapes: Mutex<Vec<Weak<Tape>>>,
-}
-
-/// Events that happened and were not told yet. Lives under the endpoint's lock.
-#[derive(Default)]
-pub(crate) struct Untold {
-    pub(crate) events: Vec<Event>,
-    /// Whether somebody is telling.
-    pub(crate) being_told: bool,
 }
 
 impl Listeners {
@@ -37,22 +30,31 @@ impl Listeners {
         Subscription::new(address, tape)
     }
 
-    /// Whether anybody listens; forgets subscriptions that were dropped.
+    /// Whether events are logged and somebody reads them, as far as can be known now.
+    pub(crate) fn are_logged(&self) -> bool {
+        #[cfg(feature = "tracing")]
+        return self.log.is_read();
+        #[cfg(not(feature = "tracing"))]
+        return false;
+    }
+
+    /// Whether anybody listens but the log; forgets subscriptions that were dropped.
     pub(crate) fn any(&self) -> bool {
         let mut tapes = self.lock();
         tapes.retain(|tape| tape.strong_count() > 0);
-        #[cfg(feature = "tracing")]
-        if crate::logging::is_enabled() {
-            return true;
-        }
         !self.handlers.is_empty() || !tapes.is_empty()
     }
 
+    /// Whether a subscription was dropped that still counts as a listener.
+    pub(crate) fn has_lost_one(&self) -> bool {
+        self.lock().iter().any(|tape| tape.strong_count() == 0)
+    }
+
     pub(crate) fn tell(&self, address: &ServerAddress, event: &Event) {
+        // Whoever panicked is called again: what it observes is its own.
         #[cfg(feature = "tracing")]
-        crate::logging::log(address, event);
+        let _ = catch_unwind(AssertUnwindSafe(|| self.log.record(address, event)));
         for handler in &self.handlers {
-            // A handler that panicked is called again: what it observes is its own.
             let _ = catch_unwind(AssertUnwindSafe(|| handler(address, event)));
         }
         let tapes: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
@@ -71,23 +73,5 @@ impl Listeners {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Tape>>> {
         self.tapes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Untold {
-    /// The events to tell, if nobody else tells.
-    pub(crate) fn begin(&mut self) -> Option<Vec<Event>> {
-        if self.events.is_empty() || self.being_told {
-            return None;
-        }
-        self.being_told = true;
-        Some(std::mem::take(&mut self.events))
-    }
-
-    /// More events for the one who tells, in exchange for the emptied buffer; `false` ends the telling.
-    pub(crate) fn more(&mut self, told: &mut Vec<Event>) -> bool {
-        std::mem::swap(&mut self.events, told);
-        self.being_told = !told.is_empty();
-        self.being_told
     }
 }

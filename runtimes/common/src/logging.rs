@@ -1,31 +1,99 @@
-//! The pool's log messages as records of the crate `tracing` (feature `tracing`).
+//! The log messages as records of the crate `tracing` (feature `tracing`).
 //!
-//! Level DEBUG, target `cmap::connection` (LOG-10), the message as the specification words it. Nothing is put together
-//! that nobody reads (LOG-9). The fields of the structured form go along as JSON-like text, since those of `tracing`
-//! are fixed when a program is compiled.
+//! Level DEBUG; target `cmap::connection` for the pool's (LOG-10), `cmap::topology` for those of server and monitor (LOG-14).
+//! A record's `message` is the specification's unstructured sentence. Its other fields are those of the structured form, by
+//! the specification's names, and `event`, which says what the structured `message` would; what does not apply is left out
+//! (LOG-6). Nothing is put together that nobody reads (LOG-9). Documents are cut at the length that the variable
+//! `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cmap_core::address::ServerAddress;
-use cmap_core::log::LogRecord;
+use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::options::Warning;
+use tracing::{Level, Value};
 
 use crate::event::Event;
 
 /// The target of the pool's records.
-const TARGET: &str = "cmap::connection";
+const CONNECTION: &str = "cmap::connection";
 
-/// Whether anybody reads the records, as far as can be known when a client is made or subscribed to.
-pub(crate) fn is_enabled() -> bool {
-    tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
+/// The target of the records of server and monitor.
+const TOPOLOGY: &str = "cmap::topology";
+
+/// What one client or pool logs. Its records have a number of their own.
+pub(crate) struct Log {
+    topology: TopologyId,
+    max_document_length: MaxDocumentLength,
 }
 
-pub(crate) fn log(address: &ServerAddress, event: &Event) {
-    let Event::Pool(event) = event else { return };
-    if is_enabled() {
-        let record = LogRecord::new(address, event);
-        tracing::debug!(target: TARGET, server = %address, event = event.name(), "{record}");
+impl Default for Log {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let variable = std::env::var("MONGODB_LOG_MAX_DOCUMENT_LENGTH").ok();
+        // LOG-3: what is no length counts as unset.
+        let length = variable.and_then(|text| text.parse().ok()).map(MaxDocumentLength);
+        Self {
+            topology: TopologyId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            max_document_length: length.unwrap_or_default(),
+        }
+    }
+}
+
+/// Writes a record at level DEBUG. `tracing` fixes the names of fields when a program is compiled: of those that are listed
+/// the record has what the [`LogRecord`] has.
+macro_rules! debug {
+    ($target:expr, $event:expr, $record:expr, [$($field:ident)*]) => {
+        tracing::debug!(
+            target: $target,
+            event = $event,
+            $($field = $record.field(stringify!($field)).map(value),)*
+            "{}", $record
+        )
+    };
+}
+
+impl Log {
+    /// Whether anybody reads the records, as far as can be known when a client is made or subscribed to.
+    pub(crate) fn is_read(&self) -> bool {
+        tracing::enabled!(target: CONNECTION, Level::DEBUG) || tracing::enabled!(target: TOPOLOGY, Level::DEBUG)
+    }
+
+    pub(crate) fn record(&self, server: &ServerAddress, event: &Event) {
+        let name = event.name();
+        match event {
+            Event::Pool(event) if tracing::enabled!(target: CONNECTION, Level::DEBUG) => {
+                let record = LogRecord::new(server, event);
+                debug!(CONNECTION, name, record, [
+                    serverHost serverPort serviceId driverConnectionId reason error durationMS
+                    maxIdleTimeMS minPoolSize maxPoolSize maxConnecting waitQueueTimeoutMS
+                ]);
+            }
+            Event::Server(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
+                let record = LogRecord::of_server(self.topology, server, event, self.max_document_length);
+                if let Some(record) = record {
+                    debug!(TOPOLOGY, name, record, [
+                        topologyId serverHost serverPort previousDescription newDescription
+                        awaited driverConnectionId serverConnectionId durationMS reply failure
+                    ]);
+                }
+            }
+            Event::Pool(_) | Event::Server(_) => {}
+        }
+    }
+}
+
+fn value(value: &LogValue) -> &dyn Value {
+    match value {
+        LogValue::Text(Cow::Borrowed(text)) => text,
+        LogValue::Text(Cow::Owned(text)) => text,
+        LogValue::Integer(number) => number,
+        LogValue::Millis(millis) => millis,
+        LogValue::Boolean(is) => is,
     }
 }
 
 pub(crate) fn warn(warning: &Warning) {
-    tracing::warn!(target: TARGET, "{warning}");
+    tracing::warn!(target: CONNECTION, "{warning}");
 }

@@ -17,8 +17,8 @@ use crate::cutoff::{Cut, Cutoff};
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::event::Event;
 use crate::link::Link;
-use crate::listeners::Untold;
 use crate::socket::Socket;
+use crate::telling::Untold;
 use crate::waiters::Waiters;
 
 pub(crate) struct Machine<S> {
@@ -35,7 +35,11 @@ pub(crate) struct Machine<S> {
     /// When the driver comes back.
     pub(crate) armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
+    look: Look,
 }
+
+/// [`Runtime::look`](crate::Runtime::look).
+pub(crate) type Look = fn(&mut dyn FnMut() -> bool) -> bool;
 
 /// How to cut off what goes on at a connection.
 pub(crate) struct Known {
@@ -90,7 +94,7 @@ pub(crate) enum Touched {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
-    pub(crate) fn new(core: server::Endpoint<Box<Socket<S>>>) -> Self {
+    pub(crate) fn new(core: server::Endpoint<Box<Socket<S>>>, look: Look) -> Self {
         Self {
             core,
             waiters: Waiters::new(),
@@ -101,6 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             closing: Vec::new(),
             armed: None,
             runtime_gone: false,
+            look,
         }
     }
 
@@ -192,6 +197,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
     #[cold]
     fn act_for_pool(&mut self, now: Instant, action: Action<Box<Socket<S>>>, errands: &mut Errands<S>) {
         match action {
+            // Nobody is left who could establish it. The pool has no more use for it either, so it stays pending.
+            Action::Connect { .. } if self.runtime_gone => {}
             Action::Connect { connection } => {
                 let cutoff = Arc::new(Cutoff::default());
                 let known = Known { cutoff: Arc::clone(&cutoff), is_established: false };
@@ -199,7 +206,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
                 errands.more().establish.push((connection, cutoff));
             }
             Action::Check { connection } => {
-                let alive = self.pool().socket(connection).is_some_and(|socket| socket.is_alive());
+                let look = self.look;
+                let socket = self.pool().socket(connection);
+                let alive = socket.is_some_and(|socket| look(&mut || socket.is_alive()));
                 // Refused only if nobody had asked.
                 let _ = self.pool().handle_checked(now, connection, alive);
             }

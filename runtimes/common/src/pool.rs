@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::{ApiMisuse, CheckOutRequest, Clear, PoolState, Stats};
 use cmap_core::server;
 
@@ -65,15 +65,21 @@ struct Owner<R: Runtime> {
     endpoint: Arc<Endpoint<R>>,
     /// timeoutMS.
     timeout: Option<Duration>,
+    /// Of the connection string, if there was one.
+    warnings: Vec<Warning>,
 }
 
 impl<R: Runtime> Pool<R> {
-    pub(crate) fn new(endpoint: Arc<Endpoint<R>>, timeout: Option<Duration>) -> Self {
-        Self { owner: Arc::new(Owner { endpoint, timeout }) }
+    pub(crate) fn new(endpoint: Arc<Endpoint<R>>, timeout: Option<Duration>, warnings: Vec<Warning>) -> Self {
+        Self { owner: Arc::new(Owner { endpoint, timeout, warnings }) }
     }
 
     pub(crate) fn endpoint(&self) -> &Arc<Endpoint<R>> {
         &self.owner.endpoint
+    }
+
+    pub(crate) fn warnings(&self) -> &[Warning] {
+        &self.owner.warnings
     }
 
     /// A paused pool with `options`.

@@ -46,6 +46,12 @@ pub trait Runtime: Clone + Send + Sync + 'static {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send;
 
+    /// Calls `look`, which polls a socket once, without waiting, to see whether its peer is still there. A runtime that lets
+    /// tasks wait who have done much lets this one pass.
+    fn look(look: &mut dyn FnMut() -> bool) -> bool {
+        look()
+    }
+
     /// Connects a socket. Called only in tasks of this runtime.
     fn connect(&self, target: Target) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }

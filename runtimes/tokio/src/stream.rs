@@ -32,3 +32,35 @@ impl<S: tokio::io::AsyncWrite + Unpin> AsyncWrite for TokioStream<S> {
         Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use cmap_runtime::Runtime;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    use super::*;
+    use crate::Tokio;
+
+    #[tokio::test]
+    async fn a_look_finds_the_end_whatever_is_left_of_the_tasks_budget() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        drop(listener.accept().await.unwrap());
+        stream.readable().await.unwrap();
+        let mut stream = TokioStream(stream);
+        let mut nobody = Context::from_waker(Waker::noop());
+        while has_budget_remaining() {
+            let _ = pin!(consume_budget()).poll(&mut nobody);
+        }
+
+        let is_silent = Tokio::look(&mut || Pin::new(&mut stream).poll_read(&mut nobody, &mut [0]).is_pending());
+
+        assert!(!is_silent);
+    }
+}

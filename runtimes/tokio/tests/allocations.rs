@@ -16,6 +16,10 @@ fn an_uncontended_pair_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(async {
         let client = Client::connect(&server.uri("waitQueueTimeoutMS=30000")).await.unwrap();
+        // Nor for those who listened once.
+        let subscription = client.subscribe(10);
+        drop(client.check_out().await.unwrap());
+        drop(subscription);
         drop(client.check_out().await.unwrap());
         client
     });

@@ -7,13 +7,13 @@ mod timeouts;
 
 use std::marker::PhantomData;
 
-use allocation_counter::AllocationInfo;
 use cmap_runtime::Runtime as _;
 
 pub use self::cancellation::{Cancelled, WAITERS as CANCELLED};
 pub use self::contention::OPERATIONS;
 pub use self::pair::{hand_off, pair};
 pub use self::timeouts::{LIMIT, WAITERS as TIMED};
+use crate::allocations::{Allocations, Count};
 use crate::contender::Contender;
 use crate::figures::Quantiles;
 use crate::tasks::in_a_task;
@@ -24,8 +24,8 @@ pub trait Loads {
     /// Nanoseconds of work for a check-out and check-in by a single task.
     fn pair(&self) -> f64;
 
-    /// What a check-out and check-in allocates.
-    fn allocations(&self) -> Allocations;
+    /// What a check-out and check-in allocates, on average.
+    fn allocations(&self, count: Count) -> Allocations;
 
     /// Check-outs by so many tasks, which let others run while they hold a connection: how many in a second, which for
     /// a single thread is a second of work.
@@ -39,13 +39,6 @@ pub trait Loads {
 
     /// How late those who wait too long learn of it. Their pool's time-out is [`LIMIT`].
     fn lateness(&self) -> Quantiles;
-}
-
-/// What one operation allocates, on average.
-#[derive(Clone, Copy, Debug)]
-pub struct Allocations {
-    pub count: f64,
-    pub bytes: f64,
 }
 
 /// A contender on the runtime of a harness, which has to last from one load to the next.
@@ -71,8 +64,8 @@ impl<H: Harness, P: Contender> Loads for On<H, P> {
         Self::run(pair::time(self.pool.clone()))
     }
 
-    fn allocations(&self) -> Allocations {
-        Self::run(pair::allocations(self.pool.clone()))
+    fn allocations(&self, count: Count) -> Allocations {
+        Self::run(pair::allocations(self.pool.clone(), count))
     }
 
     fn throughput(&self, tasks: usize, threads: Threads) -> f64 {
@@ -89,13 +82,6 @@ impl<H: Harness, P: Contender> Loads for On<H, P> {
 
     fn lateness(&self) -> Quantiles {
         H::block_on(async { timeouts::lateness(&H::Runtime::current().unwrap(), &self.pool).await })
-    }
-}
-
-impl Allocations {
-    pub(crate) fn of(all: &AllocationInfo, operations: u32) -> Self {
-        let each = f64::from(operations);
-        Self { count: all.count_total as f64 / each, bytes: all.bytes_total as f64 / each }
     }
 }
 

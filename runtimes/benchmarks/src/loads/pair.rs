@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::pin::pin;
 
-use super::{Allocations, take_all};
+use super::take_all;
+use crate::allocations::{Allocations, Count};
 use crate::contender::Contender;
 use crate::cpu::worked;
 use crate::tasks::{poll_once, yield_now};
@@ -41,13 +42,13 @@ pub(super) async fn time<P: Contender>(pool: P) -> f64 {
 }
 
 /// What each allocates.
-pub(super) async fn allocations<P: Contender>(pool: P) -> Allocations {
+pub(super) async fn allocations<P: Contender>(pool: P, count: Count) -> Allocations {
     drop(take_all(&pool).await);
-    let mut all = allocation_counter::AllocationInfo::default();
+    let mut all = Allocations::default();
     for _ in 0..COUNTED {
-        all += allocation_counter::measure(|| pair(&pool));
+        all += count(&mut || pair(&pool));
         // A pool that takes part in tokio's cooperative scheduling would say it is not ready.
         yield_now().await;
     }
-    Allocations::of(&all, COUNTED)
+    all / COUNTED
 }

@@ -8,7 +8,7 @@ use cmap_core::pool::Purpose;
 use super::Setup;
 #[cfg(unix)]
 use super::recovery::recovered;
-use super::{Harness, TestServer, client, options, run};
+use super::{Harness, TestServer, client, options, run, until};
 use crate::{Client, CommandErrorKind};
 
 pub fn a_command_runs_on_a_checked_out_connection<H: Harness>() {
@@ -110,9 +110,7 @@ pub fn a_connection_is_looked_at_before_it_is_used_after_idleness<H: Harness>() 
         let mut connection = client.check_out().await.unwrap();
         connection.run_command("admin", rawdoc! { "answerThenEnd": 1 }).await.unwrap();
         // The server's end of the connection has been closed behind its answer; give the news time to arrive.
-        while connection.is_alive() {
-            super::yield_now().await;
-        }
+        until(|| !connection.is_alive()).await;
         drop(connection);
 
         let mut connection = client.check_out().await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -9,10 +10,14 @@ use bson::rawdoc;
 
 use super::lab::Lab;
 use super::{
-    Harness, Hosts, Manners, Setup, TestServer, assert_balanced, assert_nothing_lost, client, options, poll_once, run,
+    ClientOf, Harness, Hosts, Manners, Setup, TestServer, assert_nothing_lost, client, options, poll_once, run,
     wait_for, yield_now,
 };
-use crate::{CheckOut, Client};
+use crate::runtime::Runtime;
+use crate::{CheckOut, Client, Connection, Event};
+
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(300);
 
 pub fn a_check_out_dropped_before_the_server_is_known_is_forgotten<H: Harness>() {
     run::<H>(async {
@@ -28,7 +33,7 @@ pub fn a_check_out_dropped_before_the_server_is_known_is_forgotten<H: Harness>()
 
         drop(other.await.unwrap());
         assert_eq!(client.stats().check_outs_started, 1);
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
     });
 }
 
@@ -46,7 +51,7 @@ pub fn a_dropped_waiter_is_forgotten<H: Harness>() {
         drop(first);
 
         drop(third.await.unwrap());
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
         assert_eq!(client.stats().cancelled, 1);
     });
 }
@@ -65,7 +70,7 @@ pub fn a_waiter_dropped_after_its_delivery_passes_the_connection_on<H: Harness>(
         drop(second);
 
         drop(third.await.unwrap());
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
         assert_eq!(client.stats().created, 1);
     });
 }
@@ -85,7 +90,7 @@ pub fn an_establishment_survives_the_check_out_that_caused_it<H: Harness>() {
 
         assert_eq!(client.check_out().await.unwrap().id().get(), 2);
         drop(first);
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
     });
 }
 
@@ -104,68 +109,163 @@ pub fn a_command_dropped_half_way_costs_its_connection<H: Harness>() {
         assert!(error.to_string().contains("broken"), "{error}");
         assert_eq!(client.stats().closed.error, 1);
         assert_eq!(client.check_out().await.unwrap().id().get(), 2);
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
     });
 }
 
 pub fn check_outs_dropped_at_random_polls_lose_nothing<H: Harness>() {
-    /// So many check-outs are begun.
-    const ROUNDS: u32 = 100_000;
     run::<H>(async {
         let server = TestServer::start();
-        let client = client::<H>(&server, "maxPoolSize=3&maxConnecting=3").await;
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        let mut waiting: Vec<Pin<Box<CheckOut<'_, H::Runtime>>>> = Vec::new();
-        let mut in_use = Vec::new();
-        let (mut got, mut dropped) = (0, 0);
+        let client = client::<H>(&server, CROWDED).await;
 
-        for _ in 0..ROUNDS {
-            waiting.push(Box::pin(client.check_out()));
-            for _ in 0..4 {
-                let chosen = random.below(waiting.len());
-                match random.below(8) {
-                    0 | 1 if !waiting.is_empty() => {
-                        drop(waiting.remove(chosen));
-                        dropped += 1;
-                    }
-                    // Those who wait for longest are served first, so it is their turn more often.
-                    2..=5 if !waiting.is_empty() => {
-                        let oldest = chosen.min(random.below(4));
-                        if let Some(connection) = poll_once(&mut waiting[oldest]).await {
-                            drop(waiting.remove(oldest));
-                            in_use.push(connection.unwrap());
-                            got += 1;
-                        }
-                    }
-                    _ if !in_use.is_empty() => drop(in_use.swap_remove(random.below(in_use.len()))),
-                    _ => {}
+        drop_at_random_polls::<H>(&client).await;
+
+        assert_nothing_lost(&client);
+        assert_all_permits::<H>(&server, &client).await;
+    });
+}
+
+pub fn check_outs_dropped_at_random_polls_are_each_told_to_their_end<H: Harness>() {
+    /// How many check-outs were told to have begun and to have ended.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Told {
+        started: u64,
+        checked_out: u64,
+        failed: u64,
+        /// Ends that were told before their beginnings.
+        premature: u64,
+    }
+    run::<H>(async {
+        let server = TestServer::start();
+        let told = Arc::new(Mutex::new(Told::default()));
+        let seen = Arc::clone(&told);
+        let handler = move |_: &_, event: &Event| {
+            let mut seen = seen.lock().unwrap();
+            match event.name() {
+                "ConnectionCheckOutStarted" => seen.started += 1,
+                "ConnectionCheckedOut" => seen.checked_out += 1,
+                "ConnectionCheckOutFailed" => seen.failed += 1,
+                _ => {}
+            }
+            seen.premature += u64::from(seen.checked_out + seen.failed > seen.started);
+        };
+        let builder = Client::<H::Runtime>::builder(options(&server, CROWDED));
+        let client = builder.on_event(handler).build().await.unwrap();
+
+        drop_at_random_polls::<H>(&client).await;
+
+        let stats = client.stats();
+        let mut last = client.subscribe(1);
+        drop(client);
+        while last.next().await.is_some() {}
+        let told = *told.lock().unwrap();
+        assert_eq!((told.started, told.premature), (told.checked_out + told.failed, 0), "{told:?}");
+        let counted = (stats.check_outs_started, stats.checked_out, stats.check_outs_failed.total());
+        assert_eq!((told.started, told.checked_out, told.failed), counted);
+    });
+}
+
+/// The options of a client whose check-outs wait for each other.
+const CROWDED: &str = "maxPoolSize=3&maxConnecting=3";
+
+/// A dozen check-outs at a time, each polled and dropped at random, until 100,000 that had been polled were dropped before
+/// their end, some of them when a connection was already theirs. Connections come back, and break, meanwhile; in the end
+/// none is in use.
+async fn drop_at_random_polls<H: Harness>(client: &ClientOf<H>) {
+    struct Waiting<'a, R: Runtime> {
+        check_out: Pin<Box<CheckOut<'a, R>>>,
+        has_begun: bool,
+    }
+
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut waiting: Vec<Waiting<'_, H::Runtime>> = Vec::new();
+    // However long others take to be established, there are connections to begin with.
+    let mut in_use = Vec::new();
+    for _ in 0..3 {
+        in_use.push(client.check_out().await.unwrap());
+    }
+    let (mut got, mut dropped) = (3, 0);
+    while dropped < 100_000 {
+        if waiting.len() < 12 {
+            waiting.push(Waiting { check_out: Box::pin(client.check_out()), has_begun: false });
+        }
+        let chosen = random.below(waiting.len());
+        match random.below(5) {
+            0 | 1 => dropped += u64::from(waiting.remove(chosen).has_begun),
+            2 | 3 => {
+                waiting[chosen].has_begun = true;
+                if let Some(connection) = poll_once(&mut waiting[chosen].check_out).await {
+                    drop(waiting.remove(chosen));
+                    in_use.push(connection.unwrap());
+                    got += 1;
                 }
             }
-            // Now and then a connection breaks, and others have to be established.
-            if random.below(1000) == 0
-                && let Some(connection) = in_use.last_mut()
-            {
-                let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
-                assert!(poll_once(&mut command).await.is_none());
-            }
-            if random.below(10) == 0 {
-                yield_now().await;
-            }
-            // A machine that is busy with other things gets the time to establish those that are missing.
-            if random.below(100) == 0 {
-                while client.stats().counts.pending > 0 {
-                    yield_now().await;
+            _ if in_use.is_empty() => {}
+            _ => {
+                let mut connection = in_use.swap_remove(random.below(in_use.len()));
+                // Now and then one breaks, and another has to be established.
+                if random.below(500) == 0 {
+                    break_off(&mut connection).await;
                 }
             }
         }
-        drop(waiting);
-        drop(in_use);
+        if random.below(20) == 0 {
+            yield_now().await;
+        }
+    }
+    dropped += waiting.drain(..).filter(|waiting| waiting.has_begun).count() as u64;
+    drop(in_use);
+    let stats = client.stats();
+    let delivered = stats.checked_out - got;
+    assert_eq!(stats.cancelled + delivered, dropped);
+    assert!(stats.cancelled > 100 && delivered > 100, "{} waited, {delivered} had a connection", stats.cancelled);
+    println!(
+        "{got} got a connection; {dropped} were dropped, {delivered} of them with one; {} were made",
+        stats.created
+    );
+}
 
-        println!("{got} got a connection, {dropped} gave up before, {} connections were made", client.stats().created);
-        assert!(got > 10_000 && dropped > 10_000, "{got} {dropped}");
-        assert_balanced::<H>(&client);
-        drop(client.check_out().await.unwrap());
-    });
+/// Asserts that the pool, of which nothing is in use, can establish as many connections at once, and have as many, as ever
+/// ([`CROWDED`]).
+async fn assert_all_permits<H: Harness>(server: &TestServer, client: &ClientOf<H>) {
+    const ALL: u32 = 3;
+    // Whatever there is goes first; what is still being established is waited for.
+    let mut taken = Vec::new();
+    for _ in 0..ALL {
+        taken.push(client.check_out_within(Some(LONG)).await.unwrap());
+    }
+    let counts = client.stats().counts;
+    assert_eq!((counts.total(), counts.pending, counts.in_use), (ALL, 0, ALL));
+    for mut connection in taken {
+        break_off(&mut connection).await;
+    }
+    assert_eq!(client.stats().counts.total(), 0);
+
+    server.hang(true);
+    let mut waiting: Vec<_> = (0..ALL).map(|_| Box::pin(client.check_out_within(Some(LONG)))).collect();
+    for check_out in &mut waiting {
+        assert!(poll_once(check_out).await.is_none());
+    }
+    let counts = client.stats().counts;
+    assert_eq!((counts.total(), counts.pending), (ALL, ALL), "a permit was lost");
+    server.hang(false);
+    let mut taken = Vec::new();
+    for check_out in waiting {
+        taken.push(check_out.await.unwrap());
+    }
+    for mut connection in taken {
+        break_off(&mut connection).await;
+    }
+
+    let counts = client.stats().counts;
+    assert_eq!((counts.total(), counts.pending), (0, 0));
+    assert_nothing_lost(client);
+}
+
+/// Has a command cut off, after which the connection cannot be used any more.
+async fn break_off<R: Runtime>(connection: &mut Connection<R>) {
+    let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
+    assert!(poll_once(&mut command).await.is_none());
 }
 
 pub fn a_check_out_dropped_at_any_await_loses_nothing<H: Harness>() {
@@ -173,28 +273,17 @@ pub fn a_check_out_dropped_at_any_await_loses_nothing<H: Harness>() {
         let server = TestServer::start();
         let (client, lab) = stuttering::<H>(&server, "maxPoolSize=1").await;
         let polls = at_every_await(async |polls| {
-            // A connection has to be made for it, and then one has to come back.
-            let first = cut_short(client.check_out(), polls).await;
-            let waits = first.as_ref().map(|_| Box::pin(client.check_out()));
-            let second = match waits {
-                Some(mut waiting) => {
-                    assert!(poll_once(&mut waiting).await.is_none());
-                    drop(first);
-                    cut_short(waiting, polls).await
-                }
-                None => None,
-            };
-            let is_done = second.is_some();
-            if let Some(Ok(mut connection)) = second {
-                // The next round begins without a connection.
-                let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
-                assert!(poll_once(&mut command).await.is_none());
-            }
+            let connection = cut_short(client.check_out(), polls).await.map(Result::unwrap);
+            let is_done = connection.is_some();
+            drop(connection);
             assert_nothing_lost(&client);
+            // The next one finds no connection either, and another has to be established.
+            break_off(&mut client.check_out().await.unwrap()).await;
             is_done
         })
         .await;
 
+        // It waits at least once, for its connection.
         assert!(polls >= 2, "{polls}");
         lab.stutter(false);
         drop(client.check_out().await.unwrap());
@@ -241,6 +330,8 @@ pub fn a_client_dropped_in_the_making_at_any_await_is_forgotten<H: Harness>() {
 
         // Its files are read elsewhere.
         assert!(polls >= 2, "{polls}");
+        // Nothing goes on for those that were dropped, nor for the one that was made.
+        lab.all_tasks_ended().await;
         drop(builder().build().await.unwrap().check_out().await.unwrap());
     });
 }
@@ -248,34 +339,32 @@ pub fn a_client_dropped_in_the_making_at_any_await_is_forgotten<H: Harness>() {
 pub fn a_close_dropped_at_any_await_leaves_the_client_closed<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
-        let polls = at_every_await(async |polls| {
-            let client = client::<H>(&server, "").await;
+        at_every_await(async |polls| {
+            let (client, lab) = Lab::<H::Runtime>::client(&server, "").await;
             let connection = client.check_out().await.unwrap();
-            let mut closing = Box::pin(client.close(Duration::from_secs(30)));
-            let closed = cut_short(&mut closing, polls).await;
+            let mut closing = Box::pin(client.close(LONG));
+            // It waits for the connection first.
+            assert!(cut_short(&mut closing, polls.min(1)).await.is_none());
             drop(connection);
-            let closed = match closed {
-                // It waited for the connection.
-                None if polls > 0 => cut_short(closing, 1).await,
-                closed => closed,
-            };
-            if polls > 0 {
-                assert!(client.check_out().await.is_err());
-                assert_eq!(client.stats().counts.total(), 0);
-            }
-            assert_balanced::<H>(&client);
-            closed.is_some()
+            let closed = cut_short(closing, polls.saturating_sub(1)).await;
+
+            assert!(client.check_out().await.is_err());
+            assert_eq!(client.stats().counts.total(), 0);
+            assert_nothing_lost(&client);
+            drop(client);
+            lab.all_tasks_ended().await;
+            closed.is_some_and(|cut_off| {
+                assert_eq!(cut_off, Ok(0));
+                true
+            })
         })
         .await;
-
-        assert!(polls >= 1, "{polls}");
     });
 }
 
 /// A client whose sockets make every byte an await point.
 async fn stuttering<H: Harness>(server: &TestServer, query: &str) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
-    let lab = Lab::new();
-    let client = Client::builder(options(server, query)).runtime(lab.clone()).build().await.unwrap();
+    let (client, lab) = Lab::<H::Runtime>::client(server, query).await;
     lab.stutter(true);
     (client, lab)
 }

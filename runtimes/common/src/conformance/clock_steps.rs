@@ -8,23 +8,19 @@ use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
 
 use super::lab::Lab;
 use super::recovery::recovered;
-use super::{Harness, Setup, TestServer, assert_nothing_lost, options, poll_once, run, wait_for};
-use crate::{CheckOutError, Client, CommandErrorKind};
+use super::{Harness, Setup, TestServer, assert_nothing_lost, poll_once, run, wait_for};
+use crate::{CheckOutError, CommandErrorKind};
 
 const HOUR: u64 = 3600;
-
-async fn client<H: Harness>(server: &TestServer, query: &str) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
-    let lab = Lab::new();
-    let client = Client::builder(options(server, query)).runtime(lab.clone()).build().await.unwrap();
-    (client, lab)
-}
 
 pub fn a_step_forward_fails_those_whose_time_is_up<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
-        let (client, lab) =
-            client::<H>(&server, "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000")
-                .await;
+        let (client, lab) = Lab::<H::Runtime>::client(
+            &server,
+            "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000",
+        )
+        .await;
         let mut connection = client.check_out().await.unwrap();
         let mut waiting = Box::pin(client.check_out());
         let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
@@ -45,7 +41,7 @@ pub fn a_step_forward_fails_those_whose_time_is_up<H: Harness>() {
 pub fn a_step_forward_replaces_idle_connections<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
-        let (client, lab) = client::<H>(&server, "loadBalanced=true&maxIdleTimeMS=60000").await;
+        let (client, lab) = Lab::<H::Runtime>::client(&server, "loadBalanced=true&maxIdleTimeMS=60000").await;
         drop(client.check_out().await.unwrap());
 
         lab.set_ahead(HOUR);
@@ -58,10 +54,11 @@ pub fn a_step_forward_replaces_idle_connections<H: Harness>() {
 pub fn a_step_forward_has_the_server_checked_again<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
-        let (client, lab) = client::<H>(&server, "").await;
+        let (client, lab) = Lab::<H::Runtime>::client(&server, "").await;
         let mut events = client.subscribe(1000);
         drop(client.check_out().await.unwrap());
         wait_for(&mut events, "ServerHeartbeatSucceeded").await;
+        wait_for(&mut events, "ServerHeartbeatStarted").await;
         let before = lab.sleeps();
 
         lab.set_ahead(HOUR);
@@ -77,9 +74,11 @@ pub fn a_step_forward_has_the_server_checked_again<H: Harness>() {
 pub fn a_step_back_stops_limits_and_nothing_else<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
-        let (client, lab) =
-            client::<H>(&server, "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000")
-                .await;
+        let (client, lab) = Lab::<H::Runtime>::client(
+            &server,
+            "loadBalanced=true&maxPoolSize=1&waitQueueTimeoutMS=60000&socketTimeoutMS=60000",
+        )
+        .await;
         lab.set_ahead(HOUR);
         let mut connection = client.check_out().await.unwrap();
         let mut waiting = Box::pin(client.check_out());

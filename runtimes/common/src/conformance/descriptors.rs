@@ -11,7 +11,7 @@ use cmap_core::connection::{Fault, Phase, RETRYABLE_ERROR};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::recovery::recovered;
-use super::{Harness, TestServer, client, establish_error, run, told, wait_for};
+use super::{Harness, TestServer, assert_nothing_lost, client, establish_error, run, told, wait_for};
 
 /// So many descriptors the process may have.
 const LIMIT: u64 = 256;
@@ -48,7 +48,9 @@ pub fn a_process_without_descriptors_is_told_so_and_recovers<H: Harness>() {
         connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
         drop(hoard);
         recovered("a process without descriptors", &client).await;
-        let _second = client.check_out().await.unwrap();
+        let second = client.check_out().await.unwrap();
+        drop((connection, second));
+        assert_nothing_lost(&client);
     });
     setrlimit(Resource::Nofile, before).unwrap();
 }

@@ -1,10 +1,14 @@
 //! Handlers and subscriptions.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::task::{Context, Waker};
+use std::thread;
 
 use bson::rawdoc;
+use cmap_core::address::ServerAddress;
 
-use super::{ClientOf, Harness, TestServer, client, options, run, wait_for, yield_now};
+use super::{ClientOf, Harness, TestServer, client, options, run, until, wait_for};
 use crate::{Client, Event, Notice};
 
 /// A list of events' names that a handler fills.
@@ -74,9 +78,7 @@ pub fn a_handler_may_call_the_client<H: Harness>() {
         assert!(myself.set(client.clone()).is_ok());
 
         drop(client.check_out().await.unwrap());
-        while names.lock().unwrap().len() < 100 {
-            yield_now().await;
-        }
+        until(|| names.lock().unwrap().len() >= 100).await;
 
         // Whatever a call from within causes is told after it: the events alternate as without it.
         let names = names.lock().unwrap();
@@ -101,11 +103,49 @@ pub fn a_panic_in_a_handler_goes_no_further<H: Harness>() {
         let client = builder.on_event(handler).build().await.unwrap();
 
         drop(client.check_out().await.unwrap());
-        while !names.lock().unwrap().contains(&"ConnectionCheckedIn") {
-            yield_now().await;
-        }
+        until(|| names.lock().unwrap().contains(&"ConnectionCheckedIn")).await;
 
         assert_eq!(client.stats().counts.available, 1);
+    });
+}
+
+pub fn whoever_tells_events_leaves_those_of_others_to_a_task<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client_of = |handler| Client::<H::Runtime>::builder(options(&server, "")).on_event(handler).build();
+        let (told, told_by_teller) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let ((stopped, has_stopped), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+        let (all, own, may_go_on) = (Arc::clone(&told), Arc::clone(&told_by_teller), Mutex::new(may_go_on));
+        let client = client_of(move |_: &ServerAddress, _: &Event| {
+            all.fetch_add(1, Ordering::SeqCst);
+            // The teller's first event lasts until others have caused many more.
+            if thread::current().name() == Some("teller") && own.fetch_add(1, Ordering::SeqCst) == 0 {
+                stopped.send(()).unwrap();
+                may_go_on.lock().unwrap().recv().unwrap();
+            }
+        });
+        let client = client.await.unwrap();
+        drop(client.check_out().await.unwrap());
+        let (other, own) = (client.clone(), Arc::clone(&told_by_teller));
+        let teller = thread::Builder::new().name("teller".into()).spawn(move || {
+            // Somebody else may be telling just now, and tells these, too.
+            while own.load(Ordering::SeqCst) == 0 {
+                let mut check_out = Box::pin(other.check_out());
+                let _ = check_out.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            }
+        });
+        has_stopped.recv().unwrap();
+
+        let before = told.load(Ordering::SeqCst);
+        for _ in 0..100 {
+            drop(client.check_out().await.unwrap());
+        }
+        go_on.send(()).unwrap();
+
+        teller.unwrap().join().unwrap();
+        until(|| told.load(Ordering::SeqCst) >= before + 300).await;
+        let own = told_by_teller.load(Ordering::SeqCst);
+        assert!(own < 50, "the teller told {own} events");
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::recovery::recovered;
-use super::{Harness, TestServer, client, run, wait_for, yield_now};
+use super::{Harness, TestServer, client, is_reset, run, until, wait_for};
 use crate::{Client, CommandErrorKind};
 
 pub fn a_restarted_server_costs_no_user_an_error<H: Harness>() {
@@ -18,9 +18,7 @@ pub fn a_restarted_server_costs_no_user_an_error<H: Harness>() {
         let mut connection = client.check_out().await.unwrap();
 
         server.restart();
-        while connection.is_alive() {
-            yield_now().await;
-        }
+        until(|| !connection.is_alive()).await;
         drop(connection);
 
         let mut connection = client.check_out().await.unwrap();
@@ -72,6 +70,7 @@ pub fn a_reset_connection_is_an_error_that_clears_the_pool<H: Harness>() {
         drop(connection);
 
         assert!(matches!(&error.kind, CommandErrorKind::Network(_)) && error.is_retryable(), "{error}");
+        assert!(is_reset(&error), "{error:?}");
         wait_for(&mut events, "ConnectionPoolCleared").await;
         wait_for(&mut events, "ConnectionCheckedIn").await;
         wait_for(&mut events, "ConnectionClosed").await;

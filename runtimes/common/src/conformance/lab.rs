@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use futures_io::{AsyncRead, AsyncWrite};
 
-use super::yield_now;
-use crate::RuntimeGone;
+use super::{TestServer, options, yield_now};
 use crate::runtime::{Runtime, Target};
+use crate::{Client, RuntimeGone};
 
 /// The runtime `R` under conditions that the test sets. Clones are one lab.
 #[derive(Clone)]
@@ -33,9 +33,16 @@ struct Conditions {
     sleepers: Mutex<Vec<Waker>>,
     /// How often somebody went to sleep.
     sleeps: AtomicUsize,
+    /// How many tasks there are.
+    tasks: AtomicUsize,
+    /// Those who wait for the end of all tasks.
+    watchers: Mutex<Vec<Waker>>,
     stutters: AtomicBool,
     reader: Reader,
 }
+
+/// A task in a lab, until it has ended or was dropped.
+struct LabTask(Arc<Conditions>);
 
 /// What is known of the one socket that is watched.
 #[derive(Default)]
@@ -64,6 +71,25 @@ impl<R: Runtime> Lab<R> {
     /// With usual conditions.
     pub(super) fn new() -> Self {
         Self { runtime: R::current().unwrap(), conditions: Arc::default() }
+    }
+
+    /// A client of `server` in a new lab; `query` are the options of its connection string.
+    pub(super) async fn client(server: &TestServer, query: &str) -> (Client<Self>, Self) {
+        let lab = Self::new();
+        let client = Client::builder(options(server, query)).runtime(lab.clone()).build().await.unwrap();
+        (client, lab)
+    }
+
+    /// Waits until there is no task any more.
+    pub(super) async fn all_tasks_ended(&self) {
+        poll_fn(|cx| {
+            self.conditions.watchers.lock().unwrap().push(cx.waker().clone());
+            match self.conditions.tasks.load(Ordering::SeqCst) {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
     }
 
     /// Sets the clock so many seconds ahead of the real time: forward or back, as it was.
@@ -136,7 +162,12 @@ impl<R: Runtime> Runtime for Lab<R> {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
+        self.conditions.tasks.fetch_add(1, Ordering::SeqCst);
+        let noted = LabTask(Arc::clone(&self.conditions));
+        self.runtime.spawn(async move {
+            let _noted = noted;
+            task.await;
+        });
     }
 
     async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -146,9 +177,21 @@ impl<R: Runtime> Runtime for Lab<R> {
         self.runtime.spawn_blocking(job).await
     }
 
+    fn look(look: &mut dyn FnMut() -> bool) -> bool {
+        R::look(look)
+    }
+
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         let stream = self.runtime.connect(target).await?;
         Ok(LabStream { stream, conditions: Arc::clone(&self.conditions), hesitated: false })
+    }
+}
+
+impl Drop for LabTask {
+    fn drop(&mut self) {
+        self.0.tasks.fetch_sub(1, Ordering::SeqCst);
+        let watchers = std::mem::take(&mut *self.0.watchers.lock().unwrap());
+        watchers.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -8,7 +8,7 @@ use bson::rawdoc;
 use cmap_core::connection::Command;
 use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
 
-use super::{Harness, TestServer, assert_balanced, client, poll_once, run, yield_now};
+use super::{Harness, TestServer, assert_nothing_lost, client, poll_once, run, until, yield_now};
 use crate::cutoff::{Cut, Cutoff};
 use crate::runtime::Runtime;
 use crate::{CheckOutError, CommandErrorKind};
@@ -20,6 +20,10 @@ pub fn ten_thousand_waiters_are_all_served<H: Harness>() {
         let client = client::<H>(&server, "maxPoolSize=8&maxConnecting=8").await;
         let served = Arc::new(AtomicU32::new(0));
         let runtime = H::Runtime::current().unwrap();
+        let mut in_use = Vec::new();
+        for _ in 0..8 {
+            in_use.push(client.check_out().await.unwrap());
+        }
 
         for _ in 0..WAITERS {
             let (client, served) = (client.clone(), Arc::clone(&served));
@@ -30,11 +34,11 @@ pub fn ten_thousand_waiters_are_all_served<H: Harness>() {
                 served.fetch_add(1, Ordering::SeqCst);
             });
         }
-        while served.load(Ordering::SeqCst) < WAITERS {
-            yield_now().await;
-        }
+        until(|| client.stats().counts.waiting == WAITERS).await;
+        drop(in_use);
+        until(|| served.load(Ordering::SeqCst) == WAITERS).await;
 
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
         assert!(client.stats().high_water_total <= 8);
     });
 }
@@ -75,7 +79,7 @@ pub fn a_wait_queue_timeout_says_how_the_pool_looked<H: Harness>() {
 pub fn timeout_ms_cuts_off_a_command<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
-        let client = client::<H>(&server, "timeoutMS=2000").await;
+        let client = client::<H>(&server, "timeoutMS=10000").await;
         let mut connection = client.check_out().await.unwrap();
         connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
         drop(connection);

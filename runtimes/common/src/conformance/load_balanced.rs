@@ -3,10 +3,14 @@
 use bson::rawdoc;
 use cmap_core::event::Event as PoolEvent;
 use cmap_core::pool::{CheckOutErrorKind, Purpose, WaitLimit};
+use cmap_core::server::ServerType;
 
+use super::lab::Lab;
 use super::recovery::recovered;
-use super::{Harness, Setup, TestServer, assert_balanced, client, run, told, wait_for};
-use crate::{CheckOutError, CommandErrorKind, Connection, Event, Notice};
+use super::{
+    Harness, Setup, TestServer, assert_nothing_lost, client, is_reset, options, poll_once, run, told, wait_for,
+};
+use crate::{CheckOutError, Client, CommandErrorKind, Connection, Event, Notice};
 
 pub fn a_load_balancer_is_not_checked<H: Harness>() {
     run::<H>(async {
@@ -26,10 +30,30 @@ pub fn a_load_balancer_is_not_checked<H: Harness>() {
     });
 }
 
+pub fn a_load_balancer_may_be_named_in_code<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
+        for in_pool in [true, false] {
+            let mut options = options(&server, "");
+            match in_pool {
+                true => options.pool.load_balanced = true,
+                false => options.load_balanced = Some(true),
+            }
+            let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+
+            let mut connection = client.check_out().await.unwrap();
+
+            connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+            assert_eq!(client.description().server_type, ServerType::LoadBalancer);
+        }
+    });
+}
+
 pub fn a_timeout_says_what_keeps_the_connections<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
-        let client = client::<H>(&server, "loadBalanced=true&maxPoolSize=4&waitQueueTimeoutMS=1000").await;
+        let (client, lab) =
+            Lab::<H::Runtime>::client(&server, "loadBalanced=true&maxPoolSize=4&waitQueueTimeoutMS=600000").await;
         let cursors = [
             client.check_out().await.unwrap().pin(Purpose::Cursor),
             client.check_out().await.unwrap().pin(Purpose::Cursor),
@@ -38,7 +62,10 @@ pub fn a_timeout_says_what_keeps_the_connections<H: Harness>() {
         let other = client.check_out().await.unwrap().pin(Purpose::Cursor).unpin();
         transaction.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
 
-        let Err(CheckOutError::Pool(error)) = client.check_out().await else { panic!("there is no connection left") };
+        let mut waiting = Box::pin(client.check_out());
+        assert!(poll_once(&mut waiting).await.is_none());
+        lab.set_ahead(3600);
+        let Err(CheckOutError::Pool(error)) = waiting.await else { panic!("there is no connection left") };
 
         assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
         assert_eq!(
@@ -50,7 +77,7 @@ pub fn a_timeout_says_what_keeps_the_connections<H: Harness>() {
         drop((cursors, transaction, other));
         // LB-12.
         assert_eq!((client.stats().checked_out, client.stats().checked_in), (4, 4));
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
     });
 }
 
@@ -69,7 +96,7 @@ pub fn an_error_clears_its_own_service_only<H: Harness>() {
         let error = broken.run_command("admin", rawdoc! { "reset": 1 }).await.unwrap_err();
         drop((broken, other, same));
 
-        assert!(matches!(error.kind, CommandErrorKind::Network(_)), "{error}");
+        assert!(matches!(error.kind, CommandErrorKind::Network(_)) && is_reset(&error), "{error:?}");
         let cleared = wait_for(&mut events, "ConnectionPoolCleared").await;
         let Event::Pool(PoolEvent::PoolCleared { service_id, .. }) = cleared else { panic!("{cleared:?}") };
         assert_eq!(service_id, Some(failed), "LB-8");

@@ -38,6 +38,7 @@ pub mod unusable;
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -89,11 +90,14 @@ macro_rules! conformance {
             }
             load_balanced {
                 a_load_balancer_is_not_checked,
+                a_load_balancer_may_be_named_in_code,
                 a_timeout_says_what_keeps_the_connections,
                 an_error_clears_its_own_service_only,
                 a_server_that_is_behind_no_load_balancer_is_said_so,
             }
             unusable {
+                a_connection_string_that_cannot_be_used_names_the_option_and_why,
+                what_is_ignored_of_a_connection_string_is_told,
                 a_server_that_is_too_old_is_said_so,
                 what_is_no_mongodb_is_said_so,
                 a_refused_connection_fails_check_outs_in_time,
@@ -108,6 +112,7 @@ macro_rules! conformance {
                 an_establishment_survives_the_check_out_that_caused_it,
                 a_command_dropped_half_way_costs_its_connection,
                 check_outs_dropped_at_random_polls_lose_nothing,
+                check_outs_dropped_at_random_polls_are_each_told_to_their_end,
                 a_check_out_dropped_at_any_await_loses_nothing,
                 a_command_dropped_at_any_await_costs_its_connection_only,
                 a_client_dropped_in_the_making_at_any_await_is_forgotten,
@@ -140,6 +145,7 @@ macro_rules! conformance {
                 a_handler_may_call_the_client,
                 a_panic_in_a_handler_goes_no_further,
                 a_subscription_says_what_it_lost,
+                whoever_tells_events_leaves_those_of_others_to_a_task,
                 a_subscription_ends_with_its_client,
             }
             limits {
@@ -169,6 +175,7 @@ macro_rules! conformance {
                 a_connection_is_dropped_after_its_runtime_ended,
                 a_client_outlives_its_runtime,
                 those_who_wait_learn_that_the_runtime_has_ended,
+                a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended,
                 several_runtimes_and_threads_share_a_client,
                 a_panicking_task_returns_its_connection,
             }
@@ -197,7 +204,8 @@ macro_rules! conformance {
                 a_handshake_comes_byte_by_byte,
                 a_handshake_under_tls_comes_byte_by_byte,
                 a_handshake_cut_at_every_byte_is_an_error_and_recovers,
-                a_handshake_under_tls_that_is_cut_is_an_error_and_recovers,
+                a_handshake_under_tls_cut_at_every_byte_is_an_error_and_recovers,
+                a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers,
                 the_hello_of_a_connection_says_what_a_check_would,
             }
         }
@@ -218,7 +226,7 @@ macro_rules! conformance {
 /// The client of a harness.
 pub type ClientOf<H> = Client<<H as Harness>::Runtime>;
 
-/// Runs a case; one that hangs fails.
+/// Runs a case; one that hangs fails. The limit is so long that no busy machine exceeds it.
 fn run<H: Harness>(case: impl Future<Output = ()>) {
     H::block_on(within::<H, _>(Duration::from_secs(600), case));
 }
@@ -271,6 +279,13 @@ async fn yield_now() {
     .await;
 }
 
+/// Lets other tasks run until what is awaited has come about, of which nobody tells.
+async fn until(mut has_come: impl FnMut() -> bool) {
+    while !has_come() {
+        yield_now().await;
+    }
+}
+
 /// Reads events until one has `name`.
 async fn wait_for(events: &mut Subscription, name: &str) -> Event {
     loop {
@@ -285,17 +300,14 @@ async fn wait_for(events: &mut Subscription, name: &str) -> Event {
 
 /// Waits until a check of the server has failed.
 async fn wait_for_failed_check<H: Harness>(client: &ClientOf<H>) {
+    let mut events = client.subscribe(1000);
+    // A description is there before the events that tell of it.
     while client.description().error.is_none() {
-        yield_now().await;
+        assert!(events.next().await.is_some(), "the client has ended");
     }
 }
 
 /// Asserts that no connection, waiter or check-out was lost.
-fn assert_balanced<H: Harness>(client: &ClientOf<H>) {
-    assert_nothing_lost(client);
-}
-
-/// The same for a client in whatever runtime.
 fn assert_nothing_lost<R: Runtime>(client: &Client<R>) {
     let stats = client.stats();
     assert_eq!((stats.counts.waiting, stats.counts.in_use), (0, 0), "{stats:?}");
@@ -317,6 +329,15 @@ fn establish_error<R: Runtime>(outcome: Result<Connection<R>, CheckOutError>) ->
 
 /// An error and all its causes, as a user reads them.
 fn told(error: &(dyn Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |&error| error.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether an error's cause is a connection that was reset.
+fn is_reset(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::ConnectionReset)
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }

@@ -10,7 +10,7 @@ use cmap_core::connection::{Fault, Phase};
 use super::recovery::recovered;
 use super::server::Deed;
 use super::unusable::full_listener;
-use super::{Harness, Hosts, Manners, Setup, TestServer, client, establish_error, run};
+use super::{Harness, Hosts, Manners, Setup, TestServer, assert_nothing_lost, client, establish_error, run};
 use crate::{Client, CommandErrorKind};
 
 /// A fault of a connection while it is established.
@@ -22,11 +22,15 @@ struct Trial {
     query: &'static str,
     manners: Manners,
     expected: (Phase, Fault),
+    /// What the error has to say besides.
+    says: &'static str,
 }
 
 impl Trial {
     fn new(name: &'static str, manners: Manners, expected: (Phase, Fault)) -> Self {
-        Self { name, setup: Setup::default(), login: None, query: "", manners, expected }
+        // A network error is a reset here, and not another end of the connection.
+        let says = if expected.1 == Fault::Network { "reset" } else { "" };
+        Self { name, setup: Setup::default(), login: None, query: "", manners, expected, says }
     }
 
     fn under_tls(mut self) -> Self {
@@ -43,24 +47,27 @@ impl Trial {
     async fn run<H: Harness>(self) {
         let server = TestServer::start_as(self.setup);
         // Short where silence has to be waited out, and long enough for the first connection on a busy machine.
-        let limit = if self.expected.1 == Fault::Timeout { 2_000 } else { 30_000 };
+        let limit = if self.expected.1 == Fault::Timeout { 5_000 } else { 30_000 };
         let mut query = format!("connectTimeoutMS={limit}&{}", self.query);
         if self.setup.tls.is_some() {
             query = format!("{query}&tls=true&tlsCAFile={}", server.authority().display());
         }
         let uri = self.login.map_or_else(|| server.uri(&query), |login| server.uri_as(login, &query));
         let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
-        let _in_use = client.check_out().await.unwrap();
+        let in_use = client.check_out().await.unwrap();
         server.set_manners(self.manners);
 
         let error = establish_error(client.check_out().await);
 
         assert_eq!((error.phase, error.fault), self.expected, "{error}");
+        assert!(error.message.contains(self.says), "{error}");
         // SDAM-7: labelled up to the hello, and nothing is cleared; SDAM-8: not labelled in authentication.
         let clears = u64::from(self.expected.0 == Phase::Authenticate);
         assert_eq!(client.stats().cleared, clears, "{error}");
         server.set_manners(Manners::Serve);
         recovered(self.name, &client).await;
+        drop(in_use);
+        assert_nothing_lost(&client);
     }
 }
 

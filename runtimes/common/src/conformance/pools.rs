@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::rawdoc;
 use cmap_core::pool::{ApiMisuse, Cause, CheckOutErrorKind, Clear, ServiceId};
 
-use super::{Deed, Harness, Manners, TestServer, options, poll_once, run};
+use super::{Deed, Harness, Manners, TestServer, options, poll_once, run, until};
 use crate::{CheckOutError, CommandErrorKind, Pool};
 
 type PoolOf<H> = Pool<<H as Harness>::Runtime>;
@@ -172,9 +172,7 @@ pub fn a_pool_has_no_events_of_servers_and_monitors<H: Harness>() {
             "ConnectionPoolClosed",
         ];
         // Whoever tells events may still be at it.
-        while names.lock().unwrap().len() < expected.len() {
-            super::yield_now().await;
-        }
+        until(|| names.lock().unwrap().len() >= expected.len()).await;
         assert_eq!(*names.lock().unwrap(), expected);
     });
 }

@@ -1,14 +1,21 @@
 //! Threads, several runtimes, and the end of the one that a client lives in.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use bson::rawdoc;
+use cmap_core::pool::CheckOutErrorKind;
 
-use super::{Harness, TestServer, assert_balanced, client, poll_once, run, yield_now};
+use super::{Harness, Manners, Setup, TestServer, assert_nothing_lost, client, poll_once, run, until};
+use crate::runtime::Runtime;
 use crate::{CheckOutError, CommandErrorKind};
+
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(300);
 
 pub fn a_connection_is_dropped_outside_of_any_runtime<H: Harness>() {
     run::<H>(async {
@@ -18,7 +25,7 @@ pub fn a_connection_is_dropped_outside_of_any_runtime<H: Harness>() {
 
         thread::spawn(move || drop(connection)).join().unwrap();
 
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
         assert_eq!(client.stats().counts.available, 1);
     });
 }
@@ -33,7 +40,7 @@ pub fn a_connection_is_dropped_after_its_runtime_ended<H: Harness>() {
 
     drop(connection);
 
-    assert_balanced::<H>(&client);
+    assert_nothing_lost(&client);
 }
 
 pub fn a_client_outlives_its_runtime<H: Harness>() {
@@ -47,7 +54,7 @@ pub fn a_client_outlives_its_runtime<H: Harness>() {
     run::<H>(async move {
         let command = connection.run_command("admin", rawdoc! { "ping": 1 }).await;
         let check_out = client.check_out().await;
-        let close = client.close(std::time::Duration::from_secs(1)).await;
+        let close = client.close(Duration::from_secs(1)).await;
 
         if H::ENDS {
             assert!(matches!(command.unwrap_err().kind, CommandErrorKind::RuntimeGone(_)));
@@ -63,23 +70,102 @@ pub fn a_client_outlives_its_runtime<H: Harness>() {
 
 pub fn those_who_wait_learn_that_the_runtime_has_ended<H: Harness>() {
     let server = TestServer::start();
-    let (client, connection) = H::block_on(async {
+    let (outcomes, ended) = mpsc::channel();
+    let client = H::block_on(async {
         let client = client::<H>(&server, "maxPoolSize=1").await;
-        let connection = client.check_out().await.unwrap();
-        (client, connection)
+        let mut connection = client.check_out().await.unwrap();
+        let (parks, parked) = mpsc::channel();
+        // Each on a thread that knows nothing but wakers.
+        let (outcome, parking) = (outcomes.clone(), parks.clone());
+        thread::spawn(move || {
+            let error = parked_on(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }), &parking).unwrap_err();
+            drop(connection);
+            outcome.send(Outcome::Command(error.kind)).unwrap();
+        });
+        parked.recv_timeout(LONG).unwrap();
+        let waiter = client.clone();
+        thread::spawn(move || {
+            let error = parked_on(waiter.check_out(), &parks).unwrap_err();
+            outcomes.send(Outcome::CheckOut(error)).unwrap();
+        });
+        parked.recv_timeout(LONG).unwrap();
+        assert_eq!((client.stats().counts.in_use, client.stats().counts.waiting), (1, 1));
+        client
     });
-    let mut waiting = Box::pin(client.check_out());
-    let mut nobody = Context::from_waker(Waker::noop());
     if !H::ENDS {
-        assert!(waiting.as_mut().poll(&mut nobody).is_pending());
-        drop(connection);
+        // Nothing has ended, so they wait until something else ends them.
+        assert_eq!((client.stats().counts.in_use, client.stats().counts.waiting), (1, 1));
+        assert_eq!(H::block_on(client.close(Duration::ZERO)), Ok(1));
     }
 
-    match waiting.as_mut().poll(&mut nobody) {
-        Poll::Ready(Err(CheckOutError::RuntimeGone(_))) => assert!(H::ENDS),
-        Poll::Ready(Ok(_)) => assert!(!H::ENDS),
-        Poll::Ready(Err(error)) => panic!("{error}"),
-        Poll::Pending => panic!("it still waits"),
+    for _ in 0..2 {
+        match ended.recv_timeout(LONG).unwrap() {
+            Outcome::Command(CommandErrorKind::RuntimeGone(_)) | Outcome::CheckOut(CheckOutError::RuntimeGone(_)) => {
+                assert!(H::ENDS);
+            }
+            Outcome::Command(CommandErrorKind::Closed) => assert!(!H::ENDS),
+            Outcome::CheckOut(CheckOutError::Pool(error)) => {
+                assert_eq!((&error.kind, H::ENDS), (&CheckOutErrorKind::PoolClosed, false));
+            }
+            other @ (Outcome::Command(_) | Outcome::CheckOut(_)) => panic!("{other:?}"),
+        }
+    }
+    assert_nothing_lost(&client);
+}
+
+pub fn a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended<H: Harness>() {
+    let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
+    let (client, mut waiting) = H::block_on(async {
+        let client = client::<H>(&server, "loadBalanced=true&maxPoolSize=0&maxConnecting=20").await;
+        server.set_manners(Manners::NeverAnswer);
+        let mut waiting = Vec::new();
+        for _ in 0..1000 {
+            let client = client.clone();
+            let mut check_out = Box::pin(async move { client.check_out().await.map(drop) });
+            assert!(poll_once(&mut check_out).await.is_none());
+            waiting.push(check_out);
+        }
+        (client, waiting)
+    });
+
+    let mut nobody = Context::from_waker(Waker::noop());
+    for check_out in &mut waiting {
+        match check_out.as_mut().poll(&mut nobody) {
+            Poll::Ready(Err(CheckOutError::RuntimeGone(_))) => assert!(H::ENDS),
+            Poll::Pending => assert!(!H::ENDS),
+            Poll::Ready(outcome) => panic!("{outcome:?}"),
+        }
+    }
+    drop(waiting);
+    assert_nothing_lost(&client);
+}
+
+/// How one of those who wait has ended.
+#[derive(Debug)]
+enum Outcome {
+    Command(CommandErrorKind),
+    CheckOut(CheckOutError),
+}
+
+/// An executor for one future, which parks its thread, and says so, whenever the future has to wait.
+fn parked_on<F: Future>(future: F, parks: &mpsc::Sender<()>) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        // Nobody may be left who wants to know.
+        let _ = parks.send(());
+        thread::park();
     }
 }
 
@@ -89,10 +175,9 @@ pub fn several_runtimes_and_threads_share_a_client<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
         let client = client::<H>(&server, "maxPoolSize=2").await;
-        let done = Arc::new(AtomicU32::new(0));
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
-                let (client, done) = (client.clone(), Arc::clone(&done));
+                let client = client.clone();
                 thread::spawn(move || {
                     H::block_on(async {
                         for _ in 0..ROUNDS {
@@ -100,17 +185,15 @@ pub fn several_runtimes_and_threads_share_a_client<H: Harness>() {
                             connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
                         }
                     });
-                    done.fetch_add(1, Ordering::SeqCst);
                 })
             })
             .collect();
 
-        while done.load(Ordering::SeqCst) < 4 && !threads.iter().all(thread::JoinHandle::is_finished) {
-            yield_now().await;
-        }
+        // Here the client's own tasks go on meanwhile.
+        until(|| threads.iter().all(thread::JoinHandle::is_finished)).await;
 
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
         assert_eq!(client.stats().checked_in, (THREADS * ROUNDS) as u64);
     });
 }
@@ -123,13 +206,13 @@ pub fn a_panicking_task_returns_its_connection<H: Harness>() {
         let mut waiting = Box::pin(client.check_out());
         assert!(poll_once(&mut waiting).await.is_none());
 
-        let user = thread::spawn(move || {
+        H::Runtime::current().unwrap().spawn(async move {
             let _connection = connection;
+            // Without the panic hook, which would fill the test's output.
             std::panic::resume_unwind(Box::new("the user's code panicked"));
         });
 
-        assert!(user.join().is_err());
         drop(waiting.await.unwrap());
-        assert_balanced::<H>(&client);
+        assert_nothing_lost(&client);
     });
 }

@@ -26,6 +26,11 @@ pub(in crate::conformance) enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
+/// A TCP port that stays its owner's while nobody listens there: nobody else is given it, and no client connects to itself.
+pub(super) struct ReservedPort {
+    _bound: Socket,
+}
+
 /// One end of a connection. Reads and writes by reference, from several threads.
 pub(in crate::conformance) enum Stream {
     Tcp(TcpStream),
@@ -46,12 +51,20 @@ impl Listener {
         Self::tcp(SocketAddr::from(([127, 0, 0, 1], 0)), 1024)
     }
 
+    /// On a port of its own, which can be kept for when the listener is gone. Only Linux lets two sockets be bound to a port as long
+    /// as no more than one of them listens.
+    pub(super) fn tcp_reserved() -> io::Result<(Self, Option<ReservedPort>)> {
+        if !cfg!(target_os = "linux") {
+            return Ok((Self::tcp_anywhere()?, None));
+        }
+        let bound = bound(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let address = bound.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        Ok((Self::tcp(address, 1024)?, Some(ReservedPort { _bound: bound })))
+    }
+
     /// Its port can be used again at once; `backlog` connections may wait to be accepted.
     pub(in crate::conformance) fn tcp(address: SocketAddr, backlog: i32) -> io::Result<Self> {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        #[cfg(unix)]
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
+        let socket = bound(address)?;
         socket.listen(backlog)?;
         Ok(Self::Tcp(socket.into()))
     }
@@ -91,6 +104,14 @@ impl Listener {
             Self::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
         }
     }
+}
+
+fn bound(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 impl Stream {

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 pub use self::certificates::Hosts;
 use self::certificates::{CLIENT_SUBJECT, Certificates};
 use self::connection::Channel;
-use self::listener::{Acceptor, Listener, Place};
+use self::listener::{Acceptor, Listener, Place, ReservedPort};
 use self::machine::Machine;
 pub use self::misbehaviour::{Deed, Manners};
 
@@ -48,6 +48,8 @@ pub struct TestServer {
     certificates: Option<Arc<Certificates>>,
     shared: Arc<Shared>,
     acceptor: Acceptor,
+    /// Keeps the port while the server is down.
+    reserved: Option<ReservedPort>,
     /// Where the Unix socket is.
     folder: Option<TempDir>,
 }
@@ -69,20 +71,23 @@ impl TestServer {
 
     /// A server that is what `setup` says.
     pub fn start_as(setup: Setup) -> Self {
-        let (listener, folder) = match setup.unix_socket {
+        let (listener, reserved, folder) = match setup.unix_socket {
             true => {
                 let folder = tempfile::tempdir().unwrap();
-                (Listener::unix(folder.path().join("mongodb.sock")).unwrap(), Some(folder))
+                (Listener::unix(folder.path().join("mongodb.sock")).unwrap(), None, Some(folder))
             }
-            false => (Listener::tcp_anywhere().unwrap(), None),
+            false => {
+                let (listener, reserved) = Listener::tcp_reserved().unwrap();
+                (listener, reserved, None)
+            }
         };
         let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts)));
-        Self::listen(setup, listener, certificates, folder)
+        Self::listen(setup, listener, certificates, reserved, folder)
     }
 
     /// A server at a listener that is there already, in the clear.
     pub(super) fn start_at(listener: Listener, setup: Setup) -> Self {
-        Self::listen(setup, listener, None, None)
+        Self::listen(setup, listener, None, None, None)
     }
 
     /// The connection string; `query` are its options.
@@ -133,13 +138,15 @@ impl TestServer {
     pub fn restart(&mut self) {
         self.kill();
         let listener = Listener::at(&self.place).unwrap();
-        *self = Self::listen(self.setup, listener, self.certificates.take(), self.folder.take());
+        let (certificates, reserved, folder) = (self.certificates.take(), self.reserved.take(), self.folder.take());
+        *self = Self::listen(self.setup, listener, certificates, reserved, folder);
     }
 
     fn listen(
         setup: Setup,
         listener: Listener,
         certificates: Option<Arc<Certificates>>,
+        reserved: Option<ReservedPort>,
         folder: Option<TempDir>,
     ) -> Self {
         let place = listener.place().unwrap();
@@ -162,7 +169,7 @@ impl TestServer {
                 thread::spawn(move || drop(connection::serve(channel, manners, &machine)));
             })
         };
-        Self { setup, place, certificates, shared, acceptor, folder }
+        Self { setup, place, certificates, shared, acceptor, reserved, folder }
     }
 }
 

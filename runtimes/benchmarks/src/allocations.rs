@@ -1,0 +1,79 @@
+//! What a pair and a `ping` allocate.
+//!
+//! Allocations are counted by the program's allocator, which takes its time for each: a burden on those who allocate much. So
+//! it belongs to a program of its own, which brings the way to [`Count`], and times are measured by programs without it.
+
+use std::ops::{AddAssign, Div};
+
+use crate::official::Official;
+use crate::pinger::{Cmap, Load};
+use crate::pools::{Line, lines};
+use crate::report::{Report, Table};
+use crate::server::Server;
+use crate::{Harness, Threads};
+
+/// Runs some work, and says what this thread allocated for it.
+pub type Count = fn(&mut dyn FnMut()) -> Allocations;
+
+/// How many pings are looked at.
+const PINGS: u32 = 1_000;
+
+/// How much of the official driver's bytes ours may allocate.
+const BYTES: f64 = 0.1;
+
+/// How often memory was allocated, and how much.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allocations {
+    pub count: f64,
+    pub bytes: f64,
+}
+
+/// Compares pairs of cmap with those of other pools, and its pings with the official driver's. The harness has to run
+/// on this thread what it is given.
+pub fn compare<H: Harness>(name: &str, report: &mut Report, count: Count, more: impl FnOnce() -> Vec<Line>) {
+    let server = Server::start();
+    println!("\n{name}: on average, by one task");
+
+    let mut table = Table::new(&["a pair allocates", "times", "bytes"]);
+    for line in lines::<H>(&server, more) {
+        let it = line.loads.allocations(count);
+        table.row([line.to_string(), it.count.to_string(), it.bytes.to_string()]);
+        if line.is_ours() {
+            report.bar(format_args!("{name}: {line}: a pair allocates nothing"), it.count, it.count == 0.0);
+        }
+    }
+    table.print("check-out and check-in");
+
+    let [own, theirs] =
+        [pings(&Cmap::<H>::connect(&server), count), pings(&Official::connect(&server, Threads::One), count)];
+    let mut table = Table::new(&["a ping allocates", "times", "bytes"]);
+    for (client, it) in [("cmap", own), ("official driver", theirs)] {
+        table.row([client.into(), format!("{:.2}", it.count), format!("{:.0}", it.bytes)]);
+    }
+    table.print("check-out, ping, and check-in");
+    let what = format_args!("{name}: a ping allocates at most {BYTES} of the official driver's bytes");
+    report.bar(what, format_args!("{:.4}", own.bytes / theirs.bytes), own.bytes <= BYTES * theirs.bytes);
+}
+
+/// The first are not counted: they have connections to make.
+fn pings(client: &impl Load, count: Count) -> Allocations {
+    client.ping_in_turn(PINGS);
+    count(&mut || client.ping_in_turn(PINGS)) / PINGS
+}
+
+impl AddAssign for Allocations {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What each of so many operations allocates, on average.
+impl Div<u32> for Allocations {
+    type Output = Self;
+
+    fn div(self, operations: u32) -> Self {
+        let operations = f64::from(operations);
+        Self { count: self.count / operations, bytes: self.bytes / operations }
+    }
+}

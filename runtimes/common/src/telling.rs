@@ -1,0 +1,105 @@
+//! How events get from the machine to those who listen: in order, by one at a time, and never under the endpoint's lock.
+//!
+//! Whoever causes events tells them before it goes on. What others cause meanwhile is left to a task, so that nobody is kept
+//! for longer than its own events take: neither a caller nor the driver, whom all time limits hang on. A handler may call the
+//! client; what that causes is told when the handler has returned.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::endpoint::Endpoint;
+use crate::event::Event;
+use crate::runtime::Runtime;
+
+/// Room for so many events is kept from one telling to the next.
+const KEPT: usize = 1024;
+
+/// Events that happened and were not told yet. Lives under the endpoint's lock.
+#[derive(Default)]
+pub(crate) struct Untold {
+    pub(crate) events: Vec<Event>,
+    is_being_told: bool,
+}
+
+/// The duty to tell events, which one has at a time. Whatever becomes of it, the next event finds somebody who tells.
+pub(crate) struct Telling<R: Runtime> {
+    endpoint: Arc<Endpoint<R>>,
+    /// What is told next.
+    events: Vec<Event>,
+    is_done: bool,
+}
+
+impl Untold {
+    /// The events to tell, if nobody else tells.
+    pub(crate) fn begin(&mut self) -> Option<Vec<Event>> {
+        if self.events.is_empty() || std::mem::replace(&mut self.is_being_told, true) {
+            return None;
+        }
+        Some(std::mem::take(&mut self.events))
+    }
+
+    /// More events for the one who tells, in exchange for the emptied buffer; `false` ends the telling.
+    fn more(&mut self, told: &mut Vec<Event>) -> bool {
+        told.shrink_to(KEPT);
+        std::mem::swap(&mut self.events, told);
+        self.is_being_told = !told.is_empty();
+        self.is_being_told
+    }
+
+    /// Whoever told gave up before the end.
+    fn give_back(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.events);
+        std::mem::swap(&mut self.events, events);
+        self.is_being_told = false;
+    }
+}
+
+impl<R: Runtime> Telling<R> {
+    /// Of events that [`Untold::begin`] gave out.
+    pub(crate) fn new(endpoint: &Arc<Endpoint<R>>, events: Vec<Event>) -> Self {
+        Self { endpoint: Arc::clone(endpoint), events, is_done: false }
+    }
+
+    /// Tells the events, and sees to it that those are told that happen meanwhile.
+    pub(crate) fn begin(mut self) {
+        if self.go_on() {
+            let runtime = self.endpoint.runtime().clone();
+            runtime.spawn(async move {
+                while self.go_on() {
+                    yield_now().await;
+                }
+            });
+        }
+    }
+
+    /// Tells what there is; returns whether more has happened meanwhile.
+    fn go_on(&mut self) -> bool {
+        self.endpoint.tell(&mut self.events);
+        let has_more = self.endpoint.untold(|untold| untold.more(&mut self.events));
+        self.is_done = !has_more;
+        has_more
+    }
+}
+
+impl<R: Runtime> Drop for Telling<R> {
+    fn drop(&mut self) {
+        // Its task was dropped, since the runtime has ended, or something panicked that should have been done before.
+        if !self.is_done {
+            self.endpoint.untold(|untold| untold.give_back(&mut self.events));
+        }
+    }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
