@@ -1,24 +1,23 @@
-//! A `ping` by cmap beside a bare socket, on async-std, with the server on the same CPU: what a ping costs. The official driver
-//! runs on tokio alone; `cargo bench -p cmap-tokio --bench ping` has it.
+//! A `ping` by cmap on async-std beside the official driver on tokio, which it cannot do without, with one thread each: on the
+//! server's CPU, and on another.
 //!
 //! `cargo bench -p cmap-async-std --bench ping`.
 
-#![allow(missing_docs, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
 mod harness;
 
 use std::process::ExitCode;
 
-use cmap_benchmarks::Threads;
-use cmap_benchmarks::cpu::OneCpu;
+use cmap_benchmarks::arrangement::Arrangement;
 use cmap_benchmarks::pings::compare;
-use cmap_benchmarks::server::Server;
 
-use self::harness::Global;
+use self::harness::{Global, with_one_thread};
 
 fn main() -> ExitCode {
-    cmap_benchmarks::program(|report| {
-        let _one_cpu = OneCpu::keep();
-        compare::<Global>("async-std, one CPU", Threads::One, &Server::start(), report, None);
+    with_one_thread(|report| {
+        compare::<Global>("async-std", Arrangement::OneCpu, report);
+        compare::<Global>("async-std", Arrangement::OneCpuUnixSocket, report);
+        compare::<Global>("async-std", Arrangement::CpuEach, report);
     })
 }

@@ -1,9 +1,9 @@
-//! cmap's pool beside deadpool and asyncband, on async-std. bb8 is tokio's alone, and deadpool's time-outs would need a
-//! second crate that depends on async-std, which `deny.toml` rules out.
+//! cmap's pool beside deadpool and asyncband, on async-std with one thread. bb8 is tokio's alone, and deadpool's time-outs
+//! would need a second crate that depends on async-std, which `deny.toml` rules out.
 //!
 //! `cargo bench -p cmap-async-std --bench pools`.
 
-#![allow(missing_docs, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
 mod harness;
 
@@ -13,10 +13,10 @@ use cmap_benchmarks::Threads;
 use cmap_benchmarks::pools::compare;
 use cmap_benchmarks::server::Server;
 
-use self::harness::Global;
+use self::harness::{Global, with_one_thread};
 
 fn main() -> ExitCode {
-    cmap_benchmarks::program(|report| {
-        compare::<Global>("async-std", Threads::Many, &Server::start(), report, Vec::new);
+    with_one_thread(|report| {
+        compare::<Global>("async-std, one thread", Threads::One, &Server::start(), report, Vec::new);
     })
 }

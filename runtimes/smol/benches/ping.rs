@@ -1,5 +1,5 @@
-//! A `ping` by cmap beside a bare socket, on smol, with the server on the same CPU: what a ping costs. The official driver
-//! runs on tokio alone; `cargo bench -p cmap-tokio --bench ping` has it.
+//! A `ping` by cmap on smol beside the official driver on tokio, which it cannot do without, with one thread each: on the
+//! server's CPU, and on another.
 //!
 //! `cargo bench -p cmap-smol --bench ping`.
 
@@ -9,16 +9,15 @@ mod harness;
 
 use std::process::ExitCode;
 
-use cmap_benchmarks::Threads;
-use cmap_benchmarks::cpu::OneCpu;
+use cmap_benchmarks::arrangement::Arrangement;
 use cmap_benchmarks::pings::compare;
-use cmap_benchmarks::server::Server;
 
 use self::harness::Global;
 
 fn main() -> ExitCode {
     cmap_benchmarks::program(|report| {
-        let _one_cpu = OneCpu::keep();
-        compare::<Global>("smol, one CPU", Threads::One, &Server::start(), report, None);
+        compare::<Global>("smol", Arrangement::OneCpu, report);
+        compare::<Global>("smol", Arrangement::OneCpuUnixSocket, report);
+        compare::<Global>("smol", Arrangement::CpuEach, report);
     })
 }

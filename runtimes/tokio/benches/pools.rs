@@ -2,34 +2,25 @@
 //!
 //! `cargo bench -p cmap-tokio --bench pools`.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
 mod bb8_pool;
 mod harness;
+mod timed_pools;
 
 use std::process::ExitCode;
 
-use cmap_benchmarks::loads::LIMIT;
-use cmap_benchmarks::peers::deadpool_within;
-use cmap_benchmarks::pools::{Line, USUAL, Wait, compare};
+use cmap_benchmarks::Threads;
+use cmap_benchmarks::pools::compare;
 use cmap_benchmarks::server::Server;
-use cmap_benchmarks::{Harness, Threads};
 
-use self::bb8_pool::Bb8;
 use self::harness::{OneThread, TwoThreads};
+use self::timed_pools::timed_pools;
 
 fn main() -> ExitCode {
     cmap_benchmarks::program(|report| {
         let server = Server::start();
-        compare::<OneThread>("tokio, one thread", Threads::One, &server, report, more::<OneThread>);
-        compare::<TwoThreads>("tokio, two threads", Threads::Many, &server, report, more::<TwoThreads>);
+        compare::<OneThread>("tokio, one thread", Threads::One, &server, report, timed_pools::<OneThread>);
+        compare::<TwoThreads>("tokio, two threads", Threads::Many, &server, report, timed_pools::<TwoThreads>);
     })
-}
-
-fn more<H: Harness>() -> Vec<Line> {
-    let deadpool = |limit| deadpool_within(limit, deadpool::Runtime::Tokio1);
-    vec![
-        Line::new::<H>("deadpool", Wait::Limited, deadpool(USUAL)).hurried::<H>(deadpool(LIMIT)),
-        Line::new::<H>("bb8", Wait::Limited, Bb8::within(USUAL)).hurried::<H>(Bb8::within(LIMIT)),
-    ]
 }

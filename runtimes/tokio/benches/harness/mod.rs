@@ -1,5 +1,7 @@
 //! Tokio's runtimes for benchmarks: they last as long as the program, since clients and connections live in them.
 
+#![allow(dead_code, reason = "not every program uses both")]
+
 use std::future::Future;
 use std::sync::LazyLock;
 

@@ -1,0 +1,24 @@
+//! What a pair and a `ping` allocate, on smol: cmap beside deadpool, asyncband and the official driver.
+//!
+//! `cargo bench -p cmap-smol --bench allocations`.
+
+#![allow(missing_docs, reason = "a benchmark")]
+
+mod harness;
+mod timed_pools;
+
+use std::process::ExitCode;
+
+use cmap_benchmarks::allocations::{Allocations, compare};
+
+use self::harness::Global;
+use self::timed_pools::timed_pools;
+
+fn main() -> ExitCode {
+    cmap_benchmarks::program(|report| compare::<Global>("smol", report, count, timed_pools::<Global>))
+}
+
+fn count(work: &mut dyn FnMut()) -> Allocations {
+    let all = allocation_counter::measure(work);
+    Allocations { count: all.count_total as f64, bytes: all.bytes_total as f64 }
+}
