@@ -1,7 +1,7 @@
 //! A proxy between client and server, which hands a handshake over byte by byte, or cuts it off after every one of them.
 //!
-//! Where it cuts and waits, it stands for a load balancer: without a monitor, every byte that passes is the pool's, and whoever was cut off
-//! may connect again at once (LB-9, LB-10).
+//! Where it cuts and waits, it stands for a load balancer: without a monitor, every byte that passes is the pool's, and
+//! whoever was cut off may connect again at once (LB-9, LB-10).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Connection strings and servers that cannot be used: who wrote the one learns why at once; whoever waits for one learns why, in time, and nobody asks it more often than need be.
+//! Connection strings and servers that cannot be used: who wrote the one learns why at once; whoever waits for the other
+//! learns why, in time, and nobody asks it more often than need be.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

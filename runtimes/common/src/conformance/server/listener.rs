@@ -51,8 +51,8 @@ impl Listener {
         Self::tcp(SocketAddr::from(([127, 0, 0, 1], 0)), 1024)
     }
 
-    /// On a port of its own, which can be kept for when the listener is gone. Only Linux lets two sockets be bound to a port as long
-    /// as no more than one of them listens.
+    /// On a port of its own, which can be kept for when the listener is gone. Only Linux lets two sockets be bound to a port
+    /// as long as no more than one of them listens.
     pub(super) fn tcp_reserved() -> io::Result<(Self, Option<ReservedPort>)> {
         if !cfg!(target_os = "linux") {
             return Ok((Self::tcp_anywhere()?, None));
