@@ -70,8 +70,9 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Calls `handler` for every event from the first one on, in order, on whatever thread makes it happen: it must be
-    /// quick. It may call the client or the pool. A panic in it is caught.
+    /// Calls `handler` for every event from the first one on, in order, on whatever thread makes it happen, or, if somebody
+    /// tells others just then, in a task of the runtime: it must be quick, and neither block nor wait for the runtime. It may
+    /// call the client or the pool. A panic in it is caught.
     pub fn on_event(mut self, handler: impl Fn(&ServerAddress, &Event) + Send + Sync + 'static) -> Self {
         self.listeners.handlers.push(Box::new(handler));
         self

@@ -391,15 +391,18 @@ impl<R: Runtime> Endpoint<R> {
         let mut first = Errands::new();
         let mut machine = self.lock();
         let result = call(&mut machine, now, &mut first);
-        let (_, errands) = machine.drain(now, None, Touched::All);
+        let (_, mut errands) = machine.drain(now, None, Touched::All);
         drop(machine);
+        let telling = self.telling(&mut errands);
         self.run(first);
         self.run(errands);
+        telling.into_iter().for_each(Telling::begin);
         result
     }
 
     #[inline]
-    fn run(self: &Arc<Self>, errands: Errands<R::Stream>) {
+    fn run(self: &Arc<Self>, mut errands: Errands<R::Stream>) {
+        let telling = self.telling(&mut errands);
         if let Some(waker) = errands.wake {
             waker.wake();
         }
@@ -409,11 +412,18 @@ impl<R: Runtime> Endpoint<R> {
         if let Some(more) = errands.more {
             self.run_more(*more);
         }
+        telling.into_iter().for_each(Telling::begin);
+    }
+
+    /// The duty to tell events, if it is among the errands: to be taken on before anything is done that might panic.
+    #[inline]
+    fn telling(self: &Arc<Self>, errands: &mut Errands<R::Stream>) -> Option<Telling<R>> {
+        let events = errands.more.as_mut()?.tell.take()?;
+        Some(Telling::new(self, events))
     }
 
     #[cold]
     fn run_more(self: &Arc<Self>, more: MoreErrands<R::Stream>) {
-        let telling = more.tell.map(|events| Telling::new(self, events));
         more.wake.into_iter().for_each(Waker::wake);
         for (connection, cutoff) in more.establish {
             self.establisher.begin(Arc::downgrade(self), connection, cutoff);
@@ -422,9 +432,6 @@ impl<R: Runtime> Endpoint<R> {
             link.begin(Arc::clone(&self.establisher), Arc::downgrade(self), socket);
         }
         more.close.into_iter().for_each(|socket| socket.close());
-        if let Some(telling) = telling {
-            telling.begin();
-        }
     }
 
     // Events.

@@ -10,8 +10,8 @@ use cmap_core::address::ServerAddress;
 use crate::event::Event;
 use crate::subscription::{Subscription, Tape};
 
-/// A user's handler of events. It is called on whatever thread made the event happen, so it must be quick. Its panics
-/// are caught and go no further.
+/// A user's handler of events. It is called on whatever thread made the event happen, or in a task of the runtime, so it must
+/// be quick. Its panics are caught and go no further.
 pub(crate) type Handler = Box<dyn Fn(&ServerAddress, &Event) + Send + Sync>;
 
 /// Everybody who listens to an endpoint.
@@ -59,7 +59,8 @@ impl Listeners {
         }
         let tapes: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         for tape in tapes {
-            tape.record(event);
+            // It wakes who reads, by a waker that may be anything.
+            let _ = catch_unwind(AssertUnwindSafe(|| tape.record(event)));
         }
     }
 

@@ -7,7 +7,7 @@
 //! `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cmap_core::address::ServerAddress;
 use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
@@ -26,6 +26,7 @@ const TOPOLOGY: &str = "cmap::topology";
 pub(crate) struct Log {
     topology: TopologyId,
     max_document_length: MaxDocumentLength,
+    was_read: AtomicBool,
 }
 
 impl Default for Log {
@@ -37,6 +38,7 @@ impl Default for Log {
         Self {
             topology: TopologyId(NEXT.fetch_add(1, Ordering::Relaxed)),
             max_document_length: length.unwrap_or_default(),
+            was_read: AtomicBool::new(false),
         }
     }
 }
@@ -55,9 +57,12 @@ macro_rules! debug {
 }
 
 impl Log {
-    /// Whether anybody reads the records, as far as can be known when a client is made or subscribed to.
+    /// Whether anybody reads the records, as far as can be known when a client is made or subscribed to: on this thread, or on
+    /// another one that has asked before.
     pub(crate) fn is_read(&self) -> bool {
-        tracing::enabled!(target: CONNECTION, Level::DEBUG) || tracing::enabled!(target: TOPOLOGY, Level::DEBUG)
+        let is_read =
+            tracing::enabled!(target: CONNECTION, Level::DEBUG) || tracing::enabled!(target: TOPOLOGY, Level::DEBUG);
+        self.was_read.fetch_or(is_read, Ordering::Relaxed) || is_read
     }
 
     pub(crate) fn record(&self, server: &ServerAddress, event: &Event) {

@@ -84,10 +84,15 @@ impl<R: Runtime> Telling<R> {
 
 impl<R: Runtime> Drop for Telling<R> {
     fn drop(&mut self) {
-        // Its task was dropped, since the runtime has ended, or something panicked that should have been done before.
-        if !self.is_done {
-            self.endpoint.untold(|untold| untold.give_back(&mut self.events));
+        if self.is_done {
+            return;
         }
+        if std::thread::panicking() {
+            // What should have been done before it panicked.
+            return self.endpoint.untold(|untold| untold.give_back(&mut self.events));
+        }
+        // Its task was dropped, since the runtime has ended.
+        while self.go_on() {}
     }
 }
 

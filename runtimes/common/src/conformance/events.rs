@@ -149,6 +149,29 @@ pub fn whoever_tells_events_leaves_those_of_others_to_a_task<H: Harness>() {
     });
 }
 
+pub fn what_a_handler_causes_is_told_though_the_runtime_ends<H: Harness>() {
+    let server = TestServer::start();
+    let check_ins = Arc::new(AtomicUsize::new(0));
+    let itself = Arc::new(OnceLock::<ClientOf<H>>::new());
+    H::block_on(async {
+        let (count, myself) = (Arc::clone(&check_ins), Arc::clone(&itself));
+        let handler = move |_: &ServerAddress, event: &Event| {
+            if event.name() == "ConnectionCheckedIn" && count.fetch_add(1, Ordering::SeqCst) == 0 {
+                let mut check_out = Box::pin(myself.get().unwrap().check_out());
+                let connection = check_out.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(connection.is_ready());
+            }
+        };
+        let builder = Client::<H::Runtime>::builder(options(&server, "")).on_event(handler);
+        assert!(itself.set(builder.build().await.unwrap()).is_ok());
+        let connection = itself.get().unwrap().check_out().await.unwrap();
+        drop(connection);
+    });
+
+    // By a task that was dropped with its runtime, or goes on.
+    H::block_on(until(|| check_ins.load(Ordering::SeqCst) == 2));
+}
+
 pub fn a_subscription_says_what_it_lost<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();

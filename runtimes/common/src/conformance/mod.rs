@@ -146,6 +146,7 @@ macro_rules! conformance {
                 a_panic_in_a_handler_goes_no_further,
                 a_subscription_says_what_it_lost,
                 whoever_tells_events_leaves_those_of_others_to_a_task,
+                what_a_handler_causes_is_told_though_the_runtime_ends,
                 a_subscription_ends_with_its_client,
             }
             limits {

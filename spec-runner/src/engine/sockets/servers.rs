@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cmap_core::options::{ClientOptions, ConnectionStringError};
 use cmap_core::server::ServerType;
 use cmap_core::sim::embedded::{ServerConfig, User};
-use cmap_runtime::Client;
 use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
+use cmap_runtime::{Client, CommandErrorKind};
 use cmap_smol::Smol;
 use thiserror::Error;
 
@@ -138,7 +138,11 @@ async fn ask(options: &ClientOptions) -> Result<Answers, cmap_runtime::Error> {
     let build = connection.run_command("admin", rawdoc! { "buildInfo": 1 }).await?;
     // Servers refuse the command as unknown unless they were started for tests, or to users who may not give it.
     let off = rawdoc! { "configureFailPoint": "failCommand", "mode": "off" };
-    let has_fail_points = connection.run_command("admin", off).await.is_ok();
+    let has_fail_points = match connection.run_command("admin", off).await {
+        Ok(_) => true,
+        Err(error) if matches!(error.kind, CommandErrorKind::Server(_)) => false,
+        Err(error) => return Err(error.into()),
+    };
     let deployment = Deployment { version: version(&build), topology: topology(client.description().server_type) };
     Ok(Answers { deployment, has_fail_points })
 }
