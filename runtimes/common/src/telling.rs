@@ -97,7 +97,7 @@ impl<R: Runtime> Drop for Telling<R> {
 }
 
 /// Lets other tasks run.
-async fn yield_now() {
+pub(crate) async fn yield_now() {
     let mut has_yielded = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut has_yielded, true) {

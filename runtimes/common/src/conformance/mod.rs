@@ -49,6 +49,7 @@ use cmap_core::pool::CheckOutErrorKind;
 
 pub use self::server::{Deed, Hosts, Manners, Setup, TestServer};
 use crate::runtime::Runtime;
+use crate::telling::yield_now;
 use crate::{CheckOutError, Client, Connection, Event, Notice, Subscription};
 
 /// How an adapter's tests run.
@@ -265,19 +266,6 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         })
     })
     .await
-}
-
-/// Lets other tasks run.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Lets other tasks run until what is awaited has come about, of which nobody tells.
