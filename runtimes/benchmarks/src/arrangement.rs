@@ -3,11 +3,8 @@
 //! On one CPU they take turns: the server and the kernel work as much for a ping as the client does, over TCP more, so that
 //! the clock shows half of what the client gains. On a CPU each the client is the one that limits, as soon as there is always
 //! a reply to work on, which 8 tasks see to; with a single task both CPUs sleep and wake in turn, and how long that takes is
-//! up to the machine. So the throughput by the clock has its bars on one CPU over a Unix socket, and, for 8 tasks and more, on
-//! a CPU each over TCP; elsewhere it is printed.
-//!
-//! Over TCP there are bars only where cmap runs on the official driver's own runtime, tokio. Elsewhere every wait costs more,
-//! whoever waits.
+//! up to the machine. So the throughput by the clock has its bars over TCP for one task on one CPU, and for more on a CPU
+//! each; and over a Unix socket on one CPU for all. Elsewhere it is printed.
 
 use std::fmt;
 
@@ -63,12 +60,13 @@ impl Arrangement {
         }
     }
 
-    /// Whether so many tasks on `runtime` have to reach a throughput by the clock.
-    pub fn is_judged_by_time(self, runtime: &str, tasks: usize) -> bool {
+    /// Whether so many tasks have to reach a throughput by the clock.
+    pub fn is_judged_by_time(self, tasks: usize) -> bool {
         match self {
             Self::OneCpuUnixSocket => true,
-            Self::CpuEach => runtime == official::RUNTIME && tasks > 1,
-            Self::OneCpu | Self::Anywhere => false,
+            Self::OneCpu => tasks == 1,
+            Self::CpuEach => tasks > 1,
+            Self::Anywhere => false,
         }
     }
 

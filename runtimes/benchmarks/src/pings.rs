@@ -66,7 +66,7 @@ pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut
             let what = format!("{name}: tasks: {tasks}, {by}: {FASTER} times the official driver's pings");
             report.bar(what, ratio.show(2), ratio.median() >= FASTER);
         };
-        if arrangement.is_judged_by_time(H::Runtime::NAME, tasks) {
+        if arrangement.is_judged_by_time(tasks) {
             bar("by the clock", &times);
         }
         if arrangement.is_judged_by_work(H::Runtime::NAME) {
