@@ -18,7 +18,7 @@ use gungraun::{Callgrind, EventKind};
 const OPERATIONS: u8 = 50;
 
 /// Instructions that one round trip may cost.
-const BUDGET: u64 = 2_200;
+const BUDGET: u64 = 1_700;
 
 /// A connection, and the replies to the commands that it is going to send.
 struct Pings {

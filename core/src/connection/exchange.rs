@@ -22,8 +22,8 @@ pub struct Connection {
     decoder: Decoder,
     compressor: Option<Compressor>,
     description: Description,
-    /// The fields of the server API, which go along with every command.
-    server_api: RawDocumentBuf,
+    /// The fields of the server API, if one was declared, which go along with every command.
+    server_api: Option<RawDocumentBuf>,
     last_request: i32,
     state: State,
 }
@@ -113,7 +113,7 @@ impl Connection {
             decoder: Decoder::new(),
             compressor: None,
             description: Description::default(),
-            server_api: server_api.map(declaration).unwrap_or_default(),
+            server_api: server_api.map(declaration),
             last_request: 0,
             state: State::Idle,
         }
@@ -159,13 +159,18 @@ impl Connection {
         let (start, limits) = (out.len(), self.description.limits);
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
         let flags = if command.exhaust_allowed { flags.with(Flags::EXHAUST_ALLOWED) } else { flags };
-        let (database, api) = (Field::String("$db", command.database), Field::All(&self.server_api));
-        let fields: &[Field<'_>] = match (command.fields.map(Field::All), command.max_time.map(max_time_field)) {
-            (None, None) => &[database, api],
-            (Some(fields), None) => &[database, api, fields],
-            (None, Some(max_time)) => &[database, api, max_time],
-            (Some(fields), Some(max_time)) => &[database, api, fields, max_time],
-        };
+        let database = Field::String("$db", command.database);
+        let others = [
+            self.server_api.as_deref().map(Field::All),
+            command.fields.map(Field::All),
+            command.max_time.map(max_time_field),
+        ];
+        let (mut fields, mut count) = ([database; 4], 1);
+        for (place, field) in fields.iter_mut().skip(1).zip(others.into_iter().flatten()) {
+            *place = field;
+            count += 1;
+        }
+        let fields = &fields[..count];
         let mut message =
             MessageWriter::begin(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
         for (identifier, documents) in sequences {

@@ -111,8 +111,7 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     };
 
     // Ends, here, are where the final NULs stand. Always: at <= end < document.len().
-    let mut ends = [0; MAX_DEPTH - 1];
-    let mut depth = 0;
+    let mut around = Ends::default();
     let mut end = document.len() - 1;
     let mut at = 4;
     loop {
@@ -121,11 +120,10 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
             if tag != 0 {
                 return Err(DocumentError::Unterminated { at });
             }
-            if depth == 0 {
+            let Some(outer) = around.pop() else {
                 return RawDocument::from_bytes(document).map_err(|_| mismatch);
-            }
-            depth -= 1;
-            end = ends[depth];
+            };
+            end = outer;
             at += 1;
             continue;
         }
@@ -134,8 +132,7 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
             Value::Plain(length) => at = value_at + length,
             Value::Nested { before, length } => {
                 let start = value_at + before;
-                *ends.get_mut(depth).ok_or(DocumentError::TooDeep { at: start, max: MAX_DEPTH })? = end;
-                depth += 1;
+                around.push(end).ok_or(DocumentError::TooDeep { at: start, max: MAX_DEPTH })?;
                 end = start + length - 1;
                 at = start + 4;
             }
@@ -143,42 +140,66 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     }
 }
 
+/// The ends of the documents around the current one, the outermost first. For a document with none inside the array is
+/// never made: to clear it would cost as much as to check a small one.
+#[derive(Default)]
+struct Ends {
+    ends: Option<[usize; MAX_DEPTH - 1]>,
+    depth: usize,
+}
+
+impl Ends {
+    /// `None`, if there are too many.
+    #[inline]
+    fn push(&mut self, end: usize) -> Option<()> {
+        *self.ends.get_or_insert([0; MAX_DEPTH - 1]).get_mut(self.depth)? = end;
+        self.depth += 1;
+        Some(())
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<usize> {
+        self.depth = self.depth.checked_sub(1)?;
+        self.ends.as_ref()?.get(self.depth).copied()
+    }
+}
+
 /// A top-level element of a document that was perhaps never checked.
 #[derive(Clone, Copy)]
 pub(super) struct Element<'a> {
+    pub(super) tag: u8,
     pub(super) name: &'a [u8],
-    /// Where the next element starts.
-    pub(super) end: usize,
+    /// The value's bytes.
+    pub(super) value: &'a [u8],
 }
 
 /// The top-level elements of `document`, for whom the insides of values do not matter.
 pub(super) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<Element<'_>, DocumentError>> {
-    elements_from(document, 4)
-}
-
-/// The top-level elements that stand `at` the document's bytes and behind.
-pub(super) fn elements_from(
-    document: &RawDocument,
-    mut at: usize,
-) -> impl Iterator<Item = Result<Element<'_>, DocumentError>> {
     let bytes = document.as_bytes();
     let last = bytes.len() - 1;
+    let mut at = 4;
     core::iter::from_fn(move || {
         if at >= last {
             return None;
         }
-        let element = name(bytes, at, last).and_then(|length| {
-            let name = &bytes[at + 1..at + 1 + length];
-            let value_at = at + 1 + length + 1;
-            let length = match value(bytes[at], &bytes[value_at..last], value_at)? {
-                Value::Plain(length) => length,
-                Value::Nested { before, length } => before + length,
-            };
-            Ok(Element { name, end: value_at + length })
-        });
-        at = element.map_or(last, |element| element.end);
-        Some(element)
+        let element = element(bytes, at, last);
+        at = element.map_or(last, |(_, end)| end);
+        Some(element.map(|(element, _)| element))
     })
+}
+
+/// The element that stands `at` the document's bytes, and where the next one does.
+#[inline]
+fn element(bytes: &[u8], at: usize, last: usize) -> Result<(Element<'_>, usize), DocumentError> {
+    let length = name(bytes, at, last)?;
+    let (tag, name) = (bytes[at], &bytes[at + 1..at + 1 + length]);
+    let value_at = at + 1 + length + 1;
+    let end = value_at
+        + match value(tag, &bytes[value_at..last], value_at)? {
+            Value::Plain(length) => length,
+            Value::Nested { before, length } => before + length,
+        };
+    Ok((Element { tag, name, value: &bytes[value_at..end] }, end))
 }
 
 /// The name of the command in `body`: its first key.

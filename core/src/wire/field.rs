@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bson::RawDocument;
 
-use super::document::{self, DocumentError};
+use super::document;
 use super::error::{EncodeError, shown};
 use super::header::patch_length;
 
@@ -42,7 +42,6 @@ pub(super) fn append_body(
     }
     let Some((_, elements)) = body.as_bytes().split_last() else { return Ok(()) };
     out.extend_from_slice(elements);
-    let own = out.len() - start;
     for field in fields {
         field.append(out)?;
         let length = out.len() + 1 - start;
@@ -53,33 +52,71 @@ pub(super) fn append_body(
     out.push(0);
     let length = out.len() - start;
     patch_length(out, start, length);
-    if fields.is_empty() { Ok(()) } else { check_names(&out[start..], own) }
+    check_names(body, fields)
 }
 
-/// No field that was appended, which is from `own` on, may be there twice.
-fn check_names(body: &[u8], own: usize) -> Result<(), EncodeError> {
-    let mismatch = DocumentError::LengthMismatch { announced: None, found: body.len() };
-    let body = RawDocument::from_bytes(body).map_err(|_| mismatch)?;
-    let mut appended = document::elements_from(body, own);
-    let mut end = own;
-    while let Some(field) = appended.next().transpose()? {
-        for other in document::elements(body) {
-            let other = other?;
-            if other.end > end {
-                break;
-            }
-            if other.name == field.name {
-                return Err(EncodeError::DuplicateField {
-                    name: shown(core::str::from_utf8(field.name).unwrap_or_default()),
-                });
+/// No field that is appended may be there twice. A body to which none is appended is not looked at.
+fn check_names(body: &RawDocument, fields: &[Field<'_>]) -> Result<(), EncodeError> {
+    if fields.iter().all(|field| matches!(field, Field::All(document) if document.is_empty())) {
+        return Ok(());
+    }
+    let is_among = |name: &[u8], fields: &[Field<'_>]| fields.iter().any(|field| field.has(name));
+    for own in document::elements(body) {
+        let name = own?.name;
+        refuse_if(is_among(name, fields), name)?;
+    }
+    for (index, field) in fields.iter().enumerate() {
+        let before = &fields[..index];
+        match field.names() {
+            Names::One(name) => refuse_if(is_among(name.as_bytes(), before), name.as_bytes())?,
+            Names::Of(document) => {
+                for (index, element) in document::elements(document).enumerate() {
+                    let name = element?.name;
+                    let mut others = document::elements(document).take(index).map_while(Result::ok);
+                    refuse_if(is_among(name, before) || others.any(|other| other.name == name), name)?;
+                }
             }
         }
-        end = field.end;
     }
     Ok(())
 }
 
+#[inline]
+fn refuse_if(is_duplicate: bool, name: &[u8]) -> Result<(), EncodeError> {
+    match is_duplicate {
+        true => Err(EncodeError::DuplicateField { name: shown(core::str::from_utf8(name).unwrap_or_default()) }),
+        false => Ok(()),
+    }
+}
+
+/// What a [`Field`] is called.
+enum Names<'a> {
+    One(&'a str),
+    /// As the fields of this document.
+    Of(&'a RawDocument),
+}
+
 impl Field<'_> {
+    fn names(&self) -> Names<'_> {
+        match *self {
+            Self::String(name, _)
+            | Self::Boolean(name, _)
+            | Self::Int32(name, _)
+            | Self::Int64(name, _)
+            | Self::Document(name, _) => Names::One(name),
+            Self::All(document) => Names::Of(document),
+        }
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        match self.names() {
+            Names::One(own) => own.as_bytes() == name,
+            Names::Of(document) => {
+                document::elements(document).map_while(Result::ok).any(|element| element.name == name)
+            }
+        }
+    }
+
     fn append(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match *self {
             Self::String(name, text) => {
@@ -181,6 +218,16 @@ mod tests {
             assert_eq!(appended(&body, fields), Err(EncodeError::DuplicateField { name: name.into() }), "{fields:?}");
         }
         assert!(appended(&body, &[Field::Int32("a", 1), Field::Int32("app", 1), Field::Int32("apples", 1)]).is_ok());
+    }
+
+    #[test]
+    fn a_body_to_which_nothing_is_appended_is_not_looked_at() {
+        let strange = RawDocumentBuf::from_bytes(b"\x09\0\0\0\x99a\0\x07\0".to_vec()).unwrap();
+        let nothing = rawdoc! {};
+
+        assert_eq!(appended(&strange, &[]).unwrap(), strange);
+        assert_eq!(appended(&strange, &[Field::All(&nothing)]).unwrap(), strange);
+        assert!(matches!(appended(&strange, &[Field::Int32("a", 1)]), Err(EncodeError::Document(_))));
     }
 
     #[test]

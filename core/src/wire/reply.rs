@@ -13,6 +13,7 @@ use bson::raw::RawElement;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 
+use super::document::{Element, elements};
 use crate::server::TopologyVersion;
 
 /// The code of an operation that took longer than the server was to work at it.
@@ -69,6 +70,10 @@ impl<'a> CommandReply<'a> {
             topology_version: None,
             write_errors: None,
         };
+        if let Some(ok) = verdict(body) {
+            reply.ok = ok;
+            return reply;
+        }
         for element in body.iter_elements().map_while(Result::ok) {
             match element.key().as_str() {
                 "ok" => reply.ok = element.value().is_ok_and(is_true),
@@ -174,6 +179,22 @@ impl fmt::Display for ServerError {
 
 impl core::error::Error for ServerError {}
 
+/// The value of `ok`, if `body` has no other field that is looked at here. Most replies have none, and then this is all that
+/// has to be read of them.
+fn verdict(body: &RawDocument) -> Option<bool> {
+    let mut ok = false;
+    for element in elements(body) {
+        let element = element.ok()?;
+        match element.name {
+            b"ok" => ok = is_true_unparsed(&element),
+            b"topologyVersion" | b"writeConcernError" | b"writeErrors" | b"code" | b"codeName" | b"errmsg"
+            | b"errorLabels" => return None,
+            _ => {}
+        }
+    }
+    Some(ok)
+}
+
 /// A whole number of any type.
 pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     let double = || {
@@ -192,6 +213,15 @@ pub(crate) fn is_true(value: RawBsonRef<'_>) -> bool {
     value.as_bool().unwrap_or_else(|| {
         integer(value).is_some_and(|number| number != 0) || value.as_f64().is_some_and(|number| number != 0.0)
     })
+}
+
+fn is_true_unparsed(element: &Element<'_>) -> bool {
+    match element.tag {
+        0x01 => element.value.first_chunk().is_some_and(|bytes| f64::from_le_bytes(*bytes) != 0.0),
+        // A boolean, a 32-bit and a 64-bit integer.
+        0x08 | 0x10 | 0x12 => element.value.iter().any(|byte| *byte != 0),
+        _ => false,
+    }
 }
 
 fn document<'a>(element: &RawElement<'a>) -> Option<&'a RawDocument> {
@@ -223,11 +253,18 @@ mod tests {
         for ok in [rawdoc! { "ok": 1.0 }, rawdoc! { "ok": 1 }, rawdoc! { "ok": 1_i64 }, rawdoc! { "ok": true }] {
             assert!(CommandReply::read(&ok).ok, "{ok:?}");
             assert_eq!(CommandReply::read(&ok).failure(), None);
+            // The same beside a field that is looked at.
+            let mut more = ok.clone();
+            more.append(bson::cstr!("code"), 1);
+            assert!(CommandReply::read(&more).ok, "{more:?}");
         }
         for failure in [
             rawdoc! {},
             rawdoc! { "ok": 0.0 },
+            rawdoc! { "ok": -0.0 },
+            rawdoc! { "ok": 0_i64 },
             rawdoc! { "ok": false },
+            rawdoc! { "ok": 1, "n": 1, "ok": 0 },
             rawdoc! { "ok": "1", "ok ": 1 },
             rawdoc! { "ok": { "ok": 1 } },
         ] {
