@@ -18,10 +18,12 @@
 #![forbid(unsafe_code)]
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use async_std::net::TcpStream;
+use async_io::Async;
 use async_std::task;
 use cmap_runtime::net::{EitherStream, set_up_tcp};
 use cmap_runtime::runtime::{Runtime, Target};
@@ -46,7 +48,7 @@ pub type Connection = cmap_runtime::Connection<AsyncStd>;
 pub type PinnedConnection = cmap_runtime::PinnedConnection<AsyncStd>;
 
 #[cfg(unix)]
-type Unix = async_std::os::unix::net::UnixStream;
+type Unix = std::os::unix::net::UnixStream;
 #[cfg(not(unix))]
 type Unix = TcpStream;
 
@@ -57,7 +59,7 @@ pub struct AsyncStd;
 impl Runtime for AsyncStd {
     const NAME: &'static str = "async-std";
 
-    type Stream = EitherStream<TcpStream, Unix>;
+    type Stream = EitherStream<Async<TcpStream>, Async<Unix>>;
 
     fn current() -> Result<Self, RuntimeGone> {
         Ok(Self)
@@ -82,15 +84,29 @@ impl Runtime for AsyncStd {
         Some(task::spawn_blocking(job).await)
     }
 
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        match stream {
+            EitherStream::Left(stream) => stream.get_ref().read(buffer),
+            EitherStream::Right(stream) => stream.get_ref().read(buffer),
+        }
+    }
+
+    fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match stream {
+            EitherStream::Left(stream) => stream.poll_readable(cx),
+            EitherStream::Right(stream) => stream.poll_readable(cx),
+        }
+    }
+
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         match target {
             Target::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
+                let stream = Async::<TcpStream>::connect(address).await?;
                 set_up_tcp(SockRef::from(&stream))?;
                 Ok(EitherStream::Left(stream))
             }
             #[cfg(unix)]
-            Target::Unix(path) => Ok(EitherStream::Right(Unix::connect(path).await?)),
+            Target::Unix(path) => Ok(EitherStream::Right(Async::<Unix>::connect(path).await?)),
         }
     }
 }

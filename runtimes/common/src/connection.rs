@@ -98,7 +98,7 @@ impl<R: Runtime> Connection<R> {
 
     /// Whether the server still listens, as far as can be seen without asking it: it has not hung up.
     pub fn is_alive(&mut self) -> bool {
-        !self.under_way && self.socket.as_mut().is_some_and(|socket| R::look(&mut || socket.is_alive()))
+        !self.under_way && self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>())
     }
 
     /// Keeps the connection for a cursor or a transaction.
@@ -123,7 +123,7 @@ impl<R: Runtime> Connection<R> {
         let limit = self.endpoint.limit(timeout, &cutoff);
         let exchange = async {
             socket.send().await.map_err(CommandErrorKind::Network)?;
-            if command.acknowledged { socket.receive().await } else { Ok(()) }
+            if command.acknowledged { socket.receive::<R>().await } else { Ok(()) }
         };
         let outcome = cutoff.during(exchange).await;
         drop(limit);

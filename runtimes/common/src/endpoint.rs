@@ -68,7 +68,7 @@ impl<R: Runtime> Endpoint<R> {
             establisher,
             listeners,
             alarm: Arc::default(),
-            machine: Mutex::new(Machine::new(core, R::look)),
+            machine: Mutex::new(Machine::new(core, Socket::is_alive::<R>)),
         });
         driver::start(&endpoint, clock);
         endpoint

@@ -51,6 +51,7 @@ mod machine;
 pub mod net;
 mod pinned;
 mod pool;
+mod promptness;
 mod resolve;
 pub mod runtime;
 mod socket;

@@ -35,11 +35,8 @@ pub(crate) struct Machine<S> {
     /// When the driver comes back.
     pub(crate) armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
-    look: Look,
+    is_alive: fn(&mut Socket<S>) -> bool,
 }
-
-/// [`Runtime::look`](crate::Runtime::look).
-pub(crate) type Look = fn(&mut dyn FnMut() -> bool) -> bool;
 
 /// How to cut off what goes on at a connection.
 pub(crate) struct Known {
@@ -94,7 +91,7 @@ pub(crate) enum Touched {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
-    pub(crate) fn new(core: server::Endpoint<Box<Socket<S>>>, look: Look) -> Self {
+    pub(crate) fn new(core: server::Endpoint<Box<Socket<S>>>, is_alive: fn(&mut Socket<S>) -> bool) -> Self {
         Self {
             core,
             waiters: Waiters::new(),
@@ -105,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             closing: Vec::new(),
             armed: None,
             runtime_gone: false,
-            look,
+            is_alive,
         }
     }
 
@@ -206,9 +203,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
                 errands.more().establish.push((connection, cutoff));
             }
             Action::Check { connection } => {
-                let look = self.look;
-                let socket = self.pool().socket(connection);
-                let alive = socket.is_some_and(|socket| look(&mut || socket.is_alive()));
+                let is_alive = self.is_alive;
+                let alive = self.pool().socket(connection).is_some_and(|socket| is_alive(socket));
                 // Refused only if nobody had asked.
                 let _ = self.pool().handle_checked(now, connection, alive);
             }

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::PathBuf;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_io::{AsyncRead, AsyncWrite};
@@ -46,10 +47,22 @@ pub trait Runtime: Clone + Send + Sync + 'static {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send;
 
-    /// Calls `look`, which polls a socket once, without waiting, to see whether its peer is still there. A runtime that lets
+    /// Calls `look`, which polls a stream once, without waiting, to see whether its peer is still there. A runtime that lets
     /// tasks wait who have done much lets this one pass.
     fn look(look: &mut dyn FnMut() -> bool) -> bool {
         look()
+    }
+
+    /// Reads what is there to read, without waiting. The system is asked, whatever the reactor knows.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), if there is nothing, and those of reading.
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Ends when there may be something to read. The default never waits, which suits sockets that are read from only when
+    /// the reactor says so. Where every read asks the system, to wait here first saves the call that finds nothing.
+    fn poll_readable(_stream: &mut Self::Stream, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     /// Connects a socket. Called only in tasks of this runtime.

@@ -13,6 +13,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 use crate::cutoff::Cutoff;
 use crate::error::CommandErrorKind;
 use crate::net::EitherStream;
+use crate::promptness::Promptness;
+use crate::runtime::Runtime;
 use crate::tls::TlsStream;
 
 /// So much is read at once.
@@ -35,6 +37,7 @@ pub(crate) struct Socket<S> {
     output: Vec<u8>,
     /// The last reply.
     reply: Vec<u8>,
+    promptness: Promptness,
 }
 
 /// What was read: `unread` of `bytes` is still to be looked at.
@@ -46,7 +49,15 @@ struct Input {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn new(stream: Transport<S>, protocol: Connection, cutoff: Arc<Cutoff>) -> Self {
-        Self { stream, protocol, cutoff, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
+        Self {
+            stream,
+            protocol,
+            cutoff,
+            input: Input::default(),
+            output: Vec::new(),
+            reply: EMPTY.into(),
+            promptness: Promptness::default(),
+        }
     }
 
     /// Puts `command` into the buffer; nothing is sent yet.
@@ -65,9 +76,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Reads until the reply is whole; it is left in [`reply`](Self::reply).
-    pub(crate) async fn receive(&mut self) -> Result<(), CommandErrorKind> {
+    pub(crate) async fn receive<R: Runtime<Stream = S>>(&mut self) -> Result<(), CommandErrorKind> {
+        if self.input.unread.is_empty() {
+            self.await_reply::<R>().await.map_err(CommandErrorKind::Network)?;
+        }
         while !self.take_reply().map_err(CommandErrorKind::Protocol)? {
             self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for a reply that is likely to be there already, or else waits until the socket has something to say.
+    async fn await_reply<R: Runtime<Stream = S>>(&mut self) -> io::Result<()> {
+        // TLS has buffers of its own, of which the socket knows nothing: there, reading does all this by itself.
+        let EitherStream::Left(stream) = &mut self.stream else { return Ok(()) };
+        let is_there = self.promptness.is_likely() && self.input.fill_now::<R>(stream)?;
+        self.promptness.observe(is_there);
+        if !is_there {
+            poll_fn(|cx| R::poll_readable(stream, cx)).await?;
         }
         Ok(())
     }
@@ -96,10 +122,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Whether the peer still listens, as far as can be seen without waiting: it has neither hung up nor said anything
     /// that nobody asked for.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        let mut nobody = Context::from_waker(Waker::noop());
+    pub(crate) fn is_alive<R: Runtime<Stream = S>>(&mut self) -> bool {
         let mut byte = [0];
-        Pin::new(&mut self.stream).poll_read(&mut nobody, &mut byte).is_pending()
+        match &mut self.stream {
+            EitherStream::Left(stream) => {
+                R::read_now(stream, &mut byte).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            }
+            EitherStream::Right(stream) => {
+                let mut nobody = Context::from_waker(Waker::noop());
+                R::look(&mut || Pin::new(&mut *stream).poll_read(&mut nobody, &mut byte).is_pending())
+            }
+        }
     }
 
     /// Closes the socket, as politely as is possible without waiting.
@@ -117,6 +150,20 @@ impl Input {
         let count = read(stream, &mut self.bytes).await?;
         self.unread = 0..count;
         Ok(())
+    }
+
+    /// The same without waiting; returns whether there was something to read.
+    fn fill_now<R: Runtime>(&mut self, stream: &mut R::Stream) -> io::Result<bool> {
+        self.bytes.resize(READ, 0);
+        match R::read_now(stream, &mut self.bytes) {
+            Ok(0) => Err(hung_up()),
+            Ok(count) => {
+                self.unread = 0..count;
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -18,13 +18,14 @@
 #![forbid(unsafe_code)]
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use cmap_runtime::net::{EitherStream, set_up_tcp};
 use cmap_runtime::runtime::{Runtime, Target};
-use smol::Timer;
-use smol::net::TcpStream;
+use smol::{Async, Timer};
 use socket2::SockRef;
 
 pub use cmap_runtime::{
@@ -46,7 +47,7 @@ pub type Connection = cmap_runtime::Connection<Smol>;
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Smol>;
 
 #[cfg(unix)]
-type Unix = smol::net::unix::UnixStream;
+type Unix = std::os::unix::net::UnixStream;
 #[cfg(not(unix))]
 type Unix = TcpStream;
 
@@ -57,7 +58,7 @@ pub struct Smol;
 impl Runtime for Smol {
     const NAME: &'static str = "smol";
 
-    type Stream = EitherStream<TcpStream, Unix>;
+    type Stream = EitherStream<Async<TcpStream>, Async<Unix>>;
 
     fn current() -> Result<Self, RuntimeGone> {
         Ok(Self)
@@ -84,15 +85,29 @@ impl Runtime for Smol {
         Some(smol::unblock(job).await)
     }
 
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        match stream {
+            EitherStream::Left(stream) => stream.get_ref().read(buffer),
+            EitherStream::Right(stream) => stream.get_ref().read(buffer),
+        }
+    }
+
+    fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match stream {
+            EitherStream::Left(stream) => stream.poll_readable(cx),
+            EitherStream::Right(stream) => stream.poll_readable(cx),
+        }
+    }
+
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         match target {
             Target::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
+                let stream = Async::<TcpStream>::connect(address).await?;
                 set_up_tcp(SockRef::from(&stream))?;
                 Ok(EitherStream::Left(stream))
             }
             #[cfg(unix)]
-            Target::Unix(path) => Ok(EitherStream::Right(Unix::connect(path).await?)),
+            Target::Unix(path) => Ok(EitherStream::Right(Async::<Unix>::connect(path).await?)),
         }
     }
 }

@@ -19,7 +19,7 @@
 mod stream;
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Read};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -98,6 +98,15 @@ impl Runtime for Tokio {
     fn look(look: &mut dyn FnMut() -> bool) -> bool {
         let look = pin!(unconstrained(async { look() }));
         look.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(true)
+    }
+
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        // Past tokio, which believes that there is nothing until its reactor was run again.
+        let socket = match stream {
+            EitherStream::Left(stream) => SockRef::from(&stream.0),
+            EitherStream::Right(stream) => SockRef::from(&stream.0),
+        };
+        (&*socket).read(buffer)
     }
 
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use cmap_runtime::runtime::Target;
@@ -77,6 +78,18 @@ impl<R: Runtime> Runtime for Counted<R> {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send {
         self.runtime.spawn_blocking(job)
+    }
+
+    fn look(look: &mut dyn FnMut() -> bool) -> bool {
+        R::look(look)
+    }
+
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        R::read_now(stream, buffer)
+    }
+
+    fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        R::poll_readable(stream, cx)
     }
 
     fn connect(&self, target: Target) -> impl Future<Output = io::Result<Self::Stream>> + Send {

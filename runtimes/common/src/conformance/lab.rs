@@ -181,6 +181,22 @@ impl<R: Runtime> Runtime for Lab<R> {
         R::look(look)
     }
 
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        let portion = stream.portion(buffer.len()).ok_or(io::ErrorKind::WouldBlock)?;
+        let read = R::read_now(&mut stream.stream, &mut buffer[..portion]);
+        stream.conditions.reader.note(|reader| match &read {
+            Ok(count) => reader.unread = reader.unread.saturating_sub(*count),
+            Err(error) => reader.gone |= error.kind() != io::ErrorKind::WouldBlock,
+        });
+        read
+    }
+
+    fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let readable = R::poll_readable(&mut stream.stream, cx);
+        stream.conditions.reader.note(|reader| reader.waits |= readable.is_pending());
+        readable
+    }
+
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         let stream = self.runtime.connect(target).await?;
         Ok(LabStream { stream, conditions: Arc::clone(&self.conditions), hesitated: false })
@@ -196,23 +212,27 @@ impl Drop for LabTask {
 }
 
 impl<S> LabStream<S> {
-    /// How much of `length` bytes may move now.
-    fn portion(&mut self, cx: &Context<'_>, length: usize) -> Poll<usize> {
+    /// How much of `length` bytes may move now; `None`, if it hesitates.
+    fn portion(&mut self, length: usize) -> Option<usize> {
         if !self.conditions.stutters.load(Ordering::SeqCst) {
-            return Poll::Ready(length);
+            return Some(length);
         }
         self.hesitated = !self.hesitated;
-        if self.hesitated {
+        (!self.hesitated).then_some(length.min(1))
+    }
+
+    fn poll_portion(&mut self, cx: &Context<'_>, length: usize) -> Poll<usize> {
+        let portion = self.portion(length);
+        if portion.is_none() {
             cx.waker().wake_by_ref();
-            return Poll::Pending;
         }
-        Poll::Ready(length.min(1))
+        portion.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for LabStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let Poll::Ready(portion) = self.portion(cx, buffer.len()) else { return Poll::Pending };
+        let Poll::Ready(portion) = self.poll_portion(cx, buffer.len()) else { return Poll::Pending };
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut buffer[..portion]);
         self.conditions.reader.note(|reader| match &read {
             Poll::Ready(Ok(count)) => reader.unread = reader.unread.saturating_sub(*count),
@@ -225,7 +245,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for LabStream<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for LabStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Poll::Ready(portion) = self.portion(cx, bytes.len()) else { return Poll::Pending };
+        let Poll::Ready(portion) = self.poll_portion(cx, bytes.len()) else { return Poll::Pending };
         Pin::new(&mut self.stream).poll_write(cx, &bytes[..portion])
     }
 

@@ -34,6 +34,7 @@ mod proxy;
 mod recovery;
 pub mod runtimes;
 mod server;
+pub mod sockets;
 pub mod unusable;
 
 use std::error::Error;
@@ -180,6 +181,14 @@ macro_rules! conformance {
                 a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended,
                 several_runtimes_and_threads_share_a_client,
                 a_panicking_task_returns_its_connection,
+            }
+            sockets {
+                a_socket_is_read_at_once_if_there_is_something_to_read,
+                whoever_waits_for_a_socket_is_woken_when_it_can_be_read,
+                whoever_waits_for_a_socket_is_woken_when_its_peer_hangs_up,
+                whoever_waits_after_a_look_is_woken_by_what_comes_next,
+                a_look_for_the_peer_wakes_who_waits_next_and_finds_its_end,
+                a_connection_is_good_for_many_commands,
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,
