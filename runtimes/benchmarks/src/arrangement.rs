@@ -1,16 +1,14 @@
 //! Where a client and its server run, which decides the throughput as much as they do themselves.
 //!
 //! On one CPU they take turns: the server and the kernel work as much for a ping as the client does, over TCP more, so that
-//! the clock shows half of what the client gains. On a CPU each the client is the one that limits, as soon as there is always
-//! a reply to work on, which 8 tasks see to; with a single task both CPUs sleep and wake in turn, and how long that takes is
-//! up to the machine. So the throughput by the clock has its bars over TCP for one task on one CPU, and for more on a CPU
-//! each; and over a Unix socket on one CPU for all. Elsewhere it is printed.
+//! the clock shows half of what the client gains; over a Unix socket the kernel costs least. On a CPU each the client is the one
+//! that limits, as soon as there is always a reply to work on, which 8 tasks see to; with a single task both CPUs sleep and
+//! wake in turn, and how long that takes is up to the machine. That, and what several threads reach, is printed only.
 
 use std::fmt;
 
 use crate::Threads;
 use crate::cpu::OneCpu;
-use crate::official;
 use crate::server::Server;
 
 /// Where a client and its server run.
@@ -60,20 +58,13 @@ impl Arrangement {
         }
     }
 
-    /// Whether so many tasks have to reach a throughput by the clock.
-    pub fn is_judged_by_time(self, tasks: usize) -> bool {
+    /// Whether so many tasks have a bar.
+    pub fn has_bar(self, tasks: usize) -> bool {
         match self {
-            Self::OneCpuUnixSocket => true,
-            Self::OneCpu => tasks == 1,
+            Self::OneCpu | Self::OneCpuUnixSocket => true,
             Self::CpuEach => tasks > 1,
             Self::Anywhere => false,
         }
-    }
-
-    /// Whether the client has to reach a throughput by its own work. With a CPU to itself, which it keeps busy, the clock
-    /// says the same.
-    pub fn is_judged_by_work(self, runtime: &str) -> bool {
-        self == Self::OneCpu && runtime == official::RUNTIME
     }
 }
 

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How often every contender runs a load.
-pub const ROUNDS: usize = 9;
-
 /// The figures of all rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds(Vec<f64>);
@@ -25,8 +22,7 @@ impl Rounds {
     }
 
     pub fn median(&self) -> f64 {
-        let sorted = self.sorted();
-        sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+        self.quartile(2)
     }
 
     /// Round by round, how many times `other` this is.
@@ -35,20 +31,20 @@ impl Rounds {
         Self(self.0.iter().zip(&other.0).map(|(own, other)| own / other).collect())
     }
 
-    /// The median, and from what to what the rounds went, with so many decimals; a dash, if there were none.
+    /// The median, and between what half of the rounds lay, with so many decimals; a dash, if there were none.
     pub fn show(&self, decimals: usize) -> String {
         if self.0.is_empty() {
             return "–".into();
         }
-        let sorted = self.sorted();
-        let (least, most) = (sorted.first().unwrap_or(&f64::NAN), sorted.last().unwrap_or(&f64::NAN));
-        format!("{:.decimals$} ({least:.decimals$}–{most:.decimals$})", self.median())
+        let [low, median, high] = [1, 2, 3].map(|number| self.quartile(number));
+        format!("{median:.decimals$} ({low:.decimals$}–{high:.decimals$})")
     }
 
-    fn sorted(&self) -> Vec<f64> {
+    /// What so many quarters of the rounds do not exceed.
+    fn quartile(&self, number: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
-        sorted
+        sorted.get(sorted.len() * number / 4).copied().unwrap_or(f64::NAN)
     }
 }
 

@@ -2,7 +2,7 @@
 //! [`Harness`] of an adapter says where they run.
 //!
 //! Times on a shared machine move by half from one minute to the next, so every load is run by all contenders in
-//! turn, [`ROUNDS`](figures::ROUNDS) times, and a bar is a ratio of two figures of the same round, or a count. The
+//! turn, round after round, and a bar is a ratio of two figures of the same round, or a count. The
 //! program fails if a bar is missed. What [many threads](Threads::Many) reach is printed, and has no bar.
 //!
 //! | file | what it holds |
@@ -10,9 +10,9 @@
 //! | [`pools`] | the comparison of pools: what is run in which order, the tables, the bars |
 //! | [`contender`], [`peers`] | a pool that is measured: cmap; deadpool and asyncband |
 //! | [`loads`] | the loads, a file each |
-//! | [`pings`] | the comparison of whole operations, beside the official driver and a bare socket |
+//! | [`pings`] | the comparison of whole operations, beside the official driver and bare sockets |
 //! | [`arrangement`] | where client and server run: on one CPU, on a CPU each, or anywhere |
-//! | [`pinger`], [`official`], [`bare_socket`] | a client that pings: cmap; the official driver; what no client can outdo |
+//! | [`pinger`], [`official`], [`bare_sockets`] | a client that pings: cmap; the official driver; sockets with nothing around them |
 //! | [`allocations`] | what a pair and a ping allocate, in a program of its own |
 //! | [`cpu`] | which CPUs a process runs on, and for how long it worked |
 //! | [`server`] | a fast server in a process of its own |
@@ -29,7 +29,7 @@
 
 pub mod allocations;
 pub mod arrangement;
-pub mod bare_socket;
+pub mod bare_sockets;
 pub mod contender;
 pub mod cpu;
 pub mod figures;

@@ -10,9 +10,6 @@ use crate::contender::SIZE;
 use crate::pinger::{Load, Pinger};
 use crate::server::Server;
 
-/// The runtime that the official driver runs on.
-pub const RUNTIME: &str = "tokio";
-
 /// The official driver's client, and its runtime.
 pub struct Official {
     client: Client,

@@ -14,7 +14,7 @@ use crate::server::Server;
 use crate::tasks::{clock, join};
 
 /// How long a round of pings takes.
-pub const ROUND: Duration = Duration::from_millis(150);
+pub const ROUND: Duration = Duration::from_millis(30);
 
 /// What every task has a clone of.
 pub trait Pinger: Clone + Send + Sync + 'static {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use cmap_runtime::Runtime as _;
 
 use crate::contender::{Contender, SIZE, client};
-use crate::figures::{ROUNDS, Rounds};
+use crate::figures::Rounds;
 use crate::loads::{CANCELLED, LIMIT, Loads, OPERATIONS, On, TIMED};
 use crate::peers::{TimedAsyncband, asyncband, deadpool};
 use crate::report::{Report, Table};
 use crate::server::Server;
 use crate::{Harness, Threads};
+
+/// How often every contender runs a load.
+const ROUNDS: usize = 9;
 
 /// How long a check-out waits, where it has a limit.
 pub const USUAL: Duration = Duration::from_secs(30);
@@ -70,7 +73,7 @@ pub fn compare<H: Harness>(
     more: impl FnOnce() -> Vec<Line>,
 ) {
     let lines = lines::<H>(server, more);
-    println!("\n{name}: {SIZE} connections, {ROUNDS} rounds in turn: median (least–most)");
+    println!("\n{name}: {SIZE} connections, {ROUNDS} rounds in turn, median (quartiles)");
     pairs(&lines);
     for tasks in TASKS {
         contention(name, threads, tasks, &lines, report);

@@ -4,13 +4,14 @@
 //! is told by its first bytes. It says that it knows no sessions, so that no driver sends what others leave out.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 #[cfg(unix)]
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use cmap_runtime::bson::{RawDocument, rawdoc};
 use cmap_runtime::core::wire::{Flags, Limits, MessageIds, MessageWriter, encode_reply};
+use cmap_runtime::runtime::Target;
 
 /// The argument that makes a benchmark program the server, over TCP.
 const SERVE: &str = "--serve";
@@ -37,11 +38,6 @@ pub struct Server {
     address: String,
 }
 
-/// A connection to a server.
-pub(crate) trait Socket: Read + Write + Send {}
-
-impl<S: Read + Write + Send> Socket for S {}
-
 impl Server {
     /// Starts this program as the server, over TCP.
     pub fn start() -> Self {
@@ -64,15 +60,15 @@ impl Server {
         Self { child, address: address.trim_end().into() }
     }
 
-    /// Connects to it.
-    pub(crate) fn connect(&self) -> Box<dyn Socket> {
-        #[cfg(unix)]
-        if self.address.starts_with('/') {
-            return Box::new(UnixStream::connect(&self.address).unwrap());
+    /// Where a socket finds it.
+    pub(crate) fn target(&self) -> Target {
+        match self.address.parse() {
+            Ok(address) => Target::Tcp(address),
+            #[cfg(unix)]
+            Err(_) => Target::Unix(self.address.clone().into()),
+            #[cfg(not(unix))]
+            Err(error) => panic!("{error}: {}", self.address),
         }
-        let socket = TcpStream::connect(&self.address).unwrap();
-        socket.set_nodelay(true).unwrap();
-        Box::new(socket)
     }
 
     /// The connection string; `query` are its options.
