@@ -55,7 +55,7 @@ pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut
     for tasks in TASKS {
         let mut throughputs = <[Throughput; 3]>::default();
         for round in 0..ROUNDS {
-            // Each comes after each other as often.
+            // Each is the first, the second and the third as often.
             for contender in [0, 1, 2].map(|place| (place + round) % 3) {
                 throughputs[contender].round(|| match contender {
                     0 => ours.ping_for_a_round(tasks),
