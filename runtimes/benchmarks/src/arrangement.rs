@@ -2,8 +2,9 @@
 //!
 //! On one CPU they take turns: the server and the kernel work as much for a ping as the client does, over TCP more, so that
 //! the clock shows half of what the client gains; over a Unix socket the kernel costs least. On a CPU each the client is the one
-//! that limits, as soon as there is always a reply to work on, which 8 tasks see to; with a single task both CPUs sleep and
-//! wake in turn, and how long that takes is up to the machine. That, and what several threads reach, is printed only.
+//! that limits, as soon as there is always a reply to work on, which 8 tasks see to; with a single task it is all about sleep:
+//! a client that waits lets its CPU sleep, and how long that takes to wake is up to the machine. What several threads reach,
+//! wherever the kernel puts them, is printed only.
 
 use std::fmt;
 
@@ -58,11 +59,10 @@ impl Arrangement {
         }
     }
 
-    /// Whether so many tasks have a bar.
-    pub fn has_bar(self, tasks: usize) -> bool {
+    /// Whether there is a bar.
+    pub fn has_bar(self) -> bool {
         match self {
-            Self::OneCpu | Self::OneCpuUnixSocket => true,
-            Self::CpuEach => tasks > 1,
+            Self::OneCpu | Self::OneCpuUnixSocket | Self::CpuEach => true,
             Self::Anywhere => false,
         }
     }

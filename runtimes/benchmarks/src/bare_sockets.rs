@@ -1,4 +1,4 @@
-//! Sockets of the runtime, used as is usual, and nothing around them: about what a client on it can reach at most.
+//! Sockets of the runtime, used as is usual, and nothing around them: who waits for a reply goes to sleep.
 
 use std::future::poll_fn;
 use std::io;

@@ -51,13 +51,13 @@ mod machine;
 pub mod net;
 mod pinned;
 mod pool;
-mod promptness;
 mod resolve;
 pub mod runtime;
 mod socket;
 mod subscription;
 mod telling;
 pub mod tls;
+mod turns;
 mod waiters;
 
 pub use bson;

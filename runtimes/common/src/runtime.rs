@@ -47,12 +47,6 @@ pub trait Runtime: Clone + Send + Sync + 'static {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send;
 
-    /// Calls `look`, which polls a stream once, without waiting, to see whether its peer is still there. A runtime that lets
-    /// tasks wait who have done much lets this one pass.
-    fn look(look: &mut dyn FnMut() -> bool) -> bool {
-        look()
-    }
-
     /// Reads what is there to read, without waiting. The system is asked, whatever the reactor knows.
     ///
     /// # Errors

@@ -11,11 +11,12 @@ use cmap_core::connection::{Command, Connection, ProtocolError};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::cutoff::Cutoff;
+use crate::endpoint::Endpoint;
 use crate::error::CommandErrorKind;
 use crate::net::EitherStream;
-use crate::promptness::Promptness;
 use crate::runtime::Runtime;
 use crate::tls::TlsStream;
+use crate::turns::Turns;
 
 /// So much is read at once.
 const READ: usize = 16 * 1024;
@@ -37,7 +38,7 @@ pub(crate) struct Socket<S> {
     output: Vec<u8>,
     /// The last reply.
     reply: Vec<u8>,
-    promptness: Promptness,
+    turns: Turns,
 }
 
 /// What was read: `unread` of `bytes` is still to be looked at.
@@ -56,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             input: Input::default(),
             output: Vec::new(),
             reply: EMPTY.into(),
-            promptness: Promptness::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -76,9 +77,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Reads until the reply is whole; it is left in [`reply`](Self::reply).
-    pub(crate) async fn receive<R: Runtime<Stream = S>>(&mut self) -> Result<(), CommandErrorKind> {
+    pub(crate) async fn receive<R>(&mut self, endpoint: &Endpoint<R>) -> Result<(), CommandErrorKind>
+    where
+        R: Runtime<Stream = S>,
+    {
         if self.input.unread.is_empty() {
-            self.await_reply::<R>().await.map_err(CommandErrorKind::Network)?;
+            self.await_reply(endpoint).await.map_err(CommandErrorKind::Network)?;
         }
         while !self.take_reply().map_err(CommandErrorKind::Protocol)? {
             self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
@@ -86,16 +90,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(())
     }
 
-    /// Looks for a reply that is likely to be there already, or else waits until the socket has something to say.
-    async fn await_reply<R: Runtime<Stream = S>>(&mut self) -> io::Result<()> {
-        // TLS has buffers of its own, of which the socket knows nothing: there, reading does all this by itself.
-        let EitherStream::Left(stream) = &mut self.stream else { return Ok(()) };
-        let is_there = self.promptness.is_likely() && self.input.fill_now::<R>(stream)?;
-        self.promptness.observe(is_there);
-        if !is_there {
-            poll_fn(|cx| R::poll_readable(stream, cx)).await?;
+    /// Lets others run where the reply is likely to be there then, or else waits until the socket has something to say.
+    async fn await_reply<R: Runtime<Stream = S>>(&mut self, endpoint: &Endpoint<R>) -> io::Result<()> {
+        let (stream, input) = (&mut self.stream, &mut self.input);
+        let (now, is_alone) = (|| endpoint.now(), || endpoint.has_one_command());
+        if self.turns.pass(now, is_alone, || input.fill_now::<R>(stream)).await? {
+            return Ok(());
         }
-        Ok(())
+        poll_fn(|cx| match stream {
+            EitherStream::Left(stream) => R::poll_readable(stream, cx),
+            EitherStream::Right(stream) => stream.poll_readable(cx, R::poll_readable),
+        })
+        .await
     }
 
     /// The last reply; an empty document, if there is none.
@@ -123,16 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Whether the peer still listens, as far as can be seen without waiting: it has neither hung up nor said anything
     /// that nobody asked for.
     pub(crate) fn is_alive<R: Runtime<Stream = S>>(&mut self) -> bool {
-        let mut byte = [0];
-        match &mut self.stream {
-            EitherStream::Left(stream) => {
-                R::read_now(stream, &mut byte).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            }
-            EitherStream::Right(stream) => {
-                let mut nobody = Context::from_waker(Waker::noop());
-                R::look(&mut || Pin::new(&mut *stream).poll_read(&mut nobody, &mut byte).is_pending())
-            }
-        }
+        read_now::<R>(&mut self.stream, &mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Closes the socket, as politely as is possible without waiting.
@@ -153,9 +150,9 @@ impl Input {
     }
 
     /// The same without waiting; returns whether there was something to read.
-    fn fill_now<R: Runtime>(&mut self, stream: &mut R::Stream) -> io::Result<bool> {
+    fn fill_now<R: Runtime>(&mut self, stream: &mut Transport<R::Stream>) -> io::Result<bool> {
         self.bytes.resize(READ, 0);
-        match R::read_now(stream, &mut self.bytes) {
+        match read_now::<R>(stream, &mut self.bytes) {
             Ok(0) => Err(hung_up()),
             Ok(count) => {
                 self.unread = 0..count;
@@ -164,6 +161,14 @@ impl Input {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Reads what is there to read, without waiting.
+fn read_now<R: Runtime>(stream: &mut Transport<R::Stream>, buffer: &mut [u8]) -> io::Result<usize> {
+    match stream {
+        EitherStream::Left(stream) => R::read_now(stream, buffer),
+        EitherStream::Right(stream) => stream.read_now(buffer, R::read_now),
     }
 }
 

@@ -16,4 +16,5 @@ mod tls {
     mod pieces;
     mod relaxed;
     mod trust;
+    mod unwaited;
 }

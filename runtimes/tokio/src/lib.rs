@@ -20,8 +20,6 @@ mod stream;
 
 use std::future::Future;
 use std::io::{self, Read};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use cmap_runtime::net::{EitherStream, set_up_tcp};
@@ -29,7 +27,6 @@ use cmap_runtime::runtime::{Runtime, Target};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::task::unconstrained;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
@@ -92,12 +89,6 @@ impl Runtime for Tokio {
 
     async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.0.spawn_blocking(job).await.ok()
-    }
-
-    /// Outside of the budget that tokio gives a task: without it, every socket seems to have nothing to say.
-    fn look(look: &mut dyn FnMut() -> bool) -> bool {
-        let look = pin!(unconstrained(async { look() }));
-        look.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(true)
     }
 
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {

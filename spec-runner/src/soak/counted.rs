@@ -80,10 +80,6 @@ impl<R: Runtime> Runtime for Counted<R> {
         self.runtime.spawn_blocking(job)
     }
 
-    fn look(look: &mut dyn FnMut() -> bool) -> bool {
-        R::look(look)
-    }
-
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
         R::read_now(stream, buffer)
     }

@@ -177,10 +177,6 @@ impl<R: Runtime> Runtime for Lab<R> {
         self.runtime.spawn_blocking(job).await
     }
 
-    fn look(look: &mut dyn FnMut() -> bool) -> bool {
-        R::look(look)
-    }
-
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
         let portion = stream.portion(buffer.len()).ok_or(io::ErrorKind::WouldBlock)?;
         let read = R::read_now(&mut stream.stream, &mut buffer[..portion]);

@@ -187,8 +187,8 @@ macro_rules! conformance {
                 whoever_waits_for_a_socket_is_woken_when_it_can_be_read,
                 whoever_waits_for_a_socket_is_woken_when_its_peer_hangs_up,
                 whoever_waits_after_a_look_is_woken_by_what_comes_next,
-                a_look_for_the_peer_wakes_who_waits_next_and_finds_its_end,
                 a_connection_is_good_for_many_commands,
+                a_connection_is_good_for_many_commands_under_tls,
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,

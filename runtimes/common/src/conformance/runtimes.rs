@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -149,23 +150,32 @@ enum Outcome {
 
 /// An executor for one future, which parks its thread, and says so, whenever the future has to wait.
 fn parked_on<F: Future>(future: F, parks: &mpsc::Sender<()>) -> F::Output {
-    struct Unpark(Thread);
+    struct Unpark {
+        thread: Thread,
+        woken: AtomicBool,
+    }
 
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
-            self.0.unpark();
+            self.woken.store(true, Ordering::SeqCst);
+            self.thread.unpark();
         }
     }
 
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let unpark = Arc::new(Unpark { thread: thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&unpark));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        // Nobody may be left who wants to know.
-        let _ = parks.send(());
-        thread::park();
+        if !unpark.woken.load(Ordering::SeqCst) {
+            // Nobody may be left who wants to know.
+            let _ = parks.send(());
+        }
+        while !unpark.woken.swap(false, Ordering::SeqCst) {
+            thread::park();
+        }
     }
 }
 

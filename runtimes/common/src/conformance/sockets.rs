@@ -4,12 +4,12 @@ use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::{Pin, pin};
-use std::task::{Context, Waker};
 
 use bson::rawdoc;
-use futures_io::AsyncRead;
+use futures_io::AsyncRead as _;
 
-use super::{Harness, TestServer, client, poll_once, run};
+use super::{Harness, Hosts, Setup, TestServer, client, poll_once, run};
+use crate::Client;
 use crate::runtime::{Runtime, Target};
 use crate::telling::yield_now;
 
@@ -74,40 +74,29 @@ pub fn whoever_waits_after_a_look_is_woken_by_what_comes_next<H: Harness>() {
     });
 }
 
-pub fn a_look_for_the_peer_wakes_who_waits_next_and_finds_its_end<H: Harness>() {
-    run::<H>(async {
-        let (mut socket, mut peer) = connected::<H>().await;
-        peer.write_all(b"abc").unwrap();
-        assert_eq!(read_soon::<H>(&mut socket, &mut [0; 8]).await, 3);
-
-        assert!(seems_alive::<H>(&mut socket));
-        {
-            let mut read = pin!(read_when_readable::<H>(&mut socket));
-            assert!(poll_once(&mut read).await.is_none());
-            peer.write_all(b"abc").unwrap();
-            assert_eq!(read.await.unwrap(), b"abc");
-        }
-
-        drop(peer);
-        // Once the reactor has heard of it.
-        while seems_alive::<H>(&mut socket) {
-            yield_now().await;
-        }
-    });
-}
-
-/// More than it takes for a connection to learn how prompt its server is, and to forget it again.
+/// More than it takes for a connection to learn what turns are worth between its commands and their replies, and to forget it
+/// again.
 pub fn a_connection_is_good_for_many_commands<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
-        let client = client::<H>(&server, "").await;
-        let mut connection = client.check_out().await.unwrap();
-
-        for _ in 0..300 {
-            let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
-            assert_eq!(reply, rawdoc! { "ok": 1.0 });
-        }
+        ping_often(&client::<H>(&server, "").await).await;
     });
+}
+
+pub fn a_connection_is_good_for_many_commands_under_tls<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
+        let query = format!("tls=true&tlsCAFile={}", server.authority().display());
+        ping_often(&client::<H>(&server, &query).await).await;
+    });
+}
+
+async fn ping_often<R: Runtime>(client: &Client<R>) {
+    let mut connection = client.check_out().await.unwrap();
+    for _ in 0..300 {
+        let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        assert_eq!(reply, rawdoc! { "ok": 1.0 });
+    }
 }
 
 /// A socket, and its peer.
@@ -126,12 +115,6 @@ async fn read_soon<H: Harness>(socket: &mut StreamOf<H>, buffer: &mut [u8]) -> u
             read => return read.unwrap(),
         }
     }
-}
-
-/// As far as a poll can tell.
-fn seems_alive<H: Harness>(socket: &mut StreamOf<H>) -> bool {
-    let mut nobody = Context::from_waker(Waker::noop());
-    H::Runtime::look(&mut || Pin::new(&mut *socket).poll_read(&mut nobody, &mut [0]).is_pending())
 }
 
 async fn read_when_readable<H: Harness>(socket: &mut StreamOf<H>) -> io::Result<Vec<u8>> {

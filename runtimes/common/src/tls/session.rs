@@ -35,6 +35,8 @@ pub struct TlsSession {
 struct Closed {
     by_us: bool,
     by_server: bool,
+    /// The connection has ended, whether or not the server said so.
+    cut_off: bool,
 }
 
 /// What became of bytes that were to move.
@@ -118,6 +120,7 @@ impl TlsSession {
             }
         }
         let ended = received == 0;
+        self.closed.cut_off |= ended;
         if self.is_handshaking() && (ended || self.closed.by_server) {
             return Err(TlsError::ended_in_handshake());
         }
@@ -137,6 +140,11 @@ impl TlsSession {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(TlsError::Truncated),
             Err(error) => Err(TlsError::Io(error)),
         }
+    }
+
+    /// Whether [`read`](Self::read) has an answer before more is received: plaintext, or why there will be none.
+    pub fn has_something_to_read(&self) -> bool {
+        self.failure.is_some() || self.closed.cut_off || !self.connection.wants_read()
     }
 
     /// Takes plaintext to encrypt: how many bytes, 0 if bytes must be sent first.

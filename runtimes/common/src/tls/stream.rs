@@ -48,6 +48,40 @@ impl<S> TlsStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
+    /// Reads what is there to read, without waiting; `read` does so from the transport. Nothing is sent, not even the alert after
+    /// a failure, which goes with the next flush or close.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), if there is nothing, and those of reading.
+    pub fn read_now(
+        &mut self,
+        buffer: &mut [u8],
+        read: impl FnMut(&mut S, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut transport = Unwaited { transport: &mut self.transport, read };
+        loop {
+            if let Some(read) = self.session.read(buffer)? {
+                return Ok(read);
+            }
+            match self.session.receive_from(&mut transport)? {
+                Progress::Blocked => return Err(io::ErrorKind::WouldBlock.into()),
+                Progress::Moved | Progress::Ended | Progress::Idle => {}
+            }
+        }
+    }
+
+    /// Ends when there may be something to read; `poll` ends when there may be for the transport.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    pub fn poll_readable(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        if self.session.has_something_to_read() { Poll::Ready(Ok(())) } else { poll(&mut self.transport, cx) }
+    }
+
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TlsError>> {
         loop {
             ready!(self.poll_send(cx))?;
@@ -146,6 +180,18 @@ impl<S: AsyncWrite + Unpin> io::Write for Polled<'_, '_, S> {
 
     fn flush(&mut self) -> io::Result<()> {
         or_would_block(Pin::new(&mut *self.transport).poll_flush(self.cx))
+    }
+}
+
+/// A stream as `std::io`'s traits see it, read from by a function that never waits.
+struct Unwaited<'a, S, F> {
+    transport: &'a mut S,
+    read: F,
+}
+
+impl<S, F: FnMut(&mut S, &mut [u8]) -> io::Result<usize>> io::Read for Unwaited<'_, S, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (self.read)(self.transport, buffer)
     }
 }
 

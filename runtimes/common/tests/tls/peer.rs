@@ -125,6 +125,11 @@ impl Peer {
         self.failure.as_ref()
     }
 
+    /// How many bytes the client has got.
+    pub(crate) fn told(&self) -> usize {
+        self.told
+    }
+
     /// How many bytes the client has sent.
     pub(crate) fn heard(&self) -> usize {
         self.heard
