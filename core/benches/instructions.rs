@@ -11,7 +11,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Output, Pool};
-use cmap_core::sim::Random;
+use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};

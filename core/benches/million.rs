@@ -7,7 +7,7 @@ use std::time::{Duration, Instant as Clock};
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cancellation, CheckOutRequest, Output, Pool};
-use cmap_core::sim::Random;
+use cmap_core::random::Random;
 use cmap_core::time::Instant;
 
 const WAITERS: u64 = 1_000_000;

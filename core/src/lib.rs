@@ -73,7 +73,7 @@
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
-//! | [`address`], [`time`] | where a server is; nanoseconds since an origin of the caller's |
+//! | [`address`], [`time`], [`random`] | where a server is; nanoseconds since an origin of the caller's; chance from a seed |
 //! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time; a MongoDB server for tests |
 
 #![no_std]
@@ -91,6 +91,7 @@ pub mod log;
 pub mod monitor;
 pub mod options;
 pub mod pool;
+pub mod random;
 pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;

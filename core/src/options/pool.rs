@@ -35,6 +35,11 @@ pub struct PoolOptions {
     /// A connection that was available for longer than this is looked at before it is delivered, lest its peer has hung
     /// up. `Duration::MAX` = never. Default 1 s.
     pub check_after_idle: Option<Duration>,
+    /// Whether the next connection to a server that could not take one (SystemOverloadedError, CMAP-50) is created after a
+    /// pause, one at a time, until one has been established. Default true.
+    pub backoff: Option<bool>,
+    /// Where the jitter of these pauses begins: a random number, other for each pool. Default 0.
+    pub seed: u64,
     /// Tells pools of one address apart that are made at the same moment, so that a connection of the one is refused by the
     /// other (CMAP-35). Number them; no user sets this.
     pub pool_number: u32,
@@ -77,6 +82,7 @@ pub(crate) struct Limits {
     /// Nanoseconds between two runs, or none where maintenance is off.
     pub(crate) maintenance: Option<u64>,
     pub(crate) check_after_idle: u64,
+    pub(crate) backoff: bool,
     pub(crate) load_balanced: bool,
 }
 
@@ -141,6 +147,7 @@ impl PoolOptions {
             wait_queue_timeout: or_never(self.wait_queue_timeout),
             maintenance,
             check_after_idle: nanos(self.check_after_idle.unwrap_or(Duration::from_secs(1))),
+            backoff: self.backoff.unwrap_or(true),
             load_balanced: self.load_balanced,
         })
     }

@@ -29,6 +29,8 @@ pub struct CheckOutError {
     pub in_use_by: Option<InUseBy>,
     /// maxPoolSize; 0 = unlimited.
     pub max_pool_size: u32,
+    /// Why the pool created connections one at a time and after pauses, if it did: the failure of an overloaded server.
+    pub backed_off_by: Option<Cause>,
 }
 
 /// Why a check-out failed.
@@ -138,6 +140,9 @@ impl CheckOutError {
 impl fmt::Display for CheckOutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}, after {:?}; {})", self.message(), self.address, self.waited, self.counts)?;
+        if let (CheckOutErrorKind::Timeout(_), Some(cause)) = (&self.kind, &self.backed_off_by) {
+            return write!(f, "; the server took no more connections, and the pool tries again after pauses: {cause}");
+        }
         match self.advice() {
             Some(advice) => write!(f, "; {advice}"),
             None => Ok(()),

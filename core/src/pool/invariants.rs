@@ -49,6 +49,9 @@ impl<C> Pool<C> {
         if self.connections.pending > self.limits.max_connecting {
             return Err("there are more pending connections than maxConnecting");
         }
+        if !self.check_backoff() {
+            return Err("the connection that the backoff tries is not being established");
+        }
         Ok(())
     }
 
@@ -117,7 +120,8 @@ impl<C> Pool<C> {
         if waiting > self.connections.checking && !self.connections.available.is_empty() {
             return Err("somebody waits though a connection is available");
         }
-        if waiting > self.connections.pending + self.connections.checking && self.may_create() {
+        let is_held_back = self.backoff_timeout().is_some();
+        if waiting > self.connections.pending + self.connections.checking && self.may_create() && !is_held_back {
             return Err("somebody waits though a connection could be created");
         }
         Ok(())

@@ -28,11 +28,12 @@ impl<C> Pool<C> {
         if earliest == Instant::END {
             return None;
         }
-        if self.must_populate() && self.may_create() {
-            return Some(Timeout { at: earliest.max(self.now), reason: TimeoutReason::Populate });
-        }
-        let expiry = self.expiry(coldest?)?;
-        Some(Timeout { at: earliest.max(expiry), reason: TimeoutReason::PruneIdle })
+        let populates_at = self.creation_allowed_at().filter(|_| self.must_populate() && self.has_room());
+        let populate = populates_at
+            .map(|allowed| Timeout { at: earliest.max(allowed).max(self.now), reason: TimeoutReason::Populate });
+        let expiry = coldest.and_then(|key| self.expiry(key));
+        let prune = expiry.map(|expiry| Timeout { at: earliest.max(expiry), reason: TimeoutReason::PruneIdle });
+        Timeout::earlier(populate, prune)
     }
 
     /// One run: prunes, then populates. It does what can be done now and ends (CMAP-47).

@@ -7,6 +7,7 @@
 //! | `serving` | who gets which connection, and when one is created |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
+//! | `backoff` | the pause before the next connection to an overloaded server |
 //! | `maintenance` | pruning and populating |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
@@ -18,6 +19,7 @@
 //!
 #![doc = include_str!("../../docs/states.md")]
 
+mod backoff;
 mod check_in;
 mod clearing;
 mod connections;
@@ -45,6 +47,7 @@ use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use self::backoff::Backoff;
 use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
 use self::handle::PoolId;
@@ -56,6 +59,7 @@ use crate::address::ServerAddress;
 use crate::connection::EstablishError;
 use crate::event::{ConnectionClosedReason, Event};
 use crate::options::{Limits, PoolOptions, PoolOptionsError};
+use crate::random::Random;
 use crate::time::Instant;
 
 pub use self::connections::{InUseBy, Purpose};
@@ -93,6 +97,9 @@ pub struct Pool<C> {
     last_maintenance: Option<Instant>,
     /// Whether a connection failed since that no check-out waited for: then only the next run populates again.
     population_failed: bool,
+    backoff: Option<Backoff>,
+    /// Where the jitter of the backoff comes from.
+    random: Random,
     generations: Generations,
     connections: Connections<C>,
     wait_queue: WaitQueue,
@@ -109,6 +116,7 @@ impl<C> Pool<C> {
     pub fn new(address: ServerAddress, options: PoolOptions, now: Instant) -> Result<Self, PoolOptionsError> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, options.pool_number);
+        let random = Random::new(options.seed);
         let mut pool = Self {
             id,
             address: Arc::new(address),
@@ -119,6 +127,8 @@ impl<C> Pool<C> {
             now,
             last_maintenance: None,
             population_failed: false,
+            backoff: None,
+            random,
             generations: Generations::new(),
             connections: Connections::new(),
             wait_queue: WaitQueue::new(id),
@@ -368,9 +378,11 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), and runs maintenance if it is due (CMAP-47).
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, and runs
+    /// maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
+        self.end_pause();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
         }
@@ -410,10 +422,8 @@ impl<C> Pool<C> {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
-        match (check_out, self.maintenance_timeout()) {
-            (Some(one), Some(other)) => Some(if one.at <= other.at { one } else { other }),
-            (one, other) => one.or(other),
-        }
+        let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
+        if self.backoff.is_none() { earlier } else { Timeout::earlier(earlier, self.backoff_timeout()) }
     }
 
     /// Whether events are produced at all. On at first; a pool that nobody listens to saves their cost.
@@ -508,6 +518,7 @@ impl<C> Pool<C> {
     #[cold]
     fn forget(&mut self, key: Key, reason: ConnectionClosedReason, error: Option<Arc<EstablishError>>) -> Option<C> {
         let connection_id = self.connections.slot(key).id;
+        self.note_tried(connection_id);
         let socket = self.connections.close(&mut self.generations, key);
         self.totals.closed.count(reason);
         self.emit(|| Event::ConnectionClosed { connection_id, reason, error });

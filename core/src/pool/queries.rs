@@ -97,11 +97,15 @@ impl<C> Pool<C> {
         (max_idle != u64::MAX).then(|| now.after(max_idle))
     }
 
-    /// When the time of the first check-out is up that waits (CMAP-15); `None` if all may wait for ever. A check-out without
-    /// outputs brings no other deadline forward.
+    /// When a check-out that waits needs the pool to be called: its time is up (CMAP-15), or the pause of a backoff ends;
+    /// `None` if all may wait for ever. A check-out without outputs brings no other deadline forward.
     #[inline]
     pub fn waits_until(&self) -> Option<Instant> {
-        self.wait_queue.next_deadline()
+        let deadline = self.wait_queue.next_deadline();
+        if self.backoff.is_none() {
+            return deadline;
+        }
+        deadline.into_iter().chain(self.backoff_timeout().map(|timeout| timeout.at)).min()
     }
 
     /// Connections in use by what they are for (LB-16).

@@ -90,13 +90,19 @@ impl<C> Pool<C> {
         let high = &mut self.totals;
         high.high_water.pending = high.high_water.pending.max(self.connections.pending);
         high.high_water_total = high.high_water_total.max(self.connections.total());
+        self.note_created(connection.id);
         self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
         self.outputs.push_back(Output::Action(Action::Connect { connection }));
         key
     }
 
-    /// Whether there is room for another connection, and a permit to establish it (CMAP-1, CMAP-4).
+    /// Whether there is room for another connection, a permit to establish it (CMAP-1, CMAP-4), and no backoff.
     pub(super) fn may_create(&self) -> bool {
+        self.has_room() && self.backoff.as_ref().is_none_or(|backoff| backoff.allows_creation(self.now))
+    }
+
+    /// Whether there is room for another connection, and a permit to establish it (CMAP-1, CMAP-4).
+    pub(super) fn has_room(&self) -> bool {
         self.state == PoolState::Ready
             && self.connections.total() < self.limits.max_pool_size
             && self.connections.pending < self.limits.max_connecting
@@ -109,6 +115,8 @@ impl<C> Pool<C> {
             _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
             PoolState::Paused | PoolState::Ready => None,
         };
+        // The server takes connections, whatever became of this one meanwhile.
+        self.backoff = None;
         if let Some(reason) = reason {
             let origin = self.release_origin(key);
             self.forget(key, reason, None);
@@ -146,6 +154,7 @@ impl<C> Pool<C> {
             PoolState::Closed => ConnectionClosedReason::PoolClosed,
             PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Error,
         };
+        self.back_off(self.connections.slot(key).id, &error);
         let origin = self.release_origin(key);
         self.forget(key, reason, Some(Arc::clone(&error)));
         match origin {
@@ -257,11 +266,13 @@ impl<C> Pool<C> {
 
     /// Serves the queue with a connection that came back. If no other one is available that would have to be looked at,
     /// it goes straight to the head of the queue; that delivery is returned, and nothing else comes of it: there is one
-    /// waiter less, but neither more room nor another permit.
+    /// waiter less, but neither more room nor another permit. Only the end of a backoff's pause may let one be created as well.
     #[inline(never)]
     pub(super) fn serve_with(&mut self, connection: Handle, socket: C) -> Option<Delivery<C>> {
         match self.wait_queue.front() {
-            Some(heir) if self.connections.available.is_empty() => Some(self.pass_on(connection, socket, heir)),
+            Some(heir) if self.connections.available.is_empty() && !self.is_creation_due() => {
+                Some(self.pass_on(connection, socket, heir))
+            }
             _ => {
                 self.put_hottest(connection.key, socket);
                 self.serve();
@@ -303,7 +314,7 @@ impl<C> Pool<C> {
         Some(Delivery { check_out, connection: Handle { id, key, pool: self.id }, socket })
     }
 
-    fn create_for(&mut self, origin: Key) {
+    pub(super) fn create_for(&mut self, origin: Key) {
         let key = self.create(Some(origin));
         self.wait_queue.make_origin(origin, key);
     }
@@ -337,7 +348,8 @@ impl<C> Pool<C> {
         let address = Arc::clone(&self.address);
         let in_use_by = self.limits.load_balanced.then_some(in_use_by);
         let max_pool_size = if self.limits.max_pool_size == u32::MAX { 0 } else { self.limits.max_pool_size };
-        CheckOutError { kind, address, counts, waited, in_use_by, max_pool_size }
+        let backed_off_by = self.backed_off_by();
+        CheckOutError { kind, address, counts, waited, in_use_by, max_pool_size, backed_off_by }
     }
 
     fn emit_failure(&mut self, error: &Arc<CheckOutError>, check_out: super::CheckOutId) {

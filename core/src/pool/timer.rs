@@ -20,6 +20,17 @@ pub struct Timeout {
     pub reason: TimeoutReason,
 }
 
+impl Timeout {
+    /// The earlier of two; the first, if they are at the same time.
+    #[inline]
+    pub(super) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(if one.at <= other.at { one } else { other }),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
 /// Why the pool has to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -34,6 +45,8 @@ pub enum TimeoutReason {
     PruneIdle,
     /// When connections are missing to minPoolSize (CMAP-44).
     Populate,
+    /// When the pause ends that follows the refusal of an overloaded server, and a waiter needs a connection.
+    Backoff,
 }
 
 /// A member of [`Deadlines`] that remembers its place there.

@@ -13,7 +13,6 @@
 pub mod embedded;
 mod fail_point;
 mod network;
-mod random;
 mod schedule;
 mod simulation;
 #[cfg(feature = "wire")]
@@ -21,6 +20,6 @@ pub mod store;
 
 pub use self::fail_point::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode, Outcome};
 pub use self::network::{Network, NetworkMode, VirtualServer};
-pub use self::random::Random;
 pub use self::schedule::Schedule;
 pub use self::simulation::{News, Simulation};
+pub use crate::random::Random;

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::fail_point::{Effect, FailPoint};
-use super::random::Random;
 use crate::pool::{ConnectionId, ServiceId};
+use crate::random::Random;
 
 /// What the network does with new connections and with what is sent on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

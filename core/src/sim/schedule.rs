@@ -5,7 +5,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::random::Random;
+use crate::random::Random;
 use crate::time::Instant;
 
 /// Things to come, in the order of their time.

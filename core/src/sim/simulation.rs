@@ -10,7 +10,6 @@ use core::time::Duration;
 
 use super::fail_point::Outcome;
 use super::network::{Network, NetworkMode, VirtualServer};
-use super::random::Random;
 use super::schedule::Schedule;
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::event::Event;
@@ -18,6 +17,7 @@ use crate::pool::{
     Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
     Handle, Output, Pool, Refused,
 };
+use crate::random::Random;
 use crate::server::{self, OperationError, Server};
 use crate::time::Instant;
 

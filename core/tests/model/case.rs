@@ -117,8 +117,8 @@ impl Case {
             Call::Established(pick) => {
                 name(pick, service_known(reference.options.load_balanced), connections).map(Call::Established)
             }
-            Call::EstablishFailed(pick, reaction) => {
-                name(pick, state(State::Pending), connections).map(|it| Call::EstablishFailed(it, reaction))
+            Call::EstablishFailed(pick, reaction, overloaded) => {
+                name(pick, state(State::Pending), connections).map(|it| Call::EstablishFailed(it, reaction, overloaded))
             }
             Call::Checked(pick, alive) => {
                 name(pick, state(State::Checking), connections).map(|it| Call::Checked(it, alive))

@@ -27,6 +27,9 @@ pub(crate) struct Laws {
     /// Events: created, closed, checked out, checked in.
     events: [usize; 4],
     has_closed: bool,
+    /// When the server first refused a connection for overload, or refused one that was created after that, and how many
+    /// connections had been created by then.
+    overload: Option<(u64, usize)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +72,7 @@ pub(crate) fn check<D: Debug>(check: &'static str, holds: bool, detail: D) -> Re
 impl Laws {
     pub(crate) fn new(options: Options) -> Self {
         let (connections, check_outs, clears) = (Vec::new(), Vec::new(), Vec::new());
-        Self { options, connections, check_outs, clears, events: [0; 4], has_closed: false }
+        Self { options, connections, check_outs, clears, events: [0; 4], has_closed: false, overload: None }
     }
 
     /// Follows one call with its answer and the outputs that it had.
@@ -192,10 +195,14 @@ impl Laws {
             }
             Call::Established(Named::Own(id)) if self.place(id) == Place::Pending => {
                 self.connections[id as usize - 1].place = Place::Available { since: now };
+                self.overload = None;
             }
-            Call::EstablishFailed(Named::Own(id), reaction) if self.place(id) == Place::Pending => {
+            Call::EstablishFailed(Named::Own(id), reaction, overloaded) if self.place(id) == Place::Pending => {
                 let service = self.connections[id as usize - 1].service;
                 self.connections[id as usize - 1].place = Place::Closed;
+                if overloaded && self.overload.is_none_or(|(_, created)| id as usize > created) {
+                    self.overload = Some((now, self.connections.len()));
+                }
                 if reaction == Reaction::ClearPool && service.is_some() == self.options.load_balanced {
                     self.clears.push(service);
                 }
@@ -211,6 +218,7 @@ impl Laws {
         match output {
             Output::Connect(id) => {
                 check("ids rise by one", id == self.connections.len() as Id + 1, id)?;
+                self.check_backoff(now, id)?;
                 let connection = Connection { place: Place::Pending, service: None, clears_before: self.clears.len() };
                 self.connections.push(connection);
             }
@@ -255,6 +263,14 @@ impl Laws {
             Output::CheckOutFailed(check_out, ..) => self.check_outs[check_out - 1].ended_events += 1,
             _ => {}
         }
+    }
+
+    /// After an overload connections are created one at a time, the first not sooner than 50 ms after the refusal.
+    fn check_backoff(&self, now: u64, id: Id) -> Result<(), Broken> {
+        let Some((since, created)) = self.overload.filter(|_| self.options.backoff) else { return Ok(()) };
+        let tried = self.connections.iter().skip(created).any(|connection| connection.place == Place::Pending);
+        let rested = now >= since + 50_000_000;
+        check("an overloaded server is left alone", rested && !tried, (id, now, "refused at", since, "tries", tried))
     }
 
     /// Whether a connection may be handed out, or looked at in order to be.

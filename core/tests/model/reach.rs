@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that a thousand cases must meet at least fifty times.
-const COMMON: [&str; 28] = [
+const COMMON: [&str; 30] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -47,6 +47,8 @@ const COMMON: [&str; 28] = [
     "closed Pending stale",
     "created for a waiter",
     "created for nobody",
+    "created after a pause",
+    "refused twice in a row",
     "refused ForeignConnection",
     "refused NotInUse",
 ];
@@ -99,6 +101,14 @@ impl Reach {
                 self.add("one of several pending connections was established for a queue");
             }
             _ => {}
+        }
+        if let (Some(one), Some(other)) = (&before.backoff, &after.backoff) {
+            if one.tried.is_none() && other.tried.is_some() {
+                self.add("created after a pause");
+            }
+            if other.failures > one.failures {
+                self.add("refused twice in a row");
+            }
         }
         if before.waiters.len() >= 5 {
             self.add("five waited");

@@ -6,6 +6,7 @@
 
 use cmap_core::event::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
+use cmap_core::random::Random;
 
 use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
 use super::transition::{Call, Named, Options};
@@ -31,7 +32,17 @@ pub(crate) struct Reference {
     last_run: Option<u64>,
     /// Since the last run a connection failed that no check-out waited for.
     population_failed: bool,
+    pub(crate) backoff: Option<Backoff>,
+    random: Random,
     calls: u64,
+}
+
+/// The server is overloaded: no connection is created before `until`, and then one at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    until: u64,
+    pub(crate) tried: Option<Id>,
+    pub(crate) failures: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +101,8 @@ impl Reference {
             paused_by: Cause::PoolsOwn,
             last_run: None,
             population_failed: false,
+            backoff: None,
+            random: Random::new(0),
             calls: 0,
         }
     }
@@ -131,9 +144,9 @@ impl Reference {
             Call::ResetAfterFork => self.reset_after_fork(),
             Call::Hello(connection, service) => self.hello(connection, service)?,
             Call::Established(connection) => self.established(connection)?,
-            Call::EstablishFailed(connection, reaction) => {
+            Call::EstablishFailed(connection, reaction, overloaded) => {
                 if let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? {
-                    self.establish_failed(id, reaction);
+                    self.establish_failed(id, reaction, overloaded);
                 }
             }
             Call::Checked(connection, alive) => {
@@ -143,6 +156,9 @@ impl Reference {
             }
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
             Call::Timeout => {
+                if self.pause_end().is_some_and(|(at, _)| at <= self.now) {
+                    self.create_for_waiter();
+                }
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
@@ -157,7 +173,7 @@ impl Reference {
     /// When the pool wants to be called, if its outputs have been drained.
     pub(crate) fn timeout(&self) -> Option<(u64, TimeoutReason)> {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
-        check_out.into_iter().chain(self.maintenance()).min_by_key(|&(at, _)| at)
+        check_out.into_iter().chain(self.maintenance()).chain(self.pause_end()).min_by_key(|&(at, _)| at)
     }
 
     pub(crate) fn counts(&self) -> [usize; 4] {
@@ -291,6 +307,7 @@ impl Reference {
             // never delivered if a clear came between.
             _ => self.is_stale(&connection).then_some(Reason::Stale),
         };
+        self.backoff = None;
         match reason {
             None => {
                 self.outputs.push(Output::ConnectionReady(id, self.now - connection.since));
@@ -317,12 +334,15 @@ impl Reference {
         Ok(())
     }
 
-    fn establish_failed(&mut self, id: Id, reaction: Reaction) {
+    fn establish_failed(&mut self, id: Id, reaction: Reaction, overloaded: bool) {
         let cause = Cause::Call(self.calls);
         let connection = self.get(id).expect("it was found").clone();
         // Behind a load balancer there is nothing to clear before the service is known (LB-9).
         if reaction == Reaction::ClearPool && connection.service.is_some() == self.options.load_balanced {
             self.clear(connection.service, false, cause);
+        }
+        if overloaded && self.options.backoff {
+            self.back_off(id);
         }
         let is_closed = self.state == PoolState::Closed;
         self.close(id, if is_closed { Reason::PoolClosed } else { Reason::Error }, Some(cause), false);

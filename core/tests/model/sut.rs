@@ -92,7 +92,7 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
             let (name, is_odd) = (Named::Own(connection.id), connection.id % 2 == 1);
             let call = match connection.state {
                 State::Pending if is_odd || connection.service.is_some() != case.reference.options.load_balanced => {
-                    Call::EstablishFailed(name, Reaction::ClearPool)
+                    Call::EstablishFailed(name, Reaction::ClearPool, is_odd)
                 }
                 State::Pending => Call::Established(name),
                 State::Checking => Call::Checked(name, is_odd),
@@ -245,8 +245,10 @@ impl Sut {
             Call::ResetAfterFork => Input::ResetAfterFork,
             Call::Hello(named, service) => Input::Hello(self.handle(named), service_id(service)),
             Call::Established(named) => Input::Established(self.handle(named)),
-            Call::EstablishFailed(named, reaction) => {
-                let error = EstablishError::new(Phase::Connect, Fault::Network, Cause::text(self.log.len() as u64));
+            Call::EstablishFailed(named, reaction, overloaded) => {
+                // CMAP-50, CMAP-51: of connecting the one carries the label and the other does not.
+                let fault = if overloaded { Fault::Network } else { Fault::Other };
+                let error = EstablishError::new(Phase::Connect, fault, Cause::text(self.log.len() as u64));
                 Input::EstablishFailed(self.handle(named), error, reaction)
             }
             Call::Checked(named, alive) => Input::Checked(self.handle(named), alive),
@@ -308,7 +310,7 @@ fn connection_of(address: &ServerAddress, number: u64) -> (Handle, CheckOutId) {
         if connection.id().get() == number {
             return (connection, check_out);
         }
-        let error = EstablishError::new(Phase::Connect, Fault::Network, "");
+        let error = EstablishError::new(Phase::Connect, Fault::Other, "");
         let reported: Result<(), ApiMisuse> = pool.handle_establish_failed(now, connection, error, Reaction::KeepPool);
         reported.expect("it is pending");
     }
@@ -327,6 +329,7 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.check_after_idle =
         Some(if options.check_after_idle == u64::MAX { Duration::MAX } else { nanos(options.check_after_idle) });
     pool.load_balanced = options.load_balanced;
+    pool.backoff = Some(options.backoff);
     pool
 }
 

@@ -26,6 +26,7 @@ pub(crate) struct Options {
     /// `u64::MAX` = never.
     pub(crate) check_after_idle: u64,
     pub(crate) load_balanced: bool,
+    pub(crate) backoff: bool,
     /// Whether events are produced.
     pub(crate) observed: bool,
 }
@@ -69,7 +70,8 @@ pub(crate) enum Call<P> {
     ResetAfterFork,
     Hello(P, Service),
     Established(P),
-    EstablishFailed(P, Reaction),
+    /// With what it means for the pool, and whether the server is overloaded.
+    EstablishFailed(P, Reaction, bool),
     Checked(P, bool),
     PeerClosed(P),
     Timeout,
@@ -140,8 +142,9 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let nanos = |range: core::ops::RangeInclusive<u64>| prop_oneof![1 => Just(0_u64), 1 => range];
     let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
     let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
-    (sizes, 1_u32..=3, nanos(1..=8), nanos(1..=12), maintenance, check_after_idle, prop::bool::weighted(0.9)).prop_map(
-        move |(sizes, max_connecting, max_idle, wait_queue_timeout, maintenance, check_after_idle, observed)| Options {
+    let switches = (prop::bool::weighted(0.4), prop::bool::weighted(0.9));
+    (sizes, 1_u32..=3, nanos(1..=8), nanos(1..=12), maintenance, check_after_idle, switches).prop_map(
+        move |(sizes, max_connecting, max_idle, wait_queue_timeout, maintenance, check_after_idle, switches)| Options {
             max_pool_size: sizes.0,
             min_pool_size: sizes.1,
             max_connecting,
@@ -150,7 +153,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             maintenance,
             check_after_idle,
             load_balanced,
-            observed,
+            backoff: switches.0,
+            observed: switches.1,
         },
     )
 }
@@ -193,7 +197,8 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         8 => pick().prop_map(Call::Cancel),
         3 => (service, any::<bool>()).prop_map(|(service, interrupts)| Call::Clear { service, interrupts }),
         if load_balanced { 18 } else { 1 } => (pick(), 0..SERVICES).prop_map(|(pick, id)| Call::Hello(pick, id)),
-        5 => (pick(), reaction).prop_map(|(pick, reaction)| Call::EstablishFailed(pick, reaction)),
+        8 => (pick(), reaction, prop::bool::weighted(0.7))
+            .prop_map(|(pick, reaction, overloaded)| Call::EstablishFailed(pick, reaction, overloaded)),
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
         3 => pick().prop_map(Call::PeerClosed),
         10 => Just(Call::Timeout),

@@ -113,6 +113,7 @@ impl<R: Runtime, T> Builder<R, T> {
         let clock = Clock::new(runtime);
         let mut pool_options = options.pool.clone();
         pool_options.pool_number = pool_number();
+        pool_options.seed = seed();
         if options.timeout.is_some() {
             // CSOT-3.
             pool_options.wait_queue_timeout = None;
@@ -144,6 +145,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 fn pool_number() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Where the jitter of a pool's backoff begins. Clients that are refused together must not come back together; where the
+/// system gives no random numbers, at least the clients of one process differ.
+fn seed() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| pool_number().into())
 }
 
 fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> {

@@ -32,6 +32,8 @@ pub struct PoolOptions {
     /// `checkAfterIdleMS`: how long a connection lies idle before it is checked for life. Style "scenario".
     #[serde(rename = "checkAfterIdleMS")]
     pub check_after_idle: Option<Interval>,
+    /// `backoff`: whether connections are created after pauses once the server could not take one. Style "scenario".
+    pub backoff: Option<bool>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -59,7 +61,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 9] = [
+    pub(super) const NAMES: [&'static str; 10] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -69,6 +71,7 @@ impl PoolOptions {
         "appName",
         "loadBalanced",
         "checkAfterIdleMS",
+        "backoff",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -82,6 +85,7 @@ impl PoolOptions {
             ("appName", self.app_name.clone().map(Value::from)),
             ("loadBalanced", self.load_balanced.map(Value::from)),
             ("checkAfterIdleMS", self.check_after_idle.map(interval)),
+            ("backoff", self.backoff.map(Value::from)),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -103,6 +107,7 @@ impl PoolOptions {
             Interval::Never => Duration::MAX,
             Interval::Millis(interval) => millis(interval),
         });
+        options.backoff = self.backoff;
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
     }
@@ -113,6 +118,8 @@ impl PoolOptions {
             Some("loadBalanced")
         } else if self.check_after_idle.is_some() {
             Some("checkAfterIdleMS")
+        } else if self.backoff.is_some() {
+            Some("backoff")
         } else {
             None
         }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmap_core::options::{ClientOptions, ConnectionStringError};
-use cmap_core::sim::Random;
+use cmap_core::random::Random;
 use cmap_runtime::{Client, ClientError, Runtime, RuntimeGone};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use cmap_core::pool::Purpose;
-use cmap_core::sim::Random;
+use cmap_core::random::Random;
 use cmap_core::wire::bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_runtime::{Client, Connection, Runtime};
 

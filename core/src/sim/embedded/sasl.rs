@@ -14,7 +14,7 @@ use super::identity::Identity;
 use super::request::Arguments;
 use super::users::{EXTERNAL, UserName, Users, bytes};
 use crate::connection::auth::{Nonce, PlainLogin, ScramHash, ScramLogin, ScramVerifier};
-use crate::sim::Random;
+use crate::random::Random;
 use crate::sim::store::CommandFailure;
 
 /// The number of every conversation: a connection has one at a time.

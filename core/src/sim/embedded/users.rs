@@ -19,7 +19,7 @@ use super::failure::{Outcome, fail};
 use super::request::{Arguments, Request};
 use crate::connection::auth::{ScramHash, StoredCredential};
 use crate::options::Secret;
-use crate::sim::Random;
+use crate::random::Random;
 use crate::sim::store::CommandFailure;
 
 /// The database of users whose credentials are kept elsewhere, with mechanisms of its own.

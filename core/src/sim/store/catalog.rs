@@ -11,7 +11,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use super::collection::{Cap, Collection};
 use super::failure::CommandFailure;
 use super::update::with_id;
-use crate::sim::Random;
+use crate::random::Random;
 
 /// How long `database.collection` may be.
 const MAX_NAMESPACE: usize = 255;

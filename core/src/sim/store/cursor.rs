@@ -16,7 +16,7 @@ use super::document::document;
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
 use super::projection::Projection;
-use crate::sim::Random;
+use crate::random::Random;
 use crate::wire::Limits;
 
 /// How many documents the first batch has unless it is said otherwise.

@@ -1,8 +1,8 @@
 //! What the reference's calls have in common: service, creation, clearing, maintenance, deadlines.
 
 use super::{
-    ApiMisuse, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState, Reason,
-    Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
+    ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
+    Reason, Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
 };
 
 impl Reference {
@@ -54,8 +54,12 @@ impl Reference {
         creates
     }
 
-    /// Whether maxPoolSize and maxConnecting allow another connection (CMAP-1, CMAP-4).
+    /// Whether maxPoolSize, maxConnecting (CMAP-1, CMAP-4) and the backoff allow another connection.
     fn may_create(&self) -> bool {
+        self.has_room() && self.allowed_at().is_some_and(|at| at <= self.now)
+    }
+
+    fn has_room(&self) -> bool {
         let max = self.options.max_pool_size as usize;
         self.state == PoolState::Ready
             && (max == 0 || self.connections.len() < max)
@@ -65,6 +69,9 @@ impl Reference {
     pub(super) fn create(&mut self, origin: Option<CheckOut>) {
         self.created += 1;
         let id = self.created;
+        if let Some(backoff) = &mut self.backoff {
+            backoff.tried = Some(id);
+        }
         let slot = self.vacant.pop().unwrap_or(self.connections.len());
         self.connections.push(Connection {
             id,
@@ -134,6 +141,9 @@ impl Reference {
     /// Takes a connection out of the pool; its socket, where there is one, goes to whoever closes it (CMAP-24).
     pub(super) fn close(&mut self, id: Id, reason: Reason, error: Option<Cause>, has_socket: bool) {
         self.vacant.extend(self.get(id).map(|c| c.slot));
+        if let Some(backoff) = self.backoff.as_mut().filter(|backoff| backoff.tried == Some(id)) {
+            backoff.tried = None;
+        }
         self.connections.retain(|c| c.id != id);
         // A service is forgotten with its last connection (LB-7).
         let connections = &self.connections;
@@ -142,6 +152,33 @@ impl Reference {
         if has_socket {
             self.outputs.push(Output::Close(id, reason));
         }
+    }
+
+    // Backing off.
+
+    /// From when on the backoff allows a connection; never while one is being tried.
+    fn allowed_at(&self) -> Option<u64> {
+        self.backoff.as_ref().map_or(Some(0), |backoff| backoff.tried.is_none().then_some(backoff.until))
+    }
+
+    /// When a waiter gets the connection that the backoff held back.
+    pub(super) fn pause_end(&self) -> Option<(u64, TimeoutReason)> {
+        let lacks_one = self.waiters.iter().any(|waiter| !self.is_origin(waiter.check_out));
+        let is_held_back = lacks_one && self.waiters.len() > self.count(State::Checking) && self.has_room();
+        let at = self.allowed_at().filter(|_| self.backoff.is_some() && is_held_back)?;
+        Some((at.max(self.now), TimeoutReason::Backoff))
+    }
+
+    /// A half to the whole of 100 ms, twice as much for each failure in a row, but no more than 800 ms.
+    pub(super) fn back_off(&mut self, id: Id) {
+        let failures = match &self.backoff {
+            None => 0,
+            Some(backoff) if backoff.tried == Some(id) => backoff.failures + 1,
+            Some(_) => return,
+        };
+        let most = (100_000_000 << failures.min(3)).min(800_000_000);
+        let until = self.now + most - self.random.up_to(most / 2);
+        self.backoff = Some(Backoff { until, tried: None, failures });
     }
 
     // Clearing.
@@ -205,13 +242,13 @@ impl Reference {
         let coldest = self.connections.iter().find(|c| c.state == State::Available);
         if self.connections.iter().any(|c| c.state == State::Available && self.is_stale(c)) {
             Some((self.now, TimeoutReason::PruneStale))
-        } else if self.misses_connections() && self.may_create() {
-            Some((earliest.max(self.now), TimeoutReason::Populate))
-        } else if self.options.max_idle > 0 {
-            // A nanosecond more than maxIdleTimeMS is longer than maxIdleTimeMS (CMAP-3).
-            Some((earliest.max(coldest?.since + self.options.max_idle + 1), TimeoutReason::PruneIdle))
         } else {
-            None
+            let allowed_at = self.allowed_at().filter(|_| self.misses_connections() && self.has_room());
+            let populate = allowed_at.map(|at| (earliest.max(at).max(self.now), TimeoutReason::Populate));
+            // A nanosecond more than maxIdleTimeMS is longer than maxIdleTimeMS (CMAP-3).
+            let expiry = coldest.filter(|_| self.options.max_idle > 0).map(|c| c.since + self.options.max_idle + 1);
+            let prune = expiry.map(|at| (earliest.max(at), TimeoutReason::PruneIdle));
+            populate.into_iter().chain(prune).min_by_key(|&(at, _)| at)
         }
     }
 

@@ -35,6 +35,7 @@ mod recovery;
 pub mod runtimes;
 mod server;
 pub mod sockets;
+pub mod storms;
 pub mod unusable;
 
 use std::error::Error;
@@ -210,6 +211,9 @@ macro_rules! conformance {
                 a_reset_in_hello_is_an_error,
                 a_reset_at_sasl_start_is_an_error,
                 a_reset_at_sasl_continue_is_an_error,
+            }
+            storms {
+                a_server_that_takes_no_connections_is_left_alone_and_found_again_soon,
             }
             handshakes {
                 a_handshake_comes_byte_by_byte,

@@ -12,7 +12,9 @@ use crate::format::{Case, ServerOptions};
 
 /// The simulation of `case` under `seed`. Seeds differ in how long a round trip takes: from no time at all to 2 ms.
 pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptionsError> {
-    let pool = Pool::new(ServerAddress::tcp("server.example", 27017), case.pool_options.to_core(), Instant::ORIGIN)?;
+    let mut options = case.pool_options.to_core();
+    options.seed = seed;
+    let pool = Pool::new(ServerAddress::tcp("server.example", 27017), options, Instant::ORIGIN)?;
     let jitter = Duration::from_micros([0, 100, 1000, 2000][usize::try_from(seed % 4).unwrap_or_default()]);
     let network = Network { jitter, ..Network::default() };
     let mut fail_point = FailPoint::default();

@@ -120,6 +120,11 @@ impl TestServer {
         *self.shared.manners.lock().unwrap() = manners;
     }
 
+    /// How many connections it has accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::Relaxed)
+    }
+
     /// Whether it stops, like a process that gets no more time: it reads, and does nothing before it goes on.
     pub fn hang(&self, hang: bool) {
         self.shared.machines.iter().for_each(|machine| machine.hang(hang));

@@ -1,4 +1,4 @@
-//! The one source of chance in a simulation: the same seed gives the same numbers, on every machine and for ever.
+//! Chance as an input: the same seed gives the same numbers, on every machine and for ever.
 //!
 //! SplitMix64. Its few lines are ours because a seed must mean the same run in every future version, which no library of
 //! random numbers promises.
