@@ -2,8 +2,9 @@
 //!
 //! Time, results and requests go in; actions and events come out, in one order. The same calls at the same times always
 //! have the same outputs, so the pool runs in any runtime, is tested in virtual time, and a recorded run can be repeated.
-//! It follows the specification *Connection Monitoring and Pooling* (CMAP); ids such as CMAP-26 in these pages number its
-//! rules, and X-15 and the like the choices made where it is silent.
+//! It follows the specification *Connection Monitoring and Pooling* (CMAP). Ids such as CMAP-26 name rules of MongoDB's
+//! specifications, and ids such as X-15 name choices made where these are silent; the repository's `docs/rules.md` defines
+//! every id.
 //!
 //! # The driving rule
 //!
