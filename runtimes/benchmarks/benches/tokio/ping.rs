@@ -1,7 +1,7 @@
 //! A `ping` by cmap beside the official driver, on tokio: on one thread that shares a CPU with the server, on one with a CPU
 //! of its own, and on two threads, wherever the kernel puts them.
 //!
-//! `cargo bench -p cmap-tokio --bench ping`.
+//! `.ci/bench tokio-ping`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 

@@ -1,7 +1,7 @@
 //! cmap's pool beside deadpool and asyncband, on async-std with one thread. bb8 is tokio's alone, and deadpool's time-outs
 //! would need a second crate that depends on async-std, which `deny.toml` rules out.
 //!
-//! `cargo bench -p cmap-async-std --bench pools`.
+//! `.ci/bench async-std-pools`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 

@@ -1,22 +1,19 @@
-//! What a pair and a `ping` allocate, on tokio: cmap beside deadpool, asyncband, bb8 and the official driver.
+//! What a pair and a `ping` allocate, on async-std: cmap beside deadpool, asyncband and the official driver.
 //!
-//! `cargo bench -p cmap-tokio --bench allocations`.
+//! `.ci/bench async-std-allocations`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
-mod bb8_pool;
 mod harness;
-mod timed_pools;
 
 use std::process::ExitCode;
 
 use cmap_benchmarks::allocations::{Allocations, compare};
 
-use self::harness::OneThread;
-use self::timed_pools::timed_pools;
+use self::harness::{Global, with_one_thread};
 
 fn main() -> ExitCode {
-    cmap_benchmarks::program(|report| compare::<OneThread>("tokio", report, count, timed_pools::<OneThread>))
+    with_one_thread(|report| compare::<Global>("async-std", report, count, Vec::new))
 }
 
 fn count(work: &mut dyn FnMut()) -> Allocations {

@@ -1,6 +1,6 @@
 //! cmap's pool beside deadpool, asyncband and bb8, on tokio with one thread and with two.
 //!
-//! `cargo bench -p cmap-tokio --bench pools`.
+//! `.ci/bench tokio-pools`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 

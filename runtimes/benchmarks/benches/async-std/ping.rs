@@ -1,7 +1,7 @@
 //! A `ping` by cmap on async-std beside the official driver on tokio, which it cannot do without, with one thread each: on the
 //! server's CPU, and on another.
 //!
-//! `cargo bench -p cmap-async-std --bench ping`.
+//! `.ci/bench async-std-ping`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 

@@ -1,7 +1,7 @@
 //! What a check-out and check-in costs a user, in instructions (callgrind): clock, lock, step and unlock, twice. A wait
 //! queue timeout, the idle time and generations are looked at; events could be subscribed to, but nobody does.
 //!
-//! `cargo bench -p cmap-smol --bench instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
+//! `.ci/bench smol-instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
 

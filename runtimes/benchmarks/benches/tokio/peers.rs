@@ -2,7 +2,7 @@
 //! connection is available, and if one has to be waited for. `instructions.rs` has ours alone and its budget, since
 //! code that is built with other callers is not always inlined the same.
 //!
-//! `cargo bench -p cmap-tokio --bench peers`; divide by [`OPERATIONS`].
+//! `.ci/bench tokio-peers`; divide by [`OPERATIONS`].
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
 

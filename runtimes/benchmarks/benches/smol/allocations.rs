@@ -1,6 +1,6 @@
 //! What a pair and a `ping` allocate, on smol: cmap beside deadpool, asyncband and the official driver.
 //!
-//! `cargo bench -p cmap-smol --bench allocations`.
+//! `.ci/bench smol-allocations`.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -1,6 +1,6 @@
 //! cmap's pool beside deadpool and asyncband, on smol. bb8 is tokio's alone.
 //!
-//! `cargo bench -p cmap-smol --bench pools`.
+//! `.ci/bench smol-pools`.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -1,7 +1,7 @@
 //! A `ping` by cmap on smol beside the official driver on tokio, which it cannot do without, with one thread each: on the
 //! server's CPU, and on another.
 //!
-//! `cargo bench -p cmap-smol --bench ping`.
+//! `.ci/bench smol-ping`.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -1,19 +1,22 @@
-//! What a pair and a `ping` allocate, on async-std: cmap beside deadpool, asyncband and the official driver.
+//! What a pair and a `ping` allocate, on tokio: cmap beside deadpool, asyncband, bb8 and the official driver.
 //!
-//! `cargo bench -p cmap-async-std --bench allocations`.
+//! `.ci/bench tokio-allocations`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
+mod bb8_pool;
 mod harness;
+mod timed_pools;
 
 use std::process::ExitCode;
 
 use cmap_benchmarks::allocations::{Allocations, compare};
 
-use self::harness::{Global, with_one_thread};
+use self::harness::OneThread;
+use self::timed_pools::timed_pools;
 
 fn main() -> ExitCode {
-    with_one_thread(|report| compare::<Global>("async-std", report, count, Vec::new))
+    cmap_benchmarks::program(|report| compare::<OneThread>("tokio", report, count, timed_pools::<OneThread>))
 }
 
 fn count(work: &mut dyn FnMut()) -> Allocations {

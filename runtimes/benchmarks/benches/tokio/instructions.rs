@@ -2,7 +2,7 @@
 //! more for who has to wait. A wait queue timeout, the idle time and generations are looked at; events could be subscribed
 //! to, but nobody does.
 //!
-//! `cargo bench -p cmap-tokio --bench instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
+//! `.ci/bench tokio-instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
 
