@@ -4,8 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-use cmap_core::pool::CheckOutRequest;
+use std::time::Duration;
 
 use crate::connection::Connection;
 use crate::endpoint::{Begun, Endpoint};
@@ -13,7 +12,7 @@ use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
-/// [`Pool::check_out`](crate::Pool::check_out); it asks when it is first polled.
+/// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
 #[must_use = "nothing is asked for before the future is awaited"]
 pub struct CheckOut<'a, R: Runtime> {
     endpoint: &'a Arc<Endpoint<R>>,
@@ -21,14 +20,15 @@ pub struct CheckOut<'a, R: Runtime> {
 }
 
 enum Stage {
-    Asking(CheckOutRequest),
+    /// For at most so long a wait.
+    Asking(Option<Duration>),
     Waiting(usize),
     Done,
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
-    pub(crate) fn new(endpoint: &'a Arc<Endpoint<R>>, request: CheckOutRequest) -> Self {
-        Self { endpoint, stage: Stage::Asking(request) }
+    pub(crate) fn new(endpoint: &'a Arc<Endpoint<R>>, limit: Option<Duration>) -> Self {
+        Self { endpoint, stage: Stage::Asking(limit) }
     }
 }
 
@@ -38,7 +38,7 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match self.stage {
-            Stage::Asking(request) => match self.endpoint.check_out(request, cx) {
+            Stage::Asking(limit) => match self.endpoint.check_out(limit, cx) {
                 Begun::Answered(answer) => answer,
                 Begun::Waits(place) => {
                     self.stage = Stage::Waiting(place);

@@ -27,9 +27,9 @@ impl<R: Runtime> Clock<R> {
         Instant::from_nanos(age.as_secs().wrapping_mul(1_000_000_000).wrapping_add(age.subsec_nanos().into()))
     }
 
-    /// The end of a wait that may last for `limit`; zero and none mean for ever (CSOT-2).
+    /// The end of a wait that begins now and may last for `limit`; zero and none mean for ever (CSOT-2).
     pub(crate) fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
-        limit.filter(|limit| !limit.is_zero()).map(|limit| self.now() + limit)
+        deadline(limit, || self.now())
     }
 
     /// Ends at `at`; never, if that lies beyond what the runtime can count.
@@ -43,4 +43,10 @@ impl<R: Runtime> Clock<R> {
     pub(crate) fn runtime(&self) -> &R {
         &self.runtime
     }
+}
+
+/// The end of a wait that begins `now` and may last for `limit`; zero and none mean for ever (CSOT-2).
+#[inline]
+pub(crate) fn deadline(limit: Option<Duration>, now: impl FnOnce() -> Instant) -> Option<Instant> {
+    limit.filter(|limit| !limit.is_zero()).map(|limit| now() + limit)
 }

@@ -10,14 +10,15 @@ use std::task::{Poll, Waker};
 
 use atomic_waker::AtomicWaker;
 
-/// Why something was cut off.
+/// Why something was cut off. One of a greater number overrides one of a smaller number: what concerns the connection counts more
+/// than what concerns one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Cut {
-    /// The pool was cleared with interruptInUseConnections (CMAP-40 to CMAP-42).
-    Interrupted = 1,
     /// The operation's time was up (CSOT-11, CSOT-12).
-    TimedOut = 2,
+    TimedOut = 1,
+    /// The pool was cleared with interruptInUseConnections (CMAP-40 to CMAP-42).
+    Interrupted = 2,
     /// The client was closed.
     Closed = 3,
     /// The home runtime has ended.
@@ -26,7 +27,7 @@ pub(crate) enum Cut {
 
 #[derive(Debug, Default)]
 pub(crate) struct Cutoff {
-    /// 0, or a [`Cut`]. The first cut stays.
+    /// 0, or the [`Cut`] of the greatest number.
     cut: AtomicU8,
     waker: AtomicWaker,
 }
@@ -35,14 +36,14 @@ impl Cutoff {
     /// Cuts. Returns whom to wake, where no lock is held.
     #[must_use = "whoever works on the connection sleeps"]
     pub(crate) fn cut(&self, cut: Cut) -> Option<Waker> {
-        let _ = self.cut.compare_exchange(0, cut as u8, Ordering::AcqRel, Ordering::Relaxed);
+        self.cut.fetch_max(cut as u8, Ordering::AcqRel);
         self.waker.take()
     }
 
     pub(crate) fn get(&self) -> Option<Cut> {
         match self.cut.load(Ordering::Acquire) {
-            1 => Some(Cut::Interrupted),
-            2 => Some(Cut::TimedOut),
+            1 => Some(Cut::TimedOut),
+            2 => Some(Cut::Interrupted),
             3 => Some(Cut::Closed),
             4 => Some(Cut::RuntimeGone),
             _ => None,
@@ -69,5 +70,30 @@ impl Cutoff {
             self.get().map_or(Poll::Pending, |cut| Poll::Ready(Err(cut)))
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_that_comes_just_as_a_limit_passed_is_not_forgotten_with_it() {
+        let cutoff = Cutoff::default();
+        let _ = cutoff.cut(Cut::TimedOut);
+        let _ = cutoff.cut(Cut::Interrupted);
+
+        cutoff.forget_timeout();
+
+        assert_eq!(cutoff.get(), Some(Cut::Interrupted));
+    }
+
+    #[test]
+    fn a_limit_that_passes_on_a_closed_client_does_not_hide_the_close() {
+        let cutoff = Cutoff::default();
+        let _ = cutoff.cut(Cut::Closed);
+        let _ = cutoff.cut(Cut::TimedOut);
+
+        assert_eq!(cutoff.get(), Some(Cut::Closed));
     }
 }

@@ -3,6 +3,8 @@
 //! An uncontended check-out is lock, step, drain, unlock: no task, no channel, no allocation. Whatever takes time or
 //! runs code of others (spawning, waking, closing, handlers of events) happens after the lock was released.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -17,7 +19,7 @@ use cmap_core::pool::{
 use cmap_core::server::{self, CheckOut, OperationError, ServerDescription};
 use cmap_core::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::command_limit::CommandLimit;
 use crate::cutoff::{Cut, Cutoff};
 use crate::driver::{self, Alarm};
@@ -57,6 +59,13 @@ pub(crate) struct TimeLimit<'a, R: Runtime> {
     deadline: Deadline,
 }
 
+/// Waits until the last connection of a closed pool came back.
+struct LastConnection<'a, R: Runtime> {
+    endpoint: &'a Arc<Endpoint<R>>,
+    /// Where its waker is kept.
+    place: Option<usize>,
+}
+
 /// A command that is under way until this is dropped.
 pub(crate) struct CommandUnderWay<'a>(&'a AtomicUsize);
 
@@ -85,8 +94,10 @@ impl<R: Runtime> Endpoint<R> {
 
     /// Begins a check-out: the short way if the pool has one, otherwise the long one. Whoever waits is woken by `cx`.
     #[inline]
-    pub(crate) fn check_out(self: &Arc<Self>, request: CheckOutRequest, cx: &Context<'_>) -> Begun<R::Stream> {
+    pub(crate) fn check_out(self: &Arc<Self>, limit: Option<Duration>, cx: &Context<'_>) -> Begun<R::Stream> {
         let now = self.clock.now();
+        let mut request = CheckOutRequest::default();
+        request.deadline = clock::deadline(limit, || now);
         let mut machine = self.lock();
         if !machine.runtime_gone
             && let Some(delivery) = machine.server().try_check_out(now, request)
@@ -293,7 +304,12 @@ impl<R: Runtime> Endpoint<R> {
     /// Time has passed, the driver says. Returns when it has to come back.
     pub(crate) fn handle_timeout(self: &Arc<Self>) -> Option<Instant> {
         let now = self.clock.now();
+        // A reader of the log may have come since the last look.
+        let are_logged = self.listeners.are_logged();
         let mut machine = self.lock();
+        if are_logged {
+            machine.server().observe(true);
+        }
         let expired = machine.deadlines.expire(now);
         machine.core.handle_timeout(now);
         let (_, mut errands) = machine.drain(now, None, Touched::All);
@@ -335,21 +351,8 @@ impl<R: Runtime> Endpoint<R> {
     /// in use. Returns how many connections that were.
     pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Result<u32, RuntimeGone> {
         let patience_ends = Arc::new(Cutoff::default());
-        let last_came_back = std::future::poll_fn(|cx| {
-            let mut machine = self.lock();
-            if machine.runtime_gone {
-                return Poll::Ready(Err(RuntimeGone));
-            }
-            if machine.pool().counts().total() == 0 {
-                return Poll::Ready(Ok(0));
-            }
-            if !machine.closing.iter().any(|waker| waker.will_wake(cx.waker())) {
-                machine.closing.push(cx.waker().clone());
-            }
-            Poll::Pending
-        });
         let limit = self.limit(Some(patience.max(Duration::from_nanos(1))), &patience_ends);
-        let outcome = patience_ends.during(last_came_back).await;
+        let outcome = patience_ends.during(LastConnection { endpoint: self, place: None }).await;
         drop(limit);
         outcome.unwrap_or_else(|_| {
             Ok(self.drive_with(|machine, _, errands| {
@@ -357,6 +360,12 @@ impl<R: Runtime> Endpoint<R> {
                 machine.pool().counts().in_use
             }))
         })
+    }
+
+    /// How many wait for the last connection of a closed pool.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn waits_for_the_end(&self) -> usize {
+        self.lock().closing.len()
     }
 
     pub(crate) fn state(&self) -> PoolState {
@@ -369,10 +378,6 @@ impl<R: Runtime> Endpoint<R> {
 
     pub(crate) fn description(&self) -> Arc<ServerDescription> {
         Arc::clone(self.lock().core.server().description())
-    }
-
-    pub(crate) fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
-        self.clock.deadline(limit)
     }
 
     pub(crate) fn command_limit(&self) -> CommandLimit {
@@ -449,7 +454,7 @@ impl<R: Runtime> Endpoint<R> {
         subscription
     }
 
-    /// Events are made only if somebody listens.
+    /// Makes events only if somebody listens.
     fn observe(&self) {
         let are_logged = self.listeners.are_logged();
         let mut machine = self.lock();
@@ -492,6 +497,41 @@ impl<R: Runtime> Endpoint<R> {
     fn lock(&self) -> MutexGuard<'_, Machine<R::Stream>> {
         // Nothing under the lock panics; were it so, the machine guards its own state.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Runtime> Future for LastConnection<'_, R> {
+    type Output = Result<u32, RuntimeGone>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut machine = self.endpoint.lock();
+        if machine.runtime_gone {
+            return Poll::Ready(Err(RuntimeGone));
+        }
+        if machine.pool().counts().total() == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let before = match self.place.and_then(|place| machine.closing.get_mut(place)) {
+            Some(own) if own.will_wake(cx.waker()) => None,
+            Some(own) => Some(std::mem::replace(own, cx.waker().clone())),
+            None => {
+                let place = machine.closing.insert(cx.waker().clone());
+                drop(machine);
+                self.place = Some(place);
+                return Poll::Pending;
+            }
+        };
+        // Wakers are dropped without the lock: the last one of a task drops its future, which may own a connection.
+        drop(machine);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl<R: Runtime> Drop for LastConnection<'_, R> {
+    fn drop(&mut self) {
+        let waker = self.place.and_then(|place| self.endpoint.lock().closing.try_remove(place));
+        drop(waker);
     }
 }
 

@@ -11,6 +11,9 @@ pub enum Event {
     Pool(PoolEvent),
     /// To the server, or a check of it (MON-13, MON-14).
     Server(ServerEvent),
+    /// So many events happened here and were not kept, because handlers take longer than what happens. A subscription yields
+    /// [`Notice::Lost`](crate::Notice::Lost) instead.
+    Lost(u64),
 }
 
 impl Event {
@@ -19,6 +22,7 @@ impl Event {
         match self {
             Self::Pool(event) => event.name(),
             Self::Server(event) => event.name(),
+            Self::Lost(_) => "EventsLost",
         }
     }
 }

@@ -12,6 +12,7 @@ use cmap_core::pool::{self, Action, Condition, ConnectionId, Handle, Pool};
 use cmap_core::server::{self, CheckOut, Output, Server};
 use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
+use slab::Slab;
 
 use crate::cutoff::{Cut, Cutoff};
 use crate::error::{CheckOutError, RuntimeGone};
@@ -30,8 +31,8 @@ pub(crate) struct Machine<S> {
     /// The monitor's sockets.
     pub(crate) links: BTreeMap<monitor::Socket, Arc<Link>>,
     pub(crate) untold: Untold,
-    /// Those who wait for the last connection of a closed pool.
-    pub(crate) closing: Vec<Waker>,
+    /// The wakers of those who wait for the last connection of a closed pool.
+    pub(crate) closing: Slab<Waker>,
     /// When the driver comes back.
     pub(crate) armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
@@ -99,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             deadlines: Deadlines::default(),
             links: BTreeMap::new(),
             untold: Untold::default(),
-            closing: Vec::new(),
+            closing: Slab::new(),
             armed: None,
             runtime_gone: false,
             is_alive,
@@ -182,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
 
     fn act(&mut self, now: Instant, output: Output<Box<Socket<S>>, monitor::Action>, errands: &mut Errands<S>) {
         match output {
-            Output::Pool(pool::Output::Event(event)) => self.untold.events.push(Event::Pool(event)),
-            Output::Event(event) => self.untold.events.push(Event::Server(event)),
+            Output::Pool(pool::Output::Event(event)) => self.untold.push(Event::Pool(event)),
+            Output::Event(event) => self.untold.push(Event::Server(event)),
             Output::Pool(pool::Output::Action(action)) => self.act_for_pool(now, action, errands),
             Output::Monitor(action) => self.act_for_monitor(action, errands),
             Output::Selected { selection, check_out } => self.waiters.select(selection, check_out),
@@ -271,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
             let _ = self.server().cancel_check_out(now, check_out);
             wake.push(waker);
         }
-        wake.append(&mut self.closing);
+        wake.extend(self.closing.drain());
         wake
     }
 
@@ -301,13 +302,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         if let Some(next) = next {
             errands.alarm |= self.arm(next);
         }
-        if !self.untold.events.is_empty()
-            && let Some(events) = self.untold.begin()
+        if let Some(events) = self.untold.begin()
         {
             errands.more().tell = Some(events);
         }
         if !self.closing.is_empty() && self.core.server().pool().counts().total() == 0 {
-            errands.more().wake.append(&mut self.closing);
+            errands.more().wake.extend(self.closing.drain());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::{ClientOptions, Warning};
-use cmap_core::pool::{ApiMisuse, CheckOutRequest, Clear, PoolState, Stats};
+use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
 use cmap_core::server;
 
 use crate::builder::Builder;
@@ -105,9 +105,7 @@ impl<R: Runtime> Pool<R> {
     /// The same, but for at most `limit` instead of timeoutMS; zero and none mean for ever. A waitQueueTimeoutMS that counts
     /// bounds it as well.
     pub fn check_out_within(&self, limit: Option<Duration>) -> CheckOut<'_, R> {
-        let mut request = CheckOutRequest::default();
-        request.deadline = self.owner.endpoint.deadline(limit);
-        CheckOut::new(&self.owner.endpoint, request)
+        CheckOut::new(&self.owner.endpoint, limit)
     }
 
     /// The server answers: connections are given out and established from now on (CMAP-18). Does nothing unless the pool

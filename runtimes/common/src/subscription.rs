@@ -36,7 +36,8 @@ pub(crate) struct Tape {
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<Event>,
+    notices: VecDeque<Notice>,
+    /// How many events were lost before the first of `notices`.
     lost: u64,
     ended: bool,
     reader: Option<Waker>,
@@ -89,13 +90,16 @@ impl Tape {
     }
 
     pub(crate) fn record(&self, event: &Event) {
+        let notice = match event {
+            Event::Lost(count) => Notice::Lost(*count),
+            Event::Pool(_) | Event::Server(_) => Notice::Event(event.clone()),
+        };
         let reader = {
             let mut state = self.lock();
-            if state.events.len() == self.capacity {
-                state.events.pop_front();
-                state.lost = state.lost.saturating_add(1);
+            if state.notices.len() == self.capacity {
+                state.lose_oldest();
             }
-            state.events.push_back(event.clone());
+            state.notices.push_back(notice);
             state.reader.take()
         };
         if let Some(reader) = reader {
@@ -120,12 +124,22 @@ impl Tape {
 }
 
 impl State {
-    /// What was lost was older than all that is there.
+    /// The oldest notice.
     fn next(&mut self) -> Option<Notice> {
         match std::mem::take(&mut self.lost) {
-            0 => self.events.pop_front().map(Notice::Event),
+            0 => self.notices.pop_front(),
             lost => Some(Notice::Lost(lost)),
         }
+    }
+
+    /// Makes room for a newer notice.
+    fn lose_oldest(&mut self) {
+        let lost = match self.notices.pop_front() {
+            Some(Notice::Lost(count)) => count,
+            Some(Notice::Event(_)) => 1,
+            None => 0,
+        };
+        self.lost = self.lost.saturating_add(lost);
     }
 }
 

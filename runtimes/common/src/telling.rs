@@ -12,13 +12,18 @@ use crate::endpoint::Endpoint;
 use crate::event::Event;
 use crate::runtime::Runtime;
 
-/// Room for so many events is kept from one telling to the next.
+/// Most events whose room is kept from one telling to the next.
 const KEPT: usize = 1024;
+
+/// Most events that wait to be told. Handlers that take longer than what happens miss the others, and are told how many.
+const MOST: usize = 1 << 16;
 
 /// Events that happened and were not told yet. Lives under the endpoint's lock.
 #[derive(Default)]
 pub(crate) struct Untold {
-    pub(crate) events: Vec<Event>,
+    events: Vec<Event>,
+    /// How many happened after the last of `events` and were not kept.
+    lost: u64,
     is_being_told: bool,
 }
 
@@ -31,23 +36,42 @@ pub(crate) struct Telling<R: Runtime> {
 }
 
 impl Untold {
+    /// Something happened.
+    pub(crate) fn push(&mut self, event: Event) {
+        if self.events.len() < MOST {
+            self.events.push(event);
+        } else {
+            self.lost = self.lost.saturating_add(1);
+        }
+    }
+
     /// The events to tell, if nobody else tells.
     pub(crate) fn begin(&mut self) -> Option<Vec<Event>> {
         if self.events.is_empty() || std::mem::replace(&mut self.is_being_told, true) {
             return None;
         }
+        self.note_loss();
         Some(std::mem::take(&mut self.events))
     }
 
     /// More events for the one who tells, in exchange for the emptied buffer; `false` ends the telling.
     fn more(&mut self, told: &mut Vec<Event>) -> bool {
         told.shrink_to(KEPT);
+        self.note_loss();
         std::mem::swap(&mut self.events, told);
         self.is_being_told = !told.is_empty();
         self.is_being_told
     }
 
-    /// Whoever told gave up before the end.
+    /// Says at the end of the events how many are missing there.
+    fn note_loss(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        if lost > 0 {
+            self.events.push(Event::Lost(lost));
+        }
+    }
+
+    /// Takes back the events of one who gave up before the end.
     fn give_back(&mut self, events: &mut Vec<Event>) {
         events.append(&mut self.events);
         std::mem::swap(&mut self.events, events);

@@ -136,3 +136,28 @@ pub fn the_last_client_dropped_closes_the_pool<H: Harness>() {
         assert_eq!(events.next().await, None);
     });
 }
+
+pub fn waits_for_the_end_that_were_dropped_leave_nothing_behind<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let connection = client.check_out().await.unwrap();
+
+        let dropped = Arc::new(AtomicU32::new(0));
+        for _ in 0..100 {
+            let (mut closing, dropped) = (Box::pin(client.close(LONG)), Arc::clone(&dropped));
+            // Each is polled by a task of its own, which has a waker of its own.
+            H::Runtime::current().unwrap().spawn(async move {
+                assert!(poll_once(&mut closing).await.is_none());
+                drop(closing);
+                dropped.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        until(|| dropped.load(Ordering::SeqCst) == 100).await;
+
+        assert_eq!(client.endpoint().waits_for_the_end(), 0);
+        drop(connection);
+
+        assert_eq!(client.close(LONG).await, Ok(0));
+    });
+}

@@ -23,7 +23,7 @@ pub fn events_come_in_the_order_of_the_specification<H: Harness>() {
         let client = builder
             .on_event(move |_, event| match event {
                 Event::Pool(event) => seen.lock().unwrap().push(event.name()),
-                Event::Server(_) => {}
+                Event::Server(_) | Event::Lost(_) => {}
             })
             .build()
             .await
@@ -200,5 +200,44 @@ pub fn a_subscription_ends_with_its_client<H: Harness>() {
 
         wait_for(&mut events, "TopologyClosed").await;
         assert_eq!(events.next().await, None);
+    });
+}
+
+pub fn a_handler_that_is_too_slow_learns_how_much_it_missed<H: Harness>() {
+    /// Every pair of a check-out and a check-in is three events; so many pairs exceed what is kept.
+    const PAIRS: usize = 40_000;
+    run::<H>(async {
+        let server = TestServer::start();
+        let (told, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (go_on, may_go_on) = mpsc::channel();
+        let (seen, missed, may_go_on) = (Arc::clone(&told), Arc::clone(&lost), Mutex::new(Some(may_go_on)));
+        let handler = move |_: &ServerAddress, event: &Event| match event {
+            Event::Lost(count) => drop(missed.fetch_add(usize::try_from(*count).unwrap(), Ordering::SeqCst)),
+            event => {
+                seen.fetch_add(1, Ordering::SeqCst);
+                if event.name() == "ConnectionCheckedIn"
+                    && let Some(may_go_on) = may_go_on.lock().unwrap().take()
+                {
+                    may_go_on.recv().unwrap();
+                }
+            }
+        };
+        let client = Client::<H::Runtime>::builder(options(&server, "")).on_event(handler).build().await.unwrap();
+        let connection = client.check_out().await.unwrap();
+        // A thread of its own stands still in the handler, and others go on.
+        let slow = thread::spawn(move || drop(connection));
+        until(|| client.stats().counts.in_use == 0).await;
+
+        for _ in 0..PAIRS {
+            drop(client.check_out().await.unwrap());
+        }
+        go_on.send(()).unwrap();
+        slow.join().unwrap();
+        let before = told.load(Ordering::SeqCst);
+        until(|| lost.load(Ordering::SeqCst) > 0).await;
+
+        let (told, lost) = (told.load(Ordering::SeqCst), lost.load(Ordering::SeqCst));
+        assert!(told + lost >= 3 * PAIRS, "{told} told and {lost} lost, {before} before");
+        assert!(told < 3 * PAIRS, "{told} were kept");
     });
 }

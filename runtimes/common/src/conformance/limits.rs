@@ -127,6 +127,20 @@ pub fn timeout_ms_bounds_a_check_out<H: Harness>() {
     });
 }
 
+pub fn the_time_of_a_check_out_runs_from_its_first_poll<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        let runtime = H::Runtime::current().unwrap();
+        drop(client.check_out().await.unwrap());
+        let later = client.check_out_within(Some(Duration::from_millis(50)));
+
+        runtime.sleep_until(runtime.now() + Duration::from_millis(100)).await;
+
+        later.await.unwrap();
+    });
+}
+
 pub fn a_limit_that_passes_too_late_cuts_off_nothing<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();

@@ -142,12 +142,14 @@ macro_rules! conformance {
                 closing_gives_up_establishments,
                 closing_under_load_ends_every_operation,
                 the_last_client_dropped_closes_the_pool,
+                waits_for_the_end_that_were_dropped_leave_nothing_behind,
             }
             events {
                 events_come_in_the_order_of_the_specification,
                 a_handler_may_call_the_client,
                 a_panic_in_a_handler_goes_no_further,
                 a_subscription_says_what_it_lost,
+                a_handler_that_is_too_slow_learns_how_much_it_missed,
                 whoever_tells_events_leaves_those_of_others_to_a_task,
                 what_a_handler_causes_is_told_though_the_runtime_ends,
                 a_subscription_ends_with_its_client,
@@ -158,6 +160,7 @@ macro_rules! conformance {
                 a_wait_queue_timeout_says_how_the_pool_looked,
                 timeout_ms_cuts_off_a_command,
                 timeout_ms_is_told_to_the_server_csot_9,
+                the_time_of_a_check_out_runs_from_its_first_poll,
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
             }
