@@ -8,7 +8,7 @@ use std::thread;
 use bson::rawdoc;
 use cmap_core::address::ServerAddress;
 
-use super::{ClientOf, Harness, TestServer, client, options, run, until, wait_for};
+use super::{ClientOf, Harness, TestServer, bounded, client, options, run, until, wait_for};
 use crate::{Client, Event, Notice};
 
 /// A list of events' names that a handler fills.
@@ -153,7 +153,7 @@ pub fn what_a_handler_causes_is_told_though_the_runtime_ends<H: Harness>() {
     let server = TestServer::start();
     let check_ins = Arc::new(AtomicUsize::new(0));
     let itself = Arc::new(OnceLock::<ClientOf<H>>::new());
-    H::block_on(async {
+    bounded::<H, _>(async {
         let (count, myself) = (Arc::clone(&check_ins), Arc::clone(&itself));
         let handler = move |_: &ServerAddress, event: &Event| {
             if event.name() == "ConnectionCheckedIn" && count.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -169,7 +169,7 @@ pub fn what_a_handler_causes_is_told_though_the_runtime_ends<H: Harness>() {
     });
 
     // By a task that was dropped with its runtime, or goes on.
-    H::block_on(until(|| check_ins.load(Ordering::SeqCst) == 2));
+    bounded::<H, _>(until(|| check_ins.load(Ordering::SeqCst) == 2));
 }
 
 pub fn a_subscription_says_what_it_lost<H: Harness>() {

@@ -34,6 +34,7 @@ mod proxy;
 mod recovery;
 pub mod runtimes;
 mod server;
+mod watch;
 pub mod sockets;
 pub mod storms;
 pub mod unusable;
@@ -50,9 +51,13 @@ use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutErrorKind;
 
 pub use self::server::{Deed, Hosts, Manners, Setup, TestServer};
+use self::watch::Watch;
 use crate::runtime::Runtime;
 use crate::telling::yield_now;
 use crate::{CheckOutError, Client, Connection, Event, Notice, Subscription};
+
+/// The longest a case may take. The longest ones take some seconds on an idle machine.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// How an adapter's tests run.
 pub trait Harness: 'static {
@@ -244,9 +249,15 @@ macro_rules! conformance {
 /// The client of a harness.
 pub type ClientOf<H> = Client<<H as Harness>::Runtime>;
 
-/// Runs a case; one that hangs fails. The limit is so long that no busy machine exceeds it.
+/// Runs a case. One that hangs fails by its name.
 fn run<H: Harness>(case: impl Future<Output = ()>) {
-    H::block_on(within::<H, _>(Duration::from_secs(600), case));
+    bounded::<H, _>(case);
+}
+
+/// Runs a part of a case, whose runtime may end before the case does.
+fn bounded<H: Harness, T>(part: impl Future<Output = T>) -> T {
+    let _watch = Watch::start();
+    H::block_on(within::<H, _>(LIMIT, part))
 }
 
 /// `work`, which must end within `limit`.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bson::rawdoc;
 use cmap_core::pool::CheckOutErrorKind;
 
-use super::{Harness, Manners, Setup, TestServer, assert_nothing_lost, client, poll_once, run, until};
+use super::{Harness, Manners, Setup, TestServer, assert_nothing_lost, bounded, client, poll_once, run, until};
 use crate::runtime::Runtime;
 use crate::{CheckOutError, CommandErrorKind};
 
@@ -33,7 +33,7 @@ pub fn a_connection_is_dropped_outside_of_any_runtime<H: Harness>() {
 
 pub fn a_connection_is_dropped_after_its_runtime_ended<H: Harness>() {
     let server = TestServer::start();
-    let (client, connection) = H::block_on(async {
+    let (client, connection) = bounded::<H, _>(async {
         let client = client::<H>(&server, "").await;
         let connection = client.check_out().await.unwrap();
         (client, connection)
@@ -46,7 +46,7 @@ pub fn a_connection_is_dropped_after_its_runtime_ended<H: Harness>() {
 
 pub fn a_client_outlives_its_runtime<H: Harness>() {
     let server = TestServer::start();
-    let (client, mut connection) = H::block_on(async {
+    let (client, mut connection) = bounded::<H, _>(async {
         let client = client::<H>(&server, "").await;
         let connection = client.check_out().await.unwrap();
         (client, connection)
@@ -72,7 +72,7 @@ pub fn a_client_outlives_its_runtime<H: Harness>() {
 pub fn those_who_wait_learn_that_the_runtime_has_ended<H: Harness>() {
     let server = TestServer::start();
     let (outcomes, ended) = mpsc::channel();
-    let client = H::block_on(async {
+    let client = bounded::<H, _>(async {
         let client = client::<H>(&server, "maxPoolSize=1").await;
         let mut connection = client.check_out().await.unwrap();
         let (parks, parked) = mpsc::channel();
@@ -96,7 +96,7 @@ pub fn those_who_wait_learn_that_the_runtime_has_ended<H: Harness>() {
     if !H::ENDS {
         // Nothing has ended, so they wait until something else ends them.
         assert_eq!((client.stats().counts.in_use, client.stats().counts.waiting), (1, 1));
-        assert_eq!(H::block_on(client.close(Duration::ZERO)), Ok(1));
+        assert_eq!(bounded::<H, _>(client.close(Duration::ZERO)), Ok(1));
     }
 
     for _ in 0..2 {
@@ -116,7 +116,7 @@ pub fn those_who_wait_learn_that_the_runtime_has_ended<H: Harness>() {
 
 pub fn a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended<H: Harness>() {
     let server = TestServer::start_as(Setup { services: 1, ..Setup::default() });
-    let (client, mut waiting) = H::block_on(async {
+    let (client, mut waiting) = bounded::<H, _>(async {
         let client = client::<H>(&server, "loadBalanced=true&maxPoolSize=0&maxConnecting=20").await;
         server.set_manners(Manners::NeverAnswer);
         let mut waiting = Vec::new();
@@ -189,7 +189,7 @@ pub fn several_runtimes_and_threads_share_a_client<H: Harness>() {
             .map(|_| {
                 let client = client.clone();
                 thread::spawn(move || {
-                    H::block_on(async {
+                    bounded::<H, _>(async {
                         for _ in 0..ROUNDS {
                             let mut connection = client.check_out().await.unwrap();
                             connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
