@@ -10,8 +10,8 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::auth::{Nonce, PlainLogin, ScramHash, ScramLogin, ScramVerifier, StoredCredential};
 use cmap_core::connection::{
-    ClientMetadata, Command, Connection, ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress,
-    SYSTEM_OVERLOADED_ERROR,
+    ClientMetadata, Command, CommandError, Connection, ConnectionOptions, Establish, EstablishError, Fault, Phase,
+    Progress, ProtocolError, SYSTEM_OVERLOADED_ERROR,
 };
 use cmap_core::options::{Credential, Mechanism, Secret, ServerApi, ServerApiVersion};
 use cmap_core::wire::{
@@ -137,6 +137,13 @@ fn message(response_to: i32, body: &RawDocument) -> Vec<u8> {
     let ids = MessageIds::reply(1000, response_to);
     MessageWriter::begin(&mut out, ids, Flags::NONE, body, &[], &Limits::DEFAULT).unwrap().finish();
     out
+}
+
+/// The same message, which announces another one.
+fn with_more_to_come(mut message: Vec<u8>) -> Vec<u8> {
+    // The second bit of the flags, which follow the header.
+    message[16] |= 2;
+    message
 }
 
 fn failure(code: i32, name: &str) -> RawDocumentBuf {
@@ -377,6 +384,60 @@ fn an_answer_to_another_request_breaks_the_connection() {
 
     assert!(!connection.is_idle());
     assert!(connection.send(&mut Vec::new(), &Command::new("admin", &ping)).is_err());
+}
+
+#[test]
+fn more_replies_than_the_command_allowed_break_the_connection_msg_9() {
+    let mut server = TestServer::default();
+    let mut connection = establish(&mut server, options(None)).unwrap();
+    let (ping, mut out) = (rawdoc! { "ping": 1 }, Vec::new());
+    connection.send(&mut out, &Command::new("admin", &ping)).unwrap();
+    let reply = with_more_to_come(server.answer(&out));
+
+    assert_eq!(connection.read(&mut &reply[..]).unwrap_err(), ProtocolError::MoreToCome);
+
+    assert_eq!(connection.send(&mut Vec::new(), &Command::new("admin", &ping)), Err(CommandError::Broken));
+}
+
+#[test]
+fn a_command_that_allows_it_has_replies_until_the_last_says_so_msg_8() {
+    let mut server = TestServer::default();
+    let mut connection = establish(&mut server, options(None)).unwrap();
+    let body = rawdoc! { "getMore": 1_i64, "collection": "c" };
+    let mut command = Command::new("db", &body);
+    command.exhaust_allowed = true;
+    let mut out = Vec::new();
+    connection.send(&mut out, &command).unwrap();
+    let first = with_more_to_come(server.answer(&out));
+    // The server's replies have this number.
+    let last = message(1000, &rawdoc! { "ok": 1 });
+
+    assert!(connection.read(&mut &first[..]).unwrap().unwrap().more_to_come);
+    assert_eq!(connection.send(&mut Vec::new(), &command), Err(CommandError::Busy));
+    assert!(!connection.read(&mut &last[..]).unwrap().unwrap().more_to_come);
+    assert!(connection.is_idle());
+}
+
+#[test]
+fn an_establishment_ends_at_a_reply_that_announces_more_msg_9() {
+    let mut server = TestServer { mechanisms: vec!["SCRAM-SHA-256"], ..TestServer::default() };
+    for phase in [Phase::Hello, Phase::Authenticate] {
+        let mut establish = Establish::new(Arc::new(options(Some(credential(PASSWORD, None)))), [5; 24]).unwrap();
+        let mut request = Vec::new();
+        establish.write_to(&mut request);
+        let mut reply = server.answer(&request);
+        if phase == Phase::Authenticate {
+            assert!(matches!(establish.handle_bytes(&reply).unwrap(), Progress::Exchange));
+            request.clear();
+            establish.write_to(&mut request);
+            reply = server.answer(&request);
+        }
+
+        let error = establish.handle_bytes(&with_more_to_come(reply)).unwrap_err();
+
+        assert_eq!((error.phase, error.fault), (phase, Fault::Other));
+        assert!(error.message.contains("moreToCome"), "{error}");
+    }
 }
 
 #[test]

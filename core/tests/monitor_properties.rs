@@ -93,6 +93,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
+    fn no_more_than_ten_early_replies_without_news_are_awaited_in_a_row(
+        replies in prop::collection::vec((0..3_i64, any::<bool>(), prop_oneof![4 => Just(0), 1 => Just(6_000_u64)]), 0..60),
+    ) {
+        let mut bench = Bench::new(options(|_| {}));
+        bench.greet(Role::Check, &streaming_hello(0));
+
+        let (mut newest, mut early) = (0, 0);
+        for (counter, more_to_come, pause) in replies {
+            if bench.socket(Role::RoundTrip).is_some() {
+                bench.fail(Role::RoundTrip, Fault::Network);
+            }
+            bench.pass(pause);
+            if bench.asked(Role::Check).is_none() {
+                break;
+            }
+            bench.reply(Role::Check, &streaming_hello(counter), more_to_come);
+            early = if counter <= newest && pause == 0 { early + 1 } else { 0 };
+            newest = newest.max(counter);
+            prop_assert_eq!(bench.asked(Role::Check).is_some(), early < 10, "after {} early replies", early);
+        }
+    }
+
+    #[test]
     fn heartbeats_are_paired_and_paced_whatever_happens(
         streams in any::<bool>(),
         happenings in prop::collection::vec(happening(), 0..120),
@@ -104,7 +127,7 @@ proptest! {
         bench.call(|monitor, now| monitor.close(now));
 
         // Every start has one end before the next start (MON-13), and closing ends everything.
-        let (mut started, mut last_end, mut retried) = (None, None, false);
+        let (mut started, mut last_end, mut retried, mut last_retry) = (None, None, false, None);
         for (at, event) in &bench.events {
             if let ServerEvent::HeartbeatStarted { awaited, .. } = event {
                 prop_assert!(started.is_none(), "two checks at once");
@@ -114,6 +137,10 @@ proptest! {
                     let is_retry = gap.is_zero() && was_known;
                     prop_assert!(is_retry || gap.as_millis() >= 500, "{gap:?} after the check before");
                     prop_assert!(!(is_retry && retried), "retried twice");
+                    if is_retry {
+                        let since = last_retry.replace(*at).map(|last| at.saturating_since(last));
+                        prop_assert!(since.is_none_or(|since| since.as_millis() >= 500), "retried {since:?} ago");
+                    }
                     retried = is_retry;
                 }
                 started = Some(*awaited);

@@ -118,11 +118,8 @@ impl Establish {
         let phase = self.phase();
         let reply = match self.connection.read(&mut input) {
             Ok(None) => return Ok(Progress::Exchange),
-            Ok(Some(reply)) if reply.more_to_come => {
-                Err(broken(phase, "the server announced replies that were not asked for"))
-            }
             Ok(Some(reply)) => Ok(reply.body.to_owned()),
-            Err(error) => Err(EstablishError::new(phase, Fault::Other, error.to_string())),
+            Err(error) => Err(broken(phase, &error.to_string())),
         };
         let progress = reply.and_then(|reply| self.handle_reply(phase, &reply));
         let progress = match progress {

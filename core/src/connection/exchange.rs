@@ -40,7 +40,8 @@ pub struct Command<'a> {
     pub fields: Option<&'a RawDocument>,
     /// Whether a reply is wanted. Without, the write is unacknowledged (MSG-7).
     pub acknowledged: bool,
-    /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9).
+    /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9). Where it may not, a reply that
+    /// announces another one breaks the connection.
     pub exhaust_allowed: bool,
     /// For how long the server may work at it, sent as `maxTimeMS` in whole milliseconds, and at least one, since the
     /// server reads zero as for ever. What is left of an operation's time, less a round trip (CSOT-9). The command must not
@@ -93,6 +94,11 @@ pub enum ProtocolError {
     /// Nothing was asked.
     #[error("the server sent something though it was asked nothing")]
     Unasked,
+    /// The reply announces another one, though the command did not allow that (MSG-9).
+    #[error(
+        "the server announced more replies (moreToCome), though the command did not allow them; is it a MongoDB server?"
+    )]
+    MoreToCome,
     /// The connection broke before.
     #[error("the connection is broken")]
     Broken,
@@ -101,9 +107,17 @@ pub enum ProtocolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// A reply to this request, or to this reply (MSG-8), is due.
-    Awaiting(i32),
+    Awaiting(Awaited),
     Broken,
+}
+
+/// The reply that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Awaited {
+    /// The request that it answers, or the reply that it follows (MSG-8).
+    response_to: i32,
+    /// Whether another one may follow it (MSG-9).
+    exhaust_allowed: bool,
 }
 
 impl Connection {
@@ -185,7 +199,7 @@ impl Connection {
         }
         self.last_request = request;
         if command.acknowledged {
-            self.state = State::Awaiting(request);
+            self.state = State::Awaiting(Awaited { response_to: request, exhaust_allowed: command.exhaust_allowed });
         }
         Ok(())
     }
@@ -196,8 +210,8 @@ impl Connection {
     /// # Errors
     /// What came is no reply to the last command. The connection is broken.
     pub fn read<'r, 'i: 'r>(&'r mut self, input: &mut &'i [u8]) -> Result<Option<Reply<'r>>, ProtocolError> {
-        let expected = match self.state {
-            State::Awaiting(request) => request,
+        let awaited = match self.state {
+            State::Awaiting(awaited) => awaited,
             State::Idle if input.is_empty() => return Ok(None),
             State::Idle => {
                 self.state = State::Broken;
@@ -208,18 +222,22 @@ impl Connection {
         // What comes in between is an error, and an error breaks the connection.
         self.state = State::Broken;
         let Some(frame) = self.frames.read(input, &Limits::DEFAULT)? else {
-            self.state = State::Awaiting(expected);
+            self.state = State::Awaiting(awaited);
             return Ok(None);
         };
         let Content::Message(message) = self.decoder.decode(frame, &Limits::DEFAULT)?.content else {
             return Err(ProtocolError::NotOpMsg);
         };
         let ids = message.header.ids;
-        if ids.response_to != expected {
-            return Err(ProtocolError::WrongRequest { expected, found: ids.response_to });
+        if ids.response_to != awaited.response_to {
+            return Err(ProtocolError::WrongRequest { expected: awaited.response_to, found: ids.response_to });
         }
         let more_to_come = message.more_to_come();
-        self.state = if more_to_come { State::Awaiting(ids.request_id) } else { State::Idle };
+        self.state = match (more_to_come, awaited.exhaust_allowed) {
+            (false, _) => State::Idle,
+            (true, true) => State::Awaiting(Awaited { response_to: ids.request_id, ..awaited }),
+            (true, false) => return Err(ProtocolError::MoreToCome),
+        };
         Ok(Some(Reply { body: message.body, more_to_come }))
     }
 

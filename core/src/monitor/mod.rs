@@ -5,6 +5,11 @@
 //! (MON-6, MON-7, MON-10). Any other server is *polled*: asked, and asked again heartbeatFrequencyMS after it answered.
 //! Sooner, if somebody asks for it, but never within half a second of the check before (MON-3).
 //!
+//! No server can keep its monitor busy. The lost connection of a known server is replaced at once (MON-9), but only once in
+//! half a second: one that is lost again sooner is replaced half a second later. A server whose awaited replies come ten times
+//! in a row sooner than half of heartbeatFrequencyMS after the reply before, and without a newer topologyVersion, is polled:
+//! until the process id in its topologyVersion changes, or this process forks.
+//!
 //! The driving rule is the pool's: call any method, drain [`Monitor::poll_output`], ask [`Monitor::poll_timeout`]. Sockets
 //! are named by [`Socket`]; the bytes to send are appended to the caller's buffer by [`Monitor::write_to`], those that came
 //! are handed in. An [`Endpoint`](crate::server::Endpoint) tells the server what the checks [found](Finding), and asks for
@@ -16,16 +21,19 @@ mod link;
 mod monitor_options;
 mod output;
 mod round_trip_times;
+mod stream_pace;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use self::link::{Answer, Failure, Link};
 pub use self::monitor_options::{MIN_HEARTBEAT_FREQUENCY, MonitorOptions};
 pub use self::output::{Action, Finding, Output, Role, Socket};
 pub use self::round_trip_times::RoundTripTimes;
+use self::stream_pace::StreamPace;
 use crate::address::ServerAddress;
 use crate::connection::Fault;
 use crate::pool::Cause;
@@ -49,6 +57,9 @@ pub struct Monitor {
     round_trip_times: RoundTripTimes,
     /// Whether the server was known when it was last heard of: then a lost connection is tried again at once (MON-9).
     is_known: bool,
+    /// When a lost connection was last replaced at once.
+    last_retry: Option<Instant>,
+    stream_pace: StreamPace,
     outputs: VecDeque<Output>,
 }
 
@@ -85,6 +96,8 @@ impl Monitor {
             round_trip: None,
             round_trip_times: RoundTripTimes::default(),
             is_known: false,
+            last_retry: None,
+            stream_pace: StreamPace::default(),
             outputs: VecDeque::new(),
         };
         monitor.begin_check();
@@ -128,6 +141,8 @@ impl Monitor {
             return;
         }
         self.is_known = false;
+        self.last_retry = None;
+        self.stream_pace = StreamPace::default();
         self.end_check_in_failure(&Cause::new("the check was cancelled: the process was forked"));
         self.close_link();
         self.stop_measuring();
@@ -299,15 +314,26 @@ impl Monitor {
         description.round_trip_time = self.round_trip_times.average();
         description.min_round_trip_time = self.round_trip_times.min();
         let topology_version = description.topology_version;
+        if awaited {
+            let frequency = self.options.heartbeat_frequency;
+            self.stream_pace.observe_awaited(topology_version, answer.duration, frequency);
+        } else {
+            self.stream_pace.observe(topology_version);
+        }
+        let streams = self.options.streams && self.stream_pace.allows_streaming();
         self.outputs.push_back(Output::Found(Finding::Description(Box::new(description))));
-        if answer.more_to_come {
+        if streams && answer.more_to_come {
             if let Some(link) = &mut self.link {
                 link.await_next(self.now, &self.options);
             }
             self.start_heartbeat(true);
-        } else if topology_version.is_some() && self.options.streams {
+        } else if streams && topology_version.is_some() {
             self.stream(topology_version);
         } else {
+            if answer.more_to_come {
+                // The server would go on sending.
+                self.close_link();
+            }
             self.stop_measuring();
             self.wait();
         }
@@ -353,10 +379,13 @@ impl Monitor {
         self.is_known = false;
         let Failure { fault, cause } = failure;
         self.outputs.push_back(Output::Found(Finding::Failure { fault, cause }));
-        if retry {
-            self.begin_check();
-        } else {
+        if !retry {
             self.wait();
+        } else if self.last_retry.is_some_and(|last| self.now.saturating_since(last) < MIN_HEARTBEAT_FREQUENCY) {
+            self.wait_for(MIN_HEARTBEAT_FREQUENCY);
+        } else {
+            self.last_retry = Some(self.now);
+            self.begin_check();
         }
     }
 
@@ -376,7 +405,12 @@ impl Monitor {
 
     /// The next check comes heartbeatFrequencyMS after the end of this one (MON-2).
     fn wait(&mut self) {
-        self.check = Check::Waiting { last_end: self.now, next: self.now + self.options.heartbeat_frequency };
+        self.wait_for(self.options.heartbeat_frequency);
+    }
+
+    /// The next check comes so much `time` after the end of this one.
+    fn wait_for(&mut self, time: Duration) {
+        self.check = Check::Waiting { last_end: self.now, next: self.now + time };
     }
 
     // Measurements.

@@ -48,8 +48,13 @@ pub(crate) fn hello() -> RawDocumentBuf {
 
 /// A reply of a server that can.
 pub(crate) fn streaming_hello(counter: i64) -> RawDocumentBuf {
+    streaming_hello_of(1, counter)
+}
+
+/// The same of one of its processes.
+pub(crate) fn streaming_hello_of(process: u8, counter: i64) -> RawDocumentBuf {
     let mut reply = hello();
-    let version = rawdoc! { "processId": ObjectId::from_bytes([1; 12]), "counter": counter };
+    let version = rawdoc! { "processId": ObjectId::from_bytes([process; 12]), "counter": counter };
     reply.append(bson::cstr!("topologyVersion"), version);
     reply
 }

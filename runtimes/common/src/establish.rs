@@ -25,6 +25,7 @@ use crate::cutoff::{Cut, Cutoff};
 use crate::endpoint::Endpoint;
 use crate::keys::Keys;
 use crate::net::{self, EitherStream};
+use crate::read_budget::BudgetedStream;
 use crate::resolve::resolve;
 use crate::runtime::{Runtime, Target};
 use crate::socket::{self, Socket, Transport};
@@ -143,6 +144,7 @@ impl<R: Runtime> Establisher<R> {
 
     /// Puts TLS over `stream`, if the options want it.
     async fn secure(&self, stream: R::Stream) -> Result<Transport<R::Stream>, EstablishError> {
+        let stream = BudgetedStream::new::<R>(stream);
         match (&self.tls, &*self.address) {
             (Some(config), ServerAddress::Tcp { host, .. }) => match tls::connect(config, host, stream).await {
                 Ok(stream) => Ok(EitherStream::Right(Box::new(stream))),
@@ -267,7 +269,26 @@ fn reason(cut: Cut) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
+    use crate::read_budget::tests::flood;
+
+    #[test]
+    fn a_time_limit_passes_while_the_server_sends_without_end_x_17() {
+        let mut limit = Limit { cutoff: Arc::default(), timer: Box::pin(async {}), timeout: Duration::from_secs(1) };
+        let mut stream = flood(100);
+        let reading = async {
+            for _ in 0..1000 {
+                assert!(socket::read(&mut stream, &mut [0; 4096]).await.is_ok());
+            }
+        };
+
+        let outcome = pin!(limit.during(Phase::Hello, reading)).poll(&mut Context::from_waker(Waker::noop()));
+
+        let Poll::Ready(outcome): Poll<Result<(), _>> = outcome else { panic!("its time is up") };
+        assert_eq!(outcome.map_err(|error| (error.phase, error.fault)), Err((Phase::Hello, Fault::Timeout)));
+    }
 
     #[test]
     fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {

@@ -15,6 +15,7 @@
 //! | [`tls`] | TLS through rustls, the same on every runtime |
 //! | `link` | the monitor's sockets |
 //! | `socket`, `cutoff` | one connection's stream and buffers; what cuts off its work |
+//! | `read_budget`, `yield_now` | what keeps a server that floods its client from keeping other tasks waiting |
 //! | [`event`], `listeners`, `subscription`, `logging` | events to handlers, streams and log records |
 //! | `error` | what can go wrong |
 //!
@@ -51,6 +52,7 @@ mod machine;
 pub mod net;
 mod pinned;
 mod pool;
+mod read_budget;
 mod resolve;
 pub mod runtime;
 mod socket;
@@ -59,6 +61,7 @@ mod telling;
 pub mod tls;
 mod turns;
 mod waiters;
+mod yield_now;
 
 pub use bson;
 pub use cmap_core as core;

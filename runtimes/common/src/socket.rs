@@ -14,6 +14,7 @@ use crate::cutoff::Cutoff;
 use crate::endpoint::Endpoint;
 use crate::error::CommandErrorKind;
 use crate::net::EitherStream;
+use crate::read_budget::BudgetedStream;
 use crate::runtime::Runtime;
 use crate::tls::TlsStream;
 use crate::turns::Turns;
@@ -28,7 +29,7 @@ const KEPT: usize = 256 * 1024;
 const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
 
 /// A stream in the clear, or under TLS.
-pub(crate) type Transport<S> = EitherStream<S, Box<TlsStream<S>>>;
+pub(crate) type Transport<S> = EitherStream<BudgetedStream<S>, Box<TlsStream<BudgetedStream<S>>>>;
 
 pub(crate) struct Socket<S> {
     stream: Transport<S>,
@@ -98,8 +99,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Ok(());
         }
         poll_fn(|cx| match stream {
-            EitherStream::Left(stream) => R::poll_readable(stream, cx),
-            EitherStream::Right(stream) => stream.poll_readable(cx, R::poll_readable),
+            EitherStream::Left(stream) => stream.poll_readable::<R>(cx),
+            EitherStream::Right(stream) => stream.poll_readable(cx, BudgetedStream::poll_readable::<R>),
         })
         .await
     }
@@ -167,8 +168,8 @@ impl Input {
 /// Reads what is there to read, without waiting.
 fn read_now<R: Runtime>(stream: &mut Transport<R::Stream>, buffer: &mut [u8]) -> io::Result<usize> {
     match stream {
-        EitherStream::Left(stream) => R::read_now(stream, buffer),
-        EitherStream::Right(stream) => stream.read_now(buffer, R::read_now),
+        EitherStream::Left(stream) => R::read_now(stream.get_mut(), buffer),
+        EitherStream::Right(stream) => stream.read_now(buffer, |stream, buffer| R::read_now(stream.get_mut(), buffer)),
     }
 }
 

@@ -4,13 +4,12 @@
 //! for longer than its own events take: neither a caller nor the driver, whom all time limits hang on. A handler may call the
 //! client; what that causes is told when the handler has returned.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use crate::endpoint::Endpoint;
 use crate::event::Event;
 use crate::runtime::Runtime;
+use crate::yield_now::yield_now;
 
 /// Most events whose room is kept from one telling to the next.
 const KEPT: usize = 1024;
@@ -118,17 +117,4 @@ impl<R: Runtime> Drop for Telling<R> {
         // Its task was dropped, since the runtime has ended.
         while self.go_on() {}
     }
-}
-
-/// Lets other tasks run.
-pub(crate) async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
-use crate::telling::yield_now;
+use crate::yield_now::yield_now;
 
 /// So long the task stays awake: no longer than it may take until it runs again, once its CPU sleeps.
 const AWAKE: Duration = Duration::from_micros(50);

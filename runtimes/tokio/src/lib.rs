@@ -20,6 +20,8 @@ mod stream;
 
 use std::future::Future;
 use std::io::{self, Read};
+use std::pin::pin;
+use std::task::Context;
 use std::time::Instant;
 
 use cmap_runtime::net::{EitherStream, set_up_tcp};
@@ -98,6 +100,11 @@ impl Runtime for Tokio {
             EitherStream::Right(stream) => SockRef::from(&stream.0),
         };
         (&*socket).read(buffer)
+    }
+
+    fn wake_after_others(_stream: &mut Self::Stream, cx: &mut Context<'_>) {
+        // Tokio wakes the task after its reactor has run; the future itself has done its duty by then.
+        let _ = pin!(tokio::task::yield_now()).poll(cx);
     }
 
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {

@@ -88,6 +88,10 @@ impl<R: Runtime> Runtime for Counted<R> {
         R::poll_readable(stream, cx)
     }
 
+    fn wake_after_others(stream: &mut Self::Stream, cx: &mut Context<'_>) {
+        R::wake_after_others(stream, cx);
+    }
+
     fn connect(&self, target: Target) -> impl Future<Output = io::Result<Self::Stream>> + Send {
         self.runtime.connect(target)
     }

@@ -193,6 +193,12 @@ impl<R: Runtime> Runtime for Lab<R> {
         readable
     }
 
+    fn wake_after_others(stream: &mut Self::Stream, cx: &mut Context<'_>) {
+        // It may wait until there is more to read.
+        stream.conditions.reader.note(|reader| reader.waits = true);
+        R::wake_after_others(&mut stream.stream, cx);
+    }
+
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         let stream = self.runtime.connect(target).await?;
         Ok(LabStream { stream, conditions: Arc::clone(&self.conditions), hesitated: false })

@@ -15,6 +15,7 @@
 )]
 
 pub mod basics;
+mod bystanders;
 pub mod cancellation;
 pub mod clock_steps;
 pub mod closing;
@@ -23,6 +24,7 @@ pub mod descriptors;
 pub mod drops;
 pub mod events;
 pub mod faults;
+pub mod flood;
 pub mod handshakes;
 mod lab;
 pub mod limits;
@@ -33,6 +35,7 @@ pub mod pools;
 mod proxy;
 mod recovery;
 pub mod runtimes;
+mod scripted_server;
 mod server;
 mod watch;
 pub mod sockets;
@@ -43,6 +46,7 @@ use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -53,7 +57,7 @@ use cmap_core::pool::CheckOutErrorKind;
 pub use self::server::{Deed, Hosts, Manners, Setup, TestServer};
 use self::watch::Watch;
 use crate::runtime::Runtime;
-use crate::telling::yield_now;
+use crate::yield_now::yield_now;
 use crate::{CheckOutError, Client, Connection, Event, Notice, Subscription};
 
 /// The longest a case may take. The longest ones take some seconds on an idle machine.
@@ -71,7 +75,8 @@ pub trait Harness: 'static {
     fn block_on<T>(future: impl Future<Output = T>) -> T;
 }
 
-/// Instantiates the suite for a [`Harness`](crate::conformance::Harness).
+/// Instantiates the suite for a [`Harness`](crate::conformance::Harness). With `alone` before it, those cases that measure how
+/// tasks are served beside others: in a program of their own, since all clients of a process may share one executor.
 #[macro_export]
 macro_rules! conformance {
     ($harness:ty) => {
@@ -233,6 +238,18 @@ macro_rules! conformance {
             }
         }
     };
+    (alone $harness:ty) => {
+        $crate::conformance! { @ $harness,
+            flood {
+                hellos_without_end_on_the_monitors_socket_starve_nobody,
+                hellos_without_end_on_the_round_trip_socket_starve_nobody,
+                hellos_without_end_for_a_monitor_that_polls_starve_nobody,
+                hellos_without_end_for_connections_starve_nobody,
+                large_replies_starve_nobody,
+                a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_second,
+            }
+        }
+    };
     (@ $harness:ty, $($module:ident { $($(#[$condition:meta])? $case:ident,)* })*) => {
         $(mod $module {
             $(
@@ -258,6 +275,13 @@ fn run<H: Harness>(case: impl Future<Output = ()>) {
 fn bounded<H: Harness, T>(part: impl Future<Output = T>) -> T {
     let _watch = Watch::start();
     H::block_on(within::<H, _>(LIMIT, part))
+}
+
+/// Runs a case that measures how tasks are served: alone, as far as this process goes.
+fn run_alone<H: Harness>(case: impl Future<Output = ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    H::block_on(within::<H, _>(Duration::from_secs(60), case));
 }
 
 /// `work`, which must end within `limit`.

@@ -11,7 +11,7 @@ use futures_io::AsyncRead as _;
 use super::{Harness, Hosts, Setup, TestServer, client, poll_once, run};
 use crate::Client;
 use crate::runtime::{Runtime, Target};
-use crate::telling::yield_now;
+use crate::yield_now::yield_now;
 
 type StreamOf<H> = <<H as Harness>::Runtime as Runtime>::Stream;
 
