@@ -13,6 +13,7 @@ use cmap_core::{pool, server, time};
 
 use crate::clock::Clock;
 use crate::command_limit::CommandLimit;
+use crate::connect::LastAddress;
 use crate::endpoint::Endpoint;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::Establisher;
@@ -126,6 +127,7 @@ impl<R: Runtime, T> Builder<R, T> {
             tls,
             keys: Arc::new(Keys::default()),
             clock,
+            last_address: LastAddress::default(),
             command_limit: CommandLimit::of_client(&options),
             options: Arc::new(ConnectionOptions::of_client(&options, metadata.clone())),
         });

@@ -21,10 +21,11 @@ use zeroize::Zeroizing;
 
 use crate::clock::Clock;
 use crate::command_limit::CommandLimit;
+use crate::connect::{LastAddress, connect};
 use crate::cutoff::{Cut, Cutoff};
 use crate::endpoint::Endpoint;
 use crate::keys::Keys;
-use crate::net::{self, EitherStream};
+use crate::net::EitherStream;
 use crate::read_budget::BudgetedStream;
 use crate::resolve::resolve;
 use crate::runtime::{Runtime, Target};
@@ -42,6 +43,7 @@ pub(crate) struct Establisher<R> {
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
+    pub(crate) last_address: LastAddress,
 }
 
 /// The duty to tell the endpoint what became of an establishment.
@@ -54,6 +56,7 @@ struct Report<R: Runtime> {
 /// One establishment's limits.
 struct Limit {
     cutoff: Arc<Cutoff>,
+    deadline: Option<Instant>,
     timer: Pin<Box<dyn Future<Output = ()> + Send>>,
     timeout: Duration,
 }
@@ -72,7 +75,7 @@ impl<R: Runtime> Establisher<R> {
     async fn run(&self, report: &Report<R>, cutoff: Arc<Cutoff>) -> Result<Box<Socket<R::Stream>>, EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&cutoff));
         let targets = limit.during(Phase::Resolve, resolve(self.clock.runtime(), &self.address)).await??;
-        let stream = limit.during(Phase::Connect, self.connect(targets)).await??;
+        let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
         let mut establish = Establish::new(Arc::clone(&self.options), random()?)?;
         let mut progress = Progress::Exchange;
@@ -108,38 +111,17 @@ impl<R: Runtime> Establisher<R> {
         Ok(Box::new(Socket::new(stream, protocol, cutoff)))
     }
 
-    /// An open stream to the server, under TLS if the options want it. Unbounded: the caller has its own limits.
+    /// An open stream to the server, under TLS if the options want it. Only connecting is bounded: the caller has its own limits.
     pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
+        let until = self.clock.deadline(self.timeout);
         let targets = resolve(self.clock.runtime(), &self.address).await?;
-        self.secure(self.connect(targets).await?).await
+        self.secure(self.connect(targets, until).await?).await
     }
 
-    /// Tries one target after the other; each but the last gets its share of the time only.
-    ///
-    /// Where this process has no descriptors left, that is an error of connecting like any other. Its labels (CMAP-50) are
-    /// right in what they lead to: the server has done nothing, so nothing is cleared (SDAM-7), and later it may work.
-    async fn connect(&self, targets: Vec<Target>) -> Result<R::Stream, EstablishError> {
-        let mut problems = Vec::new();
-        let mut fault = Fault::Network;
-        let until = self.clock.deadline(self.timeout);
-        let count = targets.len();
-        for (index, target) in targets.into_iter().enumerate() {
-            let name = match &target {
-                Target::Tcp(address) => address.to_string(),
-                #[cfg(unix)]
-                Target::Unix(path) => path.display().to_string(),
-            };
-            let share = until.map(|until| share(self.clock.now(), until, count - index));
-            match self.within(share, self.clock.runtime().connect(target)).await {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => problems.push(format!("{name}: {error}{}", net::advice(&error))),
-                None => {
-                    fault = Fault::Timeout;
-                    problems.push(format!("{name}: no answer in time"));
-                }
-            }
-        }
-        Err(EstablishError::new(Phase::Connect, fault, problems.join("; ")))
+    /// A socket that is connected to one of `targets`, before `until`.
+    async fn connect(&self, targets: Vec<Target>, until: Option<Instant>) -> Result<R::Stream, EstablishError> {
+        let runtime = self.clock.runtime();
+        connect(&self.clock, &self.last_address, targets, until, |target| runtime.connect(target)).await
     }
 
     /// Puts TLS over `stream`, if the options want it.
@@ -154,17 +136,6 @@ impl<R: Runtime> Establisher<R> {
             (Some(_), ServerAddress::Unix { .. }) | (None, _) => Ok(EitherStream::Left(stream)),
         }
     }
-
-    async fn within<T>(&self, until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
-        let Some(until) = until else { return Some(work.await) };
-        let mut timer = pin!(self.clock.sleep_until(until));
-        let mut work = pin!(work);
-        std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-        })
-        .await
-    }
 }
 
 impl Limit {
@@ -177,7 +148,7 @@ impl Limit {
                 None => std::future::pending().await,
             }
         };
-        Self { cutoff, timer: Box::pin(timer), timeout: establisher.timeout.unwrap_or_default() }
+        Self { cutoff, deadline, timer: Box::pin(timer), timeout: establisher.timeout.unwrap_or_default() }
     }
 
     /// `work`, which is a part of `phase`, unless time is up or it is cut off.
@@ -232,12 +203,6 @@ impl<R: Runtime> Drop for Report<R> {
             endpoint.handle_establish_failed(self.connection, error);
         }
     }
-}
-
-/// An equal part of the time that is left.
-fn share(now: Instant, until: Instant, targets: usize) -> Instant {
-    let parts = u32::try_from(targets.max(1)).unwrap_or(u32::MAX);
-    now + until.saturating_since(now) / parts
 }
 
 fn random() -> Result<[u8; 24], EstablishError> {

@@ -36,6 +36,7 @@ mod clock;
 mod command_limit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod connect;
 mod connection;
 mod cutoff;
 mod driver;

@@ -84,7 +84,9 @@ impl Log {
                     ]);
                 }
             }
-            Event::Lost(count) => tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow"),
+            Event::Lost(count) => {
+                tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow")
+            }
             Event::Pool(_) | Event::Server(_) => {}
         }
     }

@@ -302,8 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Machine<S> {
         if let Some(next) = next {
             errands.alarm |= self.arm(next);
         }
-        if let Some(events) = self.untold.begin()
-        {
+        if let Some(events) = self.untold.begin() {
             errands.more().tell = Some(events);
         }
         if !self.closing.is_empty() && self.core.server().pool().counts().total() == 0 {

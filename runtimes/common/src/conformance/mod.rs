@@ -14,6 +14,7 @@
     reason = "a test is told by its name and fails by panicking"
 )]
 
+pub mod addresses;
 pub mod basics;
 mod bystanders;
 pub mod cancellation;
@@ -37,10 +38,10 @@ mod recovery;
 pub mod runtimes;
 mod scripted_server;
 mod server;
-mod watch;
 pub mod sockets;
 pub mod storms;
 pub mod unusable;
+mod watch;
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -117,6 +118,12 @@ macro_rules! conformance {
                 a_host_that_cannot_be_resolved_is_named,
                 a_server_that_never_accepts_is_given_up,
                 a_client_waits_for_a_server_that_comes_late,
+            }
+            addresses {
+                an_address_that_hangs_costs_a_quarter_of_a_second_once,
+                an_address_that_refuses_costs_no_time,
+                an_error_names_every_address_and_what_was_wrong_with_it,
+                an_address_that_there_was_no_time_for_is_named_as_well,
             }
             cancellation {
                 a_check_out_dropped_before_the_server_is_known_is_forgotten,
