@@ -13,6 +13,7 @@ use super::hello::Description;
 use crate::options::ServerApi;
 use crate::wire::{
     Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Limits, MessageIds, MessageWriter, WireError,
+    check_name,
 };
 
 /// An established connection, without its socket.
@@ -22,6 +23,8 @@ pub struct Connection {
     decoder: Decoder,
     compressor: Option<Compressor>,
     description: Description,
+    /// What is read. What is sent has the limits in the description.
+    reads: Limits,
     /// The fields of the server API, if one was declared, which go along with every command.
     server_api: Option<RawDocumentBuf>,
     last_request: i32,
@@ -83,6 +86,9 @@ pub enum ProtocolError {
     /// It is a message, but no OP_MSG.
     #[error("the server answered in another protocol than it was asked in; is it older than MongoDB 4.2?")]
     NotOpMsg,
+    /// It has document sequences, which carry what a command writes (MSG-2).
+    #[error("the server sent document sequences, which no reply has")]
+    Sequences,
     /// It answers another request.
     #[error("the server answered request {found} instead of {expected}")]
     WrongRequest {
@@ -121,12 +127,14 @@ struct Awaited {
 }
 
 impl Connection {
+    /// A connection that is being greeted: of hellos and authentication [`Limits::GREETING`] is read, and no more.
     pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
         Self {
             frames: FrameReader::new(),
             decoder: Decoder::new(),
             compressor: None,
             description: Description::default(),
+            reads: Limits::GREETING,
             server_api: server_api.map(declaration),
             last_request: 0,
             state: State::Idle,
@@ -146,7 +154,8 @@ impl Connection {
     /// Appends `command` to `out`, compressed if that was agreed on and is allowed (COMP-7).
     ///
     /// # Errors
-    /// A reply is due, the connection is broken, or the command is too long. Then nothing is appended.
+    /// A reply is due, the connection is broken, the database has a NUL in its name, or the command is too long. Then
+    /// nothing is appended.
     pub fn send(&mut self, out: &mut Vec<u8>, command: &Command<'_>) -> Result<(), CommandError> {
         self.send_with_sequences(out, command, core::iter::empty::<(&str, core::iter::Empty<&RawDocument>)>())
     }
@@ -169,6 +178,7 @@ impl Connection {
             State::Awaiting(_) => return Err(CommandError::Busy),
             State::Broken => return Err(CommandError::Broken),
         }
+        check_name(command.database)?;
         let request = self.last_request.wrapping_add(1);
         let (start, limits) = (out.len(), self.description.limits);
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
@@ -207,8 +217,11 @@ impl Connection {
     /// Takes bytes off the front of `input`, and returns the reply if it is whole. One that came in one piece stays
     /// where it is, in `input`.
     ///
+    /// What is left in `input` behind the last reply was not asked for. Hand it in before the next command: that breaks the
+    /// connection. Kept for later, or thrown away, it lets the server's next words answer another command than they should.
+    ///
     /// # Errors
-    /// What came is no reply to the last command. The connection is broken.
+    /// What came is no reply to the last command, or nothing was asked. The connection is broken.
     pub fn read<'r, 'i: 'r>(&'r mut self, input: &mut &'i [u8]) -> Result<Option<Reply<'r>>, ProtocolError> {
         let awaited = match self.state {
             State::Awaiting(awaited) => awaited,
@@ -221,13 +234,16 @@ impl Connection {
         };
         // What comes in between is an error, and an error breaks the connection.
         self.state = State::Broken;
-        let Some(frame) = self.frames.read(input, &Limits::DEFAULT)? else {
+        let Some(frame) = self.frames.read(input, &self.reads)? else {
             self.state = State::Awaiting(awaited);
             return Ok(None);
         };
-        let Content::Message(message) = self.decoder.decode(frame, &Limits::DEFAULT)?.content else {
+        let Content::Message(message) = self.decoder.decode(frame, &self.reads)?.content else {
             return Err(ProtocolError::NotOpMsg);
         };
+        if message.has_sequences() {
+            return Err(ProtocolError::Sequences);
+        }
         let ids = message.header.ids;
         if ids.response_to != awaited.response_to {
             return Err(ProtocolError::WrongRequest { expected: awaited.response_to, found: ids.response_to });
@@ -244,6 +260,12 @@ impl Connection {
     pub(super) fn describe(&mut self, description: Description, compressor: Option<Compressor>) {
         self.description = description;
         self.compressor = compressor;
+    }
+
+    /// The server was greeted: from now on replies to commands are read.
+    pub(super) fn greeted(mut self) -> Self {
+        self.reads = Limits::DEFAULT;
+        self
     }
 }
 

@@ -2,7 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// topologyVersion: orders what one process of a server says.
+/// topologyVersion: orders what one process of a server says (SDAM-6).
+///
+/// Two replies of one process can overtake each other on their way, and then the older one, which comes later, has to be
+/// ignored. But a counter is only what somebody said: a server that once named a greater one than it has, or its greatest,
+/// would be ignored for as long as its process lives. So a monitor's check that finds something older than what is known is
+/// ignored twice and believed at the third time in a row: of the replies to one monitor's checks, which come one after
+/// another, one can have been overtaken by that of a connection's hello, and not three. What the hello of a connection says
+/// is ignored for as long as it is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyVersion {
     /// The process. A restarted server is another one.
@@ -21,6 +28,25 @@ impl TopologyVersion {
     /// Whether an error of `new` was known by `current` already: then it is ignored. An equal one is old news.
     pub fn is_error_stale(current: Option<Self>, new: Option<Self>) -> bool {
         compare(current, new).is_some_and(|(current, new)| new <= current)
+    }
+}
+
+/// How many checks in a row have found something older than what was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Disbelief(u8);
+
+impl Disbelief {
+    /// The check that finds something older for so many times in a row is believed.
+    const MOST: u8 = 3;
+
+    /// Whether to believe a check that found something `older` than what is known, or not.
+    pub(super) fn believes(&mut self, older: bool) -> bool {
+        self.0 = if older { self.0.saturating_add(1) } else { 0 };
+        let believes = !older || self.0 >= Self::MOST;
+        if believes {
+            self.0 = 0;
+        }
+        believes
     }
 }
 
@@ -45,6 +71,15 @@ mod tests {
             assert!(!TopologyVersion::is_error_stale(version(1, 2), new), "{new:?}");
         }
         assert!(!TopologyVersion::is_error_stale(None, version(1, 1)));
+    }
+
+    #[test]
+    fn the_third_older_check_in_a_row_is_believed() {
+        let mut disbelief = Disbelief::default();
+
+        let believed = [true, true, false, true, true, true, true].map(|older| disbelief.believes(older));
+
+        assert_eq!(believed, [false, false, true, false, false, true, false]);
     }
 
     #[test]

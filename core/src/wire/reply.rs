@@ -4,7 +4,7 @@
 //! codes as doubles. [`CommandReply::read`] goes over the reply's own fields once, takes what makes sense and ignores
 //! the rest, so a reply can be odd but never an error here.
 
-use alloc::borrow::{Cow, ToOwned};
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,15 +14,22 @@ use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 
 use super::document::{Element, elements};
+use crate::error_text::presentable;
 use crate::server::TopologyVersion;
 
 /// The code of an operation that took longer than the server was to work at it.
 const MAX_TIME_MS_EXPIRED: i32 = 50;
 
+/// How many labels an error keeps at most. A server gives a handful.
+const MAX_LABELS: usize = 64;
+
+/// How many bytes they have together at most.
+const MAX_LABELS_LENGTH: usize = 8 * 1024;
+
 /// The outcome of a command, as its reply tells it.
 #[derive(Clone, Debug)]
 pub struct CommandReply<'a> {
-    /// Whether the command succeeded. A reply without `ok` is a failure.
+    /// Whether the command succeeded: `ok` is true, or a finite number other than zero. All else is a failure.
     pub ok: bool,
     /// The fields of an error, where there are some. They may be there although the command succeeded.
     pub error: ErrorFields<'a>,
@@ -46,6 +53,9 @@ pub struct ErrorFields<'a> {
 }
 
 /// An error that a server replied, to keep and to pass on.
+///
+/// Its texts are the server's, fit for a log and a terminal: control characters are escaped, and each is cut at 8 KiB. Of
+/// the labels the first 64 are kept, as far as these have 8 KiB together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerError {
     /// The code, where there is one.
@@ -76,7 +86,7 @@ impl<'a> CommandReply<'a> {
         }
         for element in body.iter_elements().map_while(Result::ok) {
             match element.key().as_str() {
-                "ok" => reply.ok = element.value().is_ok_and(is_true),
+                "ok" => reply.ok = element.value().is_ok_and(is_success),
                 "topologyVersion" => reply.topology_version = document(&element).and_then(TopologyVersion::read),
                 "writeConcernError" => reply.write_concern_error = document(&element).map(ErrorFields::read),
                 "writeErrors" => reply.write_errors = element.value().ok().and_then(RawBsonRef::as_array),
@@ -94,7 +104,7 @@ impl<'a> CommandReply<'a> {
     /// The write concern error, if there is one, as an error. Its labels are those of the whole reply, too.
     pub fn write_concern_failure(&self) -> Option<ServerError> {
         let mut error = self.write_concern_error.as_ref()?.to_error(self.topology_version);
-        error.labels.extend(self.error.labels().map(ToOwned::to_owned));
+        error.labels = kept(self.write_concern_error.iter().chain([&self.error]).flat_map(ErrorFields::labels));
         Some(error)
     }
 
@@ -141,9 +151,9 @@ impl<'a> ErrorFields<'a> {
     fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
         ServerError {
             code: self.code,
-            code_name: self.code_name.as_deref().map(ToOwned::to_owned),
-            message: self.message.as_deref().unwrap_or_default().to_owned(),
-            labels: self.labels().map(ToOwned::to_owned).collect(),
+            code_name: self.code_name.as_deref().map(|name| presentable(name).into_owned()),
+            message: presentable(self.message.as_deref().unwrap_or_default()).into_owned(),
+            labels: kept(self.labels()),
             topology_version,
         }
     }
@@ -179,6 +189,17 @@ impl fmt::Display for ServerError {
 
 impl core::error::Error for ServerError {}
 
+/// The first labels, as many as an error keeps.
+fn kept<'l>(labels: impl Iterator<Item = &'l str>) -> Vec<String> {
+    let mut left = MAX_LABELS_LENGTH;
+    let presentable = labels.take(MAX_LABELS).map(|label| presentable(label).into_owned());
+    let fitting = presentable.map_while(|label| {
+        left = left.checked_sub(label.len())?;
+        Some(label)
+    });
+    fitting.collect()
+}
+
 /// The value of `ok`, if `body` has no other field that is looked at here. Most replies have none, and then this is all that
 /// has to be read of them.
 fn verdict(body: &RawDocument) -> Option<bool> {
@@ -186,7 +207,7 @@ fn verdict(body: &RawDocument) -> Option<bool> {
     for element in elements(body) {
         let element = element.ok()?;
         match element.name {
-            b"ok" => ok = is_true_unparsed(&element),
+            b"ok" => ok = is_success_unparsed(&element),
             b"topologyVersion" | b"writeConcernError" | b"writeErrors" | b"code" | b"codeName" | b"errmsg"
             | b"errorLabels" => return None,
             _ => {}
@@ -209,19 +230,35 @@ pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
 }
 
 /// Truth, as the server understands it.
+#[cfg(all(feature = "sim", feature = "auth"))]
 pub(crate) fn is_true(value: RawBsonRef<'_>) -> bool {
     value.as_bool().unwrap_or_else(|| {
         integer(value).is_some_and(|number| number != 0) || value.as_f64().is_some_and(|number| number != 0.0)
     })
 }
 
-fn is_true_unparsed(element: &Element<'_>) -> bool {
-    match element.tag {
-        0x01 => element.value.first_chunk().is_some_and(|bytes| f64::from_le_bytes(*bytes) != 0.0),
+/// Whether an `ok` of this value says that the command succeeded.
+fn is_success(ok: RawBsonRef<'_>) -> bool {
+    match (ok.as_bool(), ok.as_f64()) {
+        (Some(ok), _) => ok,
+        (None, Some(ok)) => is_success_double(ok),
+        (None, None) => ok.as_i32().map(i64::from).or_else(|| ok.as_i64()).is_some_and(|ok| ok != 0),
+    }
+}
+
+/// The same of a value that was not parsed.
+fn is_success_unparsed(ok: &Element<'_>) -> bool {
+    match ok.tag {
+        0x01 => ok.value.first_chunk().is_some_and(|bytes| is_success_double(f64::from_le_bytes(*bytes))),
         // A boolean, a 32-bit and a 64-bit integer.
-        0x08 | 0x10 | 0x12 => element.value.iter().any(|byte| *byte != 0),
+        0x08 | 0x10 | 0x12 => ok.value.iter().any(|byte| *byte != 0),
         _ => false,
     }
+}
+
+/// NaN differs from zero, and is no success for all that.
+fn is_success_double(ok: f64) -> bool {
+    ok.is_finite() && ok != 0.0
 }
 
 fn document<'a>(element: &RawElement<'a>) -> Option<&'a RawDocument> {
@@ -267,10 +304,30 @@ mod tests {
             rawdoc! { "ok": 1, "n": 1, "ok": 0 },
             rawdoc! { "ok": "1", "ok ": 1 },
             rawdoc! { "ok": { "ok": 1 } },
+            rawdoc! { "ok": [1] },
+            rawdoc! { "ok": null },
+            rawdoc! { "ok": f64::NAN },
+            rawdoc! { "ok": -f64::NAN },
+            rawdoc! { "ok": f64::INFINITY },
+            rawdoc! { "ok": f64::NEG_INFINITY },
         ] {
             assert!(!CommandReply::read(&failure).ok, "{failure:?}");
             assert!(CommandReply::read(&failure).failure().is_some());
+            // The same beside a field that is looked at.
+            let mut more = failure.clone();
+            more.append(bson::cstr!("code"), 1);
+            assert!(!CommandReply::read(&more).ok, "{more:?}");
         }
+    }
+
+    #[test]
+    fn a_double_that_is_no_whole_number_of_64_bits_is_no_integer() {
+        let integer = |double: f64| integer(RawBsonRef::Double(double));
+
+        for double in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5, 1e300, -1e300, 9_223_372_036_854_775_808.0] {
+            assert_eq!(integer(double), None, "{double}");
+        }
+        assert_eq!((integer(-0.0), integer(1e15)), (Some(0), Some(1_000_000_000_000_000)));
     }
 
     #[test]
@@ -325,6 +382,47 @@ mod tests {
         ] {
             assert!(!CommandReply::read(&other).is_timeout(), "{other:?}");
         }
+    }
+
+    #[test]
+    fn an_error_has_no_control_characters_of_the_servers() {
+        let body = rawdoc! {
+            "ok": 0, "errmsg": "gone\n2030-01-01 INFO all is well", "codeName": "\u{1b}[2J", "errorLabels": ["a\rb"],
+            "writeConcernError": { "code": 64, "errmsg": "\u{9b}2J" },
+        };
+
+        let reply = CommandReply::read(&body);
+
+        let error = reply.failure().unwrap();
+        assert_eq!(alloc::format!("{error}"), r"gone\n2030-01-01 INFO all is well (\u{1b}[2J)");
+        assert_eq!(error.labels, [r"a\rb"]);
+        let error = reply.write_concern_failure().unwrap();
+        assert_eq!((error.message.as_str(), error.labels), (r"\u{9b}2J", vec![String::from(r"a\rb")]));
+    }
+
+    #[test]
+    fn an_error_keeps_8_kib_of_each_of_the_servers_texts() {
+        let long = "x".repeat(1_000_000);
+        let body = rawdoc! { "ok": 0, "errmsg": long.as_str(), "codeName": long.as_str() };
+
+        let error = CommandReply::read(&body).failure().unwrap();
+
+        assert_eq!((error.message.len(), error.code_name.map(|name| name.len())), (8192, Some(8192)));
+        assert!(error.message.ends_with("x..."), "what was cut says so");
+    }
+
+    #[test]
+    fn an_error_keeps_64_labels_of_8_kib() {
+        let read = |labels: &[&str]| {
+            let mut body = rawdoc! { "ok": 0 };
+            body.append(bson::cstr!("errorLabels"), labels.iter().copied().collect::<bson::RawArrayBuf>());
+            CommandReply::read(&body).failure().unwrap().labels
+        };
+        let half = "x".repeat(4096);
+
+        assert_eq!(read(&[""; 100_000]).len(), 64);
+        assert_eq!(read(&[&half, &half, "more"]).len(), 2);
+        assert_eq!(read(&["RetryableError", &"x".repeat(1_000_000)]), ["RetryableError"]);
     }
 
     #[test]

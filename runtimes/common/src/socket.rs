@@ -111,6 +111,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         RawDocument::from_bytes(&self.reply).map_err(|_| CommandErrorKind::Protocol(ProtocolError::Broken))
     }
 
+    /// Whether the next command may be sent: the last reply was read, and nothing has come behind it, which nobody asked
+    /// for and which would answer that command. What is still on its way does not show.
+    pub(crate) fn is_between_commands(&self) -> bool {
+        let has_more = match &self.stream {
+            EitherStream::Left(_) => false,
+            EitherStream::Right(stream) => stream.has_something_to_read(),
+        };
+        self.protocol.is_idle() && self.input.unread.is_empty() && !has_more
+    }
+
     pub(crate) fn protocol(&self) -> &Connection {
         &self.protocol
     }

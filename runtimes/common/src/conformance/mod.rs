@@ -40,6 +40,7 @@ mod scripted_server;
 mod server;
 pub mod sockets;
 pub mod storms;
+pub mod unasked;
 pub mod unusable;
 mod watch;
 
@@ -112,6 +113,8 @@ macro_rules! conformance {
             unusable {
                 a_connection_string_that_cannot_be_used_names_the_option_and_why,
                 what_is_ignored_of_a_connection_string_is_told,
+                what_gives_up_a_protection_is_told,
+                a_tls_configuration_of_the_callers_own_is_judged_by_nobody,
                 a_server_that_is_too_old_is_said_so,
                 what_is_no_mongodb_is_said_so,
                 a_refused_connection_fails_check_outs_in_time,
@@ -210,6 +213,14 @@ macro_rules! conformance {
                 whoever_waits_after_a_look_is_woken_by_what_comes_next,
                 a_connection_is_good_for_many_commands,
                 a_connection_is_good_for_many_commands_under_tls,
+            }
+            unasked {
+                a_doubled_reply_costs_its_connection_and_is_nobody_elses,
+                a_doubled_reply_under_tls_costs_its_connection_and_is_nobody_elses,
+                a_reply_sent_ahead_answers_no_command,
+                a_reply_sent_ahead_under_tls_answers_no_command,
+                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection,
+                half_a_reply_sent_ahead_costs_its_connection,
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,
