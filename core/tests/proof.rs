@@ -210,15 +210,15 @@ const NONCE: &str = "%nonce%";
 fn with_nonce(hello: &RawDocument, nonce: &str) -> RawDocumentBuf {
     let mut filled = RawDocumentBuf::new();
     for (name, value) in hello.iter().map(Result::unwrap) {
-        match value {
-            RawBsonRef::Document(inner) if name == "speculativeAuthenticate" => {
-                filled.append(name, with_nonce(inner, nonce));
-            }
-            RawBsonRef::Binary(payload) => {
-                let text = String::from_utf8_lossy(payload.bytes).replace(NONCE, nonce);
-                filled.append(name, binary(&text));
-            }
-            other => filled.append(name, other),
+        if let RawBsonRef::Document(inner) = value
+            && name == "speculativeAuthenticate"
+        {
+            filled.append(name, with_nonce(inner, nonce));
+        } else if let RawBsonRef::Binary(payload) = value {
+            let text = String::from_utf8_lossy(payload.bytes).replace(NONCE, nonce);
+            filled.append(name, binary(&text));
+        } else {
+            filled.append(name, value);
         }
     }
     filled
