@@ -1,8 +1,8 @@
-//! The texts of errors: of bounded length, and harmless to a log or a terminal.
+//! The texts of errors: bounded, and harmless to a log or a terminal.
 //!
 //! A server writes much of what its errors say, up to the greatest length of a message, and errors end up in logs and on
-//! terminals. There a line feed forges a line, and an escape sequence clears the screen or worse. Every text of a server
-//! passes here when it becomes a part of an error, so that nothing that displays an error has to care.
+//! terminals. There a line feed forges a line of the log, and an escape sequence steers the terminal. Every text of a server
+//! passes through here when it becomes a part of an error, so that code that displays an error need not care.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -10,17 +10,17 @@ use alloc::string::String;
 /// The greatest length of a text in an error, in bytes.
 const MAX_LENGTH: usize = 8 * 1024;
 
-/// What a text ends in that was cut.
+/// Marks the end of a text that was cut.
 const ELLIPSIS: &str = "...";
 
-/// `text` with its control characters escaped as in Rust, as `\n` or `\u{1b}`, and cut after a whole character where it
-/// would be longer than 8 KiB. Done twice, it is the same.
+/// Escapes the control characters of `text` as Rust does (`\n`, `\u{1b}`), and cuts it after a whole character where it would
+/// be longer than 8 KiB. A result stays the same when it passes through again.
 pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_LENGTH && !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
     let mut out = String::new();
-    // How much of it stays, if it turns out to be too long.
+    // The length to cut it at, if it turns out to be too long.
     let mut kept = 0;
     for character in text.chars() {
         if is_obeyed(character) {
@@ -48,8 +48,8 @@ pub(crate) fn into_presentable(text: String) -> String {
     }
 }
 
-/// Whether a terminal, or whoever reads a log line by line, does something on this character instead of showing it:
-/// controls, separators of lines, and changes of the writing direction, by which a text can look like another one.
+/// Whether a terminal or a reader of logs acts on this character instead of showing it: control characters, line
+/// separators, and marks of the writing direction, which can make a text look like another one.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_presentable_once_stays_so() {
+    fn a_presentable_text_stays_the_same() {
         for text in ["\u{1b}[31m\n".repeat(2000), "a".repeat(9000), "€".repeat(3000)] {
             let once = into_presentable(text);
             assert!(matches!(presentable(&once), Cow::Borrowed(_)), "{once}");

@@ -23,7 +23,7 @@ pub struct Connection {
     decoder: Decoder,
     compressor: Option<Compressor>,
     description: Description,
-    /// What is read. What is sent has the limits in the description.
+    /// The limits of what is read. Those of what is sent are in the description.
     reads: Limits,
     /// The fields of the server API, if one was declared, which go along with every command.
     server_api: Option<RawDocumentBuf>,
@@ -86,8 +86,8 @@ pub enum ProtocolError {
     /// It is a message, but no OP_MSG.
     #[error("the server answered in another protocol than it was asked in; is it older than MongoDB 4.2?")]
     NotOpMsg,
-    /// It has document sequences, which carry what a command writes (MSG-2).
-    #[error("the server sent document sequences, which no reply has")]
+    /// It has document sequences, which only commands have (MSG-2).
+    #[error("the server's reply has document sequences, which only commands have")]
     Sequences,
     /// It answers another request.
     #[error("the server answered request {found} instead of {expected}")]
@@ -127,7 +127,7 @@ struct Awaited {
 }
 
 impl Connection {
-    /// A connection that is being greeted: of hellos and authentication [`Limits::GREETING`] is read, and no more.
+    /// A connection that is being greeted: it reads at most [`Limits::GREETING`].
     pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
         Self {
             frames: FrameReader::new(),
@@ -217,8 +217,8 @@ impl Connection {
     /// Takes bytes off the front of `input`, and returns the reply if it is whole. One that came in one piece stays
     /// where it is, in `input`.
     ///
-    /// What is left in `input` behind the last reply was not asked for. Hand it in before the next command: that breaks the
-    /// connection. Kept for later, or thrown away, it lets the server's next words answer another command than they should.
+    /// Bytes that are left in `input` behind the last reply were not asked for. Hand them in again before the next command:
+    /// that breaks the connection. Otherwise they could be taken for that command's reply.
     ///
     /// # Errors
     /// What came is no reply to the last command, or nothing was asked. The connection is broken.
@@ -262,7 +262,7 @@ impl Connection {
         self.compressor = compressor;
     }
 
-    /// The server was greeted: from now on replies to commands are read.
+    /// Ends the greeting: replies may be as long as [`Limits::DEFAULT`] allows.
     pub(super) fn greeted(mut self) -> Self {
         self.reads = Limits::DEFAULT;
         self

@@ -1,6 +1,6 @@
-//! What options put at risk that are right by every rule: what a user asked for, and may not have meant.
+//! Warnings about options that are valid and give up a protection.
 //!
-//! It is kept apart from the warnings of a connection string, which say what the specification has them say.
+//! They are kept apart from the warnings of a connection string: the specification says which options have one of those.
 
 use alloc::vec::Vec;
 
@@ -9,10 +9,10 @@ use super::mechanism::Mechanism;
 use super::warning::Warning;
 use crate::address::ServerAddress;
 
-/// Anybody between client and server can pretend to be the server.
+/// The risk of a server that has not proven who it is.
 const ANYBODY: &str = "whoever is between this client and the server can read and change everything";
-/// What a revocation is for.
-const REVOKED: &str = "a certificate counts that was withdrawn, perhaps since its key was stolen";
+/// The risk of a certificate whose revocation nobody looks up.
+const REVOKED: &str = "a certificate that was revoked, perhaps because its key was stolen, is accepted";
 
 impl ClientOptions {
     /// A warning for each option that gives up a protection: every check of the server's certificate that is relaxed
@@ -63,8 +63,8 @@ mod tests {
             ("tlsInsecure", "can read and change everything"),
             ("tlsAllowInvalidCertificates", "can read and change everything"),
             ("tlsAllowInvalidHostnames", "can read and change everything"),
-            ("tlsDisableOCSPEndpointCheck", "was withdrawn"),
-            ("tlsDisableCertificateRevocationCheck", "was withdrawn"),
+            ("tlsDisableOCSPEndpointCheck", "was revoked"),
+            ("tlsDisableCertificateRevocationCheck", "was revoked"),
         ] {
             let advice_of = |value| advice(&alloc::format!("mongodb://h/?{option}={value}"));
 

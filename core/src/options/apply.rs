@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_would_be_less_safe_without_is_refused_with_a_nul_and_not_ignored() {
+    fn a_nul_in_an_option_that_protects_is_an_error() {
         for option in ["proxyHost", "tlsCAFile", "tlsCertificateKeyFile"] {
             let (options, _) = parse(&alloc::format!("{option}=a%00b"));
 

@@ -143,7 +143,7 @@ impl ClientOptions {
     /// Whether these options go together, for options that were changed in code.
     ///
     /// Beyond what [`ClientOptions::parse`] checks, the credential must be complete: a password that the connection
-    /// string left out must have been filled in (AUTH-18). And no text may have a NUL.
+    /// string left out must have been filled in (AUTH-18). No text may have a NUL.
     pub fn check(&self) -> Result<(), ConnectionStringError> {
         if self.hosts.is_empty() {
             return Err(ConnectionStringError::NoHost);
@@ -238,8 +238,9 @@ mod tests {
 
     #[test]
     fn a_text_set_in_code_has_no_nul() {
+        type Change = fn(&mut ClientOptions, Option<String>);
         let nul = || Some("a\0b".into());
-        let changes: [(&str, fn(&mut ClientOptions, Option<String>)); 6] = [
+        let changes: [(&str, Change); 6] = [
             ("appname", |options, text| options.app_name = text),
             ("replicaSet", |options, text| options.replica_set = text),
             ("readConcernLevel", |options, text| options.read_concern_level = text),

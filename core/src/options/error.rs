@@ -59,7 +59,7 @@ pub enum ConnectionStringError {
         /// The first such character.
         character: char,
     },
-    /// A text has a NUL, which ends a text in the server and in the system.
+    /// A text has a NUL, which would cut it off in the server or in the system.
     #[error("option {option} has a NUL in it; write a text without %00")]
     NulInOption {
         /// The option's name as the specification spells it.

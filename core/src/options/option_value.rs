@@ -31,7 +31,7 @@ pub enum OptionValue {
 }
 
 impl OptionValue {
-    /// Whether a text that may be shown has a NUL. Secrets may: whoever sends one knows whether it can be carried.
+    /// Whether a text has a NUL. Secrets are not looked at: those who send them check them.
     pub(super) fn has_nul(&self) -> bool {
         match self {
             Self::Boolean(_) | Self::Integer(_) | Self::Secret(_) | Self::Properties(_) => false,

@@ -81,12 +81,12 @@ pub(super) fn long_millis(reading: &Reading<'_>) -> Result<Duration, Expected> {
     integer(reading, 0, i64::MAX).map(Duration::from_millis)
 }
 
-/// Whether `text` has a NUL, which ends a text in the server and in the system.
+/// Whether `text` has a NUL, which would cut it off in the server or in the system.
 pub(super) fn has_nul(text: &str) -> bool {
     text.contains('\0')
 }
 
-/// A text that the server, or the system, is told.
+/// Any text without a NUL.
 pub(super) fn name(reading: &Reading<'_>) -> Result<String, Expected> {
     if has_nul(reading.text) { Err("a text without a NUL".into()) } else { text(reading) }
 }

@@ -454,12 +454,12 @@ impl<C> Server<C> {
         CheckOut::Selecting(selection)
     }
 
-    /// Whether a hello's reply says less than is known already (SDAM-6).
+    /// Whether `description` is older than what is known (SDAM-6).
     fn is_older(&self, description: &ServerDescription) -> bool {
         TopologyVersion::is_reply_stale(self.description.topology_version, description.topology_version)
     }
 
-    /// Takes what the server says of itself, as far as it is what the options ask for. A load balancer stays one (LB-3).
+    /// Records what the server says of itself, or that it is not what the options ask for. A load balancer stays one (LB-3).
     fn believe(&mut self, description: ServerDescription) {
         if !self.pool.options().load_balanced {
             self.take_description(TopologyDescription::admit(description, &self.options));

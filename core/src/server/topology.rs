@@ -1,9 +1,9 @@
 //! The topology as one server makes it: its type, its events' descriptions, and which servers do not belong to it.
 //!
 //! A client of one address has a topology, too: it begins as its options say and becomes what its server turns out to be.
-//! A server that is not what the options ask for is treated as unknown: nobody would want its data. What was merely found is
-//! not held against it: a server that was a member of a set, or said so, and turns out to be something else makes another
-//! topology.
+//! A server that is not what the options ask for is treated as unknown: nobody would want its data. What was merely found
+//! is not held against it: if a server that called itself a member of one set turns out to be something else, the topology is
+//! derived anew.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -120,7 +120,7 @@ impl TopologyDescription {
         }
     }
 
-    /// Whether `server` can be a part of what was found so far.
+    /// Whether `server` fits what was found so far.
     fn has_room_for(&self, server: &ServerDescription) -> bool {
         match (self.topology_type, server.server_type) {
             (_, ServerType::Unknown) => true,
@@ -134,7 +134,7 @@ impl TopologyDescription {
     }
 }
 
-/// What speaks against a server, if it is not what `options` ask for. Of a ghost nobody knows its set.
+/// Why `server` is not what `options` ask for, if it is not. Nothing speaks against a ghost, whose set is not known yet.
 fn objection(server: &ServerDescription, options: &ServerOptions) -> Option<String> {
     let (is, wanted) = (server.server_type, options.replica_set.as_ref()?);
     if matches!(is, ServerType::Unknown | ServerType::RsGhost) || server.set_name.as_ref() == Some(wanted) {

@@ -4,12 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// topologyVersion: orders what one process of a server says (SDAM-6).
 ///
-/// Two replies of one process can overtake each other on their way, and then the older one, which comes later, has to be
-/// ignored. But a counter is only what somebody said: a server that once named a greater one than it has, or its greatest,
-/// would be ignored for as long as its process lives. So a monitor's check that finds something older than what is known is
-/// ignored twice and believed at the third time in a row: of the replies to one monitor's checks, which come one after
-/// another, one can have been overtaken by that of a connection's hello, and not three. What the hello of a connection says
-/// is ignored for as long as it is older.
+/// Two replies of one process can overtake each other on their way. The older one, which arrives later, is ignored. But the
+/// counter is only the server's word: a server that once named a greater one than it has would be ignored for as long as its
+/// process lives. So the monitor's checks have the last word: of those that find something older than what is known, two in
+/// a row are ignored and the third is believed. They come one after another, so a real race delays one of them, not three.
+/// The hello of a connection is always ignored if it is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyVersion {
     /// The process. A restarted server is another one.
@@ -31,15 +30,15 @@ impl TopologyVersion {
     }
 }
 
-/// How many checks in a row have found something older than what was known.
+/// Counts the checks in a row that found something older than what was known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Disbelief(u8);
 
 impl Disbelief {
-    /// The check that finds something older for so many times in a row is believed.
+    /// The number of older checks in a row at which one is believed.
     const MOST: u8 = 3;
 
-    /// Whether to believe a check that found something `older` than what is known, or not.
+    /// Records a check, which found something `older` than what is known or not; returns whether to believe it.
     pub(super) fn believes(&mut self, older: bool) -> bool {
         self.0 = if older { self.0.saturating_add(1) } else { 0 };
         let believes = !older || self.0 >= Self::MOST;

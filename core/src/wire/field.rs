@@ -157,8 +157,8 @@ fn append_name(out: &mut Vec<u8>, tag: u8, name: &str) -> Result<(), EncodeError
     append_c_string(out, name)
 }
 
-/// Refuses a name that a NUL would end early, wherever it is copied to: that of a database, too, which travels as a string
-/// with a length, and which servers keep as one that ends in a NUL.
+/// Refuses a name with a NUL, which would cut it off. That includes the name of a database: it travels as a string with a
+/// length, but servers keep it as one that ends in a NUL.
 pub(crate) fn check_name(name: &str) -> Result<(), EncodeError> {
     match name.as_bytes().contains(&0) {
         true => Err(EncodeError::NulInName { name: shown(name) }),

@@ -1,8 +1,8 @@
 //! How large messages and documents may be.
 //!
 //! A server says in its hello what it takes. Each connection keeps the limits of its own hello, because two connections
-//! may have reached two versions of a server (HS-16). What is read is held to the default limits, whatever the other
-//! side says of itself, and to those of a greeting before it has logged the client in: a server must not be able to make its
+//! may have reached two versions of a server (HS-16). What is read is held to the default limits, whatever the server
+//! says of itself, and to those of a greeting until the connection is established: a server must not be able to make its
 //! client allocate more.
 
 use bson::RawDocument;
@@ -29,19 +29,21 @@ impl Limits {
     pub const DEFAULT: Self =
         Self { max_message_size: 48_000_000, max_document_size: 16 * 1024 * 1024, max_write_batch: 100_000 };
 
-    /// The least that a MongoDB server takes, and so does every service that is compatible with one: up to MongoDB 3.4
-    /// a command held 1,000 writes. A server that says less speaks nonsense.
+    /// The least limits of any MongoDB server, and of any compatible service: up to MongoDB 3.4 a command took 1,000
+    /// writes. A hello that says less is nonsense.
     pub const LEAST: Self = Self { max_write_batch: 1_000, ..Self::DEFAULT };
 
-    /// What is read of a server that is being greeted: a hello's reply has some kilobytes, also with the fifty members of
-    /// the largest set, and a message of an authentication has less. Nobody has proven anything yet, so a megabyte has to do.
+    /// The limits of what is read before a connection is established, and by a monitor.
+    ///
+    /// The hello of a member of the largest set, of fifty, has some kilobytes, and so has a message of an authentication.
+    /// A server that has proven nothing yet cannot make its client buffer more than a megabyte.
     pub const GREETING: Self = Self { max_message_size: 1024 * 1024, max_document_size: 1024 * 1024, ..Self::DEFAULT };
 
     /// The limits in a hello reply (HS-16).
     ///
-    /// A limit that the hello lacks, or that is no whole number of at least [`LEAST`](Self::LEAST), is the default: a
-    /// server must not be able to split a client's writes into millions of commands. One above the default is lowered to
-    /// it: a message that is smaller than the server takes is right, too, and nothing grows because a peer says so.
+    /// A limit that is missing, or is no whole number of at least [`LEAST`](Self::LEAST), is the default: a server must
+    /// not be able to split a client's writes into millions of commands. A limit above the default is lowered to it: a
+    /// message smaller than the server takes is right, too, and nothing grows because a peer says so.
     pub fn from_hello(hello: &RawDocument) -> Self {
         let field = |name: &str, least: u32, default: u32| {
             let value = hello.get(name).ok().flatten().and_then(integer);

@@ -72,7 +72,7 @@ impl<'a> Message<'a> {
         self.flags.contains(Flags::EXHAUST_ALLOWED)
     }
 
-    /// Whether there are document sequences. A reply has none: they carry what a command writes.
+    /// Whether there are document sequences. Only commands have them.
     pub fn has_sequences(&self) -> bool {
         self.sections.len() > 1 + self.body.as_bytes().len()
     }

@@ -189,7 +189,7 @@ impl fmt::Display for ServerError {
 
 impl core::error::Error for ServerError {}
 
-/// The first labels, as many as an error keeps.
+/// Copies the first of a server's labels, as many as an error keeps.
 fn kept<'l>(labels: impl Iterator<Item = &'l str>) -> Vec<String> {
     let mut left = MAX_LABELS_LENGTH;
     let presentable = labels.take(MAX_LABELS).map(|label| presentable(label).into_owned());
@@ -256,7 +256,7 @@ fn is_success_unparsed(ok: &Element<'_>) -> bool {
     }
 }
 
-/// NaN differs from zero, and is no success for all that.
+/// NaN differs from zero, and is still no success.
 fn is_success_double(ok: f64) -> bool {
     ok.is_finite() && ok != 0.0
 }

@@ -122,7 +122,7 @@ impl<R: Runtime, T> Builder<R, T> {
         }
         options.check()?;
         if tls.is_some() {
-            // A configuration of the caller's own takes the place of all that the options say.
+            // The caller's own configuration replaces what the options say about TLS.
             options.tls = TlsOptions::default();
             options.tls.enabled = Some(true);
         }

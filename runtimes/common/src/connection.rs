@@ -23,8 +23,8 @@ use crate::socket::Socket;
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.
 ///
 /// A command whose future was dropped half-way leaves the connection in the middle of a message: such a connection is
-/// closed instead of reused (CMAP-11). So is one whose server sent more than the reply: the reply is good, but the next
-/// command is refused, since what came unasked could be taken for its answer.
+/// closed instead of reused (CMAP-11). So is one on which more than the reply came. Until then it refuses further commands:
+/// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
     endpoint: Arc<Endpoint<R>>,
     handle: Handle,

@@ -126,7 +126,7 @@ macro_rules! conformance {
                 a_connection_string_that_cannot_be_used_names_the_option_and_why,
                 what_is_ignored_of_a_connection_string_is_told,
                 what_gives_up_a_protection_is_told,
-                a_tls_configuration_of_the_callers_own_is_judged_by_nobody,
+                a_callers_own_tls_configuration_is_not_warned_of,
                 a_server_that_is_too_old_is_said_so,
                 what_is_no_mongodb_is_said_so,
                 a_refused_connection_fails_check_outs_in_time,
@@ -227,12 +227,12 @@ macro_rules! conformance {
                 a_connection_is_good_for_many_commands_under_tls,
             }
             unasked {
-                a_doubled_reply_costs_its_connection_and_is_nobody_elses,
-                a_doubled_reply_under_tls_costs_its_connection_and_is_nobody_elses,
+                a_doubled_reply_closes_its_connection_at_check_in,
+                a_doubled_reply_under_tls_closes_its_connection_at_check_in,
                 a_reply_sent_ahead_answers_no_command,
                 a_reply_sent_ahead_under_tls_answers_no_command,
                 a_reply_sent_ahead_answers_no_command_on_a_pinned_connection,
-                half_a_reply_sent_ahead_costs_its_connection,
+                half_a_reply_sent_ahead_closes_its_connection_at_check_in,
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,

@@ -1,4 +1,4 @@
-//! A server that says more than it was asked: what it says unasked answers nobody's command.
+//! A server sends more than it was asked for: the extra bytes never answer a command.
 
 use bson::{RawDocumentBuf, rawdoc};
 use cmap_core::connection::CommandError as NotSent;
@@ -8,25 +8,25 @@ use super::{ClientOf, Harness, Hosts, Setup, TestServer, assert_nothing_lost, cl
 use crate::runtime::Runtime;
 use crate::{Client, CommandErrorKind, Connection};
 
-pub fn a_doubled_reply_costs_its_connection_and_is_nobody_elses<H: Harness>() {
-    run::<H>(async { costs_its_connection(&client::<H>(&TestServer::start(), "").await, "answerTwice").await });
+pub fn a_doubled_reply_closes_its_connection_at_check_in<H: Harness>() {
+    run::<H>(async { closes_its_connection(&client::<H>(&TestServer::start(), "").await, "answerTwice").await });
 }
 
-pub fn a_doubled_reply_under_tls_costs_its_connection_and_is_nobody_elses<H: Harness>() {
+pub fn a_doubled_reply_under_tls_closes_its_connection_at_check_in<H: Harness>() {
     run::<H>(async {
         let server = tls_server();
-        costs_its_connection(&tls_client::<H>(&server).await, "answerTwice").await;
+        closes_its_connection(&tls_client::<H>(&server).await, "answerTwice").await;
     });
 }
 
 pub fn a_reply_sent_ahead_answers_no_command<H: Harness>() {
-    run::<H>(async { costs_its_connection(&client::<H>(&TestServer::start(), "").await, "answerAhead").await });
+    run::<H>(async { closes_its_connection(&client::<H>(&TestServer::start(), "").await, "answerAhead").await });
 }
 
 pub fn a_reply_sent_ahead_under_tls_answers_no_command<H: Harness>() {
     run::<H>(async {
         let server = tls_server();
-        costs_its_connection(&tls_client::<H>(&server).await, "answerAhead").await;
+        closes_its_connection(&tls_client::<H>(&server).await, "answerAhead").await;
     });
 }
 
@@ -44,12 +44,12 @@ pub fn a_reply_sent_ahead_answers_no_command_on_a_pinned_connection<H: Harness>(
     });
 }
 
-pub fn half_a_reply_sent_ahead_costs_its_connection<H: Harness>() {
-    run::<H>(async { costs_its_connection(&client::<H>(&TestServer::start(), "").await, "answerHalfAhead").await });
+pub fn half_a_reply_sent_ahead_closes_its_connection_at_check_in<H: Harness>() {
+    run::<H>(async { closes_its_connection(&client::<H>(&TestServer::start(), "").await, "answerHalfAhead").await });
 }
 
-/// The reply that was asked for is good, and there is no further command on the connection; the next user gets another one.
-async fn costs_its_connection<R: Runtime>(client: &Client<R>, name: &str) {
+/// The reply that was asked for is good, the connection takes no further command, and the next user gets another one.
+async fn closes_its_connection<R: Runtime>(client: &Client<R>, name: &str) {
     let mut connection = client.check_out().await.unwrap();
 
     assert_eq!(command(&mut connection, name).await, rawdoc! { "ok": 1.0 });

@@ -68,7 +68,7 @@ pub fn what_gives_up_a_protection_is_told<H: Harness>() {
     });
 }
 
-pub fn a_tls_configuration_of_the_callers_own_is_judged_by_nobody<H: Harness>() {
+pub fn a_callers_own_tls_configuration_is_not_warned_of<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
         let authority = format!("tlsCAFile={}", server.authority().display());
