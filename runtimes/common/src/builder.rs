@@ -104,16 +104,8 @@ impl<R: Runtime, T> Builder<R, T> {
     where
         F: FnOnce(time::Instant, CorePool<R>, &ClientOptions, ClientMetadata) -> Core<R> + Send,
     {
-        let Self {
-            runtime,
-            mut options,
-            mut warnings,
-            metadata,
-            listeners,
-            tls,
-            max_scram_iterations,
-            makes: _,
-        } = self;
+        let Self { runtime, mut options, mut warnings, metadata, listeners, tls, max_scram_iterations, makes: _ } =
+            self;
         let runtime = runtime?;
         // Whoever changes options in code sets one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {

@@ -1,6 +1,7 @@
 //! A connection in use: the guard that runs commands and gives the connection back when it is dropped.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::OperationError;
 use cmap_core::wire::CommandReply;
+use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::CommandLimit;
-use crate::cutoff::Cut;
+use crate::cutoff::{Cut, Cutoff};
 use crate::endpoint::Endpoint;
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::machine::Delivery;
@@ -30,13 +32,24 @@ pub struct Connection<R: Runtime> {
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
-    /// From the first byte of a command to the last of its reply, and for ever if that never comes, or more comes with it.
-    under_way: bool,
+    stage: Stage,
+}
+
+/// What a connection in use is in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing: the next command may be sent.
+    BetweenCommands,
+    /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the connection
+    /// is broken.
+    UnderWay,
+    /// A reply has announced the next one (MSG-8).
+    MoreToCome,
 }
 
 impl<R: Runtime> Connection<R> {
     pub(crate) fn new(endpoint: Arc<Endpoint<R>>, delivery: Delivery<R::Stream>) -> Self {
-        Self { endpoint, handle: delivery.connection, socket: Some(delivery.socket), under_way: false }
+        Self { endpoint, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
     }
 
     /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3).
@@ -74,10 +87,29 @@ impl<R: Runtime> Connection<R> {
         self.perform(command, CommandLimit::operation(limit)).await
     }
 
+    /// The next reply to a command that allowed several ([`Command::exhaust_allowed`], MSG-9), for at most timeoutMS, or
+    /// socketTimeoutMS; `None` after the last one. Until then no other command may be sent, and dropping the connection closes it.
+    ///
+    /// # Errors
+    /// The server reports a failure, or there was no usable reply.
+    pub async fn next_reply(&mut self) -> Result<Option<&RawDocument>, CommandError> {
+        if self.stage != Stage::MoreToCome {
+            return Ok(None);
+        }
+        if let Err(kind) = self.receive_next().await {
+            return Err(self.failed(kind));
+        }
+        self.reply().map(Some)
+    }
+
     async fn perform(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<&RawDocument, CommandError> {
         if let Err(kind) = self.run(command, limit).await {
             return Err(self.failed(kind));
         }
+        self.reply()
+    }
+
+    fn reply(&self) -> Result<&RawDocument, CommandError> {
         let reply = self.socket.as_ref().ok_or(CommandErrorKind::NotSent(NotSent::Broken)).and_then(|it| it.reply());
         reply.map_err(|kind| self.failed(kind))
     }
@@ -97,9 +129,17 @@ impl<R: Runtime> Connection<R> {
         self.socket.as_ref().map(|socket| socket.protocol().description())
     }
 
-    /// Whether the server still listens, as far as can be seen without asking it: it has not hung up.
+    /// Whether the server still listens, as far as can be seen without asking it: it has not hung up. A connection that is not
+    /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
-        !self.under_way && self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>())
+        if self.stage != Stage::BetweenCommands {
+            return false;
+        }
+        let is_alive = self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>());
+        if !is_alive {
+            self.stage = Stage::UnderWay;
+        }
+        is_alive
     }
 
     /// Keeps the connection for a cursor or a transaction.
@@ -113,32 +153,40 @@ impl<R: Runtime> Connection<R> {
 
     async fn run(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
-        if self.under_way {
-            return Err(CommandErrorKind::NotSent(NotSent::Broken));
+        match self.stage {
+            Stage::BetweenCommands => {}
+            Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
+            Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
         let command = limit.apply(command, || self.endpoint.description().min_round_trip_time)?;
         socket.prepare(&command)?;
-        self.under_way = true;
+        self.stage = Stage::UnderWay;
         let cutoff = Arc::clone(&socket.cutoff);
-        let timeout = limit.duration();
-        let limit = self.endpoint.limit(timeout, &cutoff);
         let exchange = async {
             socket.send().await.map_err(CommandErrorKind::Network)?;
             if command.acknowledged { socket.receive::<R>().await } else { Ok(()) }
         };
-        let outcome = cutoff.during(exchange).await;
-        drop(limit);
-        match outcome {
-            Ok(outcome) => outcome?,
-            Err(Cut::TimedOut) => return Err(CommandErrorKind::Timeout(timeout.unwrap_or_default())),
-            Err(Cut::Interrupted) => return Err(CommandErrorKind::Interrupted(Arc::clone(&self.endpoint.address))),
-            Err(Cut::Closed) => return Err(CommandErrorKind::Closed),
-            Err(Cut::RuntimeGone) => return Err(RuntimeGone.into()),
+        limited(&self.endpoint, &cutoff, limit.duration(), exchange).await?;
+        if command.acknowledged {
+            return self.end_reply();
         }
-        self.under_way = !socket.is_between_commands();
-        if !command.acknowledged {
-            return Ok(());
-        }
+        // It has no reply (MSG-7).
+        self.stage = self.socket.as_ref().map_or(Stage::UnderWay, |socket| stage_after_reply(socket));
+        Ok(())
+    }
+
+    async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        self.stage = Stage::UnderWay;
+        let cutoff = Arc::clone(&socket.cutoff);
+        limited(&self.endpoint, &cutoff, self.endpoint.command_limit().duration(), socket.receive::<R>()).await?;
+        self.end_reply()
+    }
+
+    /// A reply came: what does it say of the command, and of the server?
+    fn end_reply(&mut self) -> Result<(), CommandErrorKind> {
+        let Some(socket) = self.socket.as_ref() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        self.stage = stage_after_reply(socket);
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
         if let Some(error) = OperationError::of_reply(&reply) {
@@ -167,10 +215,42 @@ impl<R: Runtime> Connection<R> {
     }
 }
 
+/// `work` at a connection, for at most `timeout`, unless it is cut off.
+async fn limited<R: Runtime>(
+    endpoint: &Arc<Endpoint<R>>,
+    cutoff: &Arc<Cutoff>,
+    timeout: Option<Duration>,
+    work: impl Future<Output = Result<(), CommandErrorKind>>,
+) -> Result<(), CommandErrorKind> {
+    let limit = endpoint.limit(timeout, cutoff);
+    let outcome = cutoff.during(work).await;
+    drop(limit);
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(Cut::TimedOut) => Err(CommandErrorKind::Timeout(timeout.unwrap_or_default())),
+        Err(Cut::Interrupted) => Err(CommandErrorKind::Interrupted(Arc::clone(&endpoint.address))),
+        Err(Cut::Closed) => Err(CommandErrorKind::Closed),
+        Err(Cut::RuntimeGone) => Err(RuntimeGone.into()),
+    }
+}
+
+fn stage_after_reply<S: AsyncRead + AsyncWrite + Unpin>(socket: &Socket<S>) -> Stage {
+    if !socket.protocol().is_idle() {
+        Stage::MoreToCome
+    } else if socket.is_between_commands() {
+        Stage::BetweenCommands
+    } else {
+        Stage::UnderWay
+    }
+}
+
 impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
-            let condition = if self.under_way { Condition::Errored } else { Condition::Usable };
+            let condition = match self.stage {
+                Stage::BetweenCommands => Condition::Usable,
+                Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
+            };
             self.endpoint.check_in(self.handle, socket, condition);
         }
     }

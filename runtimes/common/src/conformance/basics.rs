@@ -136,3 +136,45 @@ pub fn a_unix_socket_is_an_address_like_others<H: Harness>() {
         recovered("the restart of a server on a Unix socket", &client).await;
     });
 }
+
+pub fn a_connection_that_was_seen_dead_is_not_given_back<H: Harness>() {
+    run::<H>(async {
+        let mut server = TestServer::start();
+        let client = client::<H>(&server, "serverMonitoringMode=poll").await;
+        let mut connection = client.check_out().await.unwrap();
+        server.restart();
+        until(|| !connection.is_alive()).await;
+
+        let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+        drop(connection);
+
+        assert!(matches!(error.kind, CommandErrorKind::NotSent(_)), "{error}");
+        assert_eq!(client.stats().closed.error, 1);
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+    });
+}
+
+pub fn a_command_may_have_several_replies_msg_8<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let hello = connection.run_command("admin", rawdoc! { "hello": 1 }).await.unwrap();
+        let version = hello.get_document("topologyVersion").unwrap();
+        let streaming = rawdoc! { "hello": 1, "topologyVersion": version.to_owned(), "maxAwaitTimeMS": 10 };
+        let mut command = Command::new("admin", &streaming);
+        command.exhaust_allowed = true;
+
+        connection.exchange(&command).await.unwrap();
+        for _ in 0..3 {
+            let reply = connection.next_reply().await.unwrap().unwrap();
+            assert!(reply.get("topologyVersion").unwrap().is_some(), "{reply:?}");
+        }
+        let busy = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+        drop(connection);
+
+        assert!(busy.to_string().contains("read it to the end first"), "{busy}");
+        assert_eq!(client.stats().closed.error, 1, "replies are still to come on it");
+    });
+}

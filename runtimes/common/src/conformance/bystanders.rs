@@ -48,7 +48,10 @@ pub(super) async fn are_served_beside<H: Harness>(what: &str, attack: impl Futur
     let [ticks_before, pings_before] = counts.rates(BEFORE);
     counts.longest_ping.store(0, Ordering::SeqCst);
     let during = Arc::clone(&counts);
-    runtime.spawn(async move { drop(during.end.during(attack).await) });
+    runtime.spawn(async move {
+        // It ends with the attack, or with the test.
+        let _ = during.end.during(attack).await;
+    });
     let start = runtime.now();
     let limit = within::<H, _>(BESIDE, limit_of_a_command(&runtime, &client)).await;
     runtime.sleep_until(start + BESIDE).await;

@@ -94,6 +94,8 @@ macro_rules! conformance {
                 an_unacknowledged_command_has_no_reply,
                 a_pinned_connection_is_checked_out_and_in_once,
                 a_large_document_goes_and_comes_in_one_piece,
+                a_connection_that_was_seen_dead_is_not_given_back,
+                a_command_may_have_several_replies_msg_8,
                 a_connection_is_looked_at_before_it_is_used_after_idleness,
                 #[cfg(unix)]
                 a_unix_socket_is_an_address_like_others,
