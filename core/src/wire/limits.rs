@@ -1,8 +1,8 @@
 //! How large messages and documents may be.
 //!
 //! A server says in its hello what it takes. Each connection keeps the limits of its own hello, because two connections
-//! may have reached two versions of a server (HS-16). What is read is held to the default limits, whatever the other
-//! side says of itself: a server must not be able to make its client allocate more.
+//! may have reached two versions of a server (HS-16). What is read is held to the default limits, whatever the server
+//! says of itself: a server must not be able to make its client allocate more.
 
 use bson::RawDocument;
 use serde::{Deserialize, Serialize};
@@ -28,23 +28,26 @@ impl Limits {
     pub const DEFAULT: Self =
         Self { max_message_size: 48_000_000, max_document_size: 16 * 1024 * 1024, max_write_batch: 100_000 };
 
+    /// The least limits of any MongoDB server, and of any compatible service: up to MongoDB 3.4 a command took 1,000
+    /// writes. A hello that says less is nonsense.
+    pub const LEAST: Self = Self { max_write_batch: 1_000, ..Self::DEFAULT };
+
     /// The limits in a hello reply (HS-16).
     ///
-    /// What it lacks, or gives as nonsense, is the default. Sizes above the default are lowered to it: messages that
-    /// are smaller than a server takes are right, too, and nothing here grows because a peer says so.
+    /// A limit that is missing, or is no whole number of at least [`LEAST`](Self::LEAST), is the default: a server must
+    /// not be able to split a client's writes into millions of commands. A limit above the default is lowered to it: a
+    /// message smaller than the server takes is right, too, and nothing grows because a peer says so.
     pub fn from_hello(hello: &RawDocument) -> Self {
-        let field = |name: &str, default: u32, ceiling: u32| {
+        let field = |name: &str, least: u32, default: u32| {
             let value = hello.get(name).ok().flatten().and_then(integer);
-            match value {
-                Some(value) if value > 0 => u32::try_from(value).unwrap_or(u32::MAX).min(ceiling),
-                Some(_) | None => default,
-            }
+            let value = value.map(|value| value.min(default.into()));
+            value.and_then(|value| u32::try_from(value).ok()).filter(|value| *value >= least).unwrap_or(default)
         };
-        let Self { max_message_size, max_document_size, max_write_batch } = Self::DEFAULT;
+        let (least, default) = (Self::LEAST, Self::DEFAULT);
         Self {
-            max_message_size: field("maxMessageSizeBytes", max_message_size, max_message_size),
-            max_document_size: field("maxBsonObjectSize", max_document_size, max_document_size),
-            max_write_batch: field("maxWriteBatchSize", max_write_batch, u32::MAX),
+            max_message_size: field("maxMessageSizeBytes", least.max_message_size, default.max_message_size),
+            max_document_size: field("maxBsonObjectSize", least.max_document_size, default.max_document_size),
+            max_write_batch: field("maxWriteBatchSize", least.max_write_batch, default.max_write_batch),
         }
     }
 
@@ -71,21 +74,56 @@ impl Default for Limits {
 
 #[cfg(test)]
 mod tests {
-    use bson::rawdoc;
+    use bson::{Bson, RawDocumentBuf, doc, rawdoc};
 
     use super::*;
 
     #[test]
-    fn a_hello_lowers_the_limits_and_cannot_raise_what_is_allocated() {
-        for (hello, expected) in [
-            (rawdoc! {}, Limits::DEFAULT),
-            (rawdoc! { "maxMessageSizeBytes": 1000 }, Limits { max_message_size: 1000, ..Limits::DEFAULT }),
-            (rawdoc! { "maxBsonObjectSize": 2000.0 }, Limits { max_document_size: 2000, ..Limits::DEFAULT }),
-            (rawdoc! { "maxWriteBatchSize": 200_000_i64 }, Limits { max_write_batch: 200_000, ..Limits::DEFAULT }),
-            (rawdoc! { "maxMessageSizeBytes": i64::MAX, "maxBsonObjectSize": i32::MAX }, Limits::DEFAULT),
-            (rawdoc! { "maxMessageSizeBytes": 0, "maxBsonObjectSize": -1, "maxWriteBatchSize": "7" }, Limits::DEFAULT),
+    fn a_hello_lowers_the_writes_of_a_command_to_a_thousand_at_the_least() {
+        for (writes, expected) in [
+            (Bson::Int32(1_000), 1_000),
+            (Bson::Int64(1_001), 1_001),
+            (Bson::Double(2_000.0), 2_000),
+            (Bson::Int32(100_000), 100_000),
         ] {
-            assert_eq!(Limits::from_hello(&hello), expected, "{hello:?}");
+            let limits = Limits::from_hello(&hello("maxWriteBatchSize", writes.clone()));
+            assert_eq!(limits, Limits { max_write_batch: expected, ..Limits::DEFAULT }, "{writes:?}");
         }
+    }
+
+    #[test]
+    fn a_hello_without_a_limit_that_makes_sense_has_the_default_one() {
+        assert_eq!(Limits::from_hello(&rawdoc! {}), Limits::DEFAULT);
+        for (name, below_the_least) in
+            [("maxMessageSizeBytes", 47_999_999), ("maxBsonObjectSize", 16_777_215), ("maxWriteBatchSize", 999)]
+        {
+            for nonsense in [
+                Bson::Int32(below_the_least),
+                Bson::Int32(1),
+                Bson::Int32(0),
+                Bson::Int32(-1),
+                Bson::Int64(i64::MIN),
+                Bson::Double(f64::NAN),
+                Bson::Double(f64::INFINITY),
+                Bson::Double(f64::NEG_INFINITY),
+                Bson::Double(100_000_000.5),
+                Bson::String("100000000".into()),
+            ] {
+                assert_eq!(Limits::from_hello(&hello(name, nonsense.clone())), Limits::DEFAULT, "{name}: {nonsense:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hello_cannot_raise_what_is_sent_at_once() {
+        for name in ["maxMessageSizeBytes", "maxBsonObjectSize", "maxWriteBatchSize"] {
+            for huge in [Bson::Int32(i32::MAX), Bson::Int64(1 << 32), Bson::Int64(i64::MAX), Bson::Double(1e18)] {
+                assert_eq!(Limits::from_hello(&hello(name, huge.clone())), Limits::DEFAULT, "{name}: {huge:?}");
+            }
+        }
+    }
+
+    fn hello(name: &str, value: Bson) -> RawDocumentBuf {
+        RawDocumentBuf::try_from(&doc! { name: value }).unwrap()
     }
 }
