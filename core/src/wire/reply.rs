@@ -22,7 +22,7 @@ const MAX_TIME_MS_EXPIRED: i32 = 50;
 /// The outcome of a command, as its reply tells it.
 #[derive(Clone, Debug)]
 pub struct CommandReply<'a> {
-    /// Whether the command succeeded. A reply without `ok` is a failure.
+    /// Whether the command succeeded: `ok` is true, or a finite number other than zero. All else is a failure.
     pub ok: bool,
     /// The fields of an error, where there are some. They may be there although the command succeeded.
     pub error: ErrorFields<'a>,
@@ -76,7 +76,7 @@ impl<'a> CommandReply<'a> {
         }
         for element in body.iter_elements().map_while(Result::ok) {
             match element.key().as_str() {
-                "ok" => reply.ok = element.value().is_ok_and(is_true),
+                "ok" => reply.ok = element.value().is_ok_and(is_success),
                 "topologyVersion" => reply.topology_version = document(&element).and_then(TopologyVersion::read),
                 "writeConcernError" => reply.write_concern_error = document(&element).map(ErrorFields::read),
                 "writeErrors" => reply.write_errors = element.value().ok().and_then(RawBsonRef::as_array),
@@ -186,7 +186,7 @@ fn verdict(body: &RawDocument) -> Option<bool> {
     for element in elements(body) {
         let element = element.ok()?;
         match element.name {
-            b"ok" => ok = is_true_unparsed(&element),
+            b"ok" => ok = is_success_unparsed(&element),
             b"topologyVersion" | b"writeConcernError" | b"writeErrors" | b"code" | b"codeName" | b"errmsg"
             | b"errorLabels" => return None,
             _ => {}
@@ -209,19 +209,35 @@ pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
 }
 
 /// Truth, as the server understands it.
+#[cfg(all(feature = "sim", feature = "auth"))]
 pub(crate) fn is_true(value: RawBsonRef<'_>) -> bool {
     value.as_bool().unwrap_or_else(|| {
         integer(value).is_some_and(|number| number != 0) || value.as_f64().is_some_and(|number| number != 0.0)
     })
 }
 
-fn is_true_unparsed(element: &Element<'_>) -> bool {
-    match element.tag {
-        0x01 => element.value.first_chunk().is_some_and(|bytes| f64::from_le_bytes(*bytes) != 0.0),
+/// Whether an `ok` of this value says that the command succeeded.
+fn is_success(ok: RawBsonRef<'_>) -> bool {
+    match (ok.as_bool(), ok.as_f64()) {
+        (Some(ok), _) => ok,
+        (None, Some(ok)) => is_success_double(ok),
+        (None, None) => ok.as_i32().map(i64::from).or_else(|| ok.as_i64()).is_some_and(|ok| ok != 0),
+    }
+}
+
+/// The same of a value that was not parsed.
+fn is_success_unparsed(ok: &Element<'_>) -> bool {
+    match ok.tag {
+        0x01 => ok.value.first_chunk().is_some_and(|bytes| is_success_double(f64::from_le_bytes(*bytes))),
         // A boolean, a 32-bit and a 64-bit integer.
-        0x08 | 0x10 | 0x12 => element.value.iter().any(|byte| *byte != 0),
+        0x08 | 0x10 | 0x12 => ok.value.iter().any(|byte| *byte != 0),
         _ => false,
     }
+}
+
+/// NaN differs from zero, and is still no success.
+fn is_success_double(ok: f64) -> bool {
+    ok.is_finite() && ok != 0.0
 }
 
 fn document<'a>(element: &RawElement<'a>) -> Option<&'a RawDocument> {
@@ -267,10 +283,30 @@ mod tests {
             rawdoc! { "ok": 1, "n": 1, "ok": 0 },
             rawdoc! { "ok": "1", "ok ": 1 },
             rawdoc! { "ok": { "ok": 1 } },
+            rawdoc! { "ok": [1] },
+            rawdoc! { "ok": null },
+            rawdoc! { "ok": f64::NAN },
+            rawdoc! { "ok": -f64::NAN },
+            rawdoc! { "ok": f64::INFINITY },
+            rawdoc! { "ok": f64::NEG_INFINITY },
         ] {
             assert!(!CommandReply::read(&failure).ok, "{failure:?}");
             assert!(CommandReply::read(&failure).failure().is_some());
+            // The same beside a field that is looked at.
+            let mut more = failure.clone();
+            more.append(bson::cstr!("code"), 1);
+            assert!(!CommandReply::read(&more).ok, "{more:?}");
         }
+    }
+
+    #[test]
+    fn a_double_that_is_no_whole_number_of_64_bits_is_no_integer() {
+        let integer = |double: f64| integer(RawBsonRef::Double(double));
+
+        for double in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5, 1e300, -1e300, 9_223_372_036_854_775_808.0] {
+            assert_eq!(integer(double), None, "{double}");
+        }
+        assert_eq!((integer(-0.0), integer(1e15)), (Some(0), Some(1_000_000_000_000_000)));
     }
 
     #[test]
