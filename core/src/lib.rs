@@ -85,6 +85,7 @@ extern crate std;
 
 pub mod address;
 pub mod connection;
+mod error_text;
 pub mod event;
 pub mod log;
 #[cfg(all(feature = "wire", feature = "auth"))]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,4 +128,22 @@ fn a_failed_establishment_is_the_source_cmap_31() {
 
     assert_eq!(error.source().unwrap().to_string(), "connecting failed: connection refused");
     assert!(error.is_retryable(), "an overloaded server may be tried again (CMAP-50)");
+}
+
+#[test]
+fn a_cause_cannot_forge_a_line_of_a_log_or_steer_a_terminal() {
+    let forged = EstablishError::new(Phase::Hello, Fault::Other, "no\n2030-01-01 INFO fine\u{1b}[2J");
+
+    assert_eq!(forged.to_string(), r"the hello failed: no\n2030-01-01 INFO fine\u{1b}[2J");
+    assert_eq!(Cause::new("no\nfine").to_string(), r"no\nfine");
+    assert_eq!(Cause::of(&io::Error::other("no\nfine")).to_string(), r"no\nfine");
+}
+
+#[test]
+fn a_cause_has_8_kib_at_most() {
+    let long = "x".repeat(100_000);
+
+    assert_eq!(EstablishError::new(Phase::Hello, Fault::Other, long.as_str()).message.len(), 8192);
+    assert_eq!(Cause::new(&long).to_string().len(), 8192);
+    assert_eq!(Cause::of(&io::Error::other(long)).to_string().len(), 8192);
 }

@@ -10,6 +10,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::error_text::into_presentable;
 use crate::server::TopologyVersion;
 
 /// The label of an error that says: the server has more than it can do.
@@ -26,7 +27,7 @@ pub struct EstablishError {
     pub phase: Phase,
     /// Whose fault it was.
     pub fault: Fault,
-    /// What happened, for people. Never holds a credential.
+    /// What happened, for people: at most 8 KiB, without control characters. Never holds a credential.
     pub message: String,
     /// Labels that the server put on its reply.
     pub server_labels: Vec<String>,
@@ -72,12 +73,13 @@ pub enum Fault {
 }
 
 impl EstablishError {
-    /// An error of `phase`, with no labels from the server.
+    /// An error of `phase`, with no labels from the server. `message` may have a server's words in it: its control
+    /// characters are escaped, and it is cut at 8 KiB.
     pub fn new(phase: Phase, fault: Fault, message: impl Into<String>) -> Self {
         Self {
             phase,
             fault,
-            message: message.into(),
+            message: into_presentable(message.into()),
             server_labels: Vec::new(),
             topology_version: None,
             code_name: None,

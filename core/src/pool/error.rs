@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::{Counts, InUseBy};
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, RETRYABLE_ERROR};
+use crate::error_text::presentable;
 use crate::event::CheckOutFailedReason;
 
 /// A check-out ended without a connection: why, where, after how long, and what the pool looked like at that moment.
@@ -156,12 +157,12 @@ impl core::error::Error for CheckOutError {
 }
 
 impl Cause {
-    /// A cause in the words of `text`.
+    /// A cause in the words of `text`, control characters escaped, and cut at 8 KiB.
     pub fn new(text: &str) -> Self {
-        Self(text.into())
+        Self(Arc::from(&*presentable(text)))
     }
 
-    /// An error as a cause, its sources included.
+    /// An error as a cause, its sources included, control characters escaped, and cut at 8 KiB.
     pub fn of(error: &dyn core::error::Error) -> Self {
         let mut text = alloc::format!("{error}");
         let mut source = error.source();
@@ -170,7 +171,7 @@ impl Cause {
             text.push_str(&alloc::format!("{error}"));
             source = error.source();
         }
-        Self(text.into())
+        Self::new(&text)
     }
 }
 

@@ -4,7 +4,7 @@
 //! codes as doubles. [`CommandReply::read`] goes over the reply's own fields once, takes what makes sense and ignores
 //! the rest, so a reply can be odd but never an error here.
 
-use alloc::borrow::{Cow, ToOwned};
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,10 +14,17 @@ use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 
 use super::document::{Element, elements};
+use crate::error_text::presentable;
 use crate::server::TopologyVersion;
 
 /// The code of an operation that took longer than the server was to work at it.
 const MAX_TIME_MS_EXPIRED: i32 = 50;
+
+/// How many labels an error keeps at most. A server gives a handful.
+const MAX_LABELS: usize = 64;
+
+/// How many bytes they have together at most.
+const MAX_LABELS_LENGTH: usize = 8 * 1024;
 
 /// The outcome of a command, as its reply tells it.
 #[derive(Clone, Debug)]
@@ -46,6 +53,9 @@ pub struct ErrorFields<'a> {
 }
 
 /// An error that a server replied, to keep and to pass on.
+///
+/// Its texts are the server's, fit for a log and a terminal: control characters are escaped, and each is cut at 8 KiB. Of
+/// the labels the first 64 are kept, as far as these have 8 KiB together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerError {
     /// The code, where there is one.
@@ -94,7 +104,7 @@ impl<'a> CommandReply<'a> {
     /// The write concern error, if there is one, as an error. Its labels are those of the whole reply, too.
     pub fn write_concern_failure(&self) -> Option<ServerError> {
         let mut error = self.write_concern_error.as_ref()?.to_error(self.topology_version);
-        error.labels.extend(self.error.labels().map(ToOwned::to_owned));
+        error.labels = kept(self.write_concern_error.iter().chain([&self.error]).flat_map(ErrorFields::labels));
         Some(error)
     }
 
@@ -141,9 +151,9 @@ impl<'a> ErrorFields<'a> {
     fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
         ServerError {
             code: self.code,
-            code_name: self.code_name.as_deref().map(ToOwned::to_owned),
-            message: self.message.as_deref().unwrap_or_default().to_owned(),
-            labels: self.labels().map(ToOwned::to_owned).collect(),
+            code_name: self.code_name.as_deref().map(|name| presentable(name).into_owned()),
+            message: presentable(self.message.as_deref().unwrap_or_default()).into_owned(),
+            labels: kept(self.labels()),
             topology_version,
         }
     }
@@ -178,6 +188,17 @@ impl fmt::Display for ServerError {
 }
 
 impl core::error::Error for ServerError {}
+
+/// Copies the first of a server's labels, as many as an error keeps.
+fn kept<'l>(labels: impl Iterator<Item = &'l str>) -> Vec<String> {
+    let mut left = MAX_LABELS_LENGTH;
+    let presentable = labels.take(MAX_LABELS).map(|label| presentable(label).into_owned());
+    let fitting = presentable.map_while(|label| {
+        left = left.checked_sub(label.len())?;
+        Some(label)
+    });
+    fitting.collect()
+}
 
 /// The value of `ok`, if `body` has no other field that is looked at here. Most replies have none, and then this is all that
 /// has to be read of them.
@@ -361,6 +382,47 @@ mod tests {
         ] {
             assert!(!CommandReply::read(&other).is_timeout(), "{other:?}");
         }
+    }
+
+    #[test]
+    fn an_error_has_no_control_characters_of_the_servers() {
+        let body = rawdoc! {
+            "ok": 0, "errmsg": "gone\n2030-01-01 INFO all is well", "codeName": "\u{1b}[2J", "errorLabels": ["a\rb"],
+            "writeConcernError": { "code": 64, "errmsg": "\u{9b}2J" },
+        };
+
+        let reply = CommandReply::read(&body);
+
+        let error = reply.failure().unwrap();
+        assert_eq!(alloc::format!("{error}"), r"gone\n2030-01-01 INFO all is well (\u{1b}[2J)");
+        assert_eq!(error.labels, [r"a\rb"]);
+        let error = reply.write_concern_failure().unwrap();
+        assert_eq!((error.message.as_str(), error.labels), (r"\u{9b}2J", vec![String::from(r"a\rb")]));
+    }
+
+    #[test]
+    fn an_error_keeps_8_kib_of_each_of_the_servers_texts() {
+        let long = "x".repeat(1_000_000);
+        let body = rawdoc! { "ok": 0, "errmsg": long.as_str(), "codeName": long.as_str() };
+
+        let error = CommandReply::read(&body).failure().unwrap();
+
+        assert_eq!((error.message.len(), error.code_name.map(|name| name.len())), (8192, Some(8192)));
+        assert!(error.message.ends_with("x..."), "what was cut says so");
+    }
+
+    #[test]
+    fn an_error_keeps_64_labels_of_8_kib() {
+        let read = |labels: &[&str]| {
+            let mut body = rawdoc! { "ok": 0 };
+            body.append(bson::cstr!("errorLabels"), labels.iter().copied().collect::<bson::RawArrayBuf>());
+            CommandReply::read(&body).failure().unwrap().labels
+        };
+        let half = "x".repeat(4096);
+
+        assert_eq!(read(&[""; 100_000]).len(), 64);
+        assert_eq!(read(&[&half, &half, "more"]).len(), 2);
+        assert_eq!(read(&["RetryableError", &"x".repeat(1_000_000)]), ["RetryableError"]);
     }
 
     #[test]
