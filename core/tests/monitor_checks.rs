@@ -12,6 +12,7 @@ use cmap_core::connection::{ClientMetadata, Fault};
 use cmap_core::monitor::{Finding, MonitorOptions, Role};
 use cmap_core::options::{ClientOptions, ServerApi, ServerApiVersion};
 use cmap_core::server::{ServerEvent, TimeoutReason};
+use cmap_core::wire::{HEADER_LEN, Header, MessageIds, OpCode};
 use monitored::{Bench, hello, options, streaming_hello};
 
 fn polling() -> Bench {
@@ -467,4 +468,38 @@ fn a_deadline_says_why_it_exists() {
 
     bench.greet(Role::Check, &hello());
     assert_eq!(bench.monitor.poll_timeout().map(|timeout| timeout.reason), Some(TimeoutReason::Heartbeat));
+}
+
+#[test]
+fn a_hello_of_more_than_a_megabyte_fails_the_check_by_its_header() {
+    for mut bench in [polling(), streaming()] {
+        let socket = bench.socket(Role::Check).unwrap();
+        bench.connect(Role::Check);
+        let large = header(1024 * 1024 + 1);
+
+        bench.call(|monitor, now| monitor.handle_bytes(now, socket, &large));
+
+        let Some(Finding::Failure { fault: Fault::Other, cause }) = bench.findings.last() else {
+            panic!("{:?}", bench.findings)
+        };
+        assert!(cause.to_string().contains("announces 1048577 bytes; at most 1048576 are allowed"), "{cause}");
+        assert_eq!(bench.socket(Role::Check), None);
+    }
+}
+
+#[test]
+fn a_hello_of_more_than_a_megabyte_ends_a_measurement_by_its_header_mon_10() {
+    let mut bench = streaming();
+    let socket = bench.socket(Role::RoundTrip).unwrap();
+    bench.connect(Role::RoundTrip);
+    let large = header(1024 * 1024 + 1);
+
+    bench.call(|monitor, now| monitor.handle_bytes(now, socket, &large));
+
+    assert_eq!(bench.socket(Role::RoundTrip), None);
+}
+
+/// The header alone of a message of so many bytes.
+fn header(length: usize) -> [u8; HEADER_LEN] {
+    Header { length, ids: MessageIds::reply(1000, 1), op_code: OpCode::Msg }.encode()
 }

@@ -150,7 +150,7 @@ impl Establish {
 
     /// The connection, once it is established; before that, nothing.
     pub fn finish(self) -> Option<Connection> {
-        matches!(self.stage, Stage::Established).then_some(self.connection)
+        matches!(self.stage, Stage::Established).then(|| self.connection.greeted())
     }
 
     fn handle_reply(&mut self, phase: Phase, reply: &RawDocument) -> Result<Progress, EstablishError> {

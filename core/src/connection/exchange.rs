@@ -22,6 +22,8 @@ pub struct Connection {
     decoder: Decoder,
     compressor: Option<Compressor>,
     description: Description,
+    /// The limits of what is read. Those of what is sent are in the description.
+    reads: Limits,
     /// The fields of the server API, if one was declared, which go along with every command.
     server_api: Option<RawDocumentBuf>,
     last_request: i32,
@@ -107,12 +109,14 @@ enum State {
 }
 
 impl Connection {
+    /// A connection that is being greeted: it reads at most [`Limits::GREETING`].
     pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
         Self {
             frames: FrameReader::new(),
             decoder: Decoder::new(),
             compressor: None,
             description: Description::default(),
+            reads: Limits::GREETING,
             server_api: server_api.map(declaration),
             last_request: 0,
             state: State::Idle,
@@ -207,11 +211,11 @@ impl Connection {
         };
         // What comes in between is an error, and an error breaks the connection.
         self.state = State::Broken;
-        let Some(frame) = self.frames.read(input, &Limits::DEFAULT)? else {
+        let Some(frame) = self.frames.read(input, &self.reads)? else {
             self.state = State::Awaiting(expected);
             return Ok(None);
         };
-        let Content::Message(message) = self.decoder.decode(frame, &Limits::DEFAULT)?.content else {
+        let Content::Message(message) = self.decoder.decode(frame, &self.reads)?.content else {
             return Err(ProtocolError::NotOpMsg);
         };
         let ids = message.header.ids;
@@ -226,6 +230,12 @@ impl Connection {
     pub(super) fn describe(&mut self, description: Description, compressor: Option<Compressor>) {
         self.description = description;
         self.compressor = compressor;
+    }
+
+    /// Ends the greeting: replies may be as long as [`Limits::DEFAULT`] allows.
+    pub(super) fn greeted(mut self) -> Self {
+        self.reads = Limits::DEFAULT;
+        self
     }
 }
 

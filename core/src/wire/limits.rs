@@ -2,7 +2,8 @@
 //!
 //! A server says in its hello what it takes. Each connection keeps the limits of its own hello, because two connections
 //! may have reached two versions of a server (HS-16). What is read is held to the default limits, whatever the server
-//! says of itself: a server must not be able to make its client allocate more.
+//! says of itself, and to those of a greeting until the connection is established: a server must not be able to make its
+//! client allocate more.
 
 use bson::RawDocument;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,12 @@ impl Limits {
     /// The least limits of any MongoDB server, and of any compatible service: up to MongoDB 3.4 a command took 1,000
     /// writes. A hello that says less is nonsense.
     pub const LEAST: Self = Self { max_write_batch: 1_000, ..Self::DEFAULT };
+
+    /// The limits of what is read before a connection is established, and by a monitor.
+    ///
+    /// The hello of a member of the largest set, of fifty, has some kilobytes, and so has a message of an authentication.
+    /// A server that has proven nothing yet cannot make its client buffer more than a megabyte.
+    pub const GREETING: Self = Self { max_message_size: 1024 * 1024, max_document_size: 1024 * 1024, ..Self::DEFAULT };
 
     /// The limits in a hello reply (HS-16).
     ///

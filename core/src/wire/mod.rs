@@ -11,7 +11,7 @@
 //! place, and no input makes this code panic, recurse or compute without bound. A connection whose peer sent what is a
 //! [`WireError`] here must be closed.
 //!
-//! What reads takes [`Limits::DEFAULT`]; what writes takes the limits in the hello of the connection (HS-16).
+//! What reads takes [`Limits::DEFAULT`], or [`Limits::GREETING`] before a connection is established; what writes takes the limits in the hello of the connection (HS-16).
 //!
 //! ```
 //! use bson::rawdoc;
