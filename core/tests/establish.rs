@@ -11,7 +11,7 @@ use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::auth::{Nonce, PlainLogin, ScramHash, ScramLogin, ScramVerifier, StoredCredential};
 use cmap_core::connection::{
     ClientMetadata, Command, Connection, ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress,
-    SYSTEM_OVERLOADED_ERROR,
+    ProtocolError, SYSTEM_OVERLOADED_ERROR,
 };
 use cmap_core::options::{Credential, Mechanism, Secret, ServerApi, ServerApiVersion};
 use cmap_core::wire::{
@@ -400,6 +400,21 @@ fn a_reply_on_an_established_connection_may_have_more_than_a_megabyte() {
     let reply = connection.read(&mut &large[..]).unwrap().unwrap();
 
     assert!(CommandReply::read(reply.body).ok);
+}
+
+#[test]
+fn a_reply_with_document_sequences_breaks_the_connection() {
+    let mut connection = establish(&mut TestServer::default(), options(None)).unwrap();
+    connection.send(&mut Vec::new(), &Command::new("db", &rawdoc! { "find": "c" })).unwrap();
+    let (ok, mut reply) = (rawdoc! { "ok": 1 }, Vec::new());
+    let ids = MessageIds::reply(1000, 2);
+    let mut writer = MessageWriter::begin(&mut reply, ids, Flags::NONE, &ok, &[], &Limits::DEFAULT).unwrap();
+    writer.sequence("documents", [&*ok]).unwrap();
+    writer.finish();
+
+    assert_eq!(connection.read(&mut &reply[..]).unwrap_err(), ProtocolError::Sequences);
+
+    assert!(!connection.is_idle());
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub enum ProtocolError {
     /// It is a message, but no OP_MSG.
     #[error("the server answered in another protocol than it was asked in; is it older than MongoDB 4.2?")]
     NotOpMsg,
+    /// It has document sequences, which only commands have (MSG-2).
+    #[error("the server's reply has document sequences, which only commands have")]
+    Sequences,
     /// It answers another request.
     #[error("the server answered request {found} instead of {expected}")]
     WrongRequest {
@@ -218,6 +221,9 @@ impl Connection {
         let Content::Message(message) = self.decoder.decode(frame, &self.reads)?.content else {
             return Err(ProtocolError::NotOpMsg);
         };
+        if message.has_sequences() {
+            return Err(ProtocolError::Sequences);
+        }
         let ids = message.header.ids;
         if ids.response_to != expected {
             return Err(ProtocolError::WrongRequest { expected, found: ids.response_to });

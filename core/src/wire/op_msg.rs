@@ -72,6 +72,11 @@ impl<'a> Message<'a> {
         self.flags.contains(Flags::EXHAUST_ALLOWED)
     }
 
+    /// Whether there are document sequences. Only commands have them.
+    pub fn has_sequences(&self) -> bool {
+        self.sections.len() > 1 + self.body.as_bytes().len()
+    }
+
     /// The document sequences, in the order of the message.
     pub fn sequences(&self) -> impl Iterator<Item = Sequence<'a>> + use<'a> {
         sequences(self.sections)
