@@ -10,13 +10,13 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::auth::{Nonce, PlainLogin, ScramHash, ScramLogin, ScramVerifier, StoredCredential};
 use cmap_core::connection::{
-    ClientMetadata, Command, Connection, ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress,
-    ProtocolError, SYSTEM_OVERLOADED_ERROR,
+    ClientMetadata, Command, CommandError, Connection, ConnectionOptions, Establish, EstablishError, Fault, Phase,
+    Progress, ProtocolError, SYSTEM_OVERLOADED_ERROR,
 };
 use cmap_core::options::{Credential, Mechanism, Secret, ServerApi, ServerApiVersion};
 use cmap_core::wire::{
-    CommandReply, Compression, Compressor, CompressorId, Content, Decoder, Flags, FrameReader, HEADER_LEN, Header,
-    Limits, MessageIds, MessageWriter, OpCode,
+    CommandReply, Compression, Compressor, CompressorId, Content, Decoder, EncodeError, Flags, FrameReader, HEADER_LEN,
+    Header, Limits, MessageIds, MessageWriter, OpCode,
 };
 
 /// A server that knows one user, and keeps what it was asked.
@@ -415,6 +415,18 @@ fn a_reply_with_document_sequences_breaks_the_connection() {
     assert_eq!(connection.read(&mut &reply[..]).unwrap_err(), ProtocolError::Sequences);
 
     assert!(!connection.is_idle());
+}
+
+#[test]
+fn a_database_with_a_nul_is_refused_before_anything_is_sent() {
+    let mut connection = establish(&mut TestServer::default(), options(None)).unwrap();
+    let (ping, mut out) = (rawdoc! { "ping": 1 }, Vec::new());
+
+    let refused = connection.send(&mut out, &Command::new("admin\0x", &ping));
+
+    let name = "admin\0x".into();
+    assert_eq!(refused, Err(CommandError::Encode(EncodeError::NulInName { name })));
+    assert!(out.is_empty() && connection.is_idle(), "the connection is as good as before");
 }
 
 #[test]

@@ -346,6 +346,15 @@ fn the_old_handshake_is_understood() {
 }
 
 #[test]
+fn a_database_with_a_nul_is_not_cut_off_at_it() {
+    let (hello, mut out) = (rawdoc! { "isMaster": 1 }, b"before".to_vec());
+
+    let refused = encode_query(&mut out, MessageIds::request(9), "admin\0x", &hello, &LIMITS);
+
+    assert_eq!((refused, &out[..]), (Err(EncodeError::NulInName { name: "admin\0x".into() }), &b"before"[..]));
+}
+
+#[test]
 fn a_frame_that_is_too_long_is_refused_by_its_first_four_bytes() {
     let mut frames = FrameReader::new();
     let limits = Limits { max_message_size: 100, ..LIMITS };

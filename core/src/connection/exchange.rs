@@ -13,6 +13,7 @@ use super::hello::Description;
 use crate::options::ServerApi;
 use crate::wire::{
     Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Limits, MessageIds, MessageWriter, WireError,
+    check_name,
 };
 
 /// An established connection, without its socket.
@@ -139,7 +140,8 @@ impl Connection {
     /// Appends `command` to `out`, compressed if that was agreed on and is allowed (COMP-7).
     ///
     /// # Errors
-    /// A reply is due, the connection is broken, or the command is too long. Then nothing is appended.
+    /// A reply is due, the connection is broken, the database has a NUL in its name, or the command is too long. Then
+    /// nothing is appended.
     pub fn send(&mut self, out: &mut Vec<u8>, command: &Command<'_>) -> Result<(), CommandError> {
         self.send_with_sequences(out, command, core::iter::empty::<(&str, core::iter::Empty<&RawDocument>)>())
     }
@@ -162,6 +164,7 @@ impl Connection {
             State::Awaiting(_) => return Err(CommandError::Busy),
             State::Broken => return Err(CommandError::Broken),
         }
+        check_name(command.database)?;
         let request = self.last_request.wrapping_add(1);
         let (start, limits) = (out.len(), self.description.limits);
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };

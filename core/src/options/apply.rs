@@ -138,6 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn a_text_with_a_nul_is_ignored_and_named() {
+        for option in ["appname", "readConcernLevel", "readPreferenceTags", "replicaSet", "w"] {
+            let (options, warnings) = parse(&alloc::format!("{option}=a:b%00c"));
+
+            assert_eq!(options.set_by_user().count(), 0, "{option}");
+            let expected = r#" cannot be "a:b\0c", which is ignored (URI-6); write a text without a NUL"#;
+            assert_eq!(warnings, [alloc::format!("option {option}{expected}")]);
+        }
+    }
+
+    #[test]
+    fn a_nul_in_an_option_that_protects_is_an_error() {
+        for option in ["proxyHost", "tlsCAFile", "tlsCertificateKeyFile"] {
+            let (options, _) = parse(&alloc::format!("{option}=a%00b"));
+
+            assert_eq!(options.check(), Err(ConnectionStringError::NulInOption { option }));
+        }
+    }
+
+    #[test]
     fn of_a_repeated_option_the_last_valid_value_counts() {
         let (options, warnings) = parse("replicaSet=a&maxPoolSize=1&maxPoolSize=2&maxPoolSize=x&replicaSet=b");
 

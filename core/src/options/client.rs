@@ -21,6 +21,7 @@ use super::proxy::ProxyOptions;
 use super::server_api::ServerApi;
 use super::srv::SrvOptions;
 use super::tls::TlsOptions;
+use super::value::has_nul;
 use super::warning::Warning;
 use crate::address::ServerAddress;
 
@@ -142,10 +143,16 @@ impl ClientOptions {
     /// Whether these options go together, for options that were changed in code.
     ///
     /// Beyond what [`ClientOptions::parse`] checks, the credential must be complete: a password that the connection
-    /// string left out must have been filled in (AUTH-18).
+    /// string left out must have been filled in (AUTH-18). No text may have a NUL.
     pub fn check(&self) -> Result<(), ConnectionStringError> {
         if self.hosts.is_empty() {
             return Err(ConnectionStringError::NoHost);
+        }
+        if self.database.as_deref().is_some_and(has_nul) {
+            return Err(ConnectionStringError::DatabaseCharacter { character: '\0' });
+        }
+        if let Some((option, _)) = self.set_by_user().find(|(_, value)| value.has_nul()) {
+            return Err(ConnectionStringError::NulInOption { option });
         }
         conflicts::check(self, false)?;
         self.pool.limits()?;
@@ -167,6 +174,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+    use crate::options::{CredentialError, W};
 
     fn parse(text: &str) -> (ClientOptions, Vec<Warning>) {
         ClientOptions::parse(text).unwrap()
@@ -226,5 +234,34 @@ mod tests {
         assert!(matches!(options.check(), Err(ConnectionStringError::Conflict { .. })));
         options.hosts.clear();
         assert_eq!(options.check(), Err(ConnectionStringError::NoHost));
+    }
+
+    #[test]
+    fn a_text_set_in_code_has_no_nul() {
+        type Change = fn(&mut ClientOptions, Option<String>);
+        let nul = || Some("a\0b".into());
+        let changes: [(&str, Change); 6] = [
+            ("appname", |options, text| options.app_name = text),
+            ("replicaSet", |options, text| options.replica_set = text),
+            ("readConcernLevel", |options, text| options.read_concern_level = text),
+            ("w", |options, text| options.write_concern.w = text.map(W::Named)),
+            ("tlsCAFile", |options, text| options.tls.ca_file = text),
+            ("readPreferenceTags", |options, text| {
+                let tag = text.map(|text| ("dc".into(), text));
+                options.read_preference.tag_sets = Some(Vec::from([tag.into_iter().collect()]));
+            }),
+        ];
+        for (option, change) in changes {
+            let (mut options, _) = parse("mongodb://a");
+            change(&mut options, nul());
+            assert_eq!(options.check(), Err(ConnectionStringError::NulInOption { option }));
+        }
+
+        let (mut options, _) = parse("mongodb://a");
+        options.database = nul();
+        assert_eq!(options.check(), Err(ConnectionStringError::DatabaseCharacter { character: '\0' }));
+        options.database = None;
+        options.credential = Some(Credential::new("alice", "hunter2".into(), "a\0b"));
+        assert_eq!(options.check(), Err(CredentialError::NulInSource.into()));
     }
 }

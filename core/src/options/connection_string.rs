@@ -122,7 +122,7 @@ fn database_of(text: &str) -> Result<Option<String>, ConnectionStringError> {
         return Err(ConnectionStringError::StrayAt { after: "the first /" });
     }
     let name = percent::decode(text).map_err(ConnectionStringError::DatabaseEncoding)?;
-    match name.chars().find(|c| "/\\ \"$".contains(*c)) {
+    match name.chars().find(|c| "/\\ \"$\0".contains(*c)) {
         Some(character) => Err(ConnectionStringError::DatabaseCharacter { character }),
         None => Ok(Some(String::from(name.as_str())).filter(|name| !name.is_empty())),
     }
@@ -199,6 +199,7 @@ mod tests {
             ("mongodb://a:b:c@d", "has a : that is not encoded; write it as %3A (URI-2)"),
             ("mongodb://a%zz@b", "write a % itself as %25 (URI-2)"),
             ("mongodb://a/b$", "the database has the character '$' (URI-4)"),
+            ("mongodb://a/b%00c", "the database has the character '\\0' (URI-4)"),
             ("mongodb://a/b%", "the database cannot be decoded (URI-4)"),
             ("mongodb://a/?w", "option 1, w, has no = and no value (URI-5)"),
             ("mongodb://a/?w=1&zz", "option 2 has no = and no value (URI-5)"),

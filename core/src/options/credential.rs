@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::connection_string::UserInfo;
 use super::mechanism::{EXTERNAL, Mechanism, MechanismProperties};
 use super::secret::Secret;
+use super::value::has_nul;
 
 /// What authentication needs to know.
 ///
@@ -44,6 +45,9 @@ pub enum CredentialError {
     /// `authSource` is empty.
     #[error("option authSource is empty (AUTH-4); write authSource=database, or remove it")]
     EmptySource,
+    /// The name of the user's database has a NUL.
+    #[error("the database of the user has a NUL in its name (AUTH-4); write authSource=database without %00")]
+    NulInSource,
     /// The mechanism needs a user name.
     #[error("{} needs a user name that is not empty ({rule}); write mongodb://user:password@host", named(*mechanism))]
     NoUsername {
@@ -122,6 +126,9 @@ impl Credential {
         if auth.source.as_deref() == Some("") {
             return Err(CredentialError::EmptySource);
         }
+        if auth.source.as_deref().is_some_and(has_nul) {
+            return Err(CredentialError::NulInSource);
+        }
         let mechanism = auth.mechanism;
         let (username, password) = match user {
             // AUTH-3: neither a database nor a source asks for authentication.
@@ -151,6 +158,9 @@ impl Credential {
     }
 
     fn check_without_password(&self) -> Result<(), CredentialError> {
+        if has_nul(&self.source) {
+            return Err(CredentialError::NulInSource);
+        }
         let mechanism = self.mechanism;
         // The default is one of the SCRAM mechanisms, and these have the same needs.
         let kind = mechanism.unwrap_or(Mechanism::ScramSha256);
@@ -225,6 +235,8 @@ mod tests {
             ("h/?authMechanism=MONGODB-X509&authSource=a", "MONGODB-X509 has its users in $external alone (AUTH-19)"),
             ("a:b@h/?authMechanismProperties=SERVICE_NAME:x", "has no properties (AUTH-18"),
             ("h/?authSource=", "option authSource is empty (AUTH-4)"),
+            ("h/?authSource=a%00b", "the database of the user has a NUL in its name (AUTH-4)"),
+            ("a:b@h/?authSource=a%00b", "the database of the user has a NUL in its name (AUTH-4)"),
         ] {
             let error = parse(rest).unwrap_err();
             assert!(error.contains(expected), "{rest}: {error}");

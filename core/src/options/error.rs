@@ -54,10 +54,16 @@ pub enum ConnectionStringError {
     #[error("there is no host (URI-1); write mongodb://host:port, and a Unix socket as %2Fpath%2Fto%2Fname.sock")]
     NoHost,
     /// The database has a character that the name of a database cannot have.
-    #[error("the database has the character {character:?} (URI-4); write a name without / \\ space \" $")]
+    #[error("the database has the character {character:?} (URI-4); write a name without / \\ space \" $ and NUL")]
     DatabaseCharacter {
         /// The first such character.
         character: char,
+    },
+    /// A text has a NUL, which would cut it off in the server or in the system.
+    #[error("option {option} has a NUL in it; write a text without %00")]
+    NulInOption {
+        /// The option's name as the specification spells it.
+        option: &'static str,
     },
     /// The database is not encoded as it must be.
     #[error("the database cannot be decoded (URI-4): {0}")]

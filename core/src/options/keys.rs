@@ -5,7 +5,7 @@ use super::concern::ReadMode;
 use super::mechanism::{Mechanism, properties};
 use super::option_value::{OptionValue, Show};
 use super::value::{
-    Expected, Reading, boolean, choice, compressors, count, integer, long_millis, max_staleness, millis, secret,
+    Expected, Reading, boolean, choice, compressors, count, integer, long_millis, max_staleness, millis, name, secret,
     service_name, short_text, tag_set, text, w,
 };
 
@@ -91,10 +91,10 @@ pub(super) static KEYS: &[Key] = &[
     key!("proxyPassword", proxy.password: secret()).once().secret().or_empty(),
     key!("proxyPort", proxy.port: integer(1, u16::MAX.into())).once(),
     key!("proxyUsername", proxy.username: text()).once().secret(),
-    key!("readConcernLevel", read_concern_level: text()),
+    key!("readConcernLevel", read_concern_level: name()),
     key!("readPreference", read_preference.mode: choice(&ReadMode::NAMED)),
     key!("readPreferenceTags", read_preference.tag_sets: each tag_set()).or_empty(),
-    key!("replicaSet", replica_set: text()),
+    key!("replicaSet", replica_set: name()),
     key!("retryReads", retry_reads: boolean()),
     key!("retryWrites", retry_writes: boolean()),
     key!("serverMonitoringMode", server_monitoring_mode: choice(&ServerMonitoringMode::NAMED)),

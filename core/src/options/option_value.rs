@@ -9,6 +9,7 @@ use super::compressor::Compressor;
 use super::concern::{MaxStaleness, ReadMode, TagSet, W};
 use super::mechanism::{Mechanism, MechanismProperties};
 use super::secret::Secret;
+use super::value::has_nul;
 
 /// The value of an option as it would stand in a connection string. Durations are integers, in the unit of the name.
 #[derive(Clone, Debug)]
@@ -27,6 +28,18 @@ pub enum OptionValue {
     Properties(MechanismProperties),
     /// Tag sets, each a map.
     TagSets(Vec<TagSet>),
+}
+
+impl OptionValue {
+    /// Whether a text has a NUL. Secrets are not looked at: those who send them check them.
+    pub(super) fn has_nul(&self) -> bool {
+        match self {
+            Self::Boolean(_) | Self::Integer(_) | Self::Secret(_) | Self::Properties(_) => false,
+            Self::Text(text) => has_nul(text),
+            Self::List(texts) => texts.iter().any(|text| has_nul(text)),
+            Self::TagSets(sets) => sets.iter().flatten().any(|(name, tag)| has_nul(name) || has_nul(tag)),
+        }
+    }
 }
 
 /// What the fields of options have in common.

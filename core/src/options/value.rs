@@ -81,6 +81,16 @@ pub(super) fn long_millis(reading: &Reading<'_>) -> Result<Duration, Expected> {
     integer(reading, 0, i64::MAX).map(Duration::from_millis)
 }
 
+/// Whether `text` has a NUL, which would cut it off in the server or in the system.
+pub(super) fn has_nul(text: &str) -> bool {
+    text.contains('\0')
+}
+
+/// Any text without a NUL.
+pub(super) fn name(reading: &Reading<'_>) -> Result<String, Expected> {
+    if has_nul(reading.text) { Err("a text without a NUL".into()) } else { text(reading) }
+}
+
 /// Any text.
 pub(super) fn text(reading: &Reading<'_>) -> Result<String, Expected> {
     Ok(reading.text.into())
@@ -96,7 +106,7 @@ pub(super) fn short_text(reading: &Reading<'_>, max: usize) -> Result<String, Ex
     if reading.text.len() > max {
         return Err(Cow::Owned(alloc::format!("at most {max} bytes")));
     }
-    text(reading)
+    name(reading)
 }
 
 /// One of some words, exactly as spelled.
@@ -128,7 +138,7 @@ pub(super) fn compressors(reading: &mut Reading<'_>) -> Result<Vec<Compressor>, 
 /// The `w` of a write concern: a number of members, or a name.
 pub(super) fn w(reading: &Reading<'_>) -> Result<W, Expected> {
     let is_number = reading.text.strip_prefix('-').unwrap_or(reading.text).bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { count(reading, 0).map(W::Members) } else { Ok(W::Named(reading.text.into())) }
+    if is_number { count(reading, 0).map(W::Members) } else { name(reading).map(W::Named) }
 }
 
 /// Seconds from 90, or -1 for no limit.
@@ -142,6 +152,7 @@ pub(super) fn max_staleness(reading: &Reading<'_>) -> Result<MaxStaleness, Expec
 
 /// One tag set, `key:value,key:value`; empty is the set that every member has.
 pub(super) fn tag_set(reading: &Reading<'_>) -> Result<TagSet, Expected> {
+    name(reading)?;
     let entries = || reading.text.split(',').filter(|_| !reading.text.is_empty());
     let set: Option<BTreeMap<_, _>> = entries().map(key_and_value).map(|tag| tag.map(owned)).collect();
     set.ok_or(Cow::Borrowed("key:value, with commas between several"))

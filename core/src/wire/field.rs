@@ -157,11 +157,18 @@ fn append_name(out: &mut Vec<u8>, tag: u8, name: &str) -> Result<(), EncodeError
     append_c_string(out, name)
 }
 
+/// Refuses a name with a NUL, which would cut it off. That includes the name of a database: it travels as a string with a
+/// length, but servers keep it as one that ends in a NUL.
+pub(crate) fn check_name(name: &str) -> Result<(), EncodeError> {
+    match name.as_bytes().contains(&0) {
+        true => Err(EncodeError::NulInName { name: shown(name) }),
+        false => Ok(()),
+    }
+}
+
 /// Appends a text that ends in a NUL and therefore has none.
 pub(super) fn append_c_string(out: &mut Vec<u8>, text: &str) -> Result<(), EncodeError> {
-    if text.as_bytes().contains(&0) {
-        return Err(EncodeError::NulInName { name: shown(text) });
-    }
+    check_name(text)?;
     out.extend_from_slice(text.as_bytes());
     out.push(0);
     Ok(())

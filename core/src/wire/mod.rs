@@ -64,6 +64,8 @@ pub use decoder::{Content, Decoder, Incoming};
 pub use document::DocumentError;
 pub use error::{EncodeError, SHOWN, WireError};
 pub use field::Field;
+#[cfg(feature = "auth")]
+pub(crate) use field::check_name;
 pub use flags::Flags;
 pub use frame::FrameReader;
 pub use header::{HEADER_LEN, Header, MessageIds, OpCode};

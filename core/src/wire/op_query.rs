@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use bson::RawDocument;
 
 use super::error::{EncodeError, WireError};
-use super::field::append_c_string;
+use super::field::{append_c_string, check_name};
 use super::header::{HEADER_LEN, Header, MessageIds, OpCode, patch_length};
 use super::limits::Limits;
 use super::op_msg::Documents;
@@ -125,6 +125,7 @@ pub fn encode_query(
 ) -> Result<usize, EncodeError> {
     append(out, ids, OpCode::Query, limits, |out| {
         out.extend_from_slice(&0_i32.to_le_bytes());
+        check_name(database)?;
         out.extend_from_slice(database.as_bytes());
         append_c_string(out, ".$cmd")?;
         out.extend_from_slice(&0_i32.to_le_bytes());
