@@ -47,8 +47,14 @@ fn ping(socket: &mut TcpStream, connection: &mut Connection) -> Result<Document,
     connection.send(&mut out, &Command::new("admin", &rawdoc! { "ping": 1 }))?;
     socket.write_all(&out)?;
     loop {
-        if let Some(reply) = connection.read(&mut &receive(socket)?[..])? {
-            return Ok(reply.body.try_into()?);
+        let bytes = receive(socket)?;
+        let mut unread = bytes.as_slice();
+        if let Some(reply) = connection.read(&mut unread)? {
+            let reply = reply.body.try_into()?;
+            // The reply is good, but nobody asked for what follows it. That would answer the next command, so it has to
+            // break the connection, which then refuses that command.
+            let _unasked = connection.read(&mut unread);
+            return Ok(reply);
         }
     }
 }

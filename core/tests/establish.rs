@@ -418,6 +418,21 @@ fn a_reply_with_document_sequences_breaks_the_connection() {
 }
 
 #[test]
+fn what_follows_a_reply_unasked_breaks_the_connection() {
+    let mut connection = establish(&mut TestServer::default(), options(None)).unwrap();
+    connection.send(&mut Vec::new(), &Command::new("admin", &rawdoc! { "ping": 1 })).unwrap();
+    let (ok, ahead) = (rawdoc! { "ok": 1 }, rawdoc! { "ok": 1, "ahead": true });
+    let sent = [message(2, &ok), message(3, &ahead)].concat();
+    let mut unread = sent.as_slice();
+    assert_eq!(connection.read(&mut unread).unwrap().unwrap().body, &*ok, "what was asked for is good");
+
+    assert_eq!(connection.read(&mut unread).unwrap_err(), ProtocolError::Unasked);
+
+    let refused = connection.send(&mut Vec::new(), &Command::new("admin", &rawdoc! { "ping": 1 }));
+    assert_eq!(refused, Err(CommandError::Broken));
+}
+
+#[test]
 fn a_database_with_a_nul_is_refused_before_anything_is_sent() {
     let mut connection = establish(&mut TestServer::default(), options(None)).unwrap();
     let (ping, mut out) = (rawdoc! { "ping": 1 }, Vec::new());

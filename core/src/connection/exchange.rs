@@ -203,8 +203,11 @@ impl Connection {
     /// Takes bytes off the front of `input`, and returns the reply if it is whole. One that came in one piece stays
     /// where it is, in `input`.
     ///
+    /// Bytes that are left in `input` behind the last reply were not asked for. Hand them in again before the next command:
+    /// that breaks the connection. Otherwise they could be taken for that command's reply.
+    ///
     /// # Errors
-    /// What came is no reply to the last command. The connection is broken.
+    /// What came is no reply to the last command, or nothing was asked. The connection is broken.
     pub fn read<'r, 'i: 'r>(&'r mut self, input: &mut &'i [u8]) -> Result<Option<Reply<'r>>, ProtocolError> {
         let expected = match self.state {
             State::Awaiting(request) => request,

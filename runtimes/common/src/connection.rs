@@ -23,13 +23,14 @@ use crate::socket::Socket;
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.
 ///
 /// A command whose future was dropped half-way leaves the connection in the middle of a message: such a connection is
-/// closed instead of reused (CMAP-11).
+/// closed instead of reused (CMAP-11). So is one on which more than the reply came. Until then it refuses further commands:
+/// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
     endpoint: Arc<Endpoint<R>>,
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
-    /// From the first byte of a command to the last of its reply, and for ever if that never comes.
+    /// From the first byte of a command to the last of its reply, and for ever if that never comes, or more comes with it.
     under_way: bool,
 }
 
@@ -135,7 +136,7 @@ impl<R: Runtime> Connection<R> {
             Err(Cut::Closed) => return Err(CommandErrorKind::Closed),
             Err(Cut::RuntimeGone) => return Err(RuntimeGone.into()),
         }
-        self.under_way = !socket.protocol().is_idle();
+        self.under_way = !socket.is_between_commands();
         if !command.acknowledged {
             return Ok(());
         }

@@ -110,6 +110,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         RawDocument::from_bytes(&self.reply).map_err(|_| CommandErrorKind::Protocol(ProtocolError::Broken))
     }
 
+    /// Whether the next command may be sent: the last reply was read, and nothing came behind it. Bytes that nobody asked for
+    /// could be taken for the next reply. Those that the kernel still holds do not show here.
+    pub(crate) fn is_between_commands(&self) -> bool {
+        let has_more = match &self.stream {
+            EitherStream::Left(_) => false,
+            EitherStream::Right(stream) => stream.has_something_to_read(),
+        };
+        self.protocol.is_idle() && self.input.unread.is_empty() && !has_more
+    }
+
     pub(crate) fn protocol(&self) -> &Connection {
         &self.protocol
     }

@@ -35,6 +35,7 @@ mod recovery;
 pub mod runtimes;
 mod server;
 pub mod sockets;
+pub mod unasked;
 pub mod unusable;
 
 use std::error::Error;
@@ -189,6 +190,14 @@ macro_rules! conformance {
                 whoever_waits_after_a_look_is_woken_by_what_comes_next,
                 a_connection_is_good_for_many_commands,
                 a_connection_is_good_for_many_commands_under_tls,
+            }
+            unasked {
+                a_doubled_reply_closes_its_connection_at_check_in,
+                a_doubled_reply_under_tls_closes_its_connection_at_check_in,
+                a_reply_sent_ahead_answers_no_command,
+                a_reply_sent_ahead_under_tls_answers_no_command,
+                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection,
+                half_a_reply_sent_ahead_closes_its_connection_at_check_in,
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,

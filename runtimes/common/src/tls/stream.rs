@@ -70,6 +70,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
+    /// Whether [`read_now`](Self::read_now) has an answer without a read from the transport: bytes that came, or why there
+    /// will be none.
+    pub fn has_something_to_read(&self) -> bool {
+        self.session.has_something_to_read()
+    }
+
     /// Ends when there may be something to read; `poll` ends when there may be for the transport.
     ///
     /// # Errors

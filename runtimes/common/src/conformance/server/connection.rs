@@ -139,6 +139,9 @@ impl Channel {
         match deed {
             Deed::Silence => return Ok(ControlFlow::Continue(())),
             Deed::HalfThenSilence => return self.send(half).map(ControlFlow::Continue),
+            Deed::AnswerTwice | Deed::AnswerAhead | Deed::AnswerHalfAhead => {
+                return self.send(reply).map(ControlFlow::Continue);
+            }
             Deed::HangUp => {}
             Deed::Reset => {
                 self.stream.reset_at_end()?;

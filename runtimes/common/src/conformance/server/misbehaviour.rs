@@ -36,6 +36,12 @@ pub enum Deed {
     AnswerThenEnd,
     /// It is answered in another protocol, and then the connection ends.
     SpeakHttp,
+    /// It is answered twice, in one piece.
+    AnswerTwice,
+    /// It is answered, and so is the next command, which was not sent yet.
+    AnswerAhead,
+    /// It is answered, and half of the answer to the next command comes along.
+    AnswerHalfAhead,
 }
 
 impl Manners {
@@ -59,11 +65,29 @@ impl Manners {
             Self::To(own, deed) if own == name => deed,
             Self::Serve | Self::NeverAnswer | Self::SpeakHttp | Self::AtOnce(_) | Self::To(..) => Deed::named(name)?,
         };
-        Some((deed, encode(command.header.ids.request_id, &rawdoc! { "ok": 1.0 })))
+        let request = command.header.ids.request_id;
+        Some((deed, [encode(request, &rawdoc! { "ok": 1.0 }), deed.unasked(request)].concat()))
     }
 }
 
 impl Deed {
+    /// What is sent behind the answer to `request`.
+    fn unasked(self, request: i32) -> Vec<u8> {
+        let ahead = encode(request.wrapping_add(1), &rawdoc! { "ok": 1.0, "ahead": true });
+        match self {
+            Self::AnswerTwice => encode(request, &rawdoc! { "ok": 1.0 }),
+            Self::AnswerAhead => ahead,
+            Self::AnswerHalfAhead => ahead[..ahead.len() / 2].to_vec(),
+            Self::Silence
+            | Self::HangUp
+            | Self::Reset
+            | Self::HalfThenEnd
+            | Self::HalfThenSilence
+            | Self::AnswerThenEnd
+            | Self::SpeakHttp => Vec::new(),
+        }
+    }
+
     /// What is done to a command of this name, whatever the manners.
     fn named(command: &str) -> Option<Self> {
         Some(match command {
@@ -73,6 +97,9 @@ impl Deed {
             "halfThenEnd" => Self::HalfThenEnd,
             "halfThenSilence" => Self::HalfThenSilence,
             "answerThenEnd" => Self::AnswerThenEnd,
+            "answerTwice" => Self::AnswerTwice,
+            "answerAhead" => Self::AnswerAhead,
+            "answerHalfAhead" => Self::AnswerHalfAhead,
             _ => return None,
         })
     }
