@@ -126,7 +126,7 @@ impl ClientOptions {
     /// Reads a connection string.
     ///
     /// What the specification says to ignore is ignored, with a [`Warning`] that belongs in the log at level WARN
-    /// (URI-5, URI-6). A `mongodb+srv` string is checked as far as possible without DNS, then refused with
+    /// (URI-5, URI-6); [`ClientOptions::advice`] has more of them. A `mongodb+srv` string is checked as far as possible without DNS, then refused with
     /// [`ConnectionStringError::SrvNotSupported`]. The work is bounded by [`MAX_LENGTH`](super::MAX_LENGTH).
     pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConnectionStringError> {
         let parts = Parts::read(text)?;

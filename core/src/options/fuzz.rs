@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) -> String {
     match ClientOptions::parse(&text) {
         Ok((options, warnings)) => {
             assert!(!options.hosts.is_empty(), "options without a host");
-            let mut printed = alloc::format!("{options:?} {warnings:?} {:?}", options.check());
+            let mut printed = alloc::format!("{options:?} {warnings:?} {:?} {:?}", options.check(), options.advice());
             options.set_by_user().for_each(|set| printed.push_str(&alloc::format!(" {set:?}")));
             warnings.iter().for_each(|warning| printed.push_str(&warning.to_string()));
             printed

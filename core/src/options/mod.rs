@@ -3,6 +3,7 @@
 //! [`ClientOptions::parse`] reads a connection string: `connection_string` takes it apart, `apply` looks each option up
 //! in the table `keys` and reads its `value`, `credential` and `conflicts` judge the whole.
 
+mod advice;
 mod apply;
 mod client;
 mod compressor;

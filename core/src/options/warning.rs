@@ -1,11 +1,13 @@
-//! What is odd about a connection string without making it unusable: each is to be logged at level WARN (URI-5, URI-6).
+//! What is odd about a connection string without making it unusable, and what options put at risk: each is to be logged at
+//! level WARN (URI-5, URI-6).
 
 use alloc::borrow::Cow;
 use core::fmt;
 
 use super::secret::Shown;
 
-/// Something in a connection string that was ignored, or will not be understood for ever.
+/// Something in a connection string that was ignored, or will not be understood for ever, or an option that gives up a
+/// protection ([`ClientOptions::advice`](super::ClientOptions::advice)).
 ///
 /// It displays as one sentence that names the option, its value where that is not secret, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,17 @@ pub enum Warning {
         /// The option's name as the specification spells it.
         option: &'static str,
     },
+    /// The option is on and relaxes a check of the server's certificate (TLS-4).
+    RelaxedTls {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// What can happen.
+        risk: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// PLAIN sends the password itself, and there is no TLS around it (AUTH-20).
+    PasswordInClear,
 }
 
 impl fmt::Display for Warning {
@@ -99,6 +112,13 @@ impl fmt::Display for Warning {
             Self::RepeatedOption { option } => {
                 write!(f, "option {option} is there more than once (URI-9), its last valid value counts; write it once")
             }
+            Self::RelaxedTls { option, risk, remedy } => {
+                write!(f, "option {option} is on, so {risk} (TLS-4); {remedy}")
+            }
+            Self::PasswordInClear => f.write_str(
+                "authMechanism=PLAIN without TLS shows the password to everybody on the way to the server (AUTH-20); write \
+                 tls=true, or use SCRAM-SHA-256",
+            ),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
-use cmap_core::options::{ClientOptions, ConnectionStringError, Warning};
+use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warning};
 use cmap_core::{pool, server, time};
 
 use crate::clock::Clock;
@@ -92,7 +92,7 @@ impl<R: Runtime, T> Builder<R, T> {
     where
         F: FnOnce(time::Instant, CorePool<R>, &ClientOptions, ClientMetadata) -> Core<R> + Send,
     {
-        let Self { runtime, mut options, warnings, metadata, listeners, tls, makes: _ } = self;
+        let Self { runtime, mut options, mut warnings, metadata, listeners, tls, makes: _ } = self;
         let runtime = runtime?;
         // Whoever changes options in code sets one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
@@ -100,6 +100,15 @@ impl<R: Runtime, T> Builder<R, T> {
             options.load_balanced = Some(true);
         }
         options.check()?;
+        if tls.is_some() {
+            // The caller's own configuration replaces what the options say about TLS.
+            options.tls = TlsOptions::default();
+            options.tls.enabled = Some(true);
+        }
+        let advice = options.advice();
+        #[cfg(feature = "tracing")]
+        advice.iter().for_each(crate::logging::warn);
+        warnings.extend(advice);
         let tls = match tls {
             None if options.tls.is_enabled() => {
                 let options = options.tls.clone();

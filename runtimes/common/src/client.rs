@@ -108,10 +108,11 @@ impl<R: Runtime> Client<R> {
     }
 
     /// What is odd about the connection string that [`connect`](Self::connect) was given: what was ignored (URI-5, URI-6),
-    /// and what will not be understood for ever. Each displays as a sentence that says what to write instead. Show them to
-    /// whoever wrote the connection string; with the feature `tracing` they are also in the log, at level WARN.
+    /// and what will not be understood for ever. And which options give up a protection
+    /// ([`ClientOptions::advice`]). Each displays as a sentence that says what to write instead. Show them to whoever wrote
+    /// the connection string; with the feature `tracing` they are also in the log, at level WARN.
     ///
-    /// A client that was made of options has none: [`ClientOptions::parse`] returned them.
+    /// A client that was made of options has those of the second kind alone: [`ClientOptions::parse`] returned the others.
     pub fn warnings(&self) -> &[Warning] {
         self.pool.warnings()
     }

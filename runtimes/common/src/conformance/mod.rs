@@ -101,6 +101,8 @@ macro_rules! conformance {
             unusable {
                 a_connection_string_that_cannot_be_used_names_the_option_and_why,
                 what_is_ignored_of_a_connection_string_is_told,
+                what_gives_up_a_protection_is_told,
+                a_callers_own_tls_configuration_is_not_warned_of,
                 a_server_that_is_too_old_is_said_so,
                 what_is_no_mongodb_is_said_so,
                 a_refused_connection_fails_check_outs_in_time,

@@ -4,16 +4,17 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use cmap_core::options::Warning;
+use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::server::SelectionErrorKind;
 
 use super::recovery::recovered;
 use super::server::listener::{Listener, Place};
 use super::{
-    Harness, Manners, Setup, TestServer, assert_nothing_lost, client, poll_once, run, told, wait_for,
+    Harness, Hosts, Manners, Setup, TestServer, assert_nothing_lost, client, options, poll_once, run, told, wait_for,
     wait_for_failed_check,
 };
 use crate::runtime::Runtime;
+use crate::tls::TlsConfig;
 use crate::{CheckOutError, Client, Event, Notice};
 
 pub fn a_connection_string_that_cannot_be_used_names_the_option_and_why<H: Harness>() {
@@ -50,6 +51,34 @@ pub fn what_is_ignored_of_a_connection_string_is_told<H: Harness>() {
         };
         assert_eq!((*similar, *option), (Some("maxPoolSize"), "maxPoolSize"));
         drop(client.check_out().await.unwrap());
+    });
+}
+
+pub fn what_gives_up_a_protection_is_told<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
+        let read = client::<H>(&server, "tlsInsecure=true&maxPolSize=7").await;
+        let in_code = Client::<H::Runtime>::with_options(options(&server, "tlsInsecure=true")).await.unwrap();
+
+        let [Warning::UnknownOption { .. }, Warning::RelaxedTls { option, .. }] = read.warnings() else {
+            panic!("{:?}", read.warnings());
+        };
+        assert_eq!(*option, "tlsInsecure");
+        assert!(matches!(in_code.warnings(), [Warning::RelaxedTls { .. }]), "{:?}", in_code.warnings());
+    });
+}
+
+pub fn a_callers_own_tls_configuration_is_not_warned_of<H: Harness>() {
+    run::<H>(async {
+        let server = TestServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
+        let authority = format!("tlsCAFile={}", server.authority().display());
+        let config = TlsConfig::new(&options(&server, &authority).tls).unwrap();
+        let uri = server.uri_as("app:secret", "authMechanism=PLAIN&tlsInsecure=true");
+        let (options, _) = ClientOptions::parse(&uri).unwrap();
+
+        let client = Client::<H::Runtime>::builder(options).tls(config).build().await.unwrap();
+
+        assert_eq!(client.warnings(), []);
     });
 }
 
