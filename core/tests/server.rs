@@ -11,7 +11,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
 use cmap_core::server::{
     CheckOut, MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions,
-    ServerType, StateChange, TopologyVersion,
+    ServerType, StateChange, TopologyType, TopologyVersion,
 };
 use cmap_core::time::Instant;
 
@@ -314,4 +314,92 @@ fn the_hello_of_a_connection_says_nothing_of_a_server_that_nobody_checks() {
 
     assert!(outputs(&mut server).is_empty());
     assert_eq!(server.description().server_type, ServerType::Unknown);
+}
+
+/// A check's finding: a member of `set`, at this version of the topology.
+fn member(server: &Server<()>, set: &str, counter: Option<i64>) -> ServerDescription {
+    let address = server.description().address.clone();
+    let mut description = ServerDescription::new(address, ServerType::RsPrimary);
+    description.set_name = Some(set.into());
+    description.topology_version = counter.map(|counter| TopologyVersion { process_id: [7; 12], counter });
+    description
+}
+
+/// A server that was not checked yet, of a client that asks for `set` or for none.
+fn asking_for(set: Option<&str>) -> Server<()> {
+    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
+    let mut options = ServerOptions::default();
+    options.replica_set = set.map(Into::into);
+    let mut server = Server::new(pool, options);
+    server.open(NOW);
+    drain(&mut server);
+    server
+}
+
+#[test]
+fn a_set_that_was_merely_found_is_not_held_against_the_server() {
+    let mut server = asking_for(None);
+    let (nonsense, truth) = (member(&server, "nonsense", None), member(&server, "rs0", None));
+    server.handle_check_succeeded(NOW, nonsense);
+    assert_eq!(server.topology().set_name.as_deref(), Some("nonsense"));
+
+    server.handle_check_succeeded(NOW, truth);
+
+    assert!(server.is_usable());
+    assert_eq!(server.topology().set_name.as_deref(), Some("rs0"));
+    assert_eq!(server.topology().topology_type, TopologyType::ReplicaSetWithPrimary);
+}
+
+#[test]
+fn a_kind_of_topology_that_was_merely_found_is_not_held_against_the_server() {
+    use ServerType::{Mongos, RsPrimary, Standalone};
+    use TopologyType::{ReplicaSetWithPrimary, Sharded, Single};
+    for (first, then, topology_type) in [
+        (Mongos, Standalone, Single),
+        (Mongos, RsPrimary, ReplicaSetWithPrimary),
+        (RsPrimary, Mongos, Sharded),
+        (RsPrimary, Standalone, Single),
+    ] {
+        let mut server = asking_for(None);
+        for server_type in [first, then] {
+            let mut found = member(&server, "rs0", None);
+            found.server_type = server_type;
+            found.set_name = found.set_name.filter(|_| server_type == RsPrimary);
+            server.handle_check_succeeded(NOW, found);
+        }
+
+        assert!(server.is_usable(), "{first}, then {then}");
+        let topology = server.topology();
+        let set_name = Some("rs0").filter(|_| then == RsPrimary);
+        assert_eq!((topology.topology_type, topology.set_name.as_deref()), (topology_type, set_name));
+    }
+}
+
+#[test]
+fn a_server_of_another_set_than_was_asked_for_is_usable_as_soon_as_it_is_of_that_one() {
+    let mut server = asking_for(Some("rs0"));
+    let (truth, nonsense) = (member(&server, "rs0", None), member(&server, "nonsense", None));
+    server.handle_check_succeeded(NOW, truth.clone());
+    server.handle_check_succeeded(NOW, nonsense);
+    assert!(!server.is_usable());
+    let why = server.description().error.clone().unwrap().to_string();
+    assert!(why.contains(r#"the server belongs to the set "nonsense", not to "rs0""#), "{why}");
+
+    server.handle_check_succeeded(NOW, truth);
+
+    assert!(server.is_usable());
+    assert_eq!(server.topology().set_name.as_deref(), Some("rs0"));
+}
+
+#[test]
+fn a_server_that_is_in_no_set_is_unknown_where_one_was_asked_for() {
+    for server_type in [ServerType::Standalone, ServerType::Mongos] {
+        let mut server = asking_for(Some("rs0"));
+        let address = server.description().address.clone();
+
+        server.handle_check_succeeded(NOW, ServerDescription::new(address, server_type));
+
+        assert!(!server.is_usable(), "{server_type}");
+        assert_eq!(server.topology().topology_type, TopologyType::ReplicaSetNoPrimary);
+    }
 }

@@ -288,7 +288,7 @@ impl<C> Server<C> {
         self.advance(now);
         let (known, new) = (self.description.topology_version, description.topology_version);
         if !self.pool.options().load_balanced && !TopologyVersion::is_reply_stale(known, new) {
-            let description = self.topology.admit(description);
+            let description = TopologyDescription::admit(description, &self.options);
             self.take_description(description);
         }
         self.hurry_monitor();

@@ -1,7 +1,9 @@
 //! The topology as one server makes it: its type, its events' descriptions, and which servers do not belong to it.
 //!
 //! A client of one address has a topology, too: it begins as its options say and becomes what its server turns out to be.
-//! A server of another set, or of another kind than the topology, is treated as unknown: nobody would want its data.
+//! A server that is not what the options ask for is treated as unknown: nobody would want its data. What was merely found
+//! is not held against it: if a server that called itself a member of one set turns out to be something else, the topology is
+//! derived anew.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -61,17 +63,22 @@ impl TopologyDescription {
         Self { topology_type, set_name: options.replica_set.clone(), servers: alloc::vec![server] }
     }
 
-    /// The description to keep of a server that says this of itself: an unknown one, if it does not belong here.
-    pub(super) fn admit(&self, server: ServerDescription) -> ServerDescription {
-        match self.objection(&server) {
+    /// The description to keep of a server that says this of itself: an unknown one, if it is not what `options` ask for.
+    pub(super) fn admit(server: ServerDescription, options: &ServerOptions) -> ServerDescription {
+        match objection(&server, options) {
             None => server,
             Some(text) => ServerDescription::unknown(Arc::clone(&server.address), Cause::new(&text)),
         }
     }
 
-    /// This topology with its server replaced.
+    /// This topology with its server replaced by one that is [admitted](Self::admit). If it does not belong here, the
+    /// topology is derived anew.
     pub(super) fn with(&self, server: Arc<ServerDescription>) -> Self {
-        let topology_type = match (self.topology_type, server.server_type) {
+        let (topology_type, set_name) = match self.has_room_for(&server) {
+            true => (self.topology_type, self.set_name.clone()),
+            false => (TopologyType::Unknown, None),
+        };
+        let topology_type = match (topology_type, server.server_type) {
             (TopologyType::Unknown, ServerType::Standalone) => TopologyType::Single,
             (TopologyType::Unknown, ServerType::Mongos) => TopologyType::Sharded,
             (TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary, ServerType::RsPrimary) => {
@@ -86,7 +93,7 @@ impl TopologyDescription {
             (same, _) => same,
         };
         let is_set = matches!(topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
-        let set_name = self.set_name.clone().or_else(|| server.set_name.clone().filter(|_| is_set));
+        let set_name = set_name.or_else(|| server.set_name.clone().filter(|_| is_set));
         Self { topology_type, set_name, servers: alloc::vec![server] }
     }
 
@@ -113,33 +120,33 @@ impl TopologyDescription {
         }
     }
 
-    fn objection(&self, server: &ServerDescription) -> Option<String> {
-        let is = server.server_type;
-        if is == ServerType::Unknown {
-            return None;
-        }
-        let belongs = match self.topology_type {
-            TopologyType::Unknown | TopologyType::Single | TopologyType::LoadBalanced => true,
-            TopologyType::Sharded => is == ServerType::Mongos,
-            TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
-                is.is_member() || is == ServerType::RsGhost
+    /// Whether `server` fits what was found so far.
+    fn has_room_for(&self, server: &ServerDescription) -> bool {
+        match (self.topology_type, server.server_type) {
+            (_, ServerType::Unknown) => true,
+            (TopologyType::Unknown | TopologyType::Single | TopologyType::LoadBalanced, _) => true,
+            (TopologyType::Sharded, is) => is == ServerType::Mongos,
+            (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, ServerType::RsGhost) => true,
+            (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, is) => {
+                is.is_member() && (self.set_name.is_none() || self.set_name == server.set_name)
             }
-        };
-        if !belongs {
-            return Some(alloc::format!(
-                "the server is a {is} and does not belong to the topology {}",
-                self.topology_type
-            ));
-        }
-        match (&self.set_name, &server.set_name) {
-            (Some(wanted), found) if is != ServerType::RsGhost && found.as_ref() != Some(wanted) => {
-                let found =
-                    found.as_deref().map_or_else(|| "no set".into(), |found| alloc::format!("the set {found:?}"));
-                Some(alloc::format!("the server belongs to {found}, not to {wanted:?}: correct replicaSet or the host"))
-            }
-            _ => None,
         }
     }
+}
+
+/// Why `server` is not what `options` ask for, if it is not. Nothing speaks against a ghost, whose set is not known yet.
+fn objection(server: &ServerDescription, options: &ServerOptions) -> Option<String> {
+    let (is, wanted) = (server.server_type, options.replica_set.as_ref()?);
+    if matches!(is, ServerType::Unknown | ServerType::RsGhost) || server.set_name.as_ref() == Some(wanted) {
+        return None;
+    }
+    if !is.is_member() && !options.direct_connection {
+        return Some(alloc::format!(
+            "the server is a {is} and does not belong to the set {wanted:?}: correct replicaSet or the host"
+        ));
+    }
+    let found = server.set_name.as_deref().map_or_else(|| "no set".into(), |found| alloc::format!("the set {found:?}"));
+    Some(alloc::format!("the server belongs to {found}, not to {wanted:?}: correct replicaSet or the host"))
 }
 
 impl TopologyType {
