@@ -403,3 +403,66 @@ fn a_server_that_is_in_no_set_is_unknown_where_one_was_asked_for() {
         assert_eq!(server.topology().topology_type, TopologyType::ReplicaSetNoPrimary);
     }
 }
+
+#[test]
+fn a_server_whose_counter_was_a_lie_is_believed_at_the_third_check_sdam_6() {
+    for lie in [i64::MAX, 6] {
+        let mut server = asking_for(None);
+        let (nonsense, truth) = (member(&server, "nonsense", Some(lie)), member(&server, "rs0", Some(5)));
+        server.handle_check_succeeded(NOW, nonsense);
+
+        for _ in 0..2 {
+            server.handle_check_succeeded(NOW, truth.clone());
+            assert_eq!(server.description().set_name.as_deref(), Some("nonsense"), "it may have been overtaken");
+        }
+        server.handle_check_succeeded(NOW, truth);
+
+        assert_eq!(server.description().set_name.as_deref(), Some("rs0"));
+        assert!(server.is_usable());
+    }
+}
+
+#[test]
+fn an_error_whose_counter_was_a_lie_makes_a_server_unknown_for_three_checks_at_most() {
+    let mut server = asking_for(None);
+    let truth = member(&server, "rs0", Some(5));
+    server.handle_check_succeeded(NOW, truth.clone());
+    drain(&mut server);
+    let connection = in_use(&mut server);
+    let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
+    error.state_change = Some(StateChange::NotWritablePrimary);
+    error.topology_version = Some(TopologyVersion { process_id: [7; 12], counter: i64::MAX });
+    server.handle_operation_failed(NOW, connection, error).unwrap();
+
+    for is_usable in [false, false, true] {
+        server.handle_check_succeeded(NOW, truth.clone());
+        assert_eq!(server.is_usable(), is_usable);
+    }
+}
+
+#[test]
+fn checks_that_find_what_is_known_make_disbelief_begin_anew() {
+    let mut server = asking_for(None);
+    let (new, old) = (member(&server, "new", Some(6)), member(&server, "old", Some(5)));
+    server.handle_check_succeeded(NOW, new.clone());
+
+    for found in [&old, &old, &new, &old, &old] {
+        server.handle_check_succeeded(NOW, found.clone());
+    }
+
+    assert_eq!(server.description().set_name.as_deref(), Some("new"));
+}
+
+#[test]
+fn hellos_of_connections_that_are_older_are_never_believed_sdam_6() {
+    let mut server = asking_for(None);
+    let (new, old) = (member(&server, "new", Some(6)), member(&server, "old", Some(5)));
+    server.handle_check_succeeded(NOW, new);
+    let connection = pending(&mut server);
+
+    for _ in 0..10 {
+        server.handle_application_hello(NOW, connection, old.clone());
+    }
+
+    assert_eq!(server.description().set_name.as_deref(), Some("new"));
+}

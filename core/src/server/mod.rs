@@ -46,6 +46,7 @@ pub use self::selection::{SelectionError, SelectionErrorKind, SelectionId};
 use self::selection::{Selections, Waiter};
 pub use self::server_options::ServerOptions;
 pub use self::topology::{TopologyDescription, TopologyType};
+use self::topology_version::Disbelief;
 pub use self::topology_version::TopologyVersion;
 use crate::connection::{EstablishError, Fault};
 use crate::pool::{
@@ -66,6 +67,7 @@ pub struct Server<C> {
     options: ServerOptions,
     topology: Arc<TopologyDescription>,
     description: Arc<ServerDescription>,
+    disbelief: Disbelief,
     phase: Phase,
     now: Instant,
     selections: Selections,
@@ -105,6 +107,7 @@ impl<C> Server<C> {
             options,
             topology: Arc::new(TopologyDescription::empty()),
             description: Arc::new(ServerDescription::new(address, ServerType::Unknown)),
+            disbelief: Disbelief::default(),
             phase: Phase::Unusable,
             now: Instant::ORIGIN,
             selections: Selections::default(),
@@ -282,14 +285,13 @@ impl<C> Server<C> {
     // What is learnt of the server.
 
     /// A check of the server succeeded and found `description`. One that is older than what is known already is ignored
-    /// (SDAM-6). The pool of a usable server becomes ready, and who waits for it goes on there (SDAM-1, SDAM-2). A load
-    /// balancer is not checked (LB-3): nothing changes.
+    /// (SDAM-6), unless it is the third in a row: [`TopologyVersion`] says why. The pool of a usable server becomes ready,
+    /// and who waits for it goes on there (SDAM-1, SDAM-2). A load balancer is not checked (LB-3): nothing changes.
     pub fn handle_check_succeeded(&mut self, now: Instant, description: ServerDescription) {
         self.advance(now);
-        let (known, new) = (self.description.topology_version, description.topology_version);
-        if !self.pool.options().load_balanced && !TopologyVersion::is_reply_stale(known, new) {
-            let description = TopologyDescription::admit(description, &self.options);
-            self.take_description(description);
+        let is_older = self.is_older(&description);
+        if self.disbelief.believes(is_older) {
+            self.believe(description);
         }
         self.hurry_monitor();
     }
@@ -298,10 +300,14 @@ impl<C> Server<C> {
     /// round-trip times (MON-5, SDAM-22). What is older than what is known already is ignored (SDAM-6), and so is a
     /// connection that a clear has made stale: what cleared the pool is newer. A load balancer stays one (LB-3).
     pub fn handle_application_hello(&mut self, now: Instant, connection: Handle, mut description: ServerDescription) {
+        self.advance(now);
         if !self.pool.is_stale(connection) {
             description.round_trip_time = self.description.round_trip_time;
             description.min_round_trip_time = self.description.min_round_trip_time;
-            self.handle_check_succeeded(now, description);
+            if !self.is_older(&description) {
+                self.believe(description);
+            }
+            self.hurry_monitor();
         }
     }
 
@@ -446,6 +452,18 @@ impl<C> Server<C> {
         }
         self.refuse_if_incompatible();
         CheckOut::Selecting(selection)
+    }
+
+    /// Whether `description` is older than what is known (SDAM-6).
+    fn is_older(&self, description: &ServerDescription) -> bool {
+        TopologyVersion::is_reply_stale(self.description.topology_version, description.topology_version)
+    }
+
+    /// Records what the server says of itself, or that it is not what the options ask for. A load balancer stays one (LB-3).
+    fn believe(&mut self, description: ServerDescription) {
+        if !self.pool.options().load_balanced {
+            self.take_description(TopologyDescription::admit(description, &self.options));
+        }
     }
 
     /// Replaces what is known of the server, and lets the pool and the waiters know (SDAM-3).

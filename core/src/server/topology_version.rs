@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// topologyVersion: orders what one process of a server says.
+/// topologyVersion: orders what one process of a server says (SDAM-6).
+///
+/// Two replies of one process can overtake each other on their way. The older one, which arrives later, is ignored. But the
+/// counter is only the server's word: a server that once named a greater one than it has would be ignored for as long as its
+/// process lives. So the monitor's checks have the last word: of those that find something older than what is known, two in
+/// a row are ignored and the third is believed. They come one after another, so a real race delays one of them, not three.
+/// The hello of a connection is always ignored if it is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyVersion {
     /// The process. A restarted server is another one.
@@ -21,6 +27,25 @@ impl TopologyVersion {
     /// Whether an error of `new` was known by `current` already: then it is ignored. An equal one is old news.
     pub fn is_error_stale(current: Option<Self>, new: Option<Self>) -> bool {
         compare(current, new).is_some_and(|(current, new)| new <= current)
+    }
+}
+
+/// Counts the checks in a row that found something older than what was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Disbelief(u8);
+
+impl Disbelief {
+    /// The number of older checks in a row at which one is believed.
+    const MOST: u8 = 3;
+
+    /// Records a check, which found something `older` than what is known or not; returns whether to believe it.
+    pub(super) fn believes(&mut self, older: bool) -> bool {
+        self.0 = if older { self.0.saturating_add(1) } else { 0 };
+        let believes = !older || self.0 >= Self::MOST;
+        if believes {
+            self.0 = 0;
+        }
+        believes
     }
 }
 
@@ -45,6 +70,15 @@ mod tests {
             assert!(!TopologyVersion::is_error_stale(version(1, 2), new), "{new:?}");
         }
         assert!(!TopologyVersion::is_error_stale(None, version(1, 1)));
+    }
+
+    #[test]
+    fn the_third_older_check_in_a_row_is_believed() {
+        let mut disbelief = Disbelief::default();
+
+        let believed = [true, true, false, true, true, true, true].map(|older| disbelief.believes(older));
+
+        assert_eq!(believed, [false, false, true, false, false, true, false]);
     }
 
     #[test]
