@@ -30,6 +30,10 @@ pub(crate) struct Link {
     writer: AtomicWaker,
 }
 
+/// The number of bytes that are read at once. A reply is seldom longer, and a flood of replies is read in small portions, so that
+/// the task yields often.
+const READ: usize = 1024;
+
 /// What a link does next.
 enum Next {
     Send(Vec<u8>),
@@ -79,7 +83,7 @@ impl Link {
         if let Some(endpoint) = endpoint.upgrade() {
             endpoint.handle_monitor(|monitor, now| monitor.handle_connected(now, socket));
         }
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; READ];
         loop {
             let done = match self.next(&mut stream, &mut buffer).await {
                 Ok(Next::Send(bytes)) => socket::write_all(&mut stream, &bytes).await,

@@ -62,10 +62,11 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// Wakes the task that is being polled, and is about to return [`Poll::Pending`], once other tasks had their turn: those that
     /// can run, and those that wait for timers and sockets. It may be woken as late as `stream` can be read.
     ///
-    /// The default waits for the reactor to say that `stream` can be read, if [`poll_readable`](Self::poll_readable) does.
-    /// Otherwise it wakes the task at once, which gives the reactor its turn only as often as the executor looks after it.
+    /// The default waits until the reactor says that `stream` can be read, if [`poll_readable`](Self::poll_readable) waits.
+    /// Otherwise it wakes the task at once: then the reactor has its turn only when the executor looks after it.
     fn wake_after_others(stream: &mut Self::Stream, cx: &mut Context<'_>) {
-        if Self::poll_readable(stream, cx).is_ready() {
+        // What the reactor has said before is news once.
+        if Self::poll_readable(stream, cx).is_ready() && Self::poll_readable(stream, cx).is_ready() {
             cx.waker().wake_by_ref();
         }
     }

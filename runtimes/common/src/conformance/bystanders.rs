@@ -1,16 +1,16 @@
 //! Tasks that have nothing to do with an attack on a client in their runtime: how well they are served beside it.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::connection::Command;
 
 use super::{Harness, TestServer, client, within};
+use crate::cutoff::{Cut, Cutoff};
 use crate::runtime::Runtime;
 use crate::{Client, CommandErrorKind};
 
@@ -30,7 +30,7 @@ struct Counts {
     pings: AtomicU64,
     /// In microseconds.
     longest_ping: AtomicU64,
-    is_over: AtomicBool,
+    end: Cutoff,
 }
 
 /// Asserts that the tasks of a runtime are served while it is under `attack`: one that ticks every 10 ms, one that pings another
@@ -48,16 +48,13 @@ pub(super) async fn are_served_beside<H: Harness>(what: &str, attack: impl Futur
     let [ticks_before, pings_before] = counts.rates(BEFORE);
     counts.longest_ping.store(0, Ordering::SeqCst);
     let during = Arc::clone(&counts);
-    runtime.spawn(async move {
-        let mut attack = pin!(attack);
-        poll_fn(|cx| if during.is_over() { Poll::Ready(()) } else { attack.as_mut().poll(cx) }).await;
-    });
+    runtime.spawn(async move { drop(during.end.during(attack).await) });
     let start = runtime.now();
     let limit = within::<H, _>(BESIDE, limit_of_a_command(&runtime, &client)).await;
     runtime.sleep_until(start + BESIDE).await;
     let [ticks, pings] = counts.rates(runtime.now() - start);
     let longest_ping = Duration::from_micros(counts.longest_ping.load(Ordering::SeqCst));
-    counts.is_over.store(true, Ordering::SeqCst);
+    counts.end.cut(Cut::Closed).into_iter().for_each(Waker::wake);
 
     println!(
         "{}: {what}: {ticks:.0} ticks a second ({ticks_before:.0} without), {pings:.0} pings ({pings_before:.0}), the longest of \
@@ -100,7 +97,7 @@ async fn limit_of_a_command<R: Runtime>(runtime: &R, client: &Client<R>) -> Dura
 
 impl Counts {
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
+        self.end.get().is_some()
     }
 
     /// Ticks and pings a second, of the last `time`.
