@@ -1,4 +1,4 @@
-//! Sockets of the runtime, used as is usual, and nothing around them: who waits for a reply goes to sleep.
+//! Sockets of the runtime with nothing around them: a write, and a read that waits for the reactor.
 
 use std::future::poll_fn;
 use std::io;

@@ -118,13 +118,12 @@ impl<R: Runtime> Connection<R> {
         let command = limit.apply(command, || self.endpoint.description().min_round_trip_time)?;
         socket.prepare(&command)?;
         self.under_way = true;
-        let _under_way = self.endpoint.command_under_way();
         let cutoff = Arc::clone(&socket.cutoff);
         let timeout = limit.duration();
         let limit = self.endpoint.limit(timeout, &cutoff);
         let exchange = async {
             socket.send().await.map_err(CommandErrorKind::Network)?;
-            if command.acknowledged { socket.receive(&self.endpoint).await } else { Ok(()) }
+            if command.acknowledged { socket.receive::<R>().await } else { Ok(()) }
         };
         let outcome = cutoff.during(exchange).await;
         drop(limit);

@@ -3,7 +3,6 @@
 //! An uncontended check-out is lock, step, drain, unlock: no task, no channel, no allocation. Whatever takes time or
 //! runs code of others (spawning, waking, closing, handlers of events) happens after the lock was released.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -38,8 +37,6 @@ pub(crate) struct Endpoint<R: Runtime> {
     establisher: Arc<Establisher<R>>,
     listeners: Listeners,
     alarm: Arc<Alarm>,
-    /// How many commands are under way.
-    commands: AtomicUsize,
     machine: Mutex<Machine<R::Stream>>,
 }
 
@@ -57,9 +54,6 @@ pub(crate) struct TimeLimit<'a, R: Runtime> {
     deadline: Deadline,
 }
 
-/// A command that is under way until this is dropped.
-pub(crate) struct CommandUnderWay<'a>(&'a AtomicUsize);
-
 impl<R: Runtime> Endpoint<R> {
     /// Starts an endpoint around `core`, with a driver in the home runtime.
     pub(crate) fn start(
@@ -74,7 +68,6 @@ impl<R: Runtime> Endpoint<R> {
             establisher,
             listeners,
             alarm: Arc::default(),
-            commands: AtomicUsize::new(0),
             machine: Mutex::new(Machine::new(core, Socket::is_alive::<R>)),
         });
         driver::start(&endpoint, clock);
@@ -470,20 +463,6 @@ impl<R: Runtime> Endpoint<R> {
         call(&mut self.lock().untold)
     }
 
-    pub(crate) fn command_under_way(&self) -> CommandUnderWay<'_> {
-        self.commands.fetch_add(1, Ordering::Relaxed);
-        CommandUnderWay(&self.commands)
-    }
-
-    /// Whether no more than one command is under way.
-    pub(crate) fn has_one_command(&self) -> bool {
-        self.commands.load(Ordering::Relaxed) <= 1
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
     pub(crate) fn runtime(&self) -> &R {
         self.clock.runtime()
     }
@@ -498,12 +477,6 @@ impl<R: Runtime> Endpoint<R> {
 /// The step that a connection without a service id failed in (LB-6).
 fn refused_phase() -> cmap_core::connection::Phase {
     cmap_core::connection::Phase::Hello
-}
-
-impl Drop for CommandUnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl<R: Runtime> Drop for TimeLimit<'_, R> {

@@ -59,7 +59,6 @@ mod socket;
 mod subscription;
 mod telling;
 pub mod tls;
-mod turns;
 mod waiters;
 mod yield_now;
 

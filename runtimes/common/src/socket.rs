@@ -11,13 +11,11 @@ use cmap_core::connection::{Command, Connection, ProtocolError};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::cutoff::Cutoff;
-use crate::endpoint::Endpoint;
 use crate::error::CommandErrorKind;
 use crate::net::EitherStream;
 use crate::read_budget::BudgetedStream;
 use crate::runtime::Runtime;
 use crate::tls::TlsStream;
-use crate::turns::Turns;
 
 /// So much is read at once.
 const READ: usize = 16 * 1024;
@@ -39,7 +37,6 @@ pub(crate) struct Socket<S> {
     output: Vec<u8>,
     /// The last reply.
     reply: Vec<u8>,
-    turns: Turns,
 }
 
 /// What was read: `unread` of `bytes` is still to be looked at.
@@ -51,15 +48,7 @@ struct Input {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn new(stream: Transport<S>, protocol: Connection, cutoff: Arc<Cutoff>) -> Self {
-        Self {
-            stream,
-            protocol,
-            cutoff,
-            input: Input::default(),
-            output: Vec::new(),
-            reply: EMPTY.into(),
-            turns: Turns::default(),
-        }
+        Self { stream, protocol, cutoff, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
     }
 
     /// Puts `command` into the buffer; nothing is sent yet.
@@ -78,12 +67,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Reads until the reply is whole; it is left in [`reply`](Self::reply).
-    pub(crate) async fn receive<R>(&mut self, endpoint: &Endpoint<R>) -> Result<(), CommandErrorKind>
-    where
-        R: Runtime<Stream = S>,
-    {
+    pub(crate) async fn receive<R: Runtime<Stream = S>>(&mut self) -> Result<(), CommandErrorKind> {
         if self.input.unread.is_empty() {
-            self.await_reply(endpoint).await.map_err(CommandErrorKind::Network)?;
+            self.await_readable::<R>().await.map_err(CommandErrorKind::Network)?;
         }
         while !self.take_reply().map_err(CommandErrorKind::Protocol)? {
             self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
@@ -91,14 +77,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(())
     }
 
-    /// Lets others run where the reply is likely to be there then, or else waits until the socket has something to say.
-    async fn await_reply<R: Runtime<Stream = S>>(&mut self, endpoint: &Endpoint<R>) -> io::Result<()> {
-        let (stream, input) = (&mut self.stream, &mut self.input);
-        let (now, is_alone) = (|| endpoint.now(), || endpoint.has_one_command());
-        if self.turns.pass(now, is_alone, || input.fill_now::<R>(stream)).await? {
-            return Ok(());
-        }
-        poll_fn(|cx| match stream {
+    /// Waits until the reactor says that the socket can be read. The reply is not there yet, as a rule: where every read asks
+    /// the system, this saves the one that finds nothing.
+    async fn await_readable<R: Runtime<Stream = S>>(&mut self) -> io::Result<()> {
+        poll_fn(|cx| match &mut self.stream {
             EitherStream::Left(stream) => stream.poll_readable::<R>(cx),
             EitherStream::Right(stream) => stream.poll_readable(cx, BudgetedStream::poll_readable::<R>),
         })
@@ -148,20 +130,6 @@ impl Input {
         let count = read(stream, &mut self.bytes).await?;
         self.unread = 0..count;
         Ok(())
-    }
-
-    /// The same without waiting; returns whether there was something to read.
-    fn fill_now<R: Runtime>(&mut self, stream: &mut Transport<R::Stream>) -> io::Result<bool> {
-        self.bytes.resize(READ, 0);
-        match read_now::<R>(stream, &mut self.bytes) {
-            Ok(0) => Err(hung_up()),
-            Ok(count) => {
-                self.unread = 0..count;
-                Ok(true)
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 }
 

@@ -37,6 +37,7 @@ mod recovery;
 pub mod runtimes;
 mod scripted_server;
 mod server;
+pub mod siblings;
 pub mod sockets;
 pub mod unusable;
 
@@ -194,6 +195,7 @@ macro_rules! conformance {
                 whoever_waits_after_a_look_is_woken_by_what_comes_next,
                 a_connection_is_good_for_many_commands,
                 a_connection_is_good_for_many_commands_under_tls,
+                a_task_that_waits_for_a_reply_sleeps_until_it_comes,
             }
             faults {
                 a_restarted_server_costs_no_user_an_error,
@@ -235,6 +237,9 @@ macro_rules! conformance {
                 hellos_without_end_for_connections_starve_nobody,
                 large_replies_starve_nobody,
                 a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_second,
+            }
+            siblings {
+                a_sibling_waits_little_longer_for_its_socket_beside_pings,
             }
         }
     };

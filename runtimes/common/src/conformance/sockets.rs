@@ -4,14 +4,18 @@ use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::{Pin, pin};
+use std::thread;
+use std::time::Duration;
 
 use bson::rawdoc;
+use cmap_core::options::ClientOptions;
 use futures_io::AsyncRead as _;
 
+use super::scripted_server::{ScriptedServer, streaming_hello};
 use super::{Harness, Hosts, Setup, TestServer, client, poll_once, run};
-use crate::Client;
 use crate::runtime::{Runtime, Target};
 use crate::yield_now::yield_now;
+use crate::{Client, Pool};
 
 type StreamOf<H> = <<H as Harness>::Runtime as Runtime>::Stream;
 
@@ -74,8 +78,6 @@ pub fn whoever_waits_after_a_look_is_woken_by_what_comes_next<H: Harness>() {
     });
 }
 
-/// More than it takes for a connection to learn what turns are worth between its commands and their replies, and to forget it
-/// again.
 pub fn a_connection_is_good_for_many_commands<H: Harness>() {
     run::<H>(async {
         let server = TestServer::start();
@@ -88,6 +90,37 @@ pub fn a_connection_is_good_for_many_commands_under_tls<H: Harness>() {
         let server = TestServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
         let query = format!("tls=true&tlsCAFile={}", server.authority().display());
         ping_often(&client::<H>(&server, &query).await).await;
+    });
+}
+
+pub fn a_task_that_waits_for_a_reply_sleeps_until_it_comes<H: Harness>() {
+    run::<H>(async {
+        let server = ScriptedServer::start(|_, client| {
+            let request = client.next_request()?;
+            client.answer(request, &streaming_hello(1))?;
+            loop {
+                let request = client.next_request()?;
+                thread::sleep(Duration::from_millis(2));
+                client.answer(request, &rawdoc! { "ok": 1 })?;
+            }
+        });
+        let pool = Pool::<H::Runtime>::with_options(ClientOptions::parse(&server.uri("")).unwrap().0).await.unwrap();
+        pool.ready();
+        let mut connection = pool.check_out().await.unwrap();
+
+        for _ in 0..20 {
+            let mut polls = 0;
+            let mut command = pin!(connection.run_command("admin", rawdoc! { "ping": 1 }));
+            let outcome = poll_fn(|cx| {
+                polls += 1;
+                command.as_mut().poll(cx)
+            });
+
+            outcome.await.unwrap();
+
+            // One that sends, and one that reads; one more, if the reactor has woken it for nothing.
+            assert!(polls <= 3, "it was polled {polls} times");
+        }
     });
 }
 
