@@ -67,6 +67,7 @@ pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut
         let works = throughputs.each_ref().map(|throughput| &throughput.by_work);
         by_time.row(columns(tasks, times));
         by_work.row(columns(tasks, works));
+        // More tasks than there are sockets wait for one, which bare sockets have no queue for.
         if arrangement.has_bar() && tasks <= SIZE {
             let [own, _, bare] = works;
             // Pings by work: who works more for each gets fewer.

@@ -65,7 +65,7 @@ pub fn a_sibling_waits_little_longer_for_its_socket_beside_pings<H: Harness>() {
     });
 }
 
-/// The median round trips, and the number of pings meanwhile.
+/// The median round trip without pings and beside them, and the number of pings meanwhile.
 async fn measure<R: Runtime>(runtime: R, pool: Pool<R>) -> ([Duration; 2], u64) {
     let mut socket = runtime.connect(Target::Tcp(echo())).await.unwrap();
     let (mut without, mut beside, mut count) = (Vec::new(), Vec::new(), 0);
