@@ -185,10 +185,14 @@ impl Establish {
         let compressor = compressor.map_err(|error| broken(Phase::Hello, &error.to_string()))?;
         self.connection.describe(description, compressor);
         self.hello_reply = Some(reply.to_owned());
-        let Some(login) = login.filter(|_| !is_arbiter) else {
+        let Some(login) = login else {
             self.stage = Stage::Established;
             return Ok(Progress::Established);
         };
+        // AUTH-2 would skip authentication, but `arbiterOnly` is the word of a server that has proven nothing.
+        if is_arbiter {
+            return Err(broken(Phase::Authenticate, "an arbiter has no users; connect without credentials"));
+        }
         let mechanisms = offers.mechanisms.as_ref().map(|names| names.iter().map(|name| name.as_str()));
         let speculative = offers.speculative.as_deref();
         match login.handle_hello(mechanisms, speculative.map(sasl_reply))? {
@@ -260,14 +264,10 @@ fn advance(conversation: &mut Conversation, reply: &RawDocument, known: RawBson)
     Ok((conversation.handle_reply(sasl_reply(reply))?, conversation_id(reply).unwrap_or(known)))
 }
 
-/// What a conversation wants of a reply. `authenticate` is answered without payload and done.
+/// What a conversation needs of a reply. A reply that does not say `done` is not the last one.
 fn sasl_reply(reply: &RawDocument) -> SaslReply<'_> {
-    let payload = reply.get_binary("payload").map(|binary| binary.bytes);
-    let done = reply.get_bool("done");
-    match (payload, done) {
-        (Err(_), Err(_)) => SaslReply::AUTHENTICATED,
-        (payload, done) => SaslReply::new(payload.unwrap_or_default(), done.unwrap_or_default()),
-    }
+    let payload = reply.get_binary("payload").map(|binary| binary.bytes).unwrap_or_default();
+    SaslReply::new(payload, reply.get_bool("done").unwrap_or_default())
 }
 
 fn conversation_id(reply: &RawDocument) -> Option<RawBson> {

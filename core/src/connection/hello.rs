@@ -28,7 +28,7 @@ pub struct Description {
     pub service_id: Option<ServiceId>,
     /// Whether later hellos may be called so (HS-5).
     pub hello_ok: bool,
-    /// Whether the server is an arbiter, which nobody logs in to (AUTH-2).
+    /// Whether the server calls itself an arbiter. It is never that of a connection with a credential.
     pub is_arbiter: bool,
     /// The server's version of its topology.
     pub topology_version: Option<TopologyVersion>,

@@ -40,12 +40,12 @@ pub enum First<'a> {
     },
 }
 
-/// A server's reply that says `ok: 1`.
+/// A server's reply that says `ok: 1`. Of a reply to `authenticate`, both fields are ignored.
 #[derive(Clone, Copy)]
 pub struct Reply<'a> {
-    /// The field `payload`; of `authenticate`, empty.
+    /// The field `payload`.
     pub payload: &'a [u8],
-    /// The field `done`; of `authenticate`, true.
+    /// The field `done`.
     pub done: bool,
 }
 
@@ -104,15 +104,16 @@ impl Conversation {
 
     /// A reply came to the command sent last.
     pub fn handle_reply(&mut self, reply: Reply<'_>) -> Result<Step, AuthError> {
-        match &mut self.state {
-            State::Scram(client) => client.handle_reply(reply),
-            State::Plain { ended, .. } | State::X509 { ended, .. } => {
-                if mem::replace(ended, true) {
-                    return Err(AuthMisuse::UnexpectedReply.into());
-                }
-                if reply.done { Ok(Step::Done) } else { Err(ServerFault::NotEnded.into()) }
-            }
+        let (ended, is_last) = match &mut self.state {
+            State::Scram(client) => return client.handle_reply(reply),
+            State::Plain { ended, .. } => (ended, reply.done),
+            // `authenticate` is answered by success alone: its reply has neither `payload` nor `done`.
+            State::X509 { ended, .. } => (ended, true),
+        };
+        if mem::replace(ended, true) {
+            return Err(AuthMisuse::UnexpectedReply.into());
         }
+        if is_last { Ok(Step::Done) } else { Err(ServerFault::NotEnded.into()) }
     }
 
     /// The keys that [`Step::Derive`] asked for.

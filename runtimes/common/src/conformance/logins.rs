@@ -1,12 +1,16 @@
 //! Who logs in and how, under TLS and without; and what users are told whose password or certificates are wrong.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use cmap_core::connection::{Fault, Phase};
 
-use super::{Harness, Hosts, Setup, TestServer, establish_error, run, told, wait_for_failed_check};
+use super::rogue::Rogue;
+use super::{
+    ClientOf, Harness, Hosts, Setup, TestServer, assert_nothing_lost, establish_error, run, told, wait_for_failed_check,
+};
 use crate::{CheckOutError, Client};
 
 /// A server with users and TLS.
@@ -76,6 +80,36 @@ async fn refused<H: Harness>(login: &str) {
     assert!(!text.contains("secret") && !text.contains("wrong"), "{text}");
     let error = establish_error(outcome);
     assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Server { code: Some(18) }));
+}
+
+pub fn a_server_that_calls_itself_an_arbiter_gets_no_command_x_62<H: Harness>() {
+    run::<H>(async {
+        // The server does not know the password. The monitor hears of an arbiter, or of a primary.
+        for is_arbiter_to_monitor in [true, false] {
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            let hears = Arc::clone(&heard);
+            let rogue = Rogue::start(move || {
+                let hears = Arc::clone(&hears);
+                move |name, command| {
+                    hears.lock().unwrap().push(name.to_owned());
+                    let logs_in = command.get("saslSupportedMechs").unwrap().is_some();
+                    rawdoc! {
+                        "ok": 1, "done": true, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
+                        "setName": "rs", "arbiterOnly": logs_in || is_arbiter_to_monitor,
+                    }
+                }
+            });
+            let client = ClientOf::<H>::with_options(rogue.options("directConnection=true")).await.unwrap();
+
+            let error = establish_error(client.check_out().await);
+
+            assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Other));
+            assert_eq!(error.message, "an arbiter has no users; connect without credentials");
+            assert_nothing_lost(&client);
+            let heard = heard.lock().unwrap();
+            assert!(!heard.is_empty() && heard.iter().all(|name| name == "isMaster" || name == "hello"), "{heard:?}");
+        }
+    });
 }
 
 pub fn a_certificate_for_another_host_is_said_so<H: Harness>() {

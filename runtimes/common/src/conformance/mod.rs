@@ -2,8 +2,9 @@
 //!
 //! An adapter says in its tests how to run a future, by a [`Harness`], and instantiates the suite by
 //! [`conformance!`](crate::conformance!). Each case is then a test of that name. They talk over loopback to a
-//! [`TestServer`], which is core's embedded server, and misbehaves where it is told to. Between the two there may be a
-//! `proxy`, and under the client a `lab`: the same runtime, with a clock that can be stepped and sockets that stutter.
+//! [`TestServer`], which is core's embedded server, and misbehaves where it is told to, or to a `rogue`, which lies. Between
+//! the two there may be a `proxy`, and under the client a `lab`: the same runtime, with a clock that can be stepped and
+//! sockets that stutter.
 
 #![allow(
     missing_docs,
@@ -32,6 +33,7 @@ pub mod phases;
 pub mod pools;
 mod proxy;
 mod recovery;
+mod rogue;
 pub mod runtimes;
 mod server;
 pub mod sockets;
@@ -87,6 +89,7 @@ macro_rules! conformance {
                 a_certificate_logs_in,
                 a_wrong_password_is_said_so,
                 an_unknown_user_is_said_so,
+                a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,
                 a_certificate_for_another_host_is_said_so,
                 an_authority_that_is_not_trusted_is_said_so,
             }
