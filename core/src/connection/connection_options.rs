@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::ClientMetadata;
+use super::auth::MAX_ITERATIONS;
 use crate::options::{ClientOptions, Compressor, Credential, ServerApi};
 use crate::wire::{Compression, ZlibLevel};
 
@@ -15,6 +16,9 @@ pub struct ConnectionOptions {
     pub metadata: ClientMetadata,
     /// Who logs in; nobody does without.
     pub credential: Option<Arc<Credential>>,
+    /// The most iterations of SCRAM's hash that a server may ask for; [`MAX_ITERATIONS`] by default. The server chooses the
+    /// number and this client does the work: 100,000 take some 20 milliseconds.
+    pub max_scram_iterations: u32,
     /// The compressors to offer, the preferred one first (COMP-1).
     pub compressors: Vec<Compression>,
     /// Whether the other side is a load balancer (LB-5).
@@ -26,7 +30,14 @@ pub struct ConnectionOptions {
 impl ConnectionOptions {
     /// Connections that nobody logs in to, and that compress nothing.
     pub fn new(metadata: ClientMetadata) -> Self {
-        Self { metadata, credential: None, compressors: Vec::new(), load_balanced: false, server_api: None }
+        Self {
+            metadata,
+            credential: None,
+            max_scram_iterations: MAX_ITERATIONS,
+            compressors: Vec::new(),
+            load_balanced: false,
+            server_api: None,
+        }
     }
 
     /// Connections as a connection string asks for them. Compressors that this program was built without are not offered.
@@ -42,6 +53,7 @@ impl ConnectionOptions {
         Self {
             metadata,
             credential: options.credential.clone().map(Arc::new),
+            max_scram_iterations: MAX_ITERATIONS,
             compressors: compressors.filter(|compression| compression.id().is_built_in()).collect(),
             load_balanced: options.load_balanced.unwrap_or_default(),
             server_api: options.server_api,

@@ -69,7 +69,8 @@ impl Establish {
     /// The credential cannot be used with its mechanism.
     pub fn new(options: Arc<ConnectionOptions>, random: [u8; 24]) -> Result<Self, EstablishError> {
         let login = options.credential.as_ref().map(|credential| {
-            Authentication::new(Arc::clone(credential), Nonce::from_random(random)).map_err(AuthError::from)
+            let nonce = Nonce::from_random(random);
+            Authentication::new(Arc::clone(credential), nonce, options.max_scram_iterations).map_err(AuthError::from)
         });
         let authentication = login.transpose()?;
         let hello = hello::command(&options, authentication.as_ref());

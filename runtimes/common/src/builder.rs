@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::auth::MAX_ITERATIONS;
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
 use cmap_core::options::{ClientOptions, ConnectionStringError, Warning};
 use cmap_core::{pool, server, time};
@@ -33,6 +34,7 @@ pub struct Builder<R, T> {
     metadata: ClientMetadata,
     listeners: Listeners,
     tls: Option<TlsConfig>,
+    max_scram_iterations: u32,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -48,6 +50,7 @@ impl<R: Runtime, T> Builder<R, T> {
             metadata: metadata::<R>(),
             listeners: Listeners::default(),
             tls: None,
+            max_scram_iterations: MAX_ITERATIONS,
             makes: PhantomData,
         }
     }
@@ -67,6 +70,14 @@ impl<R: Runtime, T> Builder<R, T> {
     /// Uses `config` for TLS, instead of what the options say about certificates. TLS is on with it.
     pub fn tls(mut self, config: TlsConfig) -> Self {
         self.tls = Some(config);
+        self
+    }
+
+    /// Lets the server ask for up to so many iterations of SCRAM's hash; without this, for [`MAX_ITERATIONS`]. The server
+    /// chooses the number and this process does the work, in a thread for blocking work: 100,000 take some 20 milliseconds.
+    /// Raise it for a server whose users were made with more.
+    pub fn max_scram_iterations(mut self, iterations: u32) -> Self {
+        self.max_scram_iterations = iterations;
         self
     }
 
@@ -92,7 +103,7 @@ impl<R: Runtime, T> Builder<R, T> {
     where
         F: FnOnce(time::Instant, CorePool<R>, &ClientOptions, ClientMetadata) -> Core<R> + Send,
     {
-        let Self { runtime, mut options, warnings, metadata, listeners, tls, makes: _ } = self;
+        let Self { runtime, mut options, warnings, metadata, listeners, tls, max_scram_iterations, makes: _ } = self;
         let runtime = runtime?;
         // Whoever changes options in code sets one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
@@ -119,6 +130,8 @@ impl<R: Runtime, T> Builder<R, T> {
         }
         let pool = pool::Pool::new((*address).clone(), pool_options, clock.now());
         let pool = pool.map_err(ConnectionStringError::from)?;
+        let mut connection_options = ConnectionOptions::of_client(&options, metadata.clone());
+        connection_options.max_scram_iterations = max_scram_iterations;
         let establisher = Arc::new(Establisher {
             address,
             timeout: Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT)),
@@ -126,7 +139,7 @@ impl<R: Runtime, T> Builder<R, T> {
             keys: Arc::new(Keys::default()),
             clock,
             command_limit: CommandLimit::of_client(&options),
-            options: Arc::new(ConnectionOptions::of_client(&options, metadata.clone())),
+            options: Arc::new(connection_options),
         });
         let mut core = begin(establisher.clock.now(), pool, &options, metadata);
         core.server_mut().observe(listeners.are_logged() || listeners.any());

@@ -81,7 +81,9 @@ impl<R: Runtime> Establisher<R> {
             progress = match progress {
                 Progress::Established => break,
                 Progress::Derive(request) => {
-                    let keys = limit.during(phase, self.keys.get(self.clock.runtime(), request)).await?;
+                    let iterations = request.id().iterations();
+                    let keys = limit.during(phase, self.keys.get(self.clock.runtime(), request)).await;
+                    let keys = keys.map_err(|error| too_slow(error, iterations))?;
                     let keys = keys.map_err(|gone| EstablishError::new(phase, Fault::Other, gone.to_string()))?;
                     establish.handle_keys(&keys)?
                 }
@@ -244,6 +246,15 @@ fn random() -> Result<[u8; 24], EstablishError> {
         EstablishError::new(Phase::Authenticate, Fault::Other, format!("the system gave no random numbers: {error}"))
     })?;
     Ok(random)
+}
+
+/// The end of an establishment while its keys are derived: the server is not to blame for a timeout.
+fn too_slow(error: EstablishError, iterations: u32) -> EstablishError {
+    if error.fault != Fault::Timeout {
+        return error;
+    }
+    let text = format!("keys of {iterations} iterations were not derived in time; connectTimeoutMS allows more");
+    EstablishError::new(error.phase, error.fault, text)
 }
 
 fn lost(phase: Phase) -> impl Fn(io::Error) -> EstablishError {

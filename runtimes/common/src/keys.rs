@@ -1,9 +1,12 @@
-//! The keys of SCRAM, derived once per user and server, in a thread for blocking work (AUTH-17).
+//! The keys of SCRAM: derived once per user and server, one derivation at a time, in a thread for blocking work (AUTH-17).
+//!
+//! A connection waits for its keys in [`Keys::get`]. When that future is dropped, since the connection's time is up or its
+//! client is closed, the connection leaves the queue, and a derivation that no other connection waits for is broken off.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use cmap_core::connection::auth::{DeriveKey, DerivedKeys, KeyCache, Lookup, Ticket};
+use cmap_core::connection::auth::{DeriveKey, DerivedKeys, KeyCache, Lookup, Ticket, Waiter};
 
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
@@ -15,45 +18,48 @@ pub(crate) struct Keys(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     cache: KeyCache,
-    /// Those who wait for somebody else's derivation; all are woken by the end of any.
-    waiting: Vec<Waker>,
+    /// The wakers of those that have to look up again; all are woken together.
+    wakers: Vec<Waker>,
 }
 
-/// A derivation in progress. Dropped before its end, it lets another begin.
+/// A connection that waits for its keys. Dropped, it waits no longer.
+struct Waiting<'k> {
+    keys: &'k Keys,
+    waiter: Option<Waiter>,
+}
+
+/// A derivation in progress. Dropped, it hands over what was derived, and lets another begin.
 struct Derivation {
     keys: Arc<Keys>,
     ticket: Option<Ticket>,
+    derived: Option<DerivedKeys>,
 }
 
 impl Keys {
-    /// The keys that `request` asks for. Connections that start together derive them once; a derivation ends and is
-    /// kept also when the connection that began it is given up.
+    /// The keys that `request` asks for.
     pub(crate) async fn get<R: Runtime>(
         self: &Arc<Self>,
         runtime: &R,
         request: DeriveKey,
     ) -> Result<DerivedKeys, RuntimeGone> {
-        let ticket = match self.look_up(&request).await {
-            Ok(keys) => return Ok(keys),
-            Err(ticket) => ticket,
-        };
-        let derivation = Derivation { keys: Arc::clone(self), ticket: Some(ticket) };
-        runtime.spawn_blocking(move || derivation.run(request)).await.ok_or(RuntimeGone)
+        let request = Arc::new(request);
+        let waiting = Waiting { keys: self, waiter: Some(self.lock().cache.enter(&request)) };
+        loop {
+            let ticket = match waiting.look_up().await {
+                Ok(keys) => return Ok(keys),
+                Err(ticket) => ticket,
+            };
+            let derivation = Derivation { keys: Arc::clone(self), ticket: Some(ticket), derived: None };
+            let request = Arc::clone(&request);
+            let ended = runtime.spawn_blocking(move || derivation.run(&request)).await;
+            // It ends here and not in its thread, so that the next one begins after that thread was given back.
+            drop(ended.ok_or(RuntimeGone)?);
+        }
     }
 
-    async fn look_up(&self, request: &DeriveKey) -> Result<DerivedKeys, Ticket> {
-        std::future::poll_fn(|cx| {
-            let mut state = self.lock();
-            match state.cache.look_up(request) {
-                Lookup::Ready(keys) => Poll::Ready(Ok(keys)),
-                Lookup::Derive(ticket) => Poll::Ready(Err(ticket)),
-                Lookup::Wait => {
-                    state.waiting.push(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+    fn wake_all(&self) {
+        let wakers = std::mem::take(&mut self.lock().wakers);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -61,25 +67,61 @@ impl Keys {
     }
 }
 
-impl Derivation {
-    fn run(mut self, request: DeriveKey) -> DerivedKeys {
-        let keys = request.run();
-        if let Some(ticket) = self.ticket.take() {
-            self.keys.lock().cache.finish(ticket, &keys);
+impl Waiting<'_> {
+    /// The keys, or the right to derive them.
+    async fn look_up(&self) -> Result<DerivedKeys, Ticket> {
+        std::future::poll_fn(|cx| {
+            let mut state = self.keys.lock();
+            let lookup = self.waiter.as_ref().map_or(Lookup::Wait, |waiter| state.cache.look_up(waiter));
+            match lookup {
+                Lookup::Ready(keys) => Poll::Ready(Ok(keys)),
+                Lookup::Derive(ticket) => Poll::Ready(Err(ticket)),
+                Lookup::Wait => {
+                    if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                        state.wakers.push(cx.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let made_way = self.keys.lock().cache.leave(waiter);
+        if made_way {
+            self.keys.wake_all();
         }
-        keys
+    }
+}
+
+impl Derivation {
+    fn run(mut self, request: &DeriveKey) -> Self {
+        self.derived = request.run_while(|| self.is_wanted());
+        self
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.ticket.as_ref().is_some_and(|ticket| self.keys.lock().cache.is_wanted(ticket))
     }
 }
 
 impl Drop for Derivation {
     fn drop(&mut self) {
-        let waiting = {
-            let mut state = self.keys.lock();
-            if let Some(ticket) = self.ticket.take() {
-                state.cache.abandon(ticket);
+        let Some(ticket) = self.ticket.take() else { return };
+        {
+            let cache = &mut self.keys.lock().cache;
+            match &self.derived {
+                Some(keys) => cache.finish(ticket, keys),
+                None => cache.abandon(ticket),
             }
-            std::mem::take(&mut state.waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
+        }
+        self.keys.wake_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

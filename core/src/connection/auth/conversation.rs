@@ -69,12 +69,17 @@ enum State {
 }
 
 impl Conversation {
-    /// A conversation by `mechanism`: the credential's own, or of one that names none, the negotiated. The nonce serves
-    /// SCRAM; the others ignore it.
-    pub(super) fn new(mechanism: Mechanism, credential: &Credential, nonce: Nonce) -> Result<Self, LoginError> {
+    /// A conversation by `mechanism`: the credential's own, or of one that names none, the negotiated. The nonce and the
+    /// most iterations are SCRAM's; the others ignore them.
+    pub(super) fn new(
+        mechanism: Mechanism,
+        credential: &Credential,
+        nonce: Nonce,
+        max_iterations: u32,
+    ) -> Result<Self, LoginError> {
         let state = match mechanism {
-            Mechanism::ScramSha1 => State::scram(ScramHash::Sha1, credential, nonce)?,
-            Mechanism::ScramSha256 => State::scram(ScramHash::Sha256, credential, nonce)?,
+            Mechanism::ScramSha1 => State::scram(ScramHash::Sha1, credential, nonce, max_iterations)?,
+            Mechanism::ScramSha256 => State::scram(ScramHash::Sha256, credential, nonce, max_iterations)?,
             Mechanism::Plain => State::Plain { payload: plain::payload(credential)?, ended: false },
             Mechanism::MongoDbX509 => {
                 State::X509 { user: certificate_user(credential)?.map(String::from), ended: false }
@@ -126,9 +131,9 @@ impl Conversation {
 }
 
 impl State {
-    fn scram(hash: ScramHash, credential: &Credential, nonce: Nonce) -> Result<Self, LoginError> {
+    fn scram(hash: ScramHash, credential: &Credential, nonce: Nonce, max_iterations: u32) -> Result<Self, LoginError> {
         let (username, password) = user_and_password(credential)?;
-        ScramClient::new(hash, username, password, nonce).map(Self::Scram)
+        ScramClient::new(hash, username, password, nonce, max_iterations).map(Self::Scram)
     }
 }
 

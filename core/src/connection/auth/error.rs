@@ -8,7 +8,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-use super::{MAX_ITERATIONS, MAX_MESSAGE, MIN_ITERATIONS};
+use super::{MAX_MESSAGE, MIN_ITERATIONS};
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{CredentialError, Mechanism};
 
@@ -69,10 +69,16 @@ pub enum ServerFault {
     /// The keys would be too cheap to guess the password from (AUTH-13).
     #[error("asked for {0} iterations, fewer than {MIN_ITERATIONS}")]
     TooFewIterations(u32),
-    /// The keys would cost the client more than any sensible server asks; a count of more than 32 bits reads as the
-    /// largest.
-    #[error("asked for {0} iterations, more than {MAX_ITERATIONS}")]
-    TooManyIterations(u32),
+    /// The keys would cost the client more work than it allows.
+    #[error(
+        "asked for {asked} iterations, and {allowed} are allowed; if it is to be trusted, raise max_scram_iterations"
+    )]
+    TooManyIterations {
+        /// The server's number; more than 64 bits read as the largest.
+        asked: u64,
+        /// The client's maximum.
+        allowed: u32,
+    },
     /// Its signature is wrong: it does not know the password (AUTH-16).
     #[error("did not prove that it knows the password")]
     Signature,

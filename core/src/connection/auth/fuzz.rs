@@ -31,9 +31,8 @@ pub fn run(data: &[u8]) {
         _ => return drop(ScramLogin::parse(input.0).map(|login| challenge(login, ScramHash::Sha256))),
     };
     let credential = Arc::new(Credential::new("us=er,", "pencil".into(), "admin").with_mechanism(mechanism));
-    let Ok(authentication) = Authentication::new(credential, Nonce::from_random([1; Nonce::RANDOM_BYTES])) else {
-        return;
-    };
+    let nonce = Nonce::from_random([1; Nonce::RANDOM_BYTES]);
+    let Ok(authentication) = Authentication::new(credential, nonce, MAX_ITERATIONS) else { return };
     if let Ok(Opening::Start(conversation)) = authentication.handle_hello(None::<[&str; 0]>, None) {
         converse(conversation, hash, &mut input);
     }

@@ -29,12 +29,12 @@
 //! #     }
 //! #     Some(verifier) => (ScramVerifier::verify(verifier, payload.as_bytes()).unwrap(), true),
 //! # };
-//! let mut cache = KeyCache::default(); // one for each server, shared by its connections
+//! let mut cache = KeyCache::default(); // one for each client, shared by its connections
 //! let credential = Arc::new(Credential::new("user", "pencil".into(), "admin"));
 //! let random = [1; 24]; // from the operating system
 //!
 //! // 1. The hello.
-//! let authentication = Authentication::new(credential, Nonce::from_random(random))?;
+//! let authentication = Authentication::new(credential, Nonce::from_random(random), MAX_ITERATIONS)?;
 //! assert_eq!(authentication.sasl_supported_mechs().as_deref(), Some("admin.user"));
 //! // 2. Its reply. This server lists its mechanisms and ignores the speculation.
 //! let opening = authentication.handle_hello(Some(["SCRAM-SHA-1", "SCRAM-SHA-256"]), None)?;
@@ -51,7 +51,8 @@
 //! loop {
 //!     step = match step {
 //!         Step::Derive(request) => {
-//!             let keys = match cache.look_up(&request) {
+//!             let waiter = cache.enter(&request);
+//!             let keys = match cache.look_up(&waiter) {
 //!                 Lookup::Ready(keys) => keys,
 //!                 Lookup::Derive(ticket) => {
 //!                     let keys = request.run(); // on a thread of its own
@@ -60,6 +61,7 @@
 //!                 }
 //!                 Lookup::Wait => unreachable!("nobody else uses this cache"),
 //!             };
+//!             cache.leave(waiter);
 //!             conversation.handle_keys(&keys)?
 //!         }
 //!         Step::Send(payload) => {
@@ -75,8 +77,9 @@
 //! # Trust
 //!
 //! Whatever a server sends is bounded before it costs anything: the length of a message by [`MAX_MESSAGE`], the work of
-//! a derivation by [`MAX_ITERATIONS`] and [`MIN_ITERATIONS`] (AUTH-13). `Done` after SCRAM means that the server proved
-//! that it knows the password (AUTH-16). Passwords and keys are wiped from memory when they are dropped, and no `Debug`
+//! a derivation by [`MIN_ITERATIONS`] (AUTH-13) and the client's maximum, usually [`MAX_ITERATIONS`], and the work of all
+//! derivations by the [`KeyCache`], which lets one run at a time. `Done` after SCRAM means that the server proved that it
+//! knows the password (AUTH-16). Passwords and keys are wiped from memory when they are dropped, and no `Debug`
 //! or error shows them. Two places are out of reach: what SASLprep's crate holds while it prepares a password that is
 //! not plain ASCII, and the copies that a caller makes.
 //!
@@ -107,7 +110,7 @@ pub use error::{AuthError, AuthMisuse, LoginError, Malformed, Message, ServerFau
 pub use negotiation::{Authentication, Opening};
 #[cfg(feature = "sim")]
 pub use plain_login::PlainLogin;
-pub use scram::cache::{KeyCache, Lookup, Ticket};
+pub use scram::cache::{KeyCache, Lookup, Ticket, Waiter};
 #[cfg(feature = "sim")]
 pub use scram::server::{ScramLogin, ScramVerifier};
 #[cfg(feature = "sim")]

@@ -17,6 +17,7 @@ use crate::options::{Credential, Mechanism};
 pub struct Authentication {
     credential: Arc<Credential>,
     nonce: Nonce,
+    max_iterations: u32,
     speculation: Option<Conversation>,
 }
 
@@ -31,19 +32,20 @@ pub enum Opening {
 }
 
 impl Authentication {
-    /// Prepares the hello of a new connection. A credential that its mechanism cannot use fails here, before anything
-    /// is sent.
-    pub fn new(credential: Arc<Credential>, nonce: Nonce) -> Result<Self, LoginError> {
+    /// Prepares the hello of a new connection, whose server may ask for at most `max_iterations` of SCRAM's hash. A
+    /// credential that its mechanism cannot use fails here, before anything is sent.
+    pub fn new(credential: Arc<Credential>, nonce: Nonce, max_iterations: u32) -> Result<Self, LoginError> {
+        let begin = |mechanism| Conversation::new(mechanism, &credential, nonce.clone(), max_iterations);
         let conversation = match credential.mechanism {
-            Some(mechanism) => Conversation::new(mechanism, &credential, nonce.clone()).map(Some),
+            Some(mechanism) => begin(mechanism).map(Some),
             // AUTH-9. A password that SASLprep prohibits may still be right for SCRAM-SHA-1: the server's list decides.
-            None => match Conversation::new(Mechanism::ScramSha256, &credential, nonce.clone()) {
+            None => match begin(Mechanism::ScramSha256) {
                 Err(LoginError::PasswordProhibited) => Ok(None),
                 other => other.map(Some),
             },
         };
         let speculation = conversation?.filter(|conversation| can_speculate(conversation.mechanism()));
-        Ok(Self { credential, nonce, speculation })
+        Ok(Self { credential, nonce, max_iterations, speculation })
     }
 
     /// The hello's `saslSupportedMechs`, where the mechanism is open (AUTH-6).
@@ -67,7 +69,7 @@ impl Authentication {
         supported: Option<impl IntoIterator<Item = &'a str>>,
         speculative: Option<Reply<'_>>,
     ) -> Result<Opening, AuthError> {
-        let Self { credential, nonce, speculation } = self;
+        let Self { credential, nonce, max_iterations, speculation } = self;
         let speculation = match (speculation, speculative) {
             (Some(mut conversation), Some(reply)) => {
                 let step = conversation.handle_reply(reply)?;
@@ -80,7 +82,7 @@ impl Authentication {
         match speculation {
             Some(conversation) if conversation.mechanism() == mechanism => Ok(Opening::Start(conversation)),
             // The nonce has been sent, but nothing has ever answered it: it is as good as new.
-            Some(_) | None => Ok(Opening::Start(Conversation::new(mechanism, &credential, nonce)?)),
+            Some(_) | None => Ok(Opening::Start(Conversation::new(mechanism, &credential, nonce, max_iterations)?)),
         }
     }
 }
@@ -102,11 +104,12 @@ fn can_speculate(mechanism: Mechanism) -> bool {
 mod tests {
     use alloc::string::ToString;
 
+    use super::super::MAX_ITERATIONS;
     use super::*;
     use crate::options::CredentialError;
 
     fn authentication(credential: Credential) -> Authentication {
-        Authentication::new(Arc::new(credential), Nonce::from_random([7; Nonce::RANDOM_BYTES])).unwrap()
+        Authentication::new(Arc::new(credential), Nonce::from_random([7; Nonce::RANDOM_BYTES]), MAX_ITERATIONS).unwrap()
     }
 
     fn credential(password: &str) -> Credential {
@@ -216,7 +219,7 @@ mod tests {
             (prohibited, LoginError::PasswordProhibited),
         ] {
             let nonce = Nonce::from_random([7; Nonce::RANDOM_BYTES]);
-            assert_eq!(Authentication::new(Arc::new(credential), nonce).unwrap_err(), error);
+            assert_eq!(Authentication::new(Arc::new(credential), nonce, MAX_ITERATIONS).unwrap_err(), error);
         }
     }
 
@@ -229,7 +232,7 @@ mod tests {
         ] {
             let nonce = Nonce::from_random([7; Nonce::RANDOM_BYTES]);
             let credential = Arc::new(credential("pencil").with_mechanism(mechanism));
-            let error = Authentication::new(credential, nonce).unwrap_err();
+            let error = Authentication::new(credential, nonce, MAX_ITERATIONS).unwrap_err();
 
             assert_eq!(error, LoginError::NotCarriedOut { mechanism });
             let message = error.to_string();

@@ -38,11 +38,26 @@ struct Conditions {
     /// Those who wait for the end of all tasks.
     watchers: Mutex<Vec<Waker>>,
     stutters: AtomicBool,
+    /// Jobs of blocking work, from when they are handed over to their end.
+    jobs: AtomicUsize,
+    /// The most jobs that there were at a time.
+    most_jobs: AtomicUsize,
+    /// How many jobs there have been.
+    all_jobs: AtomicUsize,
     reader: Reader,
 }
 
 /// A task in a lab, until it has ended or was dropped.
 struct LabTask(Arc<Conditions>);
+
+/// A job of blocking work in a lab, which counts until it has ended or was dropped, and no longer than that.
+struct LabJob<J> {
+    // Dropped first.
+    noted: NotedJob,
+    job: J,
+}
+
+struct NotedJob(Arc<Conditions>);
 
 /// What is known of the one socket that is watched.
 #[derive(Default)]
@@ -107,6 +122,21 @@ impl<R: Runtime> Lab<R> {
     /// How often somebody went to sleep.
     pub(super) fn sleeps(&self) -> usize {
         self.conditions.sleeps.load(Ordering::SeqCst)
+    }
+
+    /// How many jobs of blocking work there are.
+    pub(super) fn jobs(&self) -> usize {
+        self.conditions.jobs.load(Ordering::SeqCst)
+    }
+
+    /// The most jobs of blocking work that there were at a time.
+    pub(super) fn most_jobs(&self) -> usize {
+        self.conditions.most_jobs.load(Ordering::SeqCst)
+    }
+
+    /// How many jobs of blocking work there have been.
+    pub(super) fn all_jobs(&self) -> usize {
+        self.conditions.all_jobs.load(Ordering::SeqCst)
     }
 
     /// Calls `wait_for_reader` of what this returns before each piece that is sent to the lab's one socket.
@@ -174,7 +204,8 @@ impl<R: Runtime> Runtime for Lab<R> {
         if self.conditions.stutters.load(Ordering::SeqCst) {
             yield_now().await;
         }
-        self.runtime.spawn_blocking(job).await
+        let job = LabJob { noted: NotedJob::new(&self.conditions), job };
+        self.runtime.spawn_blocking(move || job.run()).await
     }
 
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
@@ -196,6 +227,30 @@ impl<R: Runtime> Runtime for Lab<R> {
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         let stream = self.runtime.connect(target).await?;
         Ok(LabStream { stream, conditions: Arc::clone(&self.conditions), hesitated: false })
+    }
+}
+
+impl<T, J: FnOnce() -> T> LabJob<J> {
+    fn run(self) -> T {
+        let Self { noted, job } = self;
+        let result = job();
+        drop(noted);
+        result
+    }
+}
+
+impl NotedJob {
+    fn new(conditions: &Arc<Conditions>) -> Self {
+        let jobs = conditions.jobs.fetch_add(1, Ordering::SeqCst) + 1;
+        conditions.most_jobs.fetch_max(jobs, Ordering::SeqCst);
+        conditions.all_jobs.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(conditions))
+    }
+}
+
+impl Drop for NotedJob {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod basics;
 pub mod cancellation;
 pub mod clock_steps;
 pub mod closing;
+pub mod derivations;
 #[cfg(unix)]
 pub mod descriptors;
 pub mod drops;
@@ -92,6 +93,14 @@ macro_rules! conformance {
                 a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,
                 a_certificate_for_another_host_is_said_so,
                 an_authority_that_is_not_trusted_is_said_so,
+            }
+            derivations {
+                a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind,
+                a_derivation_that_takes_too_long_is_said_so,
+                connections_that_start_together_derive_their_keys_once_auth_17,
+                closing_breaks_off_a_derivation,
+                the_end_of_the_runtime_breaks_off_a_derivation,
+                more_iterations_than_a_client_allows_are_refused_with_their_number,
             }
             load_balanced {
                 a_load_balancer_is_not_checked,

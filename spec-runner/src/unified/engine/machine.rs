@@ -459,7 +459,8 @@ fn derive_keys(
             Progress::Exchange => return Ok(false),
             Progress::Established => return Ok(true),
             Progress::Derive(request) => {
-                let keys = match cache.look_up(&request) {
+                let waiter = cache.enter(&request);
+                let keys = match cache.look_up(&waiter) {
                     Lookup::Ready(keys) => keys,
                     Lookup::Derive(ticket) => {
                         let keys = request.run();
@@ -469,6 +470,7 @@ fn derive_keys(
                     // Nobody else derives at the same time.
                     Lookup::Wait => request.run(),
                 };
+                cache.leave(waiter);
                 establish.handle_keys(&keys)?
             }
         };

@@ -1,106 +1,147 @@
-//! Keeps derived keys, so that a pool pays for PBKDF2 once and not with every connection (AUTH-17).
+//! Keeps derived keys, so that a pool pays for PBKDF2 once and not with every connection (AUTH-17), and says who derives
+//! which keys when.
 //!
-//! Connections that start together ask for the same keys together. The first is told to derive them; those behind it
-//! are told to wait, and ask again when any derivation ended. So the cache knows no waiters, and who stops waiting
-//! tells nobody. Should the one that derives give up, the next that asks takes over.
+//! The server chooses the salt and the number of iterations, and the client does the work. A hostile server sends a new
+//! salt with every conversation, so the cache alone bounds nothing. Two rules do: one derivation runs at a time, and only
+//! as long as a connection waits for its keys.
 //!
-//! The mark of a derivation in progress is a hint and no lock: it can be evicted like any entry, and then somebody
-//! derives the same keys again, which is a waste and no error.
+//! A connection that needs keys enters as a [`Waiter`]. Waiters are served in the order in which they entered; those that
+//! wait for the same keys are served together. A waiter that gives up leaves, so a queue holds no work for connections that
+//! are gone.
+//!
+//! The cache wakes nobody: it is the caller's to look up again when something happened.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::keys::{DeriveKey, DerivedKeys, KeyId};
 
-/// The derived keys of one server's connections, in the order of their last use.
+/// The derived keys of one client's connections, and the queue of the connections that wait for theirs.
 ///
-/// One entry is enough for one user of one server. More are needed where several users share it, and while a server's
+/// One key is enough for one user of one server. More are needed where several users share it, and while a server's
 /// salt changes.
 #[derive(Debug)]
 pub struct KeyCache {
-    /// The one used last stands last.
-    entries: Vec<Entry>,
+    /// The keys used last stand last.
+    known: Vec<DerivedKeys>,
     capacity: usize,
-    last_ticket: u64,
+    /// By number, which is the order in which they entered.
+    waiting: BTreeMap<u64, Waiting>,
+    running: Option<Running>,
+    /// Counts waiters and tickets.
+    last_number: u64,
 }
 
-/// What the cache says to a request.
+/// A connection's place in the queue. Give it back with [`leave`](KeyCache::leave), with keys or without.
+#[derive(Debug)]
+#[must_use = "a waiter that is not taken out with `leave` holds up those behind it"]
+pub struct Waiter(u64);
+
+/// What the cache says to a waiter.
 #[derive(Debug)]
 #[must_use]
 pub enum Lookup {
     /// Here they are.
     Ready(DerivedKeys),
-    /// Derive them, then [`finish`](KeyCache::finish) or [`abandon`](KeyCache::abandon).
+    /// Derive them, as long as they [are wanted](KeyCache::is_wanted); then [`finish`](KeyCache::finish) or
+    /// [`abandon`](KeyCache::abandon).
     Derive(Ticket),
-    /// Somebody derives them. Ask again when any `finish` or `abandon` happened.
+    /// Another derivation runs, or another waiter is first. Look up again after each `finish` and `abandon`, and after
+    /// each `leave` that returned true.
     Wait,
 }
 
-/// The right to derive keys, and the duty to say what became of it. Were it forgotten, others would wait until their
-/// establishment times out, or until its mark is evicted.
+/// The right to derive keys, and the duty to say what became of it. While a ticket is out, no other is given.
 #[derive(Debug)]
-#[must_use = "others wait until it is finished or abandoned"]
+#[must_use = "nobody else derives keys until it is finished or abandoned"]
 pub struct Ticket(u64);
 
 #[derive(Debug)]
-struct Entry {
+struct Waiting {
     id: KeyId,
-    state: State,
+    /// As soon as there are any. Kept here, since the cache may have to make room before the waiter looks.
+    keys: Option<DerivedKeys>,
 }
 
 #[derive(Debug)]
-enum State {
-    Deriving { ticket: u64 },
-    Ready(DerivedKeys),
+struct Running {
+    ticket: u64,
+    id: KeyId,
 }
 
 impl KeyCache {
     /// Enough for the few users of one server.
     pub const DEFAULT_CAPACITY: usize = 8;
 
-    /// An empty cache for at most `capacity` entries, and at least one.
+    /// An empty cache that keeps at most `capacity` keys, and at least one.
     pub fn new(capacity: usize) -> Self {
-        Self { entries: Vec::new(), capacity: capacity.max(1), last_ticket: 0 }
+        Self { known: Vec::new(), capacity: capacity.max(1), waiting: BTreeMap::new(), running: None, last_number: 0 }
     }
 
-    /// The keys that `request` asks for, or who gets them.
-    pub fn look_up(&mut self, request: &DeriveKey) -> Lookup {
-        let Some(place) = self.entries.iter().position(|entry| entry.id == *request.id()) else {
-            self.last_ticket += 1;
-            let ticket = self.last_ticket;
-            self.insert(Entry { id: request.id().clone(), state: State::Deriving { ticket } });
-            return Lookup::Derive(Ticket(ticket));
-        };
-        let entry = self.entries.remove(place);
-        let lookup = match &entry.state {
-            State::Ready(keys) => Lookup::Ready(keys.clone()),
-            State::Deriving { .. } => Lookup::Wait,
-        };
-        self.entries.push(entry);
-        lookup
+    /// A connection needs the keys that `request` asks for. It stands last in the queue, unless they are known.
+    pub fn enter(&mut self, request: &DeriveKey) -> Waiter {
+        let keys = self.known.iter().position(|keys| keys.id() == request.id()).map(|place| {
+            let keys = self.known.remove(place);
+            self.known.push(keys.clone());
+            keys
+        });
+        let number = self.next_number();
+        self.waiting.insert(number, Waiting { id: request.id().clone(), keys });
+        Waiter(number)
     }
 
-    /// The keys are derived.
+    /// The keys that `waiter` waits for, or whose turn it is to derive some.
+    pub fn look_up(&mut self, waiter: &Waiter) -> Lookup {
+        let Some(waiting) = self.waiting.get(&waiter.0) else { return Lookup::Wait };
+        if let Some(keys) = &waiting.keys {
+            return Lookup::Ready(keys.clone());
+        }
+        // One that waits for the same keys as the first may derive them in its place.
+        let first = self.waiting.values().find(|waiting| waiting.keys.is_none());
+        if self.running.is_some() || first.is_none_or(|first| first.id != waiting.id) {
+            return Lookup::Wait;
+        }
+        let id = waiting.id.clone();
+        let ticket = self.next_number();
+        self.running = Some(Running { ticket, id });
+        Lookup::Derive(Ticket(ticket))
+    }
+
+    /// A waiter has its keys or waits no longer. Returns whether that may have made it another one's turn.
+    pub fn leave(&mut self, waiter: Waiter) -> bool {
+        let left = self.waiting.remove(&waiter.0);
+        self.running.is_none() && left.is_some_and(|waiting| waiting.keys.is_none())
+    }
+
+    /// Whether a waiter is left for the keys of this derivation. If not, break it off and [`abandon`](Self::abandon) it.
+    pub fn is_wanted(&self, ticket: &Ticket) -> bool {
+        let running = self.running.as_ref().filter(|running| running.ticket == ticket.0);
+        running.is_some_and(|running| self.waiting.values().any(|waiting| waiting.id == running.id))
+    }
+
+    /// The keys are derived: every waiter for them has them.
     pub fn finish(&mut self, ticket: Ticket, keys: &DerivedKeys) {
         self.abandon(ticket);
-        self.entries.retain(|entry| entry.id != *keys.id());
-        self.insert(Entry { id: keys.id().clone(), state: State::Ready(keys.clone()) });
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.id == *keys.id()) {
+            waiting.keys = Some(keys.clone());
+        }
+        self.known.retain(|known| known.id() != keys.id());
+        if self.known.len() >= self.capacity {
+            // The keys that were not used for the longest time.
+            self.known.remove(0);
+        }
+        self.known.push(keys.clone());
     }
 
-    /// The keys will not be derived: the connection that wanted to is gone.
+    /// The keys will not be derived. It is the turn of the first waiter.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is used once")]
     pub fn abandon(&mut self, ticket: Ticket) {
-        self.entries.retain(|entry| match entry.state {
-            State::Deriving { ticket: own } => own != ticket.0,
-            State::Ready(_) => true,
-        });
+        self.running = self.running.take().filter(|running| running.ticket != ticket.0);
     }
 
-    /// Adds an entry; where there is no room, the one that was not used for longest goes.
-    fn insert(&mut self, entry: Entry) {
-        if self.entries.len() >= self.capacity {
-            self.entries.remove(0);
-        }
-        self.entries.push(entry);
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 }
 
@@ -112,6 +153,8 @@ impl Default for KeyCache {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::super::secret::SecretBytes;
     use super::super::hash::ScramHash;
     use super::*;
@@ -124,52 +167,202 @@ mod tests {
         request(salt).finish(&SecretBytes::zeros(32))
     }
 
-    fn derive(lookup: Lookup) -> Ticket {
+    fn ticket(lookup: Lookup) -> Ticket {
         match lookup {
             Lookup::Derive(ticket) => ticket,
             Lookup::Ready(_) | Lookup::Wait => panic!("{lookup:?}"),
         }
     }
 
-    #[test]
-    fn keys_are_derived_once_and_then_found() {
-        let mut cache = KeyCache::default();
-        let ticket = derive(cache.look_up(&request(1)));
-        assert!(matches!(cache.look_up(&request(1)), Lookup::Wait));
-        assert!(matches!(cache.look_up(&request(2)), Lookup::Derive(_)));
+    fn waits(cache: &mut KeyCache, waiter: &Waiter) -> bool {
+        matches!(cache.look_up(waiter), Lookup::Wait)
+    }
 
-        cache.finish(ticket, &keys(1));
-        assert!(matches!(cache.look_up(&request(1)), Lookup::Ready(found) if found.id() == keys(1).id()));
+    fn has(cache: &mut KeyCache, waiter: &Waiter, salt: u8) -> bool {
+        matches!(cache.look_up(waiter), Lookup::Ready(found) if found.id() == keys(salt).id())
+    }
+
+    /// Derives and forgets the keys, so that only the cache has them.
+    fn derive(cache: &mut KeyCache, salt: u8) {
+        let waiter = cache.enter(&request(salt));
+        let ticket = ticket(cache.look_up(&waiter));
+        cache.finish(ticket, &keys(salt));
+        cache.leave(waiter);
     }
 
     #[test]
-    fn an_abandoned_derivation_passes_to_the_next() {
+    fn keys_are_derived_once_for_all_that_wait_for_them_and_for_those_that_come_later() {
         let mut cache = KeyCache::default();
-        let ticket = derive(cache.look_up(&request(1)));
-        cache.abandon(ticket);
-        let ticket = derive(cache.look_up(&request(1)));
+        let [first, second] = [1, 1].map(|salt| cache.enter(&request(salt)));
+        let ticket = ticket(cache.look_up(&first));
+        assert!(waits(&mut cache, &second));
 
         cache.finish(ticket, &keys(1));
-        assert!(matches!(cache.look_up(&request(1)), Lookup::Ready(_)));
-    }
 
-    #[test]
-    fn the_entry_that_was_used_least_recently_makes_room() {
-        let mut cache = KeyCache::new(2);
-        for salt in [1, 2] {
-            let ticket = derive(cache.look_up(&request(salt)));
-            cache.finish(ticket, &keys(salt));
+        let third = cache.enter(&request(1));
+        for waiter in [first, second, third] {
+            assert!(has(&mut cache, &waiter, 1));
+            assert!(!cache.leave(waiter), "it was nobody's turn");
         }
-        assert!(matches!(cache.look_up(&request(1)), Lookup::Ready(_)));
-        let late = derive(cache.look_up(&request(3)));
+    }
 
-        assert!(matches!(cache.look_up(&request(1)), Lookup::Ready(_)));
-        let again = derive(cache.look_up(&request(2)));
-        assert_eq!(cache.entries.len(), 2);
-        // The mark of 3 was evicted; its keys are welcome all the same, and so are keys for another ticket's request.
-        cache.finish(late, &keys(3));
-        cache.finish(again, &keys(3));
-        assert!(matches!(cache.look_up(&request(3)), Lookup::Ready(_)));
-        assert!(cache.entries.len() <= 2);
+    #[test]
+    fn one_derivation_runs_at_a_time_in_the_order_of_arrival() {
+        let mut cache = KeyCache::default();
+        let waiters = [1, 2, 3].map(|salt| cache.enter(&request(salt)));
+
+        for (salt, waiter) in (1..).zip(&waiters) {
+            assert!(waiters.iter().skip(usize::from(salt)).all(|later| waits(&mut cache, later)));
+            let ticket = ticket(cache.look_up(waiter));
+            assert!(waiters.iter().skip(usize::from(salt) - 1).all(|other| waits(&mut cache, other)));
+            cache.finish(ticket, &keys(salt));
+            assert!(has(&mut cache, waiter, salt));
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_leaves_makes_way() {
+        let mut cache = KeyCache::default();
+        let [first, second, third] = [1, 2, 3].map(|salt| cache.enter(&request(salt)));
+
+        assert!(cache.leave(first));
+        assert!(cache.leave(second));
+
+        assert!(matches!(cache.look_up(&third), Lookup::Derive(_)));
+        assert!(!cache.leave(third), "a derivation runs: its end is what to wait for");
+    }
+
+    #[test]
+    fn a_derivation_is_wanted_as_long_as_somebody_waits_for_its_keys() {
+        let mut cache = KeyCache::default();
+        let [first, other, second] = [1, 2, 1].map(|salt| cache.enter(&request(salt)));
+        let ticket = ticket(cache.look_up(&first));
+
+        cache.leave(first);
+        assert!(cache.is_wanted(&ticket));
+        cache.leave(second);
+        assert!(!cache.is_wanted(&ticket));
+
+        assert!(waits(&mut cache, &other), "it has not ended yet");
+        cache.abandon(ticket);
+        assert!(matches!(cache.look_up(&other), Lookup::Derive(_)));
+    }
+
+    #[test]
+    fn an_abandoned_derivation_passes_to_the_next_that_waits_for_it() {
+        let mut cache = KeyCache::default();
+        let [first, second] = [1, 1].map(|salt| cache.enter(&request(salt)));
+        let dropped = ticket(cache.look_up(&first));
+        cache.leave(first);
+
+        cache.abandon(dropped);
+
+        let ticket = ticket(cache.look_up(&second));
+        assert!(cache.is_wanted(&ticket));
+    }
+
+    #[test]
+    fn the_keys_that_were_used_least_recently_make_room() {
+        let mut cache = KeyCache::new(2);
+        derive(&mut cache, 1);
+        derive(&mut cache, 2);
+        let used = cache.enter(&request(1));
+        derive(&mut cache, 3);
+
+        let [known, forgotten] = [1, 2].map(|salt| cache.enter(&request(salt)));
+
+        assert!(has(&mut cache, &used, 1) && has(&mut cache, &known, 1));
+        assert!(matches!(cache.look_up(&forgotten), Lookup::Derive(_)));
+        assert_eq!(cache.known.len(), 2);
+    }
+
+    #[test]
+    fn keys_that_had_to_make_room_still_reach_those_that_waited_for_them() {
+        let mut cache = KeyCache::new(1);
+        let slow = cache.enter(&request(1));
+        let ticket = ticket(cache.look_up(&slow));
+        cache.finish(ticket, &keys(1));
+        derive(&mut cache, 2);
+
+        assert!(has(&mut cache, &slow, 1));
+    }
+
+    /// What happens to a cache; the number chooses a salt, or one of those that wait.
+    #[derive(Clone, Copy, Debug)]
+    enum Happening {
+        Enter(u8),
+        LookUp(usize),
+        Leave(usize),
+        Finish,
+        Abandon,
+    }
+
+    fn happening() -> impl Strategy<Value = Happening> {
+        prop_oneof![
+            (0..4_u8).prop_map(Happening::Enter),
+            (0..8_usize).prop_map(Happening::LookUp),
+            (0..8_usize).prop_map(Happening::Leave),
+            Just(Happening::Finish),
+            Just(Happening::Abandon),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn there_is_never_more_than_one_ticket_and_nobody_waits_for_nothing(
+            happenings in proptest::collection::vec(happening(), 0..60),
+        ) {
+            let mut cache = KeyCache::new(2);
+            let (mut waiters, mut running) = (Vec::new(), None);
+            for happening in happenings {
+                match happening {
+                    Happening::Enter(salt) => waiters.push((cache.enter(&request(salt)), salt)),
+                    Happening::LookUp(place) if place < waiters.len() => {
+                        let (waiter, salt) = &waiters[place];
+                        match cache.look_up(waiter) {
+                            Lookup::Ready(found) => prop_assert!(found.id() == request(*salt).id()),
+                            Lookup::Derive(ticket) => {
+                                prop_assert!(running.is_none(), "two derivations at a time");
+                                running = Some((ticket, *salt));
+                            }
+                            Lookup::Wait => {}
+                        }
+                    }
+                    Happening::Leave(place) if place < waiters.len() => {
+                        cache.leave(waiters.remove(place).0);
+                    }
+                    Happening::Finish => {
+                        if let Some((ticket, salt)) = running.take() {
+                            cache.finish(ticket, &keys(salt));
+                        }
+                    }
+                    Happening::Abandon => {
+                        if let Some((ticket, _)) = running.take() {
+                            cache.abandon(ticket);
+                        }
+                    }
+                    Happening::LookUp(_) | Happening::Leave(_) => {}
+                }
+                if let Some((ticket, salt)) = &running {
+                    prop_assert_eq!(cache.is_wanted(ticket), waiters.iter().any(|(_, own)| own == salt));
+                }
+            }
+            // Those that are left are served one after the other.
+            if let Some((ticket, _)) = running {
+                cache.abandon(ticket);
+            }
+            for (waiter, salt) in waiters {
+                match cache.look_up(&waiter) {
+                    Lookup::Ready(_) => {}
+                    Lookup::Derive(ticket) => cache.finish(ticket, &keys(salt)),
+                    Lookup::Wait => prop_assert!(false, "the first one waits"),
+                }
+                prop_assert!(has(&mut cache, &waiter, salt));
+                cache.leave(waiter);
+            }
+            prop_assert!(cache.waiting.is_empty() && cache.known.len() <= 2);
+        }
     }
 }

@@ -21,7 +21,7 @@ use super::keys::{DeriveKey, DerivedKeys, KeyId};
 use super::message::{ServerFirst, escape, server_signature};
 use super::nonce::Nonce;
 use super::password::prepare;
-use super::{GS2_HEADER, GS2_HEADER_BASE64, MAX_ITERATIONS, MIN_ITERATIONS};
+use super::{GS2_HEADER, GS2_HEADER_BASE64, MIN_ITERATIONS};
 use crate::options::Secret;
 
 pub(in super::super) struct ScramClient {
@@ -30,6 +30,8 @@ pub(in super::super) struct ScramClient {
     /// Client-first, without its header and with it.
     first_bare: String,
     first: Payload,
+    /// The most iterations that the server may ask for.
+    max_iterations: u32,
     state: State,
 }
 
@@ -52,8 +54,9 @@ impl ScramClient {
         username: &str,
         password: &Secret,
         nonce: Nonce,
+        max_iterations: u32,
     ) -> Result<Self, LoginError> {
-        Ok(Self::with_prepared(hash, username, prepare(hash, username, password)?, nonce))
+        Ok(Self::with_prepared(hash, username, prepare(hash, username, password)?, nonce, max_iterations))
     }
 
     /// The RFCs' examples are SCRAM without MongoDB's digest.
@@ -62,10 +65,11 @@ impl ScramClient {
         username: &str,
         password: SecretBytes,
         nonce: Nonce,
+        max_iterations: u32,
     ) -> Self {
         let first_bare = alloc::format!("n={},r={}", escape(username), nonce.as_str());
         let first = Payload::from_text(&alloc::format!("{GS2_HEADER}{first_bare}"));
-        Self { hash, nonce, first_bare, first, state: State::Started { password } }
+        Self { hash, nonce, first_bare, first, max_iterations, state: State::Started { password } }
     }
 
     /// The client-first message. Until the server answers it, it may be sent again: a speculation that was ignored
@@ -116,13 +120,14 @@ impl ScramClient {
         if nonce.strip_prefix(self.nonce.as_str()).is_none_or(str::is_empty) {
             return Err(ServerFault::Nonce.into());
         }
-        // AUTH-13, before anybody can be asked to iterate.
-        if iterations < MIN_ITERATIONS {
-            return Err(ServerFault::TooFewIterations(iterations).into());
-        }
-        if iterations > MAX_ITERATIONS {
-            return Err(ServerFault::TooManyIterations(iterations).into());
-        }
+        // Before anybody can be asked to iterate.
+        let allowed = self.max_iterations;
+        let iterations = match u32::try_from(iterations) {
+            // AUTH-13.
+            Ok(few) if few < MIN_ITERATIONS => return Err(ServerFault::TooFewIterations(few).into()),
+            Ok(asked) if asked <= allowed => asked,
+            Ok(_) | Err(_) => return Err(ServerFault::TooManyIterations { asked: iterations, allowed }.into()),
+        };
         let request = DeriveKey::new(self.hash, password, salt, iterations);
         self.state = State::Deriving { id: request.id().clone(), server_first: text.into(), nonce: nonce.into() };
         Ok(Step::Derive(request))

@@ -7,11 +7,12 @@ use core::fmt;
 use super::super::secret::SecretBytes;
 use super::hash::ScramHash;
 
-/// A request to derive the keys of a conversation. Its iterations lie within [`MIN_ITERATIONS`](super::MIN_ITERATIONS)
-/// and [`MAX_ITERATIONS`](super::MAX_ITERATIONS) (AUTH-13).
+/// A request to derive the keys of a conversation. Its iterations are at least [`MIN_ITERATIONS`](super::MIN_ITERATIONS)
+/// (AUTH-13), and at most what the client allows, which is [`MAX_ITERATIONS`](super::MAX_ITERATIONS) unless it says
+/// otherwise.
 ///
 /// Ask the [`KeyCache`](super::cache::KeyCache) first (AUTH-17). Deriving takes milliseconds at MongoDB's defaults and
-/// seconds at the bound: not on a thread that others wait for.
+/// some 100 milliseconds at that maximum: not on a thread that others wait for.
 #[must_use = "the conversation waits for these keys"]
 pub struct DeriveKey {
     id: KeyId,
@@ -53,15 +54,24 @@ impl DeriveKey {
     }
 
     /// Derives the keys.
-    pub fn run(self) -> DerivedKeys {
-        let salted = self.id.hash.salted_password(&self.password, &self.id.salt, self.id.iterations);
-        self.finish(&salted)
+    pub fn run(&self) -> DerivedKeys {
+        let KeyId { hash, salt, iterations, .. } = &self.id;
+        self.finish(&hash.salted_password(&self.password, salt, *iterations))
+    }
+
+    /// Derives the keys as long as `go_on` returns true; none if it did not. It is called first of all, and then every few
+    /// milliseconds (4,096 iterations): a derivation that nobody waits for any longer can end soon.
+    pub fn run_while(&self, mut go_on: impl FnMut() -> bool) -> Option<DerivedKeys> {
+        let KeyId { hash, salt, iterations, .. } = &self.id;
+        let go_on = || if go_on() { Ok(()) } else { Err(()) };
+        let salted = hash.try_salted_password(&self.password, salt, *iterations, go_on).ok()?;
+        Some(self.finish(&salted))
     }
 
     /// The quick part, behind the slow one.
-    pub(in super::super) fn finish(self, salted: &SecretBytes) -> DerivedKeys {
+    pub(in super::super) fn finish(&self, salted: &SecretBytes) -> DerivedKeys {
         let (client_key, server_key) = key_pair(self.id.hash, salted);
-        DerivedKeys(Arc::new(Keys { id: self.id, client_key, server_key }))
+        DerivedKeys(Arc::new(Keys { id: self.id.clone(), client_key, server_key }))
     }
 }
 
@@ -119,6 +129,22 @@ impl fmt::Debug for DerivedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_derivation_that_is_broken_off_gives_no_keys() {
+        let request = DeriveKey::new(ScramHash::Sha256, SecretBytes::copy_of(b"pencil"), b"salt".to_vec(), 10_000);
+        let mut calls = 0;
+        let mut until = |last| {
+            calls = 0;
+            request.run_while(|| {
+                calls += 1;
+                calls <= last
+            })
+        };
+
+        assert!(until(0).is_none() && until(2).is_none());
+        assert_eq!(until(3).unwrap().client_key(), request.run().client_key());
+    }
 
     #[test]
     fn every_part_of_a_key_tells_keys_apart() {

@@ -21,8 +21,8 @@ pub(super) struct ServerFirst<'a> {
     pub(super) text: &'a str,
     pub(super) nonce: &'a str,
     pub(super) salt: Vec<u8>,
-    /// As announced; more than 32 bits read as the largest number.
-    pub(super) iterations: u32,
+    /// As announced; more than 64 bits read as the largest number.
+    pub(super) iterations: u64,
 }
 
 impl<'a> Attributes<'a> {
@@ -97,9 +97,9 @@ pub(super) fn escape(username: &str) -> String {
 }
 
 /// A positive number without sign or leading zero.
-fn count(digits: &str) -> Option<u32> {
+fn count(digits: &str) -> Option<u64> {
     let well_formed = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
-    well_formed.then(|| digits.parse().unwrap_or(u32::MAX))
+    well_formed.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 /// Either server message can be a refusal instead.
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn a_count_has_digits_only_and_saturates() {
         assert_eq!(count("4096"), Some(4096));
-        assert_eq!(count("4294967296"), Some(u32::MAX));
-        assert_eq!(count("99999999999999999999999999"), Some(u32::MAX));
+        assert_eq!(count("4294967296"), Some(4_294_967_296));
+        assert_eq!(count("99999999999999999999999999"), Some(u64::MAX));
         for wrong in ["0", "04096", "+4096", "-1", "4096 ", "4e3", "\u{664}"] {
             assert_eq!(count(wrong), None, "{wrong:?}");
         }

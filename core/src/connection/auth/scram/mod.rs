@@ -13,7 +13,7 @@
 //! without its proof, joined by commas. So no side can be led into a conversation that the other did not have.
 //!
 //! The files: [`client`] and [`server`] are the two machines; [`stored`] is what a server keeps of a password; [`keys`]
-//! turns a password into keys, and [`cache`] keeps them; [`message`] and [`client_message`] read the messages of either
+//! turns a password into keys, and [`cache`] keeps them and those that wait for them; [`message`] and [`client_message`] read the messages of either
 //! side; [`hash`] is the arithmetic. A server is for tests: its files need the feature `sim`.
 
 pub(super) mod cache;
@@ -37,12 +37,11 @@ pub use nonce::Nonce;
 /// The fewest iterations a client accepts (AUTH-13).
 pub const MIN_ITERATIONS: u32 = 4096;
 
-/// The most iterations a client accepts.
+/// The most iterations a client accepts, unless its options allow another number.
 ///
-/// A count is a server's to choose and the client's to pay, so a hostile one could keep it busy for an hour. MongoDB's
-/// defaults are 10,000 and 15,000; the highest figure recommended for a PBKDF2 today is 1,300,000 (OWASP, for SHA-1).
-/// Three times that leaves room for years, and ends after seconds.
-pub const MAX_ITERATIONS: u32 = 4_000_000;
+/// The server chooses the number and the client does the work, so a hostile server could keep it busy for an hour.
+/// MongoDB's defaults are 10,000 and 15,000. This leaves room for thirty times that, and takes some 100 milliseconds.
+pub const MAX_ITERATIONS: u32 = 500_000;
 
 /// The longest message that is read, in bytes. Real ones have some two hundred; the bound keeps what is decoded, hashed
 /// and quoted small.

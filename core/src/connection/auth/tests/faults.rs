@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::super::scram::stored::StoredCredential;
 use super::super::{
-    AuthError, AuthMisuse, ClientFault, DeriveKey, MAX_ITERATIONS, MAX_MESSAGE, Malformed, Message, Nonce, ScramHash,
-    ScramLogin, ScramVerifier, ServerFault,
+    AuthError, AuthMisuse, ClientFault, DeriveKey, MAX_MESSAGE, Malformed, Message, Nonce, ScramHash, ScramLogin,
+    ScramVerifier, ServerFault,
 };
 use super::*;
 
@@ -32,6 +32,7 @@ fn proved() -> ScramClient {
 fn a_wrong_server_first_is_refused() {
     let malformed = |problem| ServerFault::Malformed { message: Message::ServerFirst, problem };
     let first = |rest: &str| alloc::format!("r={NONCE}x,{rest}").into_bytes();
+    let too_many = |asked| ServerFault::TooManyIterations { asked, allowed: MAX_ITERATIONS };
     let cases: Vec<(Vec<u8>, ServerFault)> = alloc::vec![
         (alloc::vec![b'a'; MAX_MESSAGE + 1], malformed(Malformed::TooLong)),
         (b"r=\xff".to_vec(), malformed(Malformed::NotUtf8)),
@@ -55,8 +56,9 @@ fn a_wrong_server_first_is_refused() {
         (alloc::format!("r={NONCE},s=QSXC,i=4096").into_bytes(), ServerFault::Nonce),
         (b"r=fyko+d2lbbFgONRv9qkxdawMx,s=QSXC,i=4096".to_vec(), ServerFault::Nonce),
         (first("s=QSXC,i=4095"), ServerFault::TooFewIterations(4095)),
-        (first("s=QSXC,i=4000001"), ServerFault::TooManyIterations(MAX_ITERATIONS + 1)),
-        (first("s=QSXC,i=18446744073709551616"), ServerFault::TooManyIterations(u32::MAX)),
+        (first("s=QSXC,i=500001"), too_many(500_001)),
+        (first("s=QSXC,i=4294967296"), too_many(4_294_967_296)),
+        (first("s=QSXC,i=18446744073709551616"), too_many(u64::MAX)),
         (b"e=unknown-user".to_vec(), ServerFault::Refused("unknown-user".into())),
     ];
     for (payload, fault) in cases {
@@ -67,6 +69,23 @@ fn a_wrong_server_first_is_refused() {
         // It is over, also for what would have been right.
         assert_eq!(reply(&mut client, SERVER_FIRST).unwrap_err(), AuthMisuse::UnexpectedReply.into());
     }
+}
+
+#[test]
+fn a_client_may_allow_more_iterations() {
+    let first = alloc::format!("r={NONCE}x,s=QSXC,i=500001");
+    let begin = |max_iterations| {
+        let (password, nonce) = (SecretBytes::copy_of(b"pencil"), Nonce::from_text(NONCE));
+        reply(&mut ScramClient::with_prepared(ScramHash::Sha1, "user", password, nonce, max_iterations), &first)
+    };
+
+    assert!(matches!(begin(500_001), Ok(Step::Derive(request)) if request.id().iterations() == 500_001));
+    let error = begin(500_000).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the server asked for 500001 iterations, and 500000 are allowed; if it is to be trusted, raise \
+         max_scram_iterations"
+    );
 }
 
 #[test]

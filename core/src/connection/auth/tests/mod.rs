@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use super::scram::client::ScramClient;
 use super::secret::{Payload, SecretBytes};
-use super::{AuthError, Nonce, Reply, ScramHash, Step};
+use super::{AuthError, MAX_ITERATIONS, Nonce, Reply, ScramHash, Step};
 
 mod faults;
 mod round_trip;
@@ -13,7 +13,8 @@ mod vectors;
 
 /// The client of the RFCs' examples: `user` with the password `pencil`, without MongoDB's digest.
 fn client(hash: ScramHash, nonce: &str) -> ScramClient {
-    ScramClient::with_prepared(hash, "user", SecretBytes::copy_of(b"pencil"), Nonce::from_text(nonce))
+    let (password, nonce) = (SecretBytes::copy_of(b"pencil"), Nonce::from_text(nonce));
+    ScramClient::with_prepared(hash, "user", password, nonce, MAX_ITERATIONS)
 }
 
 fn reply(client: &mut ScramClient, payload: &str) -> Result<Step, AuthError> {

@@ -28,7 +28,8 @@ fn hash_of(mechanism: Mechanism) -> ScramHash {
 
 fn conversation(mechanism: Mechanism, username: &str, password: &str) -> Conversation {
     let credential = Credential::new(username, password.into(), "admin").with_mechanism(mechanism);
-    let authentication = Authentication::new(Arc::new(credential), Nonce::from_random([1; 24])).unwrap();
+    let authentication =
+        Authentication::new(Arc::new(credential), Nonce::from_random([1; 24]), MAX_ITERATIONS).unwrap();
     match authentication.handle_hello(None::<[&str; 0]>, None).unwrap() {
         Opening::Start(conversation) => conversation,
         Opening::Continue(..) => panic!("nothing was answered"),
@@ -46,7 +47,8 @@ fn converse(
     let (verifier, server_first) = login.challenge(&Nonce::from_random([2; 24]), stored);
     let step = conversation.handle_reply(Reply::new(server_first.as_bytes(), false));
     let Ok(Step::Derive(request)) = step else { panic!("{step:?}") };
-    let keys = match cache.look_up(&request) {
+    let waiter = cache.enter(&request);
+    let keys = match cache.look_up(&waiter) {
         Lookup::Ready(keys) => keys,
         Lookup::Derive(ticket) => {
             let keys = request.run();
@@ -55,6 +57,7 @@ fn converse(
         }
         Lookup::Wait => panic!("nobody derives"),
     };
+    cache.leave(waiter);
     let client_final = sent(conversation.handle_keys(&keys));
     match ScramVerifier::verify(verifier, client_final.as_bytes()) {
         Ok(server_final) => {
@@ -123,7 +126,7 @@ proptest! {
         first.push_str(&String::from_utf8_lossy(&noise));
         match conversation.handle_reply(Reply::new(first.as_bytes(), done)) {
             Ok(Step::Derive(request)) => {
-                prop_assert!((4096..=4_000_000).contains(&request.id().iterations()));
+                prop_assert!((4096..=500_000).contains(&request.id().iterations()));
                 let keys = request.finish(&SecretBytes::zeros(32));
                 sent(conversation.handle_keys(&keys));
                 prop_assert!(conversation.handle_reply(Reply::new(&noise, done)).is_err());

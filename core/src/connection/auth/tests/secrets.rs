@@ -26,8 +26,8 @@ fn no_debug_shows_a_secret() {
         let credential = Arc::new(Credential::new("user", PASSWORD.into(), "admin").with_mechanism(mechanism));
         shown.extend(debug(&credential));
         let nonce = Nonce::from_random([1; 24]);
-        shown.extend(debug(&Authentication::new(credential.clone(), nonce.clone()).unwrap()));
-        let conversation = Conversation::new(mechanism, &credential, nonce).unwrap();
+        shown.extend(debug(&Authentication::new(credential.clone(), nonce.clone(), MAX_ITERATIONS).unwrap()));
+        let conversation = Conversation::new(mechanism, &credential, nonce, MAX_ITERATIONS).unwrap();
         shown.extend(debug(&conversation));
         shown.extend(debug(&conversation.first()));
     }
@@ -38,7 +38,8 @@ fn no_debug_shows_a_secret() {
         shown.extend(debug(&request));
         shown.extend(debug(request.id()));
         let mut cache = KeyCache::default();
-        let Lookup::Derive(ticket) = cache.look_up(&request) else { panic!("{cache:?}") };
+        let waiter = cache.enter(&request);
+        let Lookup::Derive(ticket) = cache.look_up(&waiter) else { panic!("{cache:?}") };
         let keys = request.run();
         shown.extend(debug(&keys));
         cache.finish(ticket, &keys);
@@ -67,7 +68,7 @@ fn no_error_shows_a_password() {
     for password in ["pencil\0", "pencil\u{7}", "pencil\u{627}"] {
         for mechanism in [Mechanism::ScramSha1, Mechanism::ScramSha256, Mechanism::Plain, Mechanism::MongoDbX509] {
             let credential = Credential::new("user", password.into(), "admin").with_mechanism(mechanism);
-            if let Err(error) = Conversation::new(mechanism, &credential, Nonce::from_random([1; 24])) {
+            if let Err(error) = Conversation::new(mechanism, &credential, Nonce::from_random([1; 24]), MAX_ITERATIONS) {
                 let [short, long] = debug(&error);
                 for text in [error.to_string(), short, long, AuthError::from(error).to_string()] {
                     for part in [PASSWORD, "\u{7}", "\\u{7}", "\u{627}", "\\0"] {

@@ -101,7 +101,7 @@ impl Vector {
     fn check_prepared(&self, hash: ScramHash, username: &str, password: &str) {
         let password = Secret::from(password);
         let nonce = Nonce::from_text(self.client_nonce);
-        let client = ScramClient::new(hash, username, &password, nonce).unwrap();
+        let client = ScramClient::new(hash, username, &password, nonce, MAX_ITERATIONS).unwrap();
         let credential = StoredCredential::new(hash, username, &password, self.salt, self.iterations).unwrap();
         self.check(client, &credential, username);
     }
