@@ -10,7 +10,7 @@ use super::warning::Warning;
 use crate::address::ServerAddress;
 
 /// The risk of a server that has not proven who it is.
-const ANYBODY: &str = "whoever is between this client and the server can read and change everything";
+const ANYBODY: &str = "anybody between this client and the server can read and change everything";
 /// The risk of a certificate whose revocation nobody looks up.
 const REVOKED: &str = "a certificate that was revoked, perhaps because its key was stolen, is accepted";
 

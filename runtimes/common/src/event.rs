@@ -11,7 +11,7 @@ pub enum Event {
     Pool(PoolEvent),
     /// To the server, or a check of it (MON-13, MON-14).
     Server(ServerEvent),
-    /// So many events happened here and were not kept, because handlers take longer than what happens. A subscription yields
+    /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
     /// [`Notice::Lost`](crate::Notice::Lost) instead.
     Lost(u64),
 }
