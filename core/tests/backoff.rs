@@ -38,7 +38,7 @@ impl Bench {
         let outputs = core::iter::from_fn(|| self.pool.poll_output());
         let created = |output| match output {
             Output::Action(Action::Connect { connection }) => Some(connection),
-            _ => None,
+            Output::Action(_) | Output::Event(_) => None,
         };
         outputs.filter_map(created).collect()
     }
@@ -234,7 +234,7 @@ fn a_time_out_during_the_backoff_says_why_nothing_was_established() {
 
     let fails = core::iter::from_fn(|| bench.pool.poll_output()).find_map(|output| match output {
         Output::Action(Action::Fail { error, .. }) => Some(error.to_string()),
-        _ => None,
+        Output::Action(_) | Output::Event(_) => None,
     });
     let text = fails.unwrap();
     assert!(text.contains("the pool tries again after pauses: connecting failed: connection refused"), "{text}");

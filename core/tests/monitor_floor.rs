@@ -2,7 +2,7 @@
 //! allowed to send.
 
 #![cfg(all(feature = "wire", feature = "auth"))]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;
 

@@ -252,7 +252,12 @@ mod tests {
 
     #[test]
     fn a_time_limit_passes_while_the_server_sends_without_end_x_17() {
-        let mut limit = Limit { cutoff: Arc::default(), timer: Box::pin(async {}), timeout: Duration::from_secs(1) };
+        let mut limit = Limit {
+            cutoff: Arc::default(),
+            deadline: None,
+            timer: Box::pin(async {}),
+            timeout: Duration::from_secs(1),
+        };
         let mut stream = flood(100);
         let reading = async {
             for _ in 0..1000 {

@@ -85,7 +85,7 @@ impl Log {
                 }
             }
             Event::Lost(count) => {
-                tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow")
+                tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
             }
             Event::Pool(_) | Event::Server(_) => {}
         }
