@@ -78,6 +78,8 @@ impl Session {
         let address = options.hosts.first().cloned().ok_or("no host")?;
         let mut pool_options = options.pool.clone();
         pool_options.max_connecting = Some(100);
+        // The files let errors happen to any number of connections at one moment; a backoff would create none.
+        pool_options.backoff = Some(false);
         let now = Instant::ORIGIN;
         let pool = Pool::new(address, pool_options, now).map_err(|error| error.to_string())?;
         let monitor = MonitorOptions::of_client(&options, ClientMetadata::new("unknown"));
