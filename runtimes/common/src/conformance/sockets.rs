@@ -108,6 +108,7 @@ pub fn a_task_that_waits_for_a_reply_sleeps_until_it_comes<H: Harness>() {
         pool.ready();
         let mut connection = pool.check_out().await.unwrap();
 
+        let mut restless = 0;
         for _ in 0..20 {
             let mut polls = 0;
             let mut command = pin!(connection.run_command("admin", rawdoc! { "ping": 1 }));
@@ -118,9 +119,11 @@ pub fn a_task_that_waits_for_a_reply_sleeps_until_it_comes<H: Harness>() {
 
             outcome.await.unwrap();
 
-            // One that sends, and one that reads; one more, if the reactor has woken it for nothing.
-            assert!(polls <= 3, "it was polled {polls} times");
+            // One that sends, one that reads, and one more if the reactor has woken it for nothing.
+            restless += usize::from(polls > 3);
         }
+        // An executor may poll for reasons of its own, beside other tests; a task that looked for its reply would do so each time.
+        assert!(restless <= 5, "{restless} of 20 commands were polled more than three times");
     });
 }
 
