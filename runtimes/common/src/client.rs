@@ -109,7 +109,7 @@ impl<R: Runtime> Client<R> {
 
     /// What is odd about the connection string that [`connect`](Self::connect) was given: what was ignored (URI-5, URI-6),
     /// and what will not be understood for ever. And which options give up a protection
-    /// ([`ClientOptions::advice`]). Each displays as a sentence that says what to write instead. Show them to whoever wrote
+    /// ([`ClientOptions::advice`]). Each displays as a sentence that says what to write instead. Show them to the author of
     /// the connection string; with the feature `tracing` they are also in the log, at level WARN.
     ///
     /// A client that was made of options has those of the second kind alone: [`ClientOptions::parse`] returned the others.
