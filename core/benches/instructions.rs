@@ -1,4 +1,4 @@
-//! What the pool costs, in instructions (callgrind): figures that repeat to the last digit on any machine.
+//! The cost of the pool, in instructions (callgrind): figures that repeat to the last digit on any machine.
 //!
 //! `cargo bench -p cmap-core --bench instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both. Each
 //! benchmark does its work [`OPERATIONS`] times, so divide by that. The limits are the project's budgets.
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Output, Pool};
+use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle, Output, Pool};
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
-/// How often each benchmark does what it measures.
+/// How often each benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
 const BUDGET_PER_PAIR: u64 = 340;
 
-/// A pool of one connection, which is checked out, and those who wait for it.
+/// A pool of one connection, which is checked out, and its waiters.
 struct Queue {
     pool: Pool<u64>,
     now: Instant,
@@ -65,29 +65,30 @@ fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
 /// A pool whose one connection is available.
 fn warm() -> Pool<u64> {
     let mut pool = new_pool(Timeout::WaitQueue);
-    pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
+    let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
     let (connection, socket) = drain(&mut pool, Instant::ORIGIN).unwrap();
-    pool.check_in(Instant::ORIGIN, connection, socket, Condition::Usable).unwrap();
+    let _ = pool.check_in(Instant::ORIGIN, connection, socket, Condition::Usable).unwrap();
     drain(&mut pool, Instant::ORIGIN);
     pool
 }
 
 fn queue(waiters: usize, timeout: Timeout) -> Queue {
     let mut pool = new_pool(timeout);
-    pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
+    let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
     let (connection, _) = drain(&mut pool, Instant::ORIGIN).unwrap();
     let mut ids = Vec::new();
     let mut now = Instant::ORIGIN;
-    // More than wanted, so that there is room for those that a benchmark adds.
+    // More than wanted, so that there is room for the waiters that a benchmark adds.
     for number in 0..waiters + OPERATIONS {
         now = Instant::from_nanos(1000 * number as u64);
-        ids.push(pool.check_out(now, CheckOutRequest::default()));
+        ids.push(pool.check_out(now, CheckOutRequest::default()).0);
     }
     let mut random = Random::new(1);
     let mut take = || ids.swap_remove(usize::try_from(random.up_to(ids.len() as u64 - 1)).unwrap());
     for _ in 0..OPERATIONS {
         let _ = pool.cancel_check_out(now, take());
     }
+    drain(&mut pool, now);
     let some = (0..OPERATIONS).map(|_| take()).collect();
     Queue { pool, now, connection, some }
 }
@@ -98,16 +99,10 @@ fn pair(mut pool: Pool<u64>) -> Pool<u64> {
     let mut now = Instant::ORIGIN;
     for _ in 0..OPERATIONS {
         now = now + Duration::from_nanos(1000);
-        black_box(pool.check_out(now, CheckOutRequest::default()));
-        let mut delivery = None;
-        while let Some(output) = pool.poll_output() {
-            match output {
-                Output::Action(Action::Deliver { connection, socket, .. }) => delivery = Some((connection, socket)),
-                Output::Action(_) | Output::Event(_) => unreachable!(),
-            }
-        }
-        let (connection, socket) = delivery.unwrap();
-        pool.check_in(now, connection, socket, Condition::Usable).unwrap();
+        let (_, delivery) = black_box(pool.check_out(now, CheckOutRequest::default()));
+        while pool.poll_output().is_some() {}
+        let Delivery { connection, socket, .. } = delivery.unwrap();
+        let _ = black_box(pool.check_in(now, connection, socket, Condition::Usable)).unwrap();
         while pool.poll_output().is_some() {}
     }
     pool
@@ -133,8 +128,9 @@ fn check_out_that_waits(mut queue: Queue) -> Queue {
 #[bench::million_with_timeout(queue(1_000_000, Timeout::WaitQueue))]
 fn check_in_that_serves_a_waiter(mut queue: Queue) -> Queue {
     for _ in 0..OPERATIONS {
-        queue.pool.check_in(queue.now, queue.connection, 7, Condition::Usable).unwrap();
-        queue.connection = drain(&mut queue.pool, queue.now).unwrap().0;
+        let checked_in = queue.pool.check_in(queue.now, queue.connection, 7, Condition::Usable).unwrap();
+        while queue.pool.poll_output().is_some() {}
+        queue.connection = checked_in.delivery().unwrap().connection;
     }
     queue
 }

@@ -22,8 +22,8 @@ fn main() {
 
     let start = clock();
     let mut waiting: Vec<_> =
-        (0..=WAITERS).map(|number| pool.check_out(Instant::from_nanos(number), CheckOutRequest::default())).collect();
-    // The first became the origin of a connection that never comes; it has no time limit.
+        (0..=WAITERS).map(|number| pool.check_out(Instant::from_nanos(number), CheckOutRequest::default()).0).collect();
+    // The first waiter became the origin of a connection that never comes; it has no time limit.
     waiting.swap_remove(0);
     while pool.poll_output().is_some() {}
     let queued = clock();

@@ -1,5 +1,5 @@
-//! What one `ping` costs in instructions (callgrind): encoding the command, finding the reply in the bytes that came, and
-//! reading whether it succeeded. No socket takes part.
+//! The cost of one `ping` in instructions (callgrind): encoding the command, finding the reply in the bytes that came,
+//! and reading whether it succeeded. No socket takes part.
 //!
 //! `cargo bench -p cmap-core --bench ping`; see `instructions.rs`, and divide by [`OPERATIONS`].
 
@@ -14,13 +14,13 @@ use cmap_core::wire::{CommandReply, Flags, Limits, MessageIds, MessageWriter};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
-/// How often each benchmark does what it measures.
+/// How often each benchmark repeats its operation.
 const OPERATIONS: u8 = 50;
 
 /// Instructions that one round trip may cost.
 const BUDGET: u64 = 1_700;
 
-/// A connection, and the replies to the commands that it is going to send.
+/// A connection, and the replies to its coming commands.
 struct Pings {
     connection: Connection,
     ping: RawDocumentBuf,

@@ -1,6 +1,6 @@
-//! What a server around its pool costs, in instructions (callgrind); `instructions.rs` has the pool alone.
+//! The cost of a server around its pool, in instructions (callgrind); `instructions.rs` has the pool alone.
 //!
-//! A program of its own, because a second caller of the pool's methods would change what the compiler inlines there.
+//! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
 
@@ -8,27 +8,30 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::monitor::Finding;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Handle, Pool};
+use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Delivery, Pool};
 use cmap_core::server::{Output, Server, ServerDescription, ServerOptions, ServerType};
 use cmap_core::time::Instant;
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
-/// How often the benchmark does what it measures.
+/// How often the benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
 const BUDGET_PER_PAIR: u64 = 465;
 
-/// Drains; establishes what is to be established, and returns what was delivered.
-fn drain(server: &mut Server<u64>, now: Instant) -> Option<(Handle, u64)> {
+/// Drains the outputs, establishes connections, and returns the delivery.
+fn drain(server: &mut Server<u64>, now: Instant) -> Option<Delivery<u64>> {
     let mut delivery = None;
     while let Some(output) = server.poll_output() {
         if let Output::Pool(pool::Output::Action(action)) = output {
             match action {
-                Action::Deliver { connection, socket, .. } => delivery = Some((connection, socket)),
-                Action::Connect { connection } => server.pool_mut().handle_established(now, connection, 7).unwrap(),
+                Action::Deliver { check_out, connection, socket } => {
+                    delivery = Some(Delivery { check_out, connection, socket });
+                }
+                Action::Connect { connection } => server.handle_established(now, connection, 7).unwrap(),
                 Action::Check { .. } | Action::Fail { .. } | Action::Close { .. } | Action::Interrupt { .. } => {
                     unreachable!()
                 }
@@ -39,9 +42,10 @@ fn drain(server: &mut Server<u64>, now: Instant) -> Option<(Handle, u64)> {
 }
 
 fn pair_at(server: &mut Server<u64>, now: Instant) {
-    black_box(server.check_out(now, CheckOutRequest::default()));
-    let (connection, socket) = drain(server, now).unwrap();
-    server.pool_mut().check_in(now, connection, socket, Condition::Usable).unwrap();
+    let (_, delivery) = black_box(server.check_out(now, CheckOutRequest::default()));
+    let queued = drain(server, now);
+    let Delivery { connection, socket, .. } = delivery.or(queued).unwrap();
+    let _ = black_box(server.check_in(now, connection, socket, Condition::Usable)).unwrap();
     drain(server, now);
 }
 
@@ -56,7 +60,8 @@ fn warm() -> Server<u64> {
     server.observe(false);
     server.open(Instant::ORIGIN);
     let address = server.description().address.clone();
-    server.handle_check_succeeded(Instant::ORIGIN, ServerDescription::new(address, ServerType::Standalone));
+    let found = ServerDescription::new(address, ServerType::Standalone);
+    server.handle_check(Instant::ORIGIN, Finding::Description(Box::new(found))).unwrap();
     pair_at(&mut server, Instant::ORIGIN);
     server
 }

@@ -51,8 +51,8 @@ fn ping(socket: &mut TcpStream, connection: &mut Connection) -> Result<Document,
         let mut unread = bytes.as_slice();
         if let Some(reply) = connection.read(&mut unread)? {
             let reply = reply.body.try_into()?;
-            // The reply is good, but nobody asked for what follows it. That would answer the next command, so it has to
-            // break the connection, which then refuses that command.
+            // The reply is good, but the bytes after it are unasked. They would answer the next command, so they have
+            // to break the connection, which then refuses that command.
             let _unasked = connection.read(&mut unread);
             return Ok(reply);
         }

@@ -1,7 +1,7 @@
 //! A driver of the pool over threads and channels: a thousand threads share ten connections.
 //!
-//! One thread owns the pool and follows the driving rule; everybody else sends it calls. Run it with
-//! `cargo run --example threads`.
+//! One thread owns the pool and follows the driving rule; all other threads send it calls. Run it with `cargo run
+//! --example threads`.
 
 #![expect(clippy::expect_used, reason = "what cannot go wrong in this example ends it")]
 
@@ -13,22 +13,24 @@ use std::time::{Duration, Instant as Clock};
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, CheckOutError, CheckOutRequest, Condition, Handle, Output, Pool, PoolState, Stats};
+use cmap_core::pool::{
+    Action, CheckOutError, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Output, Pool, PoolState, Stats,
+};
 use cmap_core::time::Instant;
 
 const THREADS: usize = 1000;
 const ROUNDS: usize = 20;
 
-/// What a real driver would keep for a connection: here a counter of its uses.
+/// In place of a real driver's socket: a counter of its uses.
 #[derive(Debug)]
 struct Socket {
     uses: usize,
 }
 
-type Delivery = Result<(Handle, Socket), Arc<CheckOutError>>;
+type Answer = Result<(Handle, Socket), Arc<CheckOutError>>;
 
 enum Call {
-    CheckOut(Sender<Delivery>),
+    CheckOut(Sender<Answer>),
     CheckIn(Handle, Socket),
     Established(Handle, Socket),
     Close,
@@ -59,20 +61,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// A user of the pool: check out, use, check in.
 fn work(calls: &Sender<Call>) -> usize {
     let round = || -> Option<()> {
-        let (sender, delivery) = channel();
+        let (sender, answer) = channel();
         calls.send(Call::CheckOut(sender)).ok()?;
-        let (connection, mut socket) = delivery.recv().ok()?.ok()?;
+        let (connection, mut socket) = answer.recv().ok()?.ok()?;
         socket.uses += 1;
         calls.send(Call::CheckIn(connection, socket)).ok()
     };
     (0..ROUNDS).filter_map(|_| round()).count()
 }
 
-fn answer(caller: Option<Sender<Delivery>>, delivery: Delivery) {
-    caller.expect("every check-out ends once").send(delivery).expect("the callers of this example stay");
+fn tell(caller: Option<Sender<Answer>>, answer: Answer) {
+    caller.expect("every check-out ends once").send(answer).expect("the callers of this example stay");
 }
 
-/// The driver of the pool. Returns how often all sockets were used together, and what the pool counted.
+/// A call of the pool may return a connection at once: for its caller, or for the next waiter.
+fn deliver(waiting: &mut BTreeMap<CheckOutId, Sender<Answer>>, delivery: Option<Delivery<Socket>>) {
+    if let Some(Delivery { check_out, connection, socket }) = delivery {
+        tell(waiting.remove(&check_out), Ok((connection, socket)));
+    }
+}
+
+/// The driver of the pool. Returns how often all sockets were used together, and the pool's counts.
 #[expect(clippy::disallowed_methods, reason = "a driver is where time comes from")]
 fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call>) -> (usize, Stats) {
     let start = Clock::now();
@@ -87,11 +96,11 @@ fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call
                     thread::spawn(move || calls.send(Call::Established(connection, Socket { uses: 0 })));
                 }
                 Output::Action(Action::Deliver { check_out, connection, socket }) => {
-                    answer(waiting.remove(&check_out), Ok((connection, socket)));
+                    tell(waiting.remove(&check_out), Ok((connection, socket)));
                 }
-                Output::Action(Action::Fail { check_out, error }) => answer(waiting.remove(&check_out), Err(error)),
+                Output::Action(Action::Fail { check_out, error }) => tell(waiting.remove(&check_out), Err(error)),
                 Output::Action(Action::Close { socket, .. }) => uses += socket.uses,
-                // These sockets have no peer that could hang up, and nobody clears this pool.
+                // These sockets have no peer that could hang up, and this pool is never cleared.
                 Output::Action(Action::Check { .. } | Action::Interrupt { .. }) | Output::Event(_) => {}
             }
         }
@@ -101,10 +110,13 @@ fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call
         let patience = pool.poll_timeout().map_or(Duration::MAX, |timeout| timeout.at.saturating_since(now()));
         match calls.recv_timeout(patience) {
             Ok(Call::CheckOut(sender)) => {
-                waiting.insert(pool.check_out(now(), CheckOutRequest::default()), sender);
+                let (check_out, delivery) = pool.check_out(now(), CheckOutRequest::default());
+                waiting.insert(check_out, sender);
+                deliver(&mut waiting, delivery);
             }
             Ok(Call::CheckIn(connection, socket)) => {
-                pool.check_in(now(), connection, socket, Condition::Usable).expect("the connection is in use");
+                let checked_in = pool.check_in(now(), connection, socket, Condition::Usable);
+                deliver(&mut waiting, checked_in.expect("the connection is in use").delivery());
             }
             Ok(Call::Established(connection, socket)) => {
                 pool.handle_established(now(), connection, socket).expect("the connection is pending");

@@ -1,8 +1,8 @@
 //! The texts of errors: bounded, and harmless to a log or a terminal.
 //!
-//! A server writes much of what its errors say, up to the greatest length of a message, and errors end up in logs and on
-//! terminals. There a line feed forges a line of the log, and an escape sequence steers the terminal. Every text of a server
-//! passes through here when it becomes a part of an error, so that code that displays an error need not care.
+//! A server writes much of an error's text, up to the greatest length of a message, and errors end up in logs and on
+//! terminals. There a line feed forges a line of the log, and an escape sequence steers the terminal. Every text of a
+//! server passes through here when it becomes a part of an error, so code that displays an error need not care.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -13,14 +13,14 @@ const MAX_LENGTH: usize = 8 * 1024;
 /// Marks the end of a text that was cut.
 const ELLIPSIS: &str = "...";
 
-/// Escapes the control characters of `text` as Rust does (`\n`, `\u{1b}`), and cuts it after a whole character where it would
-/// be longer than 8 KiB. A result stays the same when it passes through again.
+/// Escapes the control characters of `text` as Rust does (`\n`, `\u{1b}`), and cuts it after a whole character if it
+/// would be longer than 8 KiB. A result stays the same when it passes through again.
 pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_LENGTH && !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
     let mut out = String::new();
-    // The length to cut it at, if it turns out to be too long.
+    // The length to cut it to, if it is too long.
     let mut kept = 0;
     for character in text.chars() {
         if is_obeyed(character) {
@@ -40,7 +40,7 @@ pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The same of an owned text.
+/// As [`presentable`], for an owned text.
 pub(crate) fn into_presentable(text: String) -> String {
     match presentable(&text) {
         Cow::Borrowed(_) => text,

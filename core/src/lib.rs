@@ -12,26 +12,25 @@
 //! > [`poll_timeout`](pool::Pool::poll_timeout) when to come back.
 //!
 //! - Every call takes `now`. Time never runs backwards inside: an older `now` is read as the latest one seen.
-//! - Every call is legal in every state; [`pool`] has a table of what it does. What makes no sense is answered with an
-//!   [`ApiMisuse`](pool::ApiMisuse), which data from a network can never cause. Nothing panics.
-//! - [`try_check_out`](pool::Pool::try_check_out) is the short way of most check-outs: it hands a connection over past the
-//!   outputs where nothing else would come out, so that there is nothing to drain, and no earlier timeout to ask for.
-//!   [`hand_over`](pool::Pool::hand_over) is that of a check-in for which somebody waits.
-//! - While outputs are queued, the next timeout is now. After [`handle_timeout`](pool::Pool::handle_timeout) and a drain it
-//!   lies later than now. To come early is harmless, to come late delays what is due.
+//! - Every call is legal in every state; [`pool`] has a table of what each one does. A call that makes no sense is
+//!   answered with an [`ApiMisuse`](pool::ApiMisuse), which data from a network can never cause. Nothing panics.
+//! - A call may return its result at once, if no outputs were queued before: a check-out its delivery, a check-in the
+//!   delivery to the next waiter.
+//! - While outputs are queued, the next timeout is now. After [`handle_timeout`](pool::Pool::handle_timeout) and a
+//!   drain it lies later than now. Coming early is harmless; coming late delays what is due.
 //!
 //! # The run loop
 //!
 //! 1. Make a pool, and [`ready`](pool::Pool::ready) once the server is known to answer.
-//! 2. Make a call: somebody wants a connection, gives one back, a connection was established, time is up.
-//! 3. Carry out what comes out. A socket lives in the pool while nobody uses it: `Deliver` moves it out, `check_in` moves
+//! 2. Make a call: a caller wants a connection or gives one back, a connection was established, time is up.
+//! 3. Carry out the outputs. The pool holds a socket while it is not in use: `Deliver` moves it out, `check_in` moves
 //!    it back.
 //! 4. Sleep until the next call or the next timeout.
 //!
 //! ```
 //! use cmap_core::address::ServerAddress;
 //! use cmap_core::options::PoolOptions;
-//! use cmap_core::pool::{Action, CheckOutRequest, Condition, Output, Pool};
+//! use cmap_core::pool::{Action, CheckOutRequest, CheckedIn, Condition, Output, Pool};
 //! use cmap_core::time::Instant;
 //!
 //! // 1. A real driver's time is the time since its start; this one's stands still.
@@ -39,16 +38,18 @@
 //! let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), now)?;
 //! pool.ready(now);
 //!
-//! // 2. Somebody wants a connection.
-//! let wanted = pool.check_out(now, CheckOutRequest::default());
+//! // 2. A caller wants a connection.
+//! let (wanted, delivery) = pool.check_out(now, CheckOutRequest::default());
+//! assert_eq!(delivery, None);
 //!
-//! // 3. Nobody has one yet, so one is established. The socket of this example is a word.
+//! // 3. There is none yet, so one is established. The socket of this example is a word.
 //! while let Some(output) = pool.poll_output() {
 //!     match output {
 //!         Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, "socket")?,
 //!         Output::Action(Action::Deliver { check_out, connection, socket }) => {
 //!             assert_eq!((check_out, socket), (wanted, "socket"));
-//!             pool.check_in(now, connection, socket, Condition::Usable)?;
+//!             let next = pool.check_in(now, connection, socket, Condition::Usable)?;
+//!             assert_eq!(next, CheckedIn::Done, "nobody else waits");
 //!         }
 //!         Output::Action(action) => unreachable!("nothing else happens here: {action:?}"),
 //!         Output::Event(event) => println!("{}", event.name()),
@@ -65,17 +66,17 @@
 //!
 //! # The rooms
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
-//! | [`pool`] | the pool of one endpoint: the machine itself |
-//! | [`server`] | an endpoint: its pool, its monitor, and what checks and errors say about the server |
-//! | `monitor` | the monitor of one server: hello after hello, and round-trip times (features `wire`, `auth`) |
-//! | [`event`], [`log`] | the eleven CMAP events, and the log records made from them |
+//! | [`pool`] | the pool of one server: the machine itself, and the eleven CMAP events |
+//! | [`monitor`] | the monitor of one server: hello after hello, and round-trip times (features `wire`, `auth`) |
+//! | [`server`] | a server: its pool, its description, and what checks and errors say about it |
+//! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
-//! | [`address`], [`time`], [`random`] | where a server is; nanoseconds since an origin of the caller's; chance from a seed |
-//! | `sim` | feature `sim`: a seeded virtual network and server to run all of it in virtual time; a MongoDB server for tests |
+//! | [`address`], [`time`], [`random`] | where a server is; nanoseconds since the caller's origin; chance from a seed |
+//! | `sim` | feature `sim`: a seeded virtual network and server that run all of it in virtual time |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -87,16 +88,17 @@ extern crate std;
 pub mod address;
 pub mod connection;
 mod error_text;
-pub mod event;
 pub mod log;
-#[cfg(all(feature = "wire", feature = "auth"))]
 pub mod monitor;
 pub mod options;
 pub mod pool;
 pub mod random;
 pub mod server;
+mod service_id;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod time;
+mod topology_version;
 #[cfg(feature = "wire")]
 pub mod wire;
+mod wire_version;

@@ -1,7 +1,7 @@
-//! Chance as an input: the same seed gives the same numbers, on every machine and for ever.
+//! Chance as an input: the same seed gives the same numbers, on every machine and forever.
 //!
-//! SplitMix64. Its few lines are ours because a seed must mean the same run in every future version, which no library of
-//! random numbers promises.
+//! The generator is SplitMix64. Its few lines are our own because a seed must mean the same run in every future
+//! version, which no library of random numbers promises.
 
 use serde::{Deserialize, Serialize};
 

@@ -43,7 +43,7 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Nanoseconds since `earlier`; 0 if that is later.
+    /// Nanoseconds since `earlier`; 0 if `earlier` is later.
     #[inline]
     pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -20,7 +20,7 @@ fn pool(max_pool_size: u32) -> Pool<u64> {
     pool
 }
 
-/// Drains the outputs, establishes what is to be established, and returns the last delivery.
+/// Drains the outputs, establishes connections, and returns the last delivery.
 fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
     let mut delivery = None;
     while let Some(output) = pool.poll_output() {
@@ -33,11 +33,23 @@ fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
     delivery
 }
 
+/// Asks for a connection; returns it, if it is there.
+fn check_out(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
+    let (_, delivery) = pool.check_out(now, CheckOutRequest::default());
+    let queued = drain(pool, now);
+    delivery.map(|delivery| (delivery.connection, delivery.socket)).or(queued)
+}
+
+/// Gives a connection back; returns the next waiter's delivery.
+fn check_in(pool: &mut Pool<u64>, now: Instant, connection: Handle, socket: u64) -> Option<(Handle, u64)> {
+    let delivery = pool.check_in(now, connection, socket, Condition::Usable).unwrap().delivery();
+    let queued = drain(pool, now);
+    delivery.map(|delivery| (delivery.connection, delivery.socket)).or(queued)
+}
+
 fn pair(pool: &mut Pool<u64>, now: Instant) {
-    pool.check_out(now, CheckOutRequest::default());
-    let (connection, socket) = drain(pool, now).unwrap();
-    pool.check_in(now, connection, socket, Condition::Usable).unwrap();
-    drain(pool, now);
+    let (connection, socket) = check_out(pool, now).unwrap();
+    assert_eq!(check_in(pool, now, connection, socket), None);
 }
 
 #[test]
@@ -61,17 +73,13 @@ fn a_pair_allocates_nothing_once_warm() {
 fn waiting_for_a_returned_connection_allocates_nothing_once_warm() {
     let mut pool = pool(1);
     let round = |pool: &mut Pool<u64>, now: Instant| {
-        pool.check_out(now, CheckOutRequest::default());
-        let (first, socket) = drain(pool, now).unwrap();
+        let (first, socket) = check_out(pool, now).unwrap();
         let deadline = now + Duration::from_secs(1);
-        let gives_up = pool.check_out(now, CheckOutRequest::until(deadline));
-        pool.check_out(now, CheckOutRequest::default());
-        assert!(drain(pool, now).is_none());
+        let (gives_up, _) = pool.check_out(now, CheckOutRequest::until(deadline));
+        assert!(check_out(pool, now).is_none());
         let _ = pool.cancel_check_out(now, gives_up);
-        pool.check_in(now, first, socket, Condition::Usable).unwrap();
-        let (second, socket) = drain(pool, now).unwrap();
-        pool.check_in(now, second, socket, Condition::Usable).unwrap();
-        drain(pool, now);
+        let (second, socket) = check_in(pool, now, first, socket).unwrap();
+        assert_eq!(check_in(pool, now, second, socket), None);
     };
     // Without a listener: the event of a cancellation carries an error, which is allocated.
     pool.observe(false);

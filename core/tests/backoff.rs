@@ -26,10 +26,10 @@ impl Bench {
         Self { pool, now }
     }
 
-    /// Starts as many check-outs; returns the connections that are created at once.
+    /// Starts this many check-outs; returns the connections that are created at once.
     fn check_out(&mut self, count: usize) -> Vec<Handle> {
         for _ in 0..count {
-            self.pool.check_out(self.now, CheckOutRequest::default());
+            let _ = self.pool.check_out(self.now, CheckOutRequest::default());
         }
         self.created()
     }
@@ -54,7 +54,7 @@ impl Bench {
         self.created()
     }
 
-    /// Sleeps until the pause ends; returns how long that took, and what was created then.
+    /// Sleeps until the pause ends; returns its length, and the connections created then.
     fn end_pause(&mut self) -> (Duration, Vec<Handle>) {
         let timeout = self.pool.poll_timeout().unwrap();
         assert_eq!(timeout.reason, TimeoutReason::Backoff);
@@ -228,7 +228,7 @@ fn a_time_out_during_the_backoff_says_why_nothing_was_established() {
     let mut bench = Bench::new(PoolOptions::default());
     let created = bench.check_out(1);
     bench.refuse(created[0]);
-    bench.pool.check_out(bench.now, CheckOutRequest::until(Instant::from_nanos(1010 * MS)));
+    let _ = bench.pool.check_out(bench.now, CheckOutRequest::until(Instant::from_nanos(1010 * MS)));
 
     bench.pool.handle_timeout(Instant::from_nanos(1010 * MS));
 

@@ -1,17 +1,16 @@
-//! What can happen while a connection that lay idle is looked at before its delivery: an adapter answers at once, but
-//! need not.
+//! Events while an idle connection is checked before its delivery: an adapter answers at once, but need not.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use cmap_core::address::ServerAddress;
-use cmap_core::event::ConnectionClosedReason;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
-    Action, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Output, Pool, TimeoutReason,
+    Action, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, ConnectionClosedReason, Handle, Output,
+    Pool, TimeoutReason,
 };
 use cmap_core::time::Instant;
 
-/// Long enough for a connection to be looked at.
+/// Long enough for a connection to be checked.
 const LATER: Instant = Instant::from_millis(5000);
 
 fn actions(pool: &mut Pool<&'static str>) -> Vec<Action<&'static str>> {
@@ -19,19 +18,20 @@ fn actions(pool: &mut Pool<&'static str>) -> Vec<Action<&'static str>> {
     outputs.filter_map(|output| if let Output::Action(action) = output { Some(action) } else { None }).collect()
 }
 
-/// A pool whose only connection lay idle and is being looked at for a waiter.
+/// A pool whose only connection lay idle and is being checked for a waiter.
 fn checking() -> (Pool<&'static str>, Handle, CheckOutId) {
     let mut options = PoolOptions::default();
     options.max_pool_size = Some(1);
     let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN).unwrap();
     pool.ready(Instant::ORIGIN);
-    pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
+    let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
     let [Action::Connect { connection }] = actions(&mut pool)[..] else { panic!("a connection is created") };
     pool.handle_established(Instant::ORIGIN, connection, "socket").unwrap();
-    pool.check_in(Instant::ORIGIN, connection, "socket", Condition::Usable).unwrap();
+    let checked_in = pool.check_in(Instant::ORIGIN, connection, "socket", Condition::Usable);
+    assert_eq!(checked_in, Ok(CheckedIn::Done));
     actions(&mut pool);
 
-    let waiter = pool.check_out(LATER, CheckOutRequest::default());
+    let (waiter, _) = pool.check_out(LATER, CheckOutRequest::default());
     assert_eq!(actions(&mut pool), [Action::Check { connection }]);
     (pool, connection, waiter)
 }
@@ -46,7 +46,7 @@ fn the_socket_is_lent_for_the_look() {
 #[test]
 fn a_second_waiter_waits_behind_the_first() {
     let (mut pool, connection, first) = checking();
-    pool.check_out(LATER, CheckOutRequest::default());
+    let _ = pool.check_out(LATER, CheckOutRequest::default());
     assert_eq!(actions(&mut pool), []);
 
     pool.handle_checked(LATER, connection, true).unwrap();

@@ -1,12 +1,13 @@
-//! What the fuzzer found worth keeping is run by every `cargo test`: its corpus, and every input that once broke something.
+//! Every `cargo test` runs the fuzzer's corpus, and every input that once broke something. The targets that need a
+//! server are tested beside the test server.
 
-#![cfg(all(feature = "wire", feature = "auth"))]
+#![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
 
-use cmap_core::{connection, options, pool, wire};
+use cmap_core::{options, pool, wire};
 
 /// Runs each input in the folder of `target`.
 fn replay(target: &str, run: fn(&[u8])) {
@@ -22,27 +23,12 @@ fn replay(target: &str, run: fn(&[u8])) {
 }
 
 #[test]
-fn authentication() {
-    replay("auth", connection::auth::fuzz::run);
-}
-
-#[test]
-fn connections() {
-    replay("connection", connection::fuzz::run);
-}
-
-#[test]
 fn connection_strings() {
     replay("connection_string", |input| {
         options::fuzz::run(input);
         options::fuzz::run(&[b"mongodb://".as_slice(), input].concat());
         options::fuzz::run(&[b"mongodb://host/?".as_slice(), input].concat());
     });
-}
-
-#[test]
-fn embedded_servers() {
-    replay("embedded_server", cmap_core::sim::embedded::fuzz::run);
 }
 
 #[test]

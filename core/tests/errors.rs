@@ -1,4 +1,4 @@
-//! What a failed check-out tells its caller: the specification's words, the particulars, and what to do.
+//! The text of a failed check-out: the specification's words, the particulars, and the remedy.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
@@ -28,12 +28,12 @@ fn pool() -> Pool<()> {
 fn exhausted() -> Pool<()> {
     let mut pool = pool();
     pool.ready(NOW);
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
     drain(&mut pool);
     pool
 }
 
-/// Drains, establishes what is to be established, and returns the last failure.
+/// Drains the outputs, establishes connections, and returns the last failure.
 fn drain(pool: &mut Pool<()>) -> Option<Arc<CheckOutError>> {
     let mut failure = None;
     while let Some(output) = pool.poll_output() {
@@ -50,7 +50,7 @@ fn drain(pool: &mut Pool<()>) -> Option<Arc<CheckOutError>> {
 fn a_closed_pool_says_so_cmap_29() {
     let mut pool = pool();
     pool.close(NOW);
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
 
     let error = drain(&mut pool).unwrap();
 
@@ -61,7 +61,7 @@ fn a_closed_pool_says_so_cmap_29() {
 #[test]
 fn a_cleared_pool_passes_its_cause_on_cmap_55() {
     let mut pool = exhausted();
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
     pool.clear(NOW, Clear::pool(Cause::new("the server hung up"))).unwrap();
 
     let error = drain(&mut pool).unwrap();
@@ -77,7 +77,7 @@ fn a_cleared_pool_passes_its_cause_on_cmap_55() {
 #[test]
 fn a_pool_that_was_never_ready_says_so() {
     let mut pool = pool();
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
 
     assert!(drain(&mut pool).unwrap().message().ends_with("the server has not been checked successfully yet"));
 }
@@ -85,7 +85,7 @@ fn a_pool_that_was_never_ready_says_so() {
 #[test]
 fn a_timeout_tells_where_how_long_and_how_the_pool_stood_cmap_30() {
     let mut pool = exhausted();
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
     pool.handle_timeout(Instant::from_millis(50));
 
     let error = drain(&mut pool).unwrap();
@@ -103,7 +103,7 @@ fn a_timeout_tells_where_how_long_and_how_the_pool_stood_cmap_30() {
 #[test]
 fn a_callers_own_deadline_is_told_apart_cmap_33() {
     let mut pool = exhausted();
-    pool.check_out(NOW, CheckOutRequest::until(Instant::from_millis(20)));
+    let _ = pool.check_out(NOW, CheckOutRequest::until(Instant::from_millis(20)));
     pool.handle_timeout(Instant::from_millis(20));
 
     let error = drain(&mut pool).unwrap();
@@ -116,7 +116,7 @@ fn a_callers_own_deadline_is_told_apart_cmap_33() {
 fn a_failed_establishment_is_the_source_cmap_31() {
     let mut pool = pool();
     pool.ready(NOW);
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
     let connection = std::iter::from_fn(|| pool.poll_output()).find_map(|output| match output {
         Output::Action(Action::Connect { connection }) => Some(connection),
         Output::Action(_) | Output::Event(_) => None,

@@ -1,4 +1,4 @@
-//! Log records say exactly what the specification says (LOG-10 to LOG-13), in both forms.
+//! Log records match the specification exactly (LOG-10 to LOG-13), in both forms.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
 
@@ -8,8 +8,10 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Handle, Output, Pool, Reaction, ServiceId};
-use cmap_core::server::{self, MonitorConnection, Server, ServerEvent, ServerOptions};
+use cmap_core::pool::{
+    Action, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Handle, Output, Pool, Reaction, ServiceId,
+};
+use cmap_core::server::{self, HeartbeatEvent, MonitorConnection, Server, ServerEvent, ServerOptions};
 use cmap_core::time::Instant;
 
 /// A pool under observation: every event becomes its structured and its unstructured form.
@@ -68,7 +70,8 @@ fn a_life() -> Logged {
     logged.call(|pool| pool.check_out(at(2), CheckOutRequest::default()));
     logged.call(|pool| pool.handle_timeout(at(52)));
     logged.call(|pool| pool.clear(at(52), Clear::pool(Cause::new("gone")))).unwrap();
-    logged.call(|pool| pool.check_in(at(52), connection, (), Condition::Usable)).unwrap();
+    let checked_in = logged.call(|pool| pool.check_in(at(52), connection, (), Condition::Usable));
+    assert_eq!(checked_in, Ok(CheckedIn::Done));
     logged.call(|pool| pool.close(at(52)));
     logged
 }
@@ -157,7 +160,7 @@ fn a_cleared_service_is_named_in_hex() {
 #[test]
 fn a_unix_socket_has_no_port() {
     let address: ServerAddress = "/tmp/mongodb-27017.sock".parse().unwrap();
-    let record = LogRecord::new(&address, &cmap_core::event::Event::PoolReady);
+    let record = LogRecord::new(&address, &cmap_core::pool::Event::PoolReady);
 
     assert_eq!(record.field("serverHost"), Some(&LogValue::Text("/tmp/mongodb-27017.sock".into())));
     assert_eq!(record.field("serverPort"), None);
@@ -204,7 +207,7 @@ fn heartbeats_name_their_connection_log_14() {
     let reply = bson::rawdoc! { "ok": 1 };
     let (reply, duration) = (reply.as_bytes().into(), Duration::from_millis(2));
     let (structured, unstructured) =
-        of_server(&ServerEvent::HeartbeatSucceeded { connection, duration, reply, awaited: true });
+        of_server(&ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { connection, duration, reply, awaited: true }));
 
     assert_eq!(
         structured,
@@ -221,7 +224,7 @@ fn heartbeats_name_their_connection_log_14() {
 
     let connection = MonitorConnection { id: 2, server_id: None };
     let failure = Cause::new("refused");
-    let failed = ServerEvent::HeartbeatFailed { connection, duration, failure, awaited: false };
+    let failed = ServerEvent::Heartbeat(HeartbeatEvent::Failed { connection, duration, failure, awaited: false });
     let (structured, unstructured) = of_server(&failed);
     assert_eq!((&structured["failure"], structured.get("serverConnectionId")), (&"refused".into(), None));
     assert_eq!(
@@ -238,7 +241,7 @@ fn a_long_reply_is_cut_log_5() {
     let (reply, duration) = (reply.as_bytes().into(), Duration::from_millis(2));
 
     let (structured, unstructured) =
-        of_server(&ServerEvent::HeartbeatSucceeded { connection, duration, reply, awaited: true });
+        of_server(&ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { connection, duration, reply, awaited: true }));
 
     let expected = format!("{{\"hosts\":\"{}...", "a".repeat(990));
     assert_eq!(structured["reply"], expected);

@@ -1,4 +1,4 @@
-//! What calls get that make no sense: an answer, the socket back, and a pool as before.
+//! Calls that make no sense get an answer, and the socket back, and leave the pool as before.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
@@ -6,8 +6,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
-    Action, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Output, Pool,
-    Reaction, Refused, ServiceId,
+    Action, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Handle, Output,
+    Pool, Reaction, Refused, ServiceId,
 };
 use cmap_core::time::Instant;
 
@@ -33,7 +33,7 @@ fn actions(pool: &mut Pool<&'static str>) -> Vec<Action<&'static str>> {
 
 /// Starts a check-out and returns the connection that is created for it.
 fn pending(pool: &mut Pool<&'static str>) -> (CheckOutId, Handle) {
-    let id = pool.check_out(NOW, CheckOutRequest::default());
+    let (id, _) = pool.check_out(NOW, CheckOutRequest::default());
     match actions(pool).as_slice() {
         [Action::Connect { connection }] => (id, *connection),
         other => panic!("expected a connection to be created, got {other:?}"),
@@ -72,7 +72,7 @@ fn a_connection_of_another_pool_is_refused_with_its_socket_cmap_35() {
 fn a_second_check_in_is_refused_with_its_socket() {
     let mut pool = pool();
     let (_, connection) = in_use(&mut pool);
-    pool.check_in(NOW, connection, "socket", Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     actions(&mut pool);
 
     let refused = assert_unchanged(&mut pool, |pool| pool.check_in(NOW, connection, "again", Condition::Usable));
@@ -96,7 +96,7 @@ fn a_check_out_that_has_ended_cannot_be_cancelled() {
     let (id, connection) = in_use(&mut pool);
 
     let delivered = assert_unchanged(&mut pool, |pool| pool.cancel_check_out(NOW, id));
-    pool.check_in(NOW, connection, "socket", Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     actions(&mut pool);
     let finished = assert_unchanged(&mut pool, |pool| pool.cancel_check_out(NOW, id));
 
@@ -107,10 +107,10 @@ fn a_check_out_that_has_ended_cannot_be_cancelled() {
 fn an_id_that_is_used_again_is_another_check_out() {
     let mut pool = pool();
     let (first, connection) = in_use(&mut pool);
-    pool.check_in(NOW, connection, "socket", Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     actions(&mut pool);
 
-    let second = pool.check_out(NOW, CheckOutRequest::default());
+    let (second, _) = pool.check_out(NOW, CheckOutRequest::default());
     actions(&mut pool);
 
     assert_eq!(assert_unchanged(&mut pool, |pool| pool.cancel_check_out(NOW, first)), Cancellation::Finished);

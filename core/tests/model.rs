@@ -2,8 +2,8 @@
 //!
 //! proptest draws a pool's options and up to 200 calls, nonsense included. `Pool<()>` and a reference written from the
 //! rules alone make them side by side: answers, outputs in their order, counts and the next deadline must be the same.
-//! Beside that a ledger that knows nothing of the reference holds the laws against what comes out, one named check
-//! each. A failure prints the broken check and the calls that led there after shrinking, and its seed goes to
+//! In addition a ledger that does not know the reference checks the outputs against the laws, one named check each. A
+//! failure prints the broken check and the calls that led there after shrinking, and its seed goes to
 //! `tests/model.proptest-regressions`, whose cases run first from then on: commit it.
 //!
 //! `PROPTEST_CASES` overrides the number of cases of each of the two properties.
@@ -17,7 +17,7 @@ mod model {
     pub(crate) mod output;
     pub(crate) mod reach;
     pub(crate) mod reference;
-    pub(crate) mod short_way;
+    pub(crate) mod returned_delivery;
     pub(crate) mod sut;
     pub(crate) mod transition;
 }

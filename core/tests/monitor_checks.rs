@@ -1,4 +1,4 @@
-//! The monitor in virtual time: when it checks, what it asks, and what becomes of an answer or of none.
+//! The monitor in virtual time: when it checks, what it asks, and how it treats an answer or a missing one.
 
 #![cfg(all(feature = "wire", feature = "auth"))]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use bson::{RawDocument, rawdoc};
 use cmap_core::connection::{ClientMetadata, Fault};
-use cmap_core::monitor::{Finding, MonitorOptions, Role};
+use cmap_core::monitor::{Finding, HeartbeatEvent, MonitorOptions, Role, TimeoutReason};
 use cmap_core::options::{ClientOptions, ServerApi, ServerApiVersion};
-use cmap_core::server::{ServerEvent, TimeoutReason};
 use cmap_core::wire::{HEADER_LEN, Header, MessageIds, OpCode};
 use monitored::{Bench, hello, options, streaming_hello};
 
@@ -228,10 +227,8 @@ fn every_streamed_reply_is_a_heartbeat_and_none_is_asked_for_mon_7_mon_13() {
         bench.reply(Role::Check, &streaming_hello(counter), true);
 
         let events: Vec<_> = bench.events.drain(..).map(|(_, event)| event).collect();
-        let [
-            ServerEvent::HeartbeatSucceeded { awaited, duration, .. },
-            ServerEvent::HeartbeatStarted { awaited: next, .. },
-        ] = events.as_slice()
+        let [HeartbeatEvent::Succeeded { awaited, duration, .. }, HeartbeatEvent::Started { awaited: next, .. }] =
+            events.as_slice()
         else {
             panic!("{events:?}")
         };
@@ -454,17 +451,17 @@ fn heartbeats_name_both_numbers_of_their_connection_log_14() {
     let mut bench = polling();
     bench.greet(Role::Check, &hello());
 
-    let [(_, ServerEvent::HeartbeatStarted { connection: first, .. }), (_, second)] = bench.events.as_slice() else {
+    let [(_, HeartbeatEvent::Started { connection: first, .. }), (_, second)] = bench.events.as_slice() else {
         panic!("{:?}", bench.events)
     };
-    let ServerEvent::HeartbeatSucceeded { connection: second, .. } = second else { panic!("{second:?}") };
+    let HeartbeatEvent::Succeeded { connection: second, .. } = second else { panic!("{second:?}") };
     assert_eq!([first, second].map(|named| (named.id, named.server_id)), [(1, None), (1, Some(77))]);
 }
 
 #[test]
 fn a_deadline_says_why_it_exists() {
     let mut bench = polling();
-    assert_eq!(bench.monitor.poll_timeout().map(|timeout| timeout.reason), Some(TimeoutReason::MonitorRead));
+    assert_eq!(bench.monitor.poll_timeout().map(|timeout| timeout.reason), Some(TimeoutReason::Read));
 
     bench.greet(Role::Check, &hello());
     assert_eq!(bench.monitor.poll_timeout().map(|timeout| timeout.reason), Some(TimeoutReason::Heartbeat));
@@ -499,7 +496,7 @@ fn a_hello_of_more_than_a_megabyte_ends_a_measurement_by_its_header_mon_10() {
     assert_eq!(bench.socket(Role::RoundTrip), None);
 }
 
-/// The header alone of a message of so many bytes.
+/// The header alone of a message of this many bytes.
 fn header(length: usize) -> [u8; HEADER_LEN] {
     Header { length, ids: MessageIds::reply(1000, 1), op_code: OpCode::Msg }.encode()
 }

@@ -1,4 +1,4 @@
-//! Whatever happens to a monitor, in whatever order, some things always hold.
+//! Properties of a monitor that hold for any events in any order.
 
 #![cfg(all(feature = "wire", feature = "auth"))]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
@@ -7,12 +7,11 @@ mod monitored;
 
 use bson::rawdoc;
 use cmap_core::connection::Fault;
-use cmap_core::monitor::{Monitor, Role};
-use cmap_core::server::ServerEvent;
+use cmap_core::monitor::{HeartbeatEvent, Monitor, Role};
 use monitored::{Bench, hello, options, streaming_hello};
 use proptest::prelude::*;
 
-/// Something that happens; what cannot happen at that moment does not.
+/// An event; one that cannot happen at that moment is left out.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     Pass(u64),
@@ -68,7 +67,7 @@ fn happen(bench: &mut Bench, happening: Happening) {
             Answer::Plain => bench.reply(role, &hello(), false),
             Answer::Refusal => bench.reply(role, &rawdoc! { "ok": 0, "code": 11600 }, false),
             Answer::Streaming { counter, more_to_come } => {
-                // No server goes on by itself that was not asked to.
+                // No server goes on unasked.
                 let more_to_come = more_to_come && bench.asked(role).unwrap().get("maxAwaitTimeMS").unwrap().is_some();
                 bench.reply(role, &streaming_hello(counter), more_to_come);
             }
@@ -129,7 +128,7 @@ proptest! {
         // Every start has one end before the next start (MON-13), and closing ends everything.
         let (mut started, mut last_end, mut retried, mut last_retry) = (None, None, false, None);
         for (at, event) in &bench.events {
-            if let ServerEvent::HeartbeatStarted { awaited, .. } = event {
+            if let HeartbeatEvent::Started { awaited, .. } = event {
                 prop_assert!(started.is_none(), "two checks at once");
                 // MON-2, MON-3: checks that are not awaited are half a second apart, but for one retry of a known server.
                 if let (Some((end, was_known)), false) = (last_end, *awaited) {
@@ -144,10 +143,10 @@ proptest! {
                     retried = is_retry;
                 }
                 started = Some(*awaited);
-            } else if let ServerEvent::HeartbeatSucceeded { awaited, .. } = event {
+            } else if let HeartbeatEvent::Succeeded { awaited, .. } = event {
                 prop_assert_eq!(started.take(), Some(*awaited));
                 (last_end, retried) = (Some((*at, true)), false);
-            } else if let ServerEvent::HeartbeatFailed { awaited, .. } = event {
+            } else if let HeartbeatEvent::Failed { awaited, .. } = event {
                 prop_assert_eq!(started.take(), Some(*awaited));
                 last_end = Some((*at, last_end.is_some_and(|(_, known): (_, bool)| known) && !retried));
             } else {

@@ -1,4 +1,4 @@
-//! Connections that cursors and transactions keep behind a load balancer, and the time-out that tells of them (LB-12 to
+//! Connections that cursors and transactions keep behind a load balancer, and the time-out that reports them (LB-12 to
 //! LB-16).
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::event::Event;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
-    Action, ApiMisuse, CheckOutError, CheckOutRequest, Condition, Handle, Output, Pool, Purpose, ServiceId,
+    Action, ApiMisuse, CheckOutError, CheckOutRequest, CheckedIn, Condition, Event, Handle, Output, Pool, Purpose,
+    ServiceId,
 };
 use cmap_core::time::Instant;
 
@@ -28,8 +28,8 @@ fn pool(load_balanced: bool) -> Pool<()> {
 }
 
 fn check_out(pool: &mut Pool<()>, purpose: Purpose) -> Handle {
-    pool.check_out(NOW, CheckOutRequest::default());
-    let mut delivered = None;
+    let (_, delivery) = pool.check_out(NOW, CheckOutRequest::default());
+    let mut delivered = delivery.map(|delivery| delivery.connection);
     while let Some(output) = pool.poll_output() {
         match output {
             Output::Action(Action::Connect { connection }) => {
@@ -53,9 +53,9 @@ fn counts(pool: &Pool<()>) -> (u32, u32, u32) {
     (in_use_by.cursors, in_use_by.transactions, in_use_by.others)
 }
 
-/// The error of a check-out that nobody can serve in time.
+/// The error of a check-out that times out.
 fn time_out(pool: &mut Pool<()>) -> Arc<CheckOutError> {
-    pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
     pool.handle_timeout(NOW + Duration::from_millis(50));
     let outputs = std::iter::from_fn(|| pool.poll_output());
     let error = |output| if let Output::Action(Action::Fail { error, .. }) = output { Some(error) } else { None };
@@ -71,7 +71,7 @@ fn connections_are_counted_by_what_they_are_for_lb_16() {
     check_out(&mut pool, Purpose::Other);
     assert_eq!(counts(&pool), (1, 1, 1));
 
-    pool.check_in(NOW, cursor, (), Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, cursor, (), Condition::Usable), Ok(CheckedIn::Done));
     assert_eq!(counts(&pool), (0, 1, 1));
 }
 
@@ -87,7 +87,7 @@ fn a_connection_is_kept_from_the_reply_on_that_opened_the_cursor_lb_13() {
     assert_eq!(counts(&pool), (0, 0, 1));
 
     pool.set_purpose(connection, Purpose::Transaction).unwrap();
-    pool.check_in(NOW, connection, (), Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
     assert_eq!(counts(&pool), (0, 0, 0));
     let events: Vec<_> = std::iter::from_fn(|| pool.poll_output())
         .filter_map(|output| if let Output::Event(event) = output { Some(Event::name(&event)) } else { None })
@@ -99,7 +99,7 @@ fn a_connection_is_kept_from_the_reply_on_that_opened_the_cursor_lb_13() {
 fn a_purpose_is_forgotten_with_its_check_out() {
     let mut pool = pool(true);
     let connection = check_out(&mut pool, Purpose::Cursor);
-    pool.check_in(NOW, connection, (), Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
 
     check_out(&mut pool, Purpose::Other);
 
@@ -110,7 +110,7 @@ fn a_purpose_is_forgotten_with_its_check_out() {
 fn only_connections_in_use_have_a_purpose() {
     let mut pool = pool(true);
     let connection = check_out(&mut pool, Purpose::Other);
-    pool.check_in(NOW, connection, (), Condition::Usable).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
 
     assert_eq!(pool.set_purpose(connection, Purpose::Cursor), Err(ApiMisuse::NotInUse));
     assert_eq!(counts(&pool), (0, 0, 0));

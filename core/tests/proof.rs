@@ -1,5 +1,5 @@
-//! Nothing that a hello says leads to a connection whose server has not proven itself (AUTH-16, X-62): a server that does
-//! not know the password says yes to everything, and answers its hello with every odd value in every field.
+//! No field of a hello leads to a connection whose server has not proven itself (AUTH-16, X-62): a server that does not
+//! know the password says yes to everything, and answers its hello with every odd value in every field.
 
 #![cfg(all(feature = "wire", feature = "auth"))]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
@@ -72,7 +72,7 @@ struct Rogue {
 /// How it answers the conversation's commands, counted from 0; the text is the client's nonce.
 type Sasl = fn(usize, &str) -> RawDocumentBuf;
 
-/// An establishment's end, and what the server was asked.
+/// An establishment's end, and the server's requests.
 struct Outcome {
     end: Result<(), EstablishError>,
     asked: Vec<String>,
@@ -135,7 +135,7 @@ fn establish(rogue: &mut Rogue, options: ConnectionOptions) -> Outcome {
     let mut establish = Establish::new(Arc::new(options), [5; 24]).unwrap();
     let end = run(&mut establish, rogue);
     if end.is_err() {
-        // What comes behind an error changes nothing.
+        // Bytes after an error change nothing.
         let more = establish.handle_bytes(&message(2, &yes(1, "")));
         assert!(more.is_err() && establish.finish().is_none(), "an establishment went on after {end:?}");
     } else {
@@ -171,7 +171,7 @@ fn options(mechanism: Option<Mechanism>) -> ConnectionOptions {
     options
 }
 
-/// The options of clients that say different hellos.
+/// The options of clients that send different hellos.
 fn clients(mechanism: Option<Mechanism>) -> [ConnectionOptions; 3] {
     let mut balanced = options(mechanism);
     balanced.load_balanced = true;
@@ -203,7 +203,7 @@ fn key(name: &str) -> &bson::raw::CStr {
     name.try_into().unwrap()
 }
 
-/// Stands for the client's nonce in a hello, which is made before the client sends it.
+/// A placeholder for the client's nonce in a hello, which is made before the client sends it.
 const NONCE: &str = "%nonce%";
 
 /// `hello` with the client's nonce where it belongs.
@@ -260,7 +260,7 @@ fn odd_values() -> Vec<RawBson> {
     ]
 }
 
-/// Odd values of `field`: those of all fields, and whatever a conversation could begin with.
+/// Odd values of `field`: those of all fields, and everything that a conversation could begin with.
 fn odd(field: &str) -> Vec<RawBson> {
     let mut values = odd_values();
     if field == "speculativeAuthenticate" {
@@ -283,7 +283,7 @@ const SASL: [Sasl; 12] = [
     // Without an end.
     |_, _| rawdoc! { "ok": 1 },
     |_, _| rawdoc! { "ok": 1, "done": 1, "payload": 1 },
-    // As the protocol goes, up to what only the password's owner can say.
+    // As the protocol goes, up to the message that only the password's owner can send.
     |step, nonce| if step == 0 { server_first(nonce) } else { yes(step, nonce) },
     |step, nonce| if step == 0 { server_first(nonce) } else { said(true, "v=") },
     |step, nonce| match step {
@@ -333,7 +333,7 @@ fn no_field_of_a_hello_stands_in_for_a_proof() {
         }
     }
     println!("failures, by phase and by the number of commands that were sent: {failures:?}");
-    // Most hellos are those of any server: the conversation begins, and some get as far as the proof.
+    // Most hellos are those of any server: the conversation begins, and some reach the proof.
     assert!(failures[&(Phase::Authenticate, 2)] > 10_000 && failures[&(Phase::Authenticate, 3)] > 1_000);
 }
 
@@ -372,7 +372,7 @@ fn plain_is_asked_for_and_answered_to_the_end() {
 
             let outcome = establish(&mut rogue, options);
 
-            // All that PLAIN has for a proof is TLS: the server has the password, and says so.
+            // PLAIN's only proof is TLS: the server has the password, and says so.
             let is_done = sasl(0, "").get_bool("done").unwrap_or_default();
             let asked = outcome.asked.get(1).is_some_and(|command| command == "saslStart");
             assert!(outcome.end.is_err() || asked && is_done, "{field}: {value:?}");
@@ -392,7 +392,7 @@ fn a_certificate_is_shown_and_answered() {
 
             let outcome = establish(&mut rogue, options);
 
-            // What a server proves here is proven by TLS. It answers the hello's `authenticate`, or one of its own.
+            // TLS proves this server. It answers the hello's `authenticate`, or one of its own.
             let answered = field == "speculativeAuthenticate" && matches!(value, RawBson::Document(_));
             let asked = outcome.asked.get(1).is_some_and(|command| command == "authenticate");
             assert!(outcome.end.is_err() || asked || answered, "{field}: {value:?}");

@@ -67,16 +67,16 @@ fn pool_with_everything(load_balanced: bool) -> Pool<()> {
     let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
     pool.ready(NOW);
     for _ in 0..2 {
-        pool.check_out(NOW, CheckOutRequest::default());
+        pool.apply(NOW, Input::CheckOut(CheckOutRequest::default())).unwrap();
         drive(&mut pool, NOW, 1);
     }
     drive(&mut pool, NOW, 0);
-    pool.check_out(NOW, CheckOutRequest::default());
-    pool.check_out(NOW, CheckOutRequest::until(Instant::from_millis(100)));
+    pool.apply(NOW, Input::CheckOut(CheckOutRequest::default())).unwrap();
+    pool.apply(NOW, Input::CheckOut(CheckOutRequest::until(Instant::from_millis(100)))).unwrap();
     pool
 }
 
-/// Carries out what the pool wants, establishing connections and checking in the first `check_ins` of those delivered.
+/// Carries out the pool's actions, establishing connections and checking in the first `check_ins` of those delivered.
 fn drive(pool: &mut Pool<()>, now: Instant, mut check_ins: usize) {
     for _ in 0..100 {
         let Some(output) = pool.poll_output() else { break };
@@ -89,7 +89,7 @@ fn drive(pool: &mut Pool<()>, now: Instant, mut check_ins: usize) {
             }
             Output::Action(Action::Deliver { connection, .. }) if check_ins > 0 => {
                 check_ins -= 1;
-                let _ = pool.check_in(now, connection, (), Condition::Usable);
+                let _ = pool.apply(now, Input::CheckIn(connection, Condition::Usable));
             }
             Output::Action(Action::Check { connection }) => drop(pool.handle_checked(now, connection, true)),
             Output::Action(_) | Output::Event(_) => {}
@@ -126,7 +126,7 @@ fn no_lie_about_a_number_makes_a_restored_pool_panic() {
             for (now, check_ins) in [(NOW, 1), (Instant::from_millis(200), 2), (Instant::from_millis(90_000), 3)] {
                 pool.handle_timeout(now);
                 drive(&mut pool, now, check_ins);
-                pool.check_out(now, CheckOutRequest::until(now + Duration::from_secs(1)));
+                pool.apply(now, Input::CheckOut(CheckOutRequest::until(now + Duration::from_secs(1)))).unwrap();
                 drive(&mut pool, now, check_ins);
                 let cause = Cause::new("gone");
                 let clear = if load_balanced { Clear::service(ServiceId([1; 12]), cause) } else { Clear::pool(cause) };

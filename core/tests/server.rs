@@ -1,17 +1,19 @@
-//! What errors mean for the server they come from, and in which order that can be seen (CMAP-49, SDAM-3).
+//! The meaning of errors for the server they come from, and the order of their effects (CMAP-49, SDAM-3).
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::event::Event;
+use cmap_core::monitor::{Call, Finding, HeartbeatEvent, MonitorConnection};
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output, Pool, PoolState};
+use cmap_core::pool::{
+    Action, ApiMisuse, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Event, Handle, Output, Pool, PoolState,
+};
 use cmap_core::server::{
-    CheckOut, MonitorCall, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions,
-    ServerType, StateChange, TopologyType, TopologyVersion,
+    CheckOut, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType,
+    StateChange, TopologyType, TopologyVersion,
 };
 use cmap_core::time::Instant;
 
@@ -30,10 +32,20 @@ fn server() -> Server<()> {
 /// A check finds a standalone server.
 fn check(server: &mut Server<()>) {
     let address = server.description().address.clone();
-    server.handle_check_succeeded(NOW, ServerDescription::new(address, ServerType::Standalone));
+    learn(server, ServerDescription::new(address, ServerType::Standalone));
 }
 
-/// Drains; returns the names of the events, and the last connection that was to be established.
+/// A check succeeds.
+fn learn(server: &mut Server<()>, description: ServerDescription) {
+    server.handle_check(NOW, Finding::Description(Box::new(description))).unwrap();
+}
+
+/// A check fails.
+fn fail_check(server: &mut Server<()>, fault: Fault, cause: &str) {
+    server.handle_check(NOW, Finding::Failure { fault, cause: Cause::new(cause) }).unwrap();
+}
+
+/// Drains the outputs; returns the names of the events, and the last connection to establish.
 fn drain(server: &mut Server<()>) -> (Vec<&'static str>, Option<Handle>) {
     let (mut events, mut connection) = (Vec::new(), None);
     for output in pool_outputs(server) {
@@ -69,13 +81,13 @@ fn name(output: &ServerOutput<()>) -> Option<&'static str> {
 }
 
 fn pending(server: &mut Server<()>) -> Handle {
-    server.pool_mut().check_out(NOW, CheckOutRequest::default());
+    let _ = server.check_out(NOW, CheckOutRequest::default());
     drain(server).1.unwrap()
 }
 
 fn in_use(server: &mut Server<()>) -> Handle {
     let connection = pending(server);
-    server.pool_mut().handle_established(NOW, connection, ()).unwrap();
+    server.handle_established(NOW, connection, ()).unwrap();
     drain(server);
     connection
 }
@@ -105,7 +117,7 @@ fn a_failed_login_clears_the_pool_before_the_connection_is_closed_and_the_check_
             "ConnectionCheckOutFailed",
         ]
     );
-    assert_eq!(outputs.last(), Some(&ServerOutput::Monitor(MonitorCall::CancelCheck)));
+    assert_eq!(outputs.last(), Some(&ServerOutput::Monitor(Call::CancelCheck)));
 }
 
 #[test]
@@ -114,7 +126,7 @@ fn a_failed_operation_clears_the_pool_before_its_connection_is_checked_in_and_cl
     let connection = in_use(&mut server);
 
     server.handle_operation_failed(NOW, connection, network_error()).unwrap();
-    server.pool_mut().check_in(NOW, connection, (), Condition::Errored).unwrap();
+    assert_eq!(server.check_in(NOW, connection, (), Condition::Errored), Ok(CheckedIn::Done));
 
     assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionCheckedIn", "ConnectionClosed"]);
     assert!(!server.is_usable());
@@ -151,7 +163,7 @@ fn a_check_that_timed_out_interrupts_connections_in_use_mon_9() {
     let mut server = server();
     in_use(&mut server);
 
-    server.handle_check_failed(NOW, Fault::Timeout, Cause::new("no answer")).unwrap();
+    fail_check(&mut server, Fault::Timeout, "no answer");
 
     let outputs = pool_outputs(&mut server);
     assert!(matches!(
@@ -168,17 +180,17 @@ fn a_check_that_failed_otherwise_interrupts_nothing_mon_9() {
     let mut server = server();
     in_use(&mut server);
 
-    server.handle_check_failed(NOW, Fault::Network, Cause::new("connection reset")).unwrap();
+    fail_check(&mut server, Fault::Network, "connection reset");
 
     assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared"]);
     assert_eq!(server.pool().counts().in_use, 1);
 }
 
-/// A server that nobody checks, whose owner has made the pool ready.
-fn unchecked() -> Server<()> {
+/// A server without a monitor, whose owner has made the pool ready.
+fn unmonitored() -> Server<()> {
     let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut server = Server::unchecked(pool);
-    server.pool_mut().ready(NOW);
+    let mut server = Server::unmonitored(pool);
+    server.ready(NOW).unwrap();
     drain(&mut server);
     server
 }
@@ -186,9 +198,9 @@ fn unchecked() -> Server<()> {
 #[test]
 fn a_check_out_of_a_server_that_nobody_checks_goes_to_the_pool_at_once_cmap_28() {
     let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut server = Server::unchecked(pool);
+    let mut server = Server::unmonitored(pool);
 
-    let check_out = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
+    let (check_out, _) = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
 
     assert!(matches!(check_out, CheckOut::Started(_)));
     assert_eq!(
@@ -199,9 +211,9 @@ fn a_check_out_of_a_server_that_nobody_checks_goes_to_the_pool_at_once_cmap_28()
 
 #[test]
 fn a_deadline_is_the_callers_alone_where_no_server_is_selected() {
-    let mut server = unchecked();
+    let mut server = unmonitored();
 
-    server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
+    let _ = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
     drain(&mut server);
 
     assert_eq!(server.poll_timeout().map(|timeout| timeout.at), Some(NOW + Duration::from_secs(3600)));
@@ -209,7 +221,7 @@ fn a_deadline_is_the_callers_alone_where_no_server_is_selected() {
 
 #[test]
 fn an_error_clears_a_pool_whose_server_nobody_checks_and_says_nothing_else() {
-    let mut server = unchecked();
+    let mut server = unmonitored();
     let connection = in_use(&mut server);
 
     server.handle_operation_failed(NOW, connection, network_error()).unwrap();
@@ -217,10 +229,10 @@ fn an_error_clears_a_pool_whose_server_nobody_checks_and_says_nothing_else() {
     let names: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
     assert_eq!(names, ["ConnectionPoolCleared"]);
     assert_eq!(server.pool().state(), PoolState::Paused);
-    assert!(matches!(server.check_out(NOW, CheckOutRequest::default()), CheckOut::Started(_)));
+    assert!(matches!(server.check_out(NOW, CheckOutRequest::default()), (CheckOut::Started(_), None)));
 }
 
-/// What an application's hello says of a server that speaks the protocol up to `newest`.
+/// The description in an application's hello of a server that speaks the protocol up to `newest`.
 fn hello(server: &Server<()>, newest: i32) -> ServerDescription {
     let address = server.description().address.clone();
     let mut description = ServerDescription::new(address, ServerType::Standalone);
@@ -234,7 +246,7 @@ fn the_hello_of_a_connection_says_what_a_check_would_mon_5() {
     let connection = pending(&mut server);
     let new = hello(&server, 25);
 
-    server.handle_application_hello(NOW, connection, new);
+    server.handle_hello(NOW, connection, None, new).unwrap();
 
     let events: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
     assert_eq!(events, ["ServerDescriptionChanged", "TopologyDescriptionChanged"]);
@@ -247,12 +259,12 @@ fn the_hello_of_a_connection_keeps_the_round_trip_times_sdam_22() {
     let measured = Some(core::time::Duration::from_millis(5));
     let mut checked = hello(&server, 21);
     checked.round_trip_time = measured;
-    server.handle_check_succeeded(NOW, checked);
+    learn(&mut server, checked);
     drain(&mut server);
     let connection = pending(&mut server);
     let new = hello(&server, 21);
 
-    server.handle_application_hello(NOW, connection, new);
+    server.handle_hello(NOW, connection, None, new).unwrap();
 
     assert_eq!(server.description().round_trip_time, measured);
     assert!(outputs(&mut server).is_empty(), "nothing has changed");
@@ -262,10 +274,10 @@ fn the_hello_of_a_connection_keeps_the_round_trip_times_sdam_22() {
 fn the_hello_of_a_stale_connection_does_not_make_a_server_known() {
     let mut server = server();
     let connection = pending(&mut server);
-    server.handle_check_failed(NOW, Fault::Network, Cause::new("gone")).unwrap();
+    fail_check(&mut server, Fault::Network, "gone");
     let old = hello(&server, 21);
 
-    server.handle_application_hello(NOW, connection, old);
+    server.handle_hello(NOW, connection, None, old).unwrap();
 
     assert_eq!(server.description().server_type, ServerType::Unknown);
     assert_eq!(server.pool().state(), PoolState::Paused);
@@ -276,14 +288,14 @@ fn the_hello_of_a_connection_makes_a_server_known_again_that_an_error_made_unkno
     let mut server = server();
     let greeted = pending(&mut server);
     let connection = in_use(&mut server);
-    // It says that it is no primary any more, and clears nothing (SDAM-15).
+    // It reports that it is not a primary any more, and clears nothing (SDAM-15).
     let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
     error.state_change = Some(StateChange::NotWritablePrimary);
     server.handle_operation_failed(NOW, connection, error).unwrap();
     assert_eq!(server.description().server_type, ServerType::Unknown);
     let new = hello(&server, 21);
 
-    server.handle_application_hello(NOW, greeted, new);
+    server.handle_hello(NOW, greeted, None, new).unwrap();
 
     assert_eq!(server.description().server_type, ServerType::Standalone);
 }
@@ -294,23 +306,23 @@ fn the_hello_of_a_connection_that_is_older_than_what_is_known_is_ignored_sdam_6(
     let version = |counter| Some(TopologyVersion { process_id: [7; 12], counter });
     let mut known = hello(&server, 21);
     known.topology_version = version(5);
-    server.handle_check_succeeded(NOW, known);
+    learn(&mut server, known);
     let connection = pending(&mut server);
     let mut old = hello(&server, 25);
     old.topology_version = version(4);
 
-    server.handle_application_hello(NOW, connection, old);
+    server.handle_hello(NOW, connection, None, old).unwrap();
 
     assert_eq!(server.description().wire_versions, Some((0, 21)));
 }
 
 #[test]
 fn the_hello_of_a_connection_says_nothing_of_a_server_that_nobody_checks() {
-    let mut server = unchecked();
+    let mut server = unmonitored();
     let connection = pending(&mut server);
     let new = hello(&server, 21);
 
-    server.handle_application_hello(NOW, connection, new);
+    server.handle_hello(NOW, connection, None, new).unwrap();
 
     assert!(outputs(&mut server).is_empty());
     assert_eq!(server.description().server_type, ServerType::Unknown);
@@ -340,10 +352,10 @@ fn asking_for(set: Option<&str>) -> Server<()> {
 fn a_set_that_was_merely_found_is_not_held_against_the_server() {
     let mut server = asking_for(None);
     let (nonsense, truth) = (member(&server, "nonsense", None), member(&server, "rs0", None));
-    server.handle_check_succeeded(NOW, nonsense);
+    learn(&mut server, nonsense);
     assert_eq!(server.topology().set_name.as_deref(), Some("nonsense"));
 
-    server.handle_check_succeeded(NOW, truth);
+    learn(&mut server, truth);
 
     assert!(server.is_usable());
     assert_eq!(server.topology().set_name.as_deref(), Some("rs0"));
@@ -365,7 +377,7 @@ fn a_kind_of_topology_that_was_merely_found_is_not_held_against_the_server() {
             let mut found = member(&server, "rs0", None);
             found.server_type = server_type;
             found.set_name = found.set_name.filter(|_| server_type == RsPrimary);
-            server.handle_check_succeeded(NOW, found);
+            learn(&mut server, found);
         }
 
         assert!(server.is_usable(), "{first}, then {then}");
@@ -379,13 +391,13 @@ fn a_kind_of_topology_that_was_merely_found_is_not_held_against_the_server() {
 fn a_server_of_another_set_than_was_asked_for_is_usable_as_soon_as_it_is_of_that_one() {
     let mut server = asking_for(Some("rs0"));
     let (truth, nonsense) = (member(&server, "rs0", None), member(&server, "nonsense", None));
-    server.handle_check_succeeded(NOW, truth.clone());
-    server.handle_check_succeeded(NOW, nonsense);
+    learn(&mut server, truth.clone());
+    learn(&mut server, nonsense);
     assert!(!server.is_usable());
     let why = server.description().error.clone().unwrap().to_string();
     assert!(why.contains(r#"the server belongs to the set "nonsense", not to "rs0""#), "{why}");
 
-    server.handle_check_succeeded(NOW, truth);
+    learn(&mut server, truth);
 
     assert!(server.is_usable());
     assert_eq!(server.topology().set_name.as_deref(), Some("rs0"));
@@ -397,7 +409,7 @@ fn a_server_that_is_in_no_set_is_unknown_where_one_was_asked_for() {
         let mut server = asking_for(Some("rs0"));
         let address = server.description().address.clone();
 
-        server.handle_check_succeeded(NOW, ServerDescription::new(address, server_type));
+        learn(&mut server, ServerDescription::new(address, server_type));
 
         assert!(!server.is_usable(), "{server_type}");
         assert_eq!(server.topology().topology_type, TopologyType::ReplicaSetNoPrimary);
@@ -409,13 +421,13 @@ fn a_server_whose_counter_was_a_lie_is_believed_at_the_third_check_sdam_6() {
     for lie in [i64::MAX, 6] {
         let mut server = asking_for(None);
         let (nonsense, truth) = (member(&server, "nonsense", Some(lie)), member(&server, "rs0", Some(5)));
-        server.handle_check_succeeded(NOW, nonsense);
+        learn(&mut server, nonsense);
 
         for _ in 0..2 {
-            server.handle_check_succeeded(NOW, truth.clone());
+            learn(&mut server, truth.clone());
             assert_eq!(server.description().set_name.as_deref(), Some("nonsense"), "it may have been overtaken");
         }
-        server.handle_check_succeeded(NOW, truth);
+        learn(&mut server, truth);
 
         assert_eq!(server.description().set_name.as_deref(), Some("rs0"));
         assert!(server.is_usable());
@@ -426,7 +438,7 @@ fn a_server_whose_counter_was_a_lie_is_believed_at_the_third_check_sdam_6() {
 fn an_error_whose_counter_was_a_lie_makes_a_server_unknown_for_three_checks_at_most() {
     let mut server = asking_for(None);
     let truth = member(&server, "rs0", Some(5));
-    server.handle_check_succeeded(NOW, truth.clone());
+    learn(&mut server, truth.clone());
     drain(&mut server);
     let connection = in_use(&mut server);
     let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
@@ -435,7 +447,7 @@ fn an_error_whose_counter_was_a_lie_makes_a_server_unknown_for_three_checks_at_m
     server.handle_operation_failed(NOW, connection, error).unwrap();
 
     for is_usable in [false, false, true] {
-        server.handle_check_succeeded(NOW, truth.clone());
+        learn(&mut server, truth.clone());
         assert_eq!(server.is_usable(), is_usable);
     }
 }
@@ -444,10 +456,10 @@ fn an_error_whose_counter_was_a_lie_makes_a_server_unknown_for_three_checks_at_m
 fn checks_that_find_what_is_known_make_disbelief_begin_anew() {
     let mut server = asking_for(None);
     let (new, old) = (member(&server, "new", Some(6)), member(&server, "old", Some(5)));
-    server.handle_check_succeeded(NOW, new.clone());
+    learn(&mut server, new.clone());
 
     for found in [&old, &old, &new, &old, &old] {
-        server.handle_check_succeeded(NOW, found.clone());
+        learn(&mut server, found.clone());
     }
 
     assert_eq!(server.description().set_name.as_deref(), Some("new"));
@@ -457,12 +469,127 @@ fn checks_that_find_what_is_known_make_disbelief_begin_anew() {
 fn hellos_of_connections_that_are_older_are_never_believed_sdam_6() {
     let mut server = asking_for(None);
     let (new, old) = (member(&server, "new", Some(6)), member(&server, "old", Some(5)));
-    server.handle_check_succeeded(NOW, new);
+    learn(&mut server, new);
     let connection = pending(&mut server);
 
     for _ in 0..10 {
-        server.handle_application_hello(NOW, connection, old.clone());
+        server.handle_hello(NOW, connection, None, old.clone()).unwrap();
     }
 
     assert_eq!(server.description().set_name.as_deref(), Some("new"));
+}
+
+#[test]
+fn a_monitored_server_refuses_ready_and_clear() {
+    for mut server in [asking_for(None), server()] {
+        let state = server.pool().state();
+
+        assert_eq!(server.ready(NOW), Err(ApiMisuse::Monitored));
+        assert_eq!(server.clear(NOW, Clear::pool(Cause::new("gone"))), Err(ApiMisuse::Monitored));
+
+        assert_eq!((server.pool().state(), server.pool().generation().get()), (state, 0));
+        assert!(server.is_drained());
+    }
+}
+
+#[test]
+fn the_owner_of_a_server_without_a_monitor_makes_its_pool_ready_and_clears_it() {
+    let mut server = unmonitored();
+
+    server.clear(NOW, Clear::pool(Cause::new("gone"))).unwrap();
+    assert_eq!(server.pool().state(), PoolState::Paused);
+    server.ready(NOW).unwrap();
+
+    assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionPoolReady"]);
+}
+
+fn heartbeat_failed() -> HeartbeatEvent {
+    let connection = MonitorConnection { id: 1, server_id: None };
+    HeartbeatEvent::Failed { connection, duration: Duration::ZERO, failure: Cause::new("gone"), awaited: false }
+}
+
+fn heartbeat_started() -> HeartbeatEvent {
+    HeartbeatEvent::Started { connection: MonitorConnection { id: 1, server_id: None }, awaited: false }
+}
+
+#[test]
+fn heartbeats_are_told_among_the_other_events_in_order_mon_13() {
+    let mut server = server();
+
+    server.handle_heartbeat(NOW, heartbeat_started());
+    let _ = server.check_out(NOW, CheckOutRequest::default());
+    server.handle_heartbeat(NOW, heartbeat_failed());
+    fail_check(&mut server, Fault::Network, "gone");
+    server.handle_heartbeat(NOW, heartbeat_started());
+
+    let names: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
+    assert_eq!(
+        names,
+        [
+            "ServerHeartbeatStarted",
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "ServerHeartbeatFailed",
+            "ServerDescriptionChanged",
+            "TopologyDescriptionChanged",
+            "ConnectionPoolCleared",
+            "ConnectionCheckOutFailed",
+            "ServerHeartbeatStarted",
+        ]
+    );
+}
+
+#[test]
+fn a_heartbeat_after_the_end_is_not_told_mon_14() {
+    let mut server = server();
+    server.handle_heartbeat(NOW, heartbeat_started());
+    server.handle_heartbeat(NOW, heartbeat_failed());
+    server.close(NOW);
+
+    server.handle_heartbeat(NOW, heartbeat_started());
+
+    let names: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
+    assert_eq!(names[..2], ["ServerHeartbeatStarted", "ServerHeartbeatFailed"]);
+    assert_eq!(names.last(), Some(&"TopologyClosed"));
+}
+
+#[test]
+fn outputs_of_the_pool_and_of_the_server_come_in_one_order() {
+    let mut server = asking_for(None);
+    let (check_out, _) = server.check_out(NOW, CheckOutRequest::default());
+    let CheckOut::Selecting(waits) = check_out else { panic!("the server is unknown") };
+    check(&mut server);
+    fail_check(&mut server, Fault::Network, "gone");
+
+    let outputs = outputs(&mut server);
+
+    let of = |output: &ServerOutput<()>| match output {
+        ServerOutput::Selected { selection, .. } => {
+            assert_eq!(*selection, waits);
+            "Selected"
+        }
+        ServerOutput::SelectionFailed { .. } => "SelectionFailed",
+        ServerOutput::Monitor(_) => "Monitor",
+        ServerOutput::Pool(Output::Action(Action::Connect { .. })) => "Connect",
+        ServerOutput::Pool(Output::Action(Action::Fail { .. })) => "Fail",
+        output @ (ServerOutput::Pool(_) | ServerOutput::Event(_)) => name(output).unwrap(),
+    };
+    assert_eq!(
+        outputs.iter().map(of).collect::<Vec<_>>(),
+        [
+            "Monitor",
+            "ServerDescriptionChanged",
+            "TopologyDescriptionChanged",
+            "ConnectionPoolReady",
+            "Selected",
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "Connect",
+            "ServerDescriptionChanged",
+            "TopologyDescriptionChanged",
+            "ConnectionPoolCleared",
+            "ConnectionCheckOutFailed",
+            "Fail",
+        ]
+    );
 }

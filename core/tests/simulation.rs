@@ -1,4 +1,4 @@
-//! The virtual network and server: what they do to connections, and that a seed decides everything.
+//! The virtual network and server: their effects on connections, and that a seed decides everything.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
 
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Fault, Phase};
-use cmap_core::event::Event;
 use cmap_core::options::PoolOptions;
+use cmap_core::pool::Event;
 use cmap_core::pool::{CheckOutErrorKind, CheckOutRequest, Pool};
 use cmap_core::sim::{ConfigureFailPoint, Network, NetworkMode, News, Simulation, VirtualServer};
 use cmap_core::time::Instant;
@@ -19,7 +19,7 @@ fn simulation(network: Network, server: VirtualServer, seed: u64) -> Simulation 
     simulation
 }
 
-/// Lets a simulation run until nothing is left to happen, and returns all its news.
+/// Runs a simulation until nothing is left to happen, and returns all its news.
 fn run(simulation: &mut Simulation) -> Vec<News> {
     loop {
         while simulation.step() {}

@@ -1,4 +1,4 @@
-//! What holds for every connection string: no panic, no unbounded work, and no secret in anything that is printed.
+//! Properties of every connection string: no panic, no unbounded work, and no secret in anything that is printed.
 
 use cmap_core::options::MAX_LENGTH;
 use cmap_core::options::fuzz::run;
@@ -15,8 +15,8 @@ const PIECES: &[&str] = &[
     "9223372036854775807", "99999999999999999999",
 ];
 
-/// A secret whose parts are recognised wherever they turn up. What stands between them is what a user forgets to
-/// encode; `=` is left out, since `?name=value` in a password can be told from options by nobody.
+/// A secret whose parts are recognised wherever they turn up. Between them stand the characters that users forget to
+/// encode; `=` is left out, because `?name=value` in a password cannot be told from options.
 fn secret() -> impl Strategy<Value = String> {
     let between =
         prop::sample::select(vec!["", "1", "1/", "/", "?", "/?", "@", "%", ":", ",", "#", "[", "%40", "%2", "\0", " "]);
@@ -29,7 +29,7 @@ fn secret() -> impl Strategy<Value = String> {
     })
 }
 
-/// Such a secret behind something that makes its beginning look like a port.
+/// Such a secret after a text that makes its beginning look like a port.
 fn like_a_port() -> impl Strategy<Value = String> {
     let ending = prop::sample::select(vec!["/", "?", "/?", ","]);
     (1..70_000_u32, ending, secret()).prop_map(|(port, ending, secret)| format!("{port}{ending}{secret}"))

@@ -58,7 +58,7 @@ fn document() -> impl Strategy<Value = RawDocumentBuf> {
         .prop_map(|fields| RawDocumentBuf::try_from(&fields.into_iter().collect::<Document>()).unwrap())
 }
 
-/// What a message is made of.
+/// The parts of a message.
 #[derive(Clone, Debug)]
 struct Parts {
     ids: MessageIds,
@@ -154,7 +154,7 @@ proptest! {
         let mut decoder = Decoder::new();
         for end in 0..message.len() {
             prop_assert!(decoder.decode(&message[..end], &LIMITS).is_err());
-            // The same with a header that agrees: what is inside must notice.
+            // The same with a header that agrees: the decoder of the body must notice.
             if end >= 16 && parts.sequences.is_empty() {
                 let mut cut = message[..end].to_vec();
                 cut[..4].copy_from_slice(&i32::try_from(end).unwrap().to_le_bytes());
@@ -192,7 +192,7 @@ proptest! {
 
     #[test]
     fn any_bytes_pass_everything_that_fuzzers_check(bytes in vec(any::<u8>(), 0..300)) {
-        // What the limits of the fuzzer allow a message to be, plus what the decompressors keep.
+        // The longest message within the fuzzer's limits, plus the memory that the decompressors keep.
         let allocated = allocation_counter::measure(|| fuzz::run(&bytes));
         prop_assert!(allocated.bytes_max < 3 << 20, "{allocated:?}");
     }

@@ -1,4 +1,4 @@
-//! Both sides of an authentication; the input decides what each hears.
+//! Both sides of an authentication; the input decides which messages each receives.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cmap_core::connection::auth::fuzz::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cmap_test_server::fuzz::auth::run(data));

@@ -1,4 +1,4 @@
-//! A connection string, as it is and behind the scheme, which no fuzzer guesses.
+//! A connection string, as it is and behind the scheme, which a fuzzer cannot guess.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! What a client sends to the embedded server.
+//! The bytes of a client to the test server.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cmap_core::sim::embedded::fuzz::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cmap_test_server::fuzz::server::run(data));

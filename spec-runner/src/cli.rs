@@ -9,18 +9,16 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 
-use crate::engine::{self, Engine};
-use crate::format::Problem;
-use crate::interop::column::{self, Column};
-use crate::interop::{self, Selection, checks};
-use crate::report::{Detail, Report};
-use crate::runner::{self, Plan};
-use crate::sdam_suite;
-use crate::serve::{self, ServeArgs};
-use crate::soak::{self, SoakArgs};
-use crate::suite::{self, Content, Suite};
-use crate::unified;
-use crate::uri_suite;
+use crate::suites::cmap::engine::{self, Engine};
+use crate::suites::cmap::runner::Plan;
+use crate::suites::official::{self, Suite};
+use crate::suites::problem::Problem;
+use crate::suites::report::{Detail, Report};
+use crate::suites::run;
+use crate::tools::interop::column::{self, Column};
+use crate::tools::interop::{self, Selection, checks};
+use crate::tools::serve::{self, ServeArgs};
+use crate::tools::soak::{self, SoakArgs};
 
 /// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time and on real sockets;
 /// and the official tests of connection strings and of server discovery and monitoring.
@@ -37,6 +35,10 @@ struct Cli {
 
     #[command(flatten)]
     engines: EngineArgs,
+
+    /// Print a line for each test that is skipped, too, with its reason. Without it: the reasons are counted
+    #[arg(short, long)]
+    verbose: bool,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -57,7 +59,7 @@ enum Command {
     },
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
     Serve(ServeArgs),
-    /// Lets many tasks use a client for long while its server is killed and started again, and looks for what is left over
+    /// Lets many tasks use a client for a long time while its server is killed and restarted, and looks for what is left over
     #[command(after_help = SOAK_EXIT_STATUS)]
     Soak(SoakArgs),
     /// The process of one adapter in `soak`
@@ -76,7 +78,7 @@ struct EngineArgs {
     #[arg(long, value_name = "URI")]
     uri: Option<String>,
 
-    /// Run each test so often on each runtime; `core` has seeds instead
+    /// How often to run each test on each runtime; `core` has seeds instead
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
 }
@@ -91,7 +93,7 @@ struct RunArgs {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
 
-    /// Run each test of a pool on `core` under so many seeds, from 0 up
+    /// How many seeds to run each test of a pool under on `core`, from 0 up
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
@@ -115,7 +117,7 @@ struct InteropArgs {
     #[arg(long = "check", value_name = "NAME", value_parser = PossibleValuesParser::new(checks::names()), hide_possible_values = true)]
     checks: Vec<String>,
 
-    /// Kill a program that takes so many seconds
+    /// Kill a program that takes longer than this, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
 
@@ -142,7 +144,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to be told when printing fails.
+            // If printing fails, there is nowhere to say so.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2).into();
         }
@@ -156,7 +158,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut err = io::stderr().lock();
     let (printed, status) = match cli.command {
         None => {
-            let mut report = Report::new(&mut out, &mut err, Detail::Exceptions);
+            let detail = if cli.verbose { Detail::Skips } else { Detail::Failures };
+            let mut report = Report::new(&mut out, &mut err, detail);
             (run_default(&mut report, &cli.engines, cli.specs.as_deref()), report.status())
         }
         Some(Command::Serve(_) | Command::SoakAdapter) => (Ok(()), 0),
@@ -212,7 +215,7 @@ fn serve(args: &ServeArgs) -> ExitCode {
     }
 }
 
-/// Ends when nobody reads its lines any more.
+/// Ends when the reader of its lines is gone.
 fn soak_adapter() -> ExitCode {
     match soak::adapter_process::serve(&mut io::stdout().lock()) {
         Ok(status) => status.into(),
@@ -220,7 +223,7 @@ fn soak_adapter() -> ExitCode {
     }
 }
 
-/// Prints as long as somebody reads. A reader such as `head` that has seen enough ends the printing, not the run: the exit
+/// Prints while the output is read. A reader such as `head` that has seen enough ends the printing, not the run: the exit
 /// status is that of all tests.
 struct WhileRead<W> {
     out: W,
@@ -252,8 +255,7 @@ fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
     let seeds = args.seed.map_or(0..=args.seeds - 1, |seed| seed..=seed);
     let plan = Plan { seeds, repeat: args.engines.repeat };
     report.begin_suite("tests");
-    let files = args.paths.iter().map(|path| files(report, path)).collect::<io::Result<Vec<_>>>()?;
-    run_files(report, &engines, files.concat(), &plan)?;
+    run::paths(report, &engines, &args.paths, &plan)?;
     report.close()
 }
 
@@ -261,15 +263,11 @@ fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Option<&Path>)
     let Some(engines) = start_engines(report, args)? else { return Ok(()) };
     let plan = Plan { seeds: 0..=DEFAULT_SEEDS - 1, repeat: args.repeat };
     let mut suites = official_suites(report, specs)?;
-    match suite::scenarios() {
+    match official::scenarios() {
         Some(suite) => suites.push(suite),
         None => report.note("This project's scenarios are not here; run this in its folder to run them, too.")?,
     }
-    for Suite { name, path } in &suites {
-        report.begin_suite(name);
-        let files = files(report, path)?;
-        run_files(report, &engines, files, &plan)?;
-    }
+    run::suites(report, &engines, &suites, &plan)?;
     report.table()?;
     report.close()
 }
@@ -290,54 +288,15 @@ fn official_suites(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<
     let unusable = |report: &mut Report<'_>, folder: &Path, problem: &Problem| {
         report.unusable(folder, problem).map(|()| Vec::new())
     };
-    match suite::find_specs(named) {
-        Ok(Some(folder)) => match suite::official(&folder) {
+    match official::find_specs(named) {
+        Ok(Some(folder)) => match official::suites(&folder) {
             Ok(suites) => Ok(suites),
             Err(problem) => unusable(report, &folder, &problem),
         },
         Ok(None) => {
-            let hint = format!("MongoDB's official tests are not here; get them with\n    {}", suite::GET_SPECS);
+            let hint = format!("MongoDB's official tests are not here; get them with\n    {}", official::GET_SPECS);
             report.note(&hint).map(|()| Vec::new())
         }
         Err(problem) => unusable(report, named.map_or(Path::new(""), |(_, folder)| folder), &problem),
     }
-}
-
-/// The test files at `path`; none if it cannot be used, which is reported.
-fn files(report: &mut Report<'_>, path: &Path) -> io::Result<Vec<PathBuf>> {
-    match suite::collect(path) {
-        Ok(files) => Ok(files),
-        Err(problem) => report.unusable(path, &problem).map(|()| Vec::new()),
-    }
-}
-
-/// Runs `files`: first all tests of a pool, many of them at once, then each file in its turn.
-fn run_files(report: &mut Report<'_>, engines: &[Box<dyn Engine>], files: Vec<PathBuf>, plan: &Plan) -> io::Result<()> {
-    let loaded: Vec<_> = files.iter().map(|file| suite::load(file)).collect();
-    let cases: Vec<_> = loaded.iter().filter_map(|content| content.as_ref().ok().and_then(Content::case)).collect();
-    let mut outcomes = runner::run_cases(engines, &cases, plan).into_iter();
-    for (file, content) in files.iter().zip(&loaded) {
-        match content {
-            Ok(Content::Case(case)) => {
-                let outcomes = outcomes.next().unwrap_or_default();
-                let named = engines.iter().map(|engine| engine.name()).zip(outcomes).collect::<Vec<_>>();
-                report.result(file, &case.description, &named)?;
-            }
-            Ok(Content::Uris(uris)) => {
-                for (case, outcome) in uri_suite::run(uris) {
-                    report.uri_result(file, &case.description, &outcome)?;
-                }
-            }
-            Ok(Content::Sdam(test)) => report.uri_result(file, &test.description, &sdam_suite::run(test))?,
-            Ok(Content::Rtt(name, test)) => report.uri_result(file, name, &sdam_suite::run_rtt(test))?,
-            Ok(Content::Unified(unified)) => {
-                for (description, outcome) in unified::run(unified, plan.seeds.clone()) {
-                    report.unified_result(file, description, &outcome)?;
-                }
-            }
-            Ok(Content::Unsupported { description, reason }) => report.unsupported(file, description, reason)?,
-            Err(problem) => report.unusable(file, problem)?,
-        }
-    }
-    Ok(())
 }

@@ -1,9 +1,9 @@
-//! What the test format allows, and how each mistake in a file is reported.
+//! The words that the test format allows, and how each mistake in a file is reported.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use serde_json::{Value, json};
-use spec_runner::format::{Case, ConnectionName, Interval, Operation, Style};
+use spec_runner::suites::cmap::format::{Case, ConnectionName, Interval, Operation, Style};
 
 /// A file of style "unit" with these entries added to it, or put in place of its own.
 fn unit(changes: Value) -> Value {

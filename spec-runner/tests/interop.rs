@@ -1,4 +1,4 @@
-//! The command `interop` from outside, as far as it needs no drivers.
+//! The command `interop` from outside, in the parts that need no drivers.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -7,7 +7,7 @@ mod program;
 use std::process::Command;
 
 use program::{Folder, spec_runner, stderr, stdout};
-use spec_runner::interop::checks;
+use spec_runner::tools::interop::checks;
 
 #[test]
 fn the_list_names_every_check() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// What an id begins with. Some name no rule yet, so that the first citation of such an id asks for its row.
+/// The prefixes of ids. Some name no rule yet, so that the first citation of such an id asks for its row.
 const PREFIXES: &[&str] = &[
     "AUTH", "BP", "CMAP", "COMP", "CSOT", "DNS", "FMT", "FORK", "HS", "LB", "LOG", "MAN", "MON", "MSG", "PIN", "RTY",
     "SDAM", "SEL", "SES", "SRV", "TLS", "TOP", "TXN", "URI", "X",

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-/// What the command printed, and its exit status.
+/// The output of the command, and its exit status.
 struct Soak {
     text: String,
     errors: String,

@@ -5,18 +5,18 @@
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-/// One for all tests that only read what it prints: each is the whole job.
-static DEFAULT_RUN: LazyLock<Output> = LazyLock::new(default_run);
+/// One run for all tests that only read its output: each run is the whole job.
+static DEFAULT_RUN: LazyLock<Output> = LazyLock::new(|| run(&[]));
 
-fn default_run() -> Output {
+fn run(args: &[&str]) -> Output {
     // From the workspace's root, as the README's command runs.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    Command::new(env!("CARGO_BIN_EXE_spec-runner")).current_dir(root).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_spec-runner")).args(args).current_dir(root).output().unwrap()
 }
 
 #[test]
 fn the_default_run_passes_and_repeats_itself() {
-    let (first, second) = (&*DEFAULT_RUN, default_run());
+    let (first, second) = (&*DEFAULT_RUN, run(&[]));
     let text = String::from_utf8(first.stdout.clone()).unwrap();
 
     assert_eq!(first.status.code(), Some(0), "{text}");
@@ -105,8 +105,34 @@ fn what_is_skipped_is_told_once_with_its_reason_and_count() {
 
     for reason in ["SRV connection strings", "the mechanism GSSAPI", "the mechanism MONGODB-AWS"] {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains(reason)).collect();
-        assert!(lines.len() <= 1 && lines.iter().all(|line| line.contains(" skipped in ")), "{lines:?}");
+        assert!(lines.len() <= 1 && lines.iter().all(|line| line.contains(" of ")), "{lines:?}");
     }
+    assert!(!text.contains("SKIP "), "{text}");
+    let skips =
+        text.lines().skip_while(|line| !line.ends_with(" skipped:")).skip(1).take_while(|line| !line.is_empty());
+    let counts = skips.map(|line| {
+        let (count, reason) = line.trim().split_once(" of ").unwrap();
+        assert!(reason.split_once(": ").is_some_and(|(_, reason)| !reason.is_empty()), "{line}");
+        count.parse::<usize>().unwrap()
+    });
+    assert_eq!(counts.sum::<usize>(), skipped(&text));
+}
+
+#[test]
+fn each_skipped_test_has_a_line_with_its_reason_when_asked_for() {
+    let text = String::from_utf8(run(&["--verbose", "--engine", "core"]).stdout).unwrap();
+
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("SKIP ")).collect();
+    assert_eq!(lines.len(), skipped(&text), "{text}");
+    for line in lines {
+        assert!(line.ends_with(')') && line.contains(" (") && !line.contains("()"), "{line}");
+    }
+}
+
+/// The number of skipped tests in the closing line.
+fn skipped(text: &str) -> usize {
+    let closing = text.lines().last().unwrap();
+    closing.rsplit(", ").next().unwrap().strip_suffix(" skipped").unwrap().parse().unwrap()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests in the unified format: what matches, what is skipped and why, and that a wrong expectation fails.
+//! Tests in the unified format: matching, skipped tests and their reasons, and that a wrong expectation fails.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is not as it should be")]
 
@@ -7,12 +7,14 @@ mod program;
 use bson::Bson;
 use program::{Folder, spec_runner, stderr, stdout};
 use serde_json::{Value, json};
-use spec_runner::unified::client::{Client, Engine};
-use spec_runner::unified::engine::CoreEngine;
-use spec_runner::unified::entities;
-use spec_runner::unified::format::{ClientEntity, Deployment, EventName, Severity, Topology, UnifiedFile};
-use spec_runner::unified::matching::Pattern;
-use spec_runner::unified::{Outcome, run};
+use spec_runner::suites::outcome::{Outcome, Round};
+use spec_runner::suites::requirement::Topology;
+use spec_runner::suites::unified::client::{Client, Engine};
+use spec_runner::suites::unified::engine::CoreEngine;
+use spec_runner::suites::unified::entities;
+use spec_runner::suites::unified::format::{ClientEntity, Deployment, EventName, Severity, UnifiedFile};
+use spec_runner::suites::unified::matching::Pattern;
+use spec_runner::suites::unified::run;
 
 fn nothing_saved(_: &str) -> Option<Bson> {
     None
@@ -112,7 +114,9 @@ fn outcome(file: Value) -> Outcome {
 
 #[track_caller]
 fn fails(test: Value, reason: &str) {
-    let Outcome::Failed { seed: 0, reasons } = outcome(file(test)) else { panic!("it does not fail") };
+    let Outcome::Failed { round: Some(Round::Seed(0)), reasons } = outcome(file(test)) else {
+        panic!("it does not fail")
+    };
     assert!(reasons[0].contains(reason), "\n expected: {reason}\n   actual: {}", reasons[0]);
 }
 
@@ -240,7 +244,7 @@ fn each_test_has_a_line_and_a_broken_outline_is_a_mistake() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// All that a client notes under a seed, times included.
+/// Everything that a client notes under a seed, times included.
 fn notes(seed: u64) -> String {
     let engine = CoreEngine::new(Deployment { topology: Topology::Single, auth: false }, seed);
     let entity = ClientEntity {

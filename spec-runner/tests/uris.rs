@@ -1,4 +1,4 @@
-//! Files of connection strings from outside: what the program prints about them, and its exit status.
+//! Files of connection strings from outside: the program's output about them, and its exit status.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 

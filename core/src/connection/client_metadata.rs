@@ -1,8 +1,8 @@
-//! What a client says about itself in its first hello: the document `client` (HS-8 to HS-14).
+//! The client's description of itself in its first hello: the document `client` (HS-8 to HS-14).
 //!
-//! A server refuses more than 512 bytes, so the document is cut down in a fixed order until it fits. Where the client
-//! runs is found out by the caller, who has an environment to look into; [`Environment::detect`] only knows what the
-//! variables mean.
+//! A server refuses more than 512 bytes, so the document is cut down in a fixed order until it fits. The caller finds
+//! out where the client runs, because it has an environment to read; [`Environment::detect`] only knows the meaning of
+//! the variables.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -48,7 +48,7 @@ pub struct Environment {
     pub timeout_sec: Option<i32>,
     /// The function's memory, in megabytes.
     pub memory_mb: Option<i32>,
-    /// Where in the world it runs.
+    /// The region of the world it runs in.
     pub region: Option<String>,
     /// Whether the client runs in a Docker container.
     pub docker: bool,
@@ -60,7 +60,7 @@ pub struct Environment {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// It cannot be told from others.
+    /// A part contains the separator.
     #[error(
         "{0:?} contains {SEPARATOR:?}, which separates the descriptions of wrapping libraries (HS-14); leave it out"
     )]
@@ -97,8 +97,8 @@ impl ClientMetadata {
         }
     }
 
-    /// Adds the description of a library that wraps this one (HS-14). Empty parts count as unset; a description that was
-    /// added before, all three parts alike, is not added again.
+    /// Adds the description of a library that wraps this one (HS-14). Empty parts count as unset. A description whose
+    /// three parts equal those of an earlier one is not added again.
     ///
     /// # Errors
     /// A part contains the character that separates them, or the whole would be longer than servers take. Then nothing
@@ -189,7 +189,7 @@ impl Environment {
     /// Reads the variables of the process, given by `variable`, and whether `/.dockerenv` exists.
     ///
     /// Two services that both seem to run the function make it unknown; Vercel, which runs on AWS, wins over that (HS-11).
-    /// What is missing or no number is left out (HS-12).
+    /// Values that are missing or not numbers are left out (HS-12).
     pub fn detect(variable: impl Fn(&str) -> Option<String>, dockerenv_exists: bool) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let number = |name: &str| set(name)?.parse().ok();

@@ -1,4 +1,4 @@
-//! What all connections of a client have in common when they are established.
+//! The options that all connections of a client share when they are established.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,23 +12,23 @@ use crate::wire::{Compression, ZlibLevel};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectionOptions {
-    /// What the client says about itself.
+    /// The client's description of itself.
     pub metadata: ClientMetadata,
-    /// Who logs in; nobody does without.
+    /// The credential; `None` = no authentication.
     pub credential: Option<Arc<Credential>>,
-    /// The most iterations of SCRAM's hash that a server may ask for; [`MAX_ITERATIONS`] by default. The server chooses the
-    /// number and this client does the work: 100,000 take some 20 milliseconds.
+    /// The most iterations of SCRAM's hash that a server may ask for; [`MAX_ITERATIONS`] by default. The server chooses
+    /// the number and this client does the work: 100,000 take some 20 milliseconds.
     pub max_scram_iterations: u32,
     /// The compressors to offer, the preferred one first (COMP-1).
     pub compressors: Vec<Compression>,
     /// Whether the other side is a load balancer (LB-5).
     pub load_balanced: bool,
-    /// The version of the server's API, sent with every command; none is sent without.
+    /// The version of the server's API, sent with every command; `None` sends none.
     pub server_api: Option<ServerApi>,
 }
 
 impl ConnectionOptions {
-    /// Connections that nobody logs in to, and that compress nothing.
+    /// Connections without authentication and compression.
     pub fn new(metadata: ClientMetadata) -> Self {
         Self {
             metadata,
@@ -40,7 +40,8 @@ impl ConnectionOptions {
         }
     }
 
-    /// Connections as a connection string asks for them. Compressors that this program was built without are not offered.
+    /// Connections as a connection string asks for them. Compressors that this program was built without are not
+    /// offered.
     pub fn of_client(options: &ClientOptions, mut metadata: ClientMetadata) -> Self {
         metadata.app_name.clone_from(&options.app_name);
         let level = options.zlib_compression_level.and_then(|level| ZlibLevel::new(level.into()));

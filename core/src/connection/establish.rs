@@ -1,7 +1,7 @@
 //! From an open socket to a usable connection: hello, compression, authentication (CMAP-23).
 //!
-//! A small linear machine. Send what [`Establish::write_to`] gives, hand in what comes, and do what [`Progress`] says.
-//! Every error says in which phase it happened, which decides what it means for the pool (CMAP-50, CMAP-51).
+//! A small linear machine. Send the bytes that [`Establish::write_to`] gives, hand in the bytes received, and do what
+//! [`Progress`] says. Every error names its phase, which decides what it means for the pool (CMAP-50, CMAP-51).
 
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;
@@ -18,12 +18,12 @@ use super::auth::{
 use super::exchange::{Command, Connection};
 use super::hello::{self, Description};
 use super::{ConnectionOptions, EstablishError, Fault, Phase};
-use crate::pool::ServiceId;
-use crate::wire::{CommandReply, Compressor};
+use crate::service_id::ServiceId;
+use crate::wire::{CommandReply, CompressionError};
 
-/// The code by which a server refuses a login, without saying why.
+/// The code by which a server refuses a login, without a reason.
 const AUTHENTICATION_FAILED: i32 = 18;
-/// What to do then.
+/// The advice for that code.
 const CREDENTIAL_ADVICE: &str = "check the user name, the password, authSource and authMechanism";
 
 /// A connection that is being established, without its socket.
@@ -33,17 +33,17 @@ pub struct Establish {
     stage: Stage,
     /// The reply to the hello, until it is taken.
     hello_reply: Option<RawDocumentBuf>,
-    /// What is to be sent; it may hold a password (AUTH-20).
+    /// The bytes to send; they may hold a password (AUTH-20).
     out: Zeroizing<Vec<u8>>,
 }
 
-/// What an establishment needs next.
+/// The next step of an establishment.
 #[derive(Debug)]
 #[must_use]
 pub enum Progress {
-    /// Send what [`Establish::write_to`] gives, and hand in what comes.
+    /// Send the bytes that [`Establish::write_to`] gives, and hand in the bytes received.
     Exchange,
-    /// Find or derive these keys, where it stalls nobody, then call [`Establish::handle_keys`].
+    /// Find or derive these keys, where it blocks no other work, then call [`Establish::handle_keys`].
     Derive(DeriveKey),
     /// Nothing: take the connection by [`Establish::finish`].
     Established,
@@ -79,14 +79,14 @@ impl Establish {
             options,
             stage: Stage::Hello(authentication),
             hello_reply: None,
-            // Room for what authentication needs, so that no copy of a password is left behind when it grows.
+            // Reserves room for authentication, so that the buffer does not grow and leave a copy of a password behind.
             out: Zeroizing::new(Vec::with_capacity(4096)),
         };
         establish.send(Phase::Hello, "admin", hello)?;
         Ok(establish)
     }
 
-    /// The phase that an I/O error of now belongs to.
+    /// The phase that an I/O error at this moment belongs to.
     pub fn phase(&self) -> Phase {
         match self.stage {
             Stage::Hello(_) => Phase::Hello,
@@ -94,18 +94,19 @@ impl Establish {
         }
     }
 
-    /// The service behind a load balancer, as soon as the hello has named it: report it to the pool before what follows.
+    /// The service behind a load balancer, as soon as the hello has named it: report it to the pool before any later
+    /// result.
     pub fn service_id(&self) -> Option<ServiceId> {
         self.connection.description().service_id
     }
 
-    /// The reply to the hello, once, as soon as there is one that this client can talk to: report to the server what it says
-    /// (MON-5).
+    /// The reply to the hello, once, as soon as there is one from a server that this client can talk to. Report it to
+    /// the server's machine (MON-5).
     pub fn take_hello_reply(&mut self) -> Option<RawDocumentBuf> {
         self.hello_reply.take()
     }
 
-    /// Appends what is to be sent. It may hold a password: wipe the buffer once it is sent.
+    /// Appends the bytes to send. They may hold a password: wipe the buffer once it is sent.
     pub fn write_to(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.out);
         self.out.zeroize();
@@ -141,12 +142,12 @@ impl Establish {
                 self.take(step, conversation, id)
             }
             Stage::Hello(_) | Stage::Established | Stage::Failed => {
-                Err(broken(Phase::Authenticate, "keys were handed in that nobody asked for"))
+                Err(broken(Phase::Authenticate, "keys were handed in that the conversation did not ask for"))
             }
         }
     }
 
-    /// The connection, once it is established; before that, nothing.
+    /// The connection, once it is established; `None` before that.
     pub fn finish(self) -> Option<Connection> {
         matches!(self.stage, Stage::Established).then(|| self.connection.greeted())
     }
@@ -178,10 +179,13 @@ impl Establish {
             Description::read(reply, &self.options).map_err(|text| broken(Phase::Hello, &text))?;
         let is_arbiter = description.is_arbiter;
         let agreed = description.compressors.first().copied();
-        let compression = self.options.compressors.iter().find(|compression| Some(compression.id()) == agreed);
-        let compressor = compression.map(|&compression| Compressor::new(compression)).transpose();
-        let compressor = compressor.map_err(|error| broken(Phase::Hello, &error.to_string()))?;
-        self.connection.describe(description, compressor);
+        let compression = self.options.compressors.iter().find(|compression| Some(compression.id()) == agreed).copied();
+        if let Some(id) = agreed
+            && !id.is_built_in()
+        {
+            return Err(broken(Phase::Hello, &CompressionError::NotBuiltIn(id).to_string()));
+        }
+        self.connection.describe(description, compression);
         self.hello_reply = Some(reply.to_owned());
         let Some(login) = login else {
             self.stage = Stage::Established;
@@ -207,7 +211,7 @@ impl Establish {
         }
     }
 
-    /// Does what the conversation asks for.
+    /// Carries out the step that the conversation asks for.
     fn take(&mut self, step: Step, conversation: Conversation, id: RawBson) -> Result<Progress, EstablishError> {
         match step {
             Step::Done => {
@@ -244,7 +248,7 @@ impl Establish {
     }
 }
 
-// What is to be sent may hold a password, so it is not shown.
+// The bytes to send may hold a password, so they are not shown.
 impl fmt::Debug for Establish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { options, connection, stage, hello_reply: _, out: _ } = self;
@@ -262,7 +266,7 @@ fn advance(conversation: &mut Conversation, reply: &RawDocument, known: RawBson)
     Ok((conversation.handle_reply(sasl_reply(reply))?, conversation_id(reply).unwrap_or(known)))
 }
 
-/// What a conversation needs of a reply. A reply that does not say `done` is not the last one.
+/// The fields of a reply that a conversation needs. A reply that does not say `done` is not the last one.
 fn sasl_reply(reply: &RawDocument) -> SaslReply<'_> {
     let payload = reply.get_binary("payload").map(|binary| binary.bytes).unwrap_or_default();
     SaslReply::new(payload, reply.get_bool("done").unwrap_or_default())

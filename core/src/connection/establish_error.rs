@@ -1,7 +1,7 @@
-//! Why a connection did not become usable: the step that failed, and whose fault it was.
+//! Why a connection did not become usable: the step that failed, and the side at fault.
 //!
-//! Both decide what follows: whether the error carries the backpressure labels (CMAP-50, CMAP-51), and with that whether
-//! the pool is cleared (SDAM-7, SDAM-8).
+//! Both decide whether the error carries the backpressure labels (CMAP-50, CMAP-51), and with that whether the pool is
+//! cleared (SDAM-7, SDAM-8).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::error_text::into_presentable;
-use crate::server::TopologyVersion;
+use crate::topology_version::TopologyVersion;
 
-/// The label of an error that says: the server has more than it can do.
+/// The label of an error of an overloaded server.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 /// The label of an error after which the operation may be tried again.
 pub const RETRYABLE_ERROR: &str = "RetryableError";
@@ -25,13 +25,13 @@ pub const RETRYABLE_ERROR: &str = "RetryableError";
 pub struct EstablishError {
     /// The step that failed.
     pub phase: Phase,
-    /// Whose fault it was.
+    /// The side at fault.
     pub fault: Fault,
-    /// What happened, for people: at most 8 KiB, without control characters. Never holds a credential.
+    /// The error, for people: at most 8 KiB, without control characters. Never holds a credential.
     pub message: String,
     /// Labels that the server put on its reply.
     pub server_labels: Vec<String>,
-    /// The server's version of its topology, if its reply had it: older news changes nothing (SDAM-6).
+    /// The server's version of its topology, if its reply had it: an older version changes nothing (SDAM-6).
     pub topology_version: Option<TopologyVersion>,
     /// The name of the server's error code.
     pub code_name: Option<String>,
@@ -55,7 +55,7 @@ pub enum Phase {
     Authenticate,
 }
 
-/// Whose fault a failure was.
+/// The side at fault, and how it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Fault {
@@ -65,7 +65,7 @@ pub enum Fault {
     Timeout,
     /// The server answered with an error.
     Server {
-        /// The server's error code, where it gave one.
+        /// The server's error code, if it gave one.
         code: Option<i32>,
     },
     /// Anything else: a certificate, a host name, a reply that breaks the protocol.
@@ -73,7 +73,7 @@ pub enum Fault {
 }
 
 impl EstablishError {
-    /// An error of `phase`, with no labels from the server. `message` may have a server's words in it: its control
+    /// An error of `phase`, with no labels from the server. `message` may contain a server's text: its control
     /// characters are escaped, and it is cut at 8 KiB.
     pub fn new(phase: Phase, fault: Fault, message: impl Into<String>) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl EstablishError {
         }
     }
 
-    /// The same error with labels that the server sent along.
+    /// The same error with the labels that the server sent.
     #[must_use]
     pub fn with_server_labels(mut self, labels: Vec<String>) -> Self {
         self.server_labels = labels;
@@ -107,8 +107,8 @@ impl EstablishError {
         self
     }
 
-    /// Whether the error has `label`: from the server, or because establishing failed in a way that a server with too
-    /// much to do causes (CMAP-50, CMAP-51).
+    /// Whether the error has `label`: from the server, or because establishing failed in a way that an overloaded
+    /// server causes (CMAP-50, CMAP-51).
     pub fn has_label(&self, label: &str) -> bool {
         let backpressure = label == SYSTEM_OVERLOADED_ERROR || label == RETRYABLE_ERROR;
         (backpressure && self.is_backpressure()) || self.server_labels.iter().any(|own| own == label)

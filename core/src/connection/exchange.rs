@@ -2,6 +2,10 @@
 //!
 //! Commands are appended to a buffer of the caller's, replies are lent out of the connection's own, so that a command
 //! allocates nothing once both are warm. A reply that is not the answer to the last command breaks the connection.
+//!
+//! What large messages and compression need beyond that is [borrowed](crate::wire::Spares) for one use, by those who call
+//! [`borrow_compressor`](Connection::borrow_compressor), [`read_borrowing`](Connection::read_borrowing) and
+//! [`give_back`](Connection::give_back). Without them a connection allocates what it needs, and keeps it for its next use.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,9 +15,10 @@ use thiserror::Error;
 
 use super::hello::Description;
 use crate::options::ServerApi;
+use crate::wire::compression::is_compressible_command;
 use crate::wire::{
-    Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Limits, MessageIds, MessageWriter, WireError,
-    check_name,
+    Compression, Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Lender, Limits, MessageIds,
+    MessageWriter, Spares, WireError, check_name,
 };
 
 /// An established connection, without its socket.
@@ -21,6 +26,9 @@ use crate::wire::{
 pub struct Connection {
     frames: FrameReader,
     decoder: Decoder,
+    /// How to compress, if that was agreed on.
+    compression: Option<Compression>,
+    /// Borrowed, or made for the first command that is compressed.
     compressor: Option<Compressor>,
     description: Description,
     /// The limits of what is read. Those of what is sent are in the description.
@@ -132,6 +140,7 @@ impl Connection {
         Self {
             frames: FrameReader::new(),
             decoder: Decoder::new(),
+            compression: None,
             compressor: None,
             description: Description::default(),
             reads: Limits::GREETING,
@@ -201,9 +210,7 @@ impl Connection {
             message.sequence(identifier, documents)?;
         }
         message.finish();
-        if let Some(compressor) = &mut self.compressor
-            && let Err(error) = compressor.compress_command(out, start, &limits)
-        {
+        if let Err(error) = self.compress(out, start, &limits) {
             out.truncate(start);
             return Err(error.into());
         }
@@ -223,6 +230,19 @@ impl Connection {
     /// # Errors
     /// What came is no reply to the last command, or nothing was asked. The connection is broken.
     pub fn read<'r, 'i: 'r>(&'r mut self, input: &mut &'i [u8]) -> Result<Option<Reply<'r>>, ProtocolError> {
+        self.read_borrowing(input, &mut Spares::none())
+    }
+
+    /// The same, with what `lender` lends for a large or a compressed reply. Once the reply was looked at, call
+    /// [`give_back`](Self::give_back).
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn read_borrowing<'r, 'i: 'r>(
+        &'r mut self,
+        input: &mut &'i [u8],
+        lender: &mut impl Lender,
+    ) -> Result<Option<Reply<'r>>, ProtocolError> {
         let awaited = match self.state {
             State::Awaiting(awaited) => awaited,
             State::Idle if input.is_empty() => return Ok(None),
@@ -234,11 +254,11 @@ impl Connection {
         };
         // What comes in between is an error, and an error breaks the connection.
         self.state = State::Broken;
-        let Some(frame) = self.frames.read(input, &self.reads)? else {
+        let Some(frame) = self.frames.read_borrowing(input, &self.reads, lender)? else {
             self.state = State::Awaiting(awaited);
             return Ok(None);
         };
-        let Content::Message(message) = self.decoder.decode(frame, &self.reads)?.content else {
+        let Content::Message(message) = self.decoder.decode_borrowing(frame, &self.reads, lender)?.content else {
             return Err(ProtocolError::NotOpMsg);
         };
         if message.has_sequences() {
@@ -257,15 +277,50 @@ impl Connection {
         Ok(Some(Reply { body: message.body, more_to_come }))
     }
 
-    pub(super) fn describe(&mut self, description: Description, compressor: Option<Compressor>) {
-        self.description = description;
-        self.compressor = compressor;
+    /// Borrows a compressor for the next command, if one was agreed on and `lender` has one.
+    pub fn borrow_compressor(&mut self, lender: &mut impl Lender) {
+        if let Some(compression) = self.compression
+            && self.compressor.is_none()
+        {
+            self.compressor = lender.visit(|spares| spares.take_compressor(compression));
+        }
     }
 
-    /// Ends the greeting: replies may be as long as [`Limits::DEFAULT`] allows.
-    pub(super) fn greeted(mut self) -> Self {
-        self.reads = Limits::DEFAULT;
-        self
+    /// Gives back what an idle connection needs not: the compressor, the decompressor, and buffers larger than
+    /// [`KEPT`](crate::wire::KEPT), unless one holds a part of the next reply.
+    #[inline]
+    pub fn give_back(&mut self, lender: &mut impl Lender) {
+        if let Some(compressor) = self.compressor.take() {
+            drop(lender.visit(|spares| spares.put_compressor(compressor)));
+        }
+        self.frames.give_back(lender);
+        self.decoder.give_back(lender);
+    }
+
+    /// Compresses the command that `out` holds from `start` to its end, if that was agreed on and is allowed (COMP-7).
+    fn compress(&mut self, out: &mut Vec<u8>, start: usize, limits: &Limits) -> Result<(), EncodeError> {
+        let Some(compression) = self.compression else { return Ok(()) };
+        if !is_compressible_command(&out[start..]) {
+            return Ok(());
+        }
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            none => {
+                let new = Compressor::new(compression).map_err(|_| EncodeError::Compressor(compression.id()))?;
+                none.insert(new)
+            }
+        };
+        compressor.compress_command(out, start, limits).map(drop)
+    }
+
+    pub(super) fn describe(&mut self, description: Description, compression: Option<Compression>) {
+        self.description = description;
+        self.compression = compression;
+    }
+
+    /// Ends the greeting: replies may be as long as [`Limits::DEFAULT`] allows. Of the greeting itself nothing is kept.
+    pub(super) fn greeted(self) -> Self {
+        Self { frames: FrameReader::new(), decoder: Decoder::new(), reads: Limits::DEFAULT, ..self }
     }
 }
 

@@ -9,12 +9,11 @@ use bson::{RawArrayBuf, RawBinaryRef, RawDocument, RawDocumentBuf};
 
 use super::ConnectionOptions;
 use super::auth::{Authentication, First};
-use crate::pool::ServiceId;
-use crate::server::incompatibility;
-pub use crate::server::{MAX_WIRE_VERSION, MIN_WIRE_VERSION};
+use crate::service_id::ServiceId;
 use crate::wire::{CompressorId, Limits, TopologyVersion};
+use crate::wire_version::incompatibility;
 
-/// What a server said of itself in the hello of one connection (HS-16).
+/// The server's description of itself in the hello of one connection (HS-16).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -22,13 +21,13 @@ pub struct Description {
     pub limits: Limits,
     /// The oldest and the newest version of the protocol that the server speaks.
     pub wire_versions: (i32, i32),
-    /// The server's number of this connection, as its log has it.
+    /// The server's number for this connection, as its log has it.
     pub connection_id: Option<i64>,
     /// The service behind a load balancer (LB-6, LB-7).
     pub service_id: Option<ServiceId>,
-    /// Whether later hellos may be called so (HS-5).
+    /// Whether later hellos may use the command `hello` (HS-5).
     pub hello_ok: bool,
-    /// Whether the server calls itself an arbiter. It is never that of a connection with a credential.
+    /// Whether the server calls itself an arbiter. Never true for a connection with a credential.
     pub is_arbiter: bool,
     /// The server's version of its topology.
     pub topology_version: Option<TopologyVersion>,
@@ -36,15 +35,15 @@ pub struct Description {
     pub compressors: Vec<CompressorId>,
 }
 
-/// What a hello's reply has for the authentication.
+/// The fields of a hello's reply that authentication uses.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     pub(super) mechanisms: Option<Vec<String>>,
     pub(super) speculative: Option<RawDocumentBuf>,
 }
 
-/// The hello of a connection: `hello` behind a load balancer and with a server API, which servers know that know the
-/// command, else the legacy name with helloOk (HS-3).
+/// The hello of a connection. Behind a load balancer and with a server API it is `hello`, because such servers know the
+/// command; otherwise it has the legacy name, with helloOk (HS-3).
 pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authentication>) -> RawDocumentBuf {
     let mut hello = RawDocumentBuf::new();
     if options.load_balanced || options.server_api.is_some() {
@@ -82,7 +81,7 @@ pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authe
     hello
 }
 
-/// The hello of a connection that nobody logs in to.
+/// The hello of a connection without authentication.
 pub(crate) fn first_hello(options: &ConnectionOptions) -> RawDocumentBuf {
     command(options, None)
 }
@@ -121,8 +120,7 @@ pub(super) fn binary(bytes: &[u8]) -> RawBinaryRef<'_> {
 impl Description {
     /// Reads the reply to a hello that succeeded.
     ///
-    /// # Errors
-    /// What keeps this client from talking to the server, in words for the user.
+    /// The reason why this client cannot talk to the server, in words for the user.
     pub(super) fn read(reply: &RawDocument, options: &ConnectionOptions) -> Result<(Self, Offers), String> {
         let number = |name: &str| reply.get(name).ok().flatten().and_then(crate::wire::integer);
         let flag = |name: &str| reply.get(name).ok().flatten().and_then(|value| value.as_bool()).unwrap_or_default();
@@ -162,7 +160,7 @@ impl Description {
     }
 }
 
-/// The texts of an array; what is no text in it is ignored (AUTH-8).
+/// The texts of an array; other elements are ignored (AUTH-8).
 fn texts(reply: &RawDocument, name: &str) -> Option<Vec<String>> {
     let array = reply.get_array(name).ok()?;
     Some(array.into_iter().filter_map(|item| item.ok()?.as_str().map(ToString::to_string)).collect())

@@ -2,7 +2,7 @@
 //!
 //! [`Establish`] makes an open socket usable: hello, compression, authentication. It becomes a [`Connection`], which
 //! takes one command at a time and reads its reply. Neither knows a socket: bytes to send are appended to the caller's
-//! buffer, bytes that came are handed in. `examples/blocking.rs` is the whole loop over `std::net`.
+//! buffer, and the caller hands in the bytes received. `examples/blocking.rs` is the whole loop over `std::net`.
 
 #[cfg(feature = "auth")]
 pub mod auth;
@@ -16,9 +16,6 @@ mod connection_options;
 mod establish;
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod exchange;
-#[cfg(all(feature = "sim", feature = "wire", feature = "auth"))]
-#[doc(hidden)]
-pub mod fuzz;
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod hello;
 
@@ -30,6 +27,6 @@ pub use self::{
     connection_options::ConnectionOptions,
     establish::{Establish, Progress},
     exchange::{Command, CommandError, Connection, ProtocolError, Reply},
-    hello::{Description, MAX_WIRE_VERSION, MIN_WIRE_VERSION},
+    hello::Description,
 };
 pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};

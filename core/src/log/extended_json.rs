@@ -1,6 +1,6 @@
 //! Documents in log messages: relaxed Extended JSON (LOG-6).
 //!
-//! Only written, never read, and only for people and their tools: what cannot be read of a document is left out.
+//! Only written, never read, and only for people and their tools: parts of a document that cannot be read are left out.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -63,7 +63,7 @@ fn write_value(out: &mut String, value: RawBsonRef<'_>) {
         RawBsonRef::MaxKey => out.push_str("{\"$maxKey\":1}"),
         RawBsonRef::JavaScriptCode(code) => wrap(out, "$code", |out| write_text(out, code)),
         RawBsonRef::Symbol(text) => wrap(out, "$symbol", |out| write_text(out, text)),
-        // Nothing that is logged has the rest: patterns, code with a scope, and types that were given up long ago.
+        // Logged documents do not have the rest: patterns, code with a scope, and types that were given up long ago.
         RawBsonRef::RegularExpression(_)
         | RawBsonRef::JavaScriptCodeWithScope(_)
         | RawBsonRef::Undefined

@@ -1,8 +1,8 @@
 //! Log records, derived from events: exact messages, keys and reasons (LOG-10 to LOG-14).
 //!
-//! A record is made only when somebody reads it (LOG-9). Its severity is always debug; its component is
-//! [`COMPONENT`] for the pool (LOG-10), [`TOPOLOGY_COMPONENT`] for a server and its monitor (LOG-14). Fields that do not
-//! apply are left out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
+//! A record is made only when a logger reads it (LOG-9). Its severity is always debug; its component is [`COMPONENT`]
+//! for the pool (LOG-10), [`TOPOLOGY_COMPONENT`] for a server and its monitor (LOG-14). Fields that do not apply are
+//! left out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
 
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod extended_json;
@@ -18,8 +18,8 @@ use core::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::address::ServerAddress;
-use crate::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 use crate::pool::{Cause, ConnectionId};
+use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
 pub use self::server::{MaxDocumentLength, TopologyId};
 
@@ -135,7 +135,7 @@ impl LogRecord {
         &self.fields
     }
 
-    /// The value of a field, where the record has it.
+    /// The value of a field, if the record has it.
     pub fn field(&self, name: &str) -> Option<&LogValue> {
         self.fields.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }

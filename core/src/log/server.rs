@@ -6,9 +6,10 @@ use core::time::Duration;
 
 use super::{Fields, LogRecord, LogValue, address_text};
 use crate::address::ServerAddress;
-use crate::server::{MonitorConnection, ServerEvent, TopologyDescription};
+use crate::monitor::{HeartbeatEvent, MonitorConnection};
+use crate::server::{ServerEvent, TopologyDescription};
 
-/// A topology's number in the log; the caller tells its clients apart by it.
+/// A topology's number in the log, by which the caller tells its clients apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopologyId(pub u64);
 
@@ -24,8 +25,8 @@ impl Default for MaxDocumentLength {
 }
 
 impl LogRecord {
-    /// The record of `event`, which happened to the server at `address` or to its topology; of a reply it shows `most`. That
-    /// more is known of a server has no record of its own: the change of its topology says it.
+    /// The record of `event`, which happened to the server at `address` or to its topology; of a reply it shows at most
+    /// `most`. A new description of a server has no record of its own: the change of its topology reports it.
     pub fn of_server(
         topology: TopologyId,
         address: &ServerAddress,
@@ -61,11 +62,11 @@ impl LogRecord {
                 record.text("newDescription", new);
                 (record, unstructured)
             }
-            ServerEvent::HeartbeatStarted { connection, awaited } => {
+            ServerEvent::Heartbeat(HeartbeatEvent::Started { connection, awaited }) => {
                 let (record, on) = heartbeat("Server heartbeat started", topology, address, *connection, *awaited);
                 (record, alloc::format!("Heartbeat started for {on}"))
             }
-            ServerEvent::HeartbeatSucceeded { connection, duration, reply, awaited } => {
+            ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { connection, duration, reply, awaited }) => {
                 let (mut record, on) =
                     heartbeat("Server heartbeat succeeded", topology, address, *connection, *awaited);
                 let took = took(&mut record, *duration);
@@ -74,7 +75,7 @@ impl LogRecord {
                 record.text("reply", reply);
                 (record, unstructured)
             }
-            ServerEvent::HeartbeatFailed { connection, duration, failure, awaited } => {
+            ServerEvent::Heartbeat(HeartbeatEvent::Failed { connection, duration, failure, awaited }) => {
                 let (mut record, on) = heartbeat("Server heartbeat failed", topology, address, *connection, *awaited);
                 let took = took(&mut record, *duration);
                 let failure = failure.to_string();
@@ -102,7 +103,7 @@ fn of_server(message: &'static str, topology: TopologyId, address: &ServerAddres
     record
 }
 
-/// What all records of heartbeats have, and the end of their unstructured forms.
+/// The fields that all records of heartbeats have, and the end of their unstructured forms.
 fn heartbeat(
     message: &'static str,
     topology: TopologyId,
@@ -133,7 +134,7 @@ fn took(record: &mut Fields, duration: Duration) -> String {
     alloc::format!("in {millis} ms")
 }
 
-/// A topology in a few words: what it is, and its servers.
+/// A topology in a few words: its type, and its servers.
 fn description_text(description: &TopologyDescription) -> String {
     let mut text = description.topology_type.to_string();
     for server in &description.servers {
@@ -146,7 +147,7 @@ fn description_text(description: &TopologyDescription) -> String {
     text
 }
 
-/// LOG-5. What is cut may be no JSON any more.
+/// LOG-5. The cut text may not be valid JSON any more.
 fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();

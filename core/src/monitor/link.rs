@@ -7,12 +7,11 @@ use core::time::Duration;
 
 use bson::{RawDocumentBuf, oid::ObjectId};
 
-use super::monitor_options::MonitorOptions;
-use super::output::Socket;
+use super::{MonitorConnection, MonitorOptions, Socket};
 use crate::connection::{Command, Connection, Fault, first_hello};
 use crate::pool::Cause;
-use crate::server::{MonitorConnection, TopologyVersion};
 use crate::time::Instant;
+use crate::topology_version::TopologyVersion;
 use crate::wire::{CommandReply, integer};
 
 #[derive(Debug)]
@@ -21,9 +20,9 @@ pub(super) struct Link {
     connection: Connection,
     out: Vec<u8>,
     stage: Stage,
-    /// When the present stage has lasted too long.
+    /// The deadline of the present stage.
     pub(super) deadline: Option<Instant>,
-    /// Whether later hellos are called so (HS-5).
+    /// Whether later hellos may use the command `hello` (HS-5).
     hello_ok: bool,
     server_id: Option<i64>,
 }
@@ -42,7 +41,7 @@ enum Stage {
 pub(super) struct Answer {
     pub(super) reply: RawDocumentBuf,
     pub(super) more_to_come: bool,
-    /// Since the hello was sent, or the reply before came.
+    /// The time since the hello was sent, or since the reply before.
     pub(super) duration: Duration,
 }
 
@@ -71,8 +70,8 @@ impl Link {
         MonitorConnection { id: self.socket.number, server_id: self.server_id }
     }
 
-    /// The socket is open: its first command is a hello with everything that the client says of itself (HS-1, MON-4).
-    /// Returns whether that was news.
+    /// The socket is open: its first command is a hello with the full description of the client (HS-1, MON-4). Returns
+    /// whether the socket was still being opened.
     pub(super) fn greet(&mut self, now: Instant, options: &MonitorOptions) -> Result<bool, Failure> {
         if self.stage != Stage::Connecting {
             return Ok(false);
@@ -83,8 +82,8 @@ impl Link {
         Ok(true)
     }
 
-    /// Asks again, without the client's words on itself (HS-6). With a `topology_version` the server answers when it has
-    /// a newer one, or after heartbeatFrequencyMS, and goes on answering (MON-7, MON-8).
+    /// Asks again, without the description of the client (HS-6). With a `topology_version` the server answers when it
+    /// has a newer one, or after heartbeatFrequencyMS, and goes on answering (MON-7, MON-8).
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -136,12 +135,12 @@ impl Link {
         Ok(Some(answer))
     }
 
-    /// Appends what is to be sent.
+    /// Appends the bytes to send.
     pub(super) fn write_to(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.out);
     }
 
-    /// The failure that reaching the deadline is.
+    /// The failure to report when the deadline is reached.
     pub(super) fn overdue(&self) -> Failure {
         let text = match self.stage {
             Stage::Connecting => "the server could not be reached within connectTimeoutMS",
@@ -171,7 +170,7 @@ impl Failure {
         Self { fault, cause: Cause::new(text) }
     }
 
-    /// Whether the network was at fault, or nobody answered through it.
+    /// Whether the network was at fault, or no server answered.
     pub(super) fn is_network(&self) -> bool {
         matches!(self.fault, Fault::Network | Fault::Timeout)
     }

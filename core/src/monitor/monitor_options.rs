@@ -1,4 +1,4 @@
-//! What a user can set about a monitor.
+//! The options of a monitor.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -6,14 +6,14 @@ use core::time::Duration;
 use crate::connection::{ClientMetadata, ConnectionOptions};
 use crate::options::{ClientOptions, ServerMonitoringMode};
 
-/// A server is never checked more often than so (MON-2).
+/// The shortest interval between two checks of a server (MON-2).
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 
 /// Options of a monitor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MonitorOptions {
-    /// What the first hello of each connection says. A credential is ignored: monitors never authenticate.
+    /// The contents of each connection's first hello. A credential is ignored: monitors never authenticate.
     pub connection: Arc<ConnectionOptions>,
     /// `heartbeatFrequencyMS`: from the end of one check to the next, at least [`MIN_HEARTBEAT_FREQUENCY`]. Default 10 s.
     pub heartbeat_frequency: Duration,

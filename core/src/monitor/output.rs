@@ -1,47 +1,45 @@
-//! What comes out of a monitor: something to do with its sockets, events, and what the checks found.
-
-use alloc::boxed::Box;
+//! Outputs of a monitor: actions for its sockets, events, and the findings of checks.
 
 use serde::{Deserialize, Serialize};
 
-use crate::connection::Fault;
-use crate::pool::Cause;
-use crate::server::{ServerDescription, ServerEvent};
+use super::event::HeartbeatEvent;
+use super::finding::Finding;
+use crate::time::Instant;
 
 /// One output, in the order in which things happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// Something to do.
     Action(Action),
-    /// Something that happened.
-    Event(ServerEvent),
-    /// What a check found; for the [`Server`](crate::server::Server).
+    /// An event, for the server's `handle_heartbeat`.
+    Event(HeartbeatEvent),
+    /// The result of a check, for the server's `handle_check`.
     Found(Finding),
 }
 
-/// Something that the driver of a monitor has to do. Exhaustive on purpose, as the pool's actions are.
+/// An instruction to the driver of a monitor. Exhaustive on purpose, as the pool's actions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Open this socket: TCP or Unix, and TLS. Report the end by `handle_connected` or `handle_failed`. The monitor itself
-    /// sees to the time.
+    /// Open this socket: TCP or Unix, and TLS. Report the end by `handle_connected` or `handle_failed`. The monitor
+    /// itself keeps the time limit.
     Connect(Socket),
-    /// Send what `write_to` gives for this socket.
+    /// Send the bytes that `write_to` gives for this socket.
     Send(Socket),
-    /// Close this socket, or give up opening it, without blocking. Each one that was to be opened is closed by this, once,
-    /// whatever was reported of it; what is reported later is ignored.
+    /// Close this socket, or give up opening it, without blocking. Each socket that was to be opened is closed by this
+    /// action, once, whatever was reported of it; later reports are ignored.
     Close(Socket),
 }
 
-/// A socket of a monitor. A number is never used twice by one monitor, and is no number of the pool's.
+/// A socket of a monitor. One monitor never uses a number twice. The numbers are not those of the pool's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Socket {
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// From 1, in the order in which they are opened.
     pub number: u64,
 }
 
-/// What a socket of a monitor is for. There is one for each at a time, at most.
+/// The purpose of a socket of a monitor. There is at most one for each at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// Checks.
@@ -50,16 +48,24 @@ pub enum Role {
     RoundTrip,
 }
 
-/// What a check found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Finding {
-    /// The server answered.
-    Description(Box<ServerDescription>),
-    /// The check failed.
-    Failure {
-        /// Whose fault it was.
-        fault: Fault,
-        /// What happened.
-        cause: Cause,
-    },
+/// When to call `handle_timeout`, and why. Calling earlier is harmless; calling later delays what is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Timeout {
+    /// When.
+    pub at: Instant,
+    /// Why.
+    pub reason: TimeoutReason,
+}
+
+/// Why a monitor has to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TimeoutReason {
+    /// When outputs wait to be drained: at once.
+    Outputs,
+    /// When the next check, or the next measurement, begins.
+    Heartbeat,
+    /// When the server's time to answer is over.
+    Read,
 }

@@ -1,9 +1,9 @@
-//! How long a server takes to answer a hello: the weighted average (SEL-1), and the least of late (MON-11).
+//! How long a server takes to answer a hello: the weighted average (SEL-1), and the recent minimum (MON-11).
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// So many samples the least is taken of.
+/// The number of samples that the minimum is taken over.
 const RECENT: usize = 10;
 
 /// The round-trip times of one server.
@@ -14,7 +14,7 @@ pub struct RoundTripTimes {
 }
 
 impl RoundTripTimes {
-    /// One more was measured. The first is the average; from then on each new one counts for a fifth (SEL-1).
+    /// Adds a measurement. The first is the average; from then on each new one counts for a fifth (SEL-1).
     pub fn add(&mut self, sample: Duration) {
         self.average = Some(match self.average {
             None => sample,
@@ -31,7 +31,7 @@ impl RoundTripTimes {
         self.average
     }
 
-    /// The least of the last ten; zero until there are two, for one alone may be a chance.
+    /// The lowest of the last ten; zero until there are two, because a single one may be chance.
     pub fn min(&self) -> Duration {
         match self.recent.len() {
             0 | 1 => Duration::ZERO,
@@ -39,7 +39,7 @@ impl RoundTripTimes {
         }
     }
 
-    /// A check failed: what was measured before says nothing any more.
+    /// A check failed: earlier measurements mean nothing any more.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

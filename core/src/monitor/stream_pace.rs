@@ -1,12 +1,12 @@
-//! Whether a server that streams takes its time: an awaited reply is due when the topology changes, or after
+//! Whether a server that streams answers too often: an awaited reply is due when the topology changes, or after
 //! heartbeatFrequencyMS (MON-7).
 //!
-//! A server that answers sooner, again and again, without a newer topologyVersion, keeps its client busy with no news. It is
-//! polled instead, until another process answers in its place.
+//! A server that answers sooner, again and again, without a newer topologyVersion, keeps its client busy with no news.
+//! It is polled instead, until another process answers in its place.
 
 use core::time::Duration;
 
-use crate::server::TopologyVersion;
+use crate::topology_version::TopologyVersion;
 
 /// The number of early replies in a row after which a server is polled.
 const EARLY_REPLIES: u32 = 10;
@@ -20,12 +20,12 @@ pub(super) struct StreamPace {
 }
 
 impl StreamPace {
-    /// Takes note of a reply that is not awaited.
+    /// Records a reply that is not awaited.
     pub(super) fn observe(&mut self, version: Option<TopologyVersion>) {
         self.is_news(version);
     }
 
-    /// Takes note of an awaited reply, which came `after` the hello or the reply before.
+    /// Records an awaited reply, which came `after` the hello or the reply before.
     pub(super) fn observe_awaited(
         &mut self,
         version: Option<TopologyVersion>,
@@ -44,8 +44,8 @@ impl StreamPace {
         !self.is_too_fast
     }
 
-    /// Whether `version` is newer than those before. Unlike in SDAM-6, a missing one is no news, and neither is the first
-    /// one again after a later one.
+    /// Whether `version` is newer than those before. Unlike in SDAM-6, a missing version is no news, and neither is the
+    /// first one again after a later one.
     fn is_news(&mut self, version: Option<TopologyVersion>) -> bool {
         let Some(version) = version else { return false };
         let is_same_process = self.newest.is_some_and(|newest| newest.process_id == version.process_id);
@@ -71,7 +71,7 @@ mod tests {
         Some(TopologyVersion { process_id: [process; 12], counter })
     }
 
-    /// The pace of a server of version 1, after so many early replies.
+    /// The pace of a server of version 1, after this many early replies.
     fn after(early: u32) -> StreamPace {
         let mut pace = StreamPace::default();
         pace.observe(version(1, 1));

@@ -1,6 +1,7 @@
 //! Warnings about options that are valid and give up a protection.
 //!
-//! They are kept apart from the warnings of a connection string: the specification says which options have one of those.
+//! They are kept apart from the warnings of a connection string, because the specification says which options have one
+//! of those.
 
 use alloc::vec::Vec;
 
@@ -11,7 +12,7 @@ use crate::address::ServerAddress;
 
 /// The risk of a server that has not proven who it is.
 const ANYBODY: &str = "anybody between this client and the server can read and change everything";
-/// The risk of a certificate whose revocation nobody looks up.
+/// The risk of a certificate whose revocation is not looked up.
 const REVOKED: &str = "a certificate that was revoked, perhaps because its key was stolen, is accepted";
 
 impl ClientOptions {

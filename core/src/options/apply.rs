@@ -1,5 +1,5 @@
-//! From the names and values of a connection string to the fields of [`ClientOptions`]: what is repeated, deprecated,
-//! empty or invalid, and which warning that gives (URI-5, URI-6, URI-9).
+//! From the names and values of a connection string to the fields of [`ClientOptions`]: which options are repeated,
+//! deprecated, empty or invalid, and which warning each of these gives (URI-5, URI-6, URI-9).
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use super::secret::Shown;
 use super::value::{Reading, boolean};
 use super::warning::Warning;
 
-/// Sets the fields that `pairs` name. Nothing `doubtful` is shown: it may be a part of a password.
+/// Sets the fields that `pairs` name. `doubtful` text is never shown: it may be a part of a password.
 pub(super) fn apply(
     pairs: &[(&str, &str)],
     doubtful: bool,
@@ -39,7 +39,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// What follows a secret value may belong to it, where an `&` in it is not encoded.
+/// The text after a secret value may belong to it, if an `&` in it is not encoded.
 fn warn_of_unknown(pairs: &[(&str, &str)], doubtful: bool, warnings: &mut Vec<Warning>) {
     let mut after_secret = false;
     for (name, _) in pairs {

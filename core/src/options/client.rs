@@ -1,7 +1,8 @@
-//! The options of a client: everything that a connection string can say, each in its type.
+//! The options of a client: everything that a connection string can set, each in its type.
 //!
-//! Only what the user set is `Some`; the fields name the defaults. Options that are set in code after parsing replace
-//! those of the connection string (URI-15), and [`ClientOptions::check`] then says whether they still go together.
+//! Only options that the user set are `Some`; the fields name the defaults. Options that are set in code after parsing
+//! replace those of the connection string (URI-15), and [`ClientOptions::check`] then says whether they still go
+//! together.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,7 +28,7 @@ use crate::address::ServerAddress;
 
 /// Options of a client; `None` means the default that the field names.
 ///
-/// Passwords appear neither in its `Debug` form nor in any error or warning about it. There is no serialised form.
+/// Neither its `Debug` form nor any error or warning about it shows passwords. There is no serialised form.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -35,7 +36,7 @@ pub struct ClientOptions {
     pub hosts: Vec<ServerAddress>,
     /// The database after the hosts. It asks for no authentication (AUTH-3).
     pub database: Option<String>,
-    /// Who logs in; `None` = nobody does.
+    /// The user who logs in; `None` = no authentication.
     pub credential: Option<Credential>,
     /// Options of each server's pool, `load_balanced` among them.
     pub pool: PoolOptions,
@@ -66,9 +67,9 @@ pub struct ClientOptions {
     /// `connectTimeoutMS`: for connecting, and for each of a monitor's reads; zero = none. Default 10 s (URI-12).
     pub connect_timeout: Option<Duration>,
     /// `socketTimeoutMS`: for one read or write of an operation; zero = none. Default none (URI-12). Deprecated in
-    /// favour of `timeout`, which makes it count for nothing (CSOT-3).
+    /// favour of `timeout`, which overrides it (CSOT-3).
     pub socket_timeout: Option<Duration>,
-    /// `timeoutMS`: for a whole operation; zero = none. `None` means the older timeouts count instead (CSOT-1).
+    /// `timeoutMS`: for a whole operation; zero = none. `None` means that the older timeouts apply instead (CSOT-1).
     pub timeout: Option<Duration>,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a suitable server, at least 1 ms. Default 30 s
     /// (URI-12).
@@ -88,7 +89,7 @@ pub struct ClientOptions {
     pub retry_reads: Option<bool>,
     /// `retryWrites`. Default true.
     pub retry_writes: Option<bool>,
-    /// `maxAdaptiveRetries`: how often an operation is retried at most that an overloaded server refused. Default 2
+    /// `maxAdaptiveRetries`: how often an operation that an overloaded server refused is retried at most. Default 2
     /// (URI-14).
     pub max_adaptive_retries: Option<u32>,
     /// `enableOverloadRetargeting`: prefer another server for such a retry. Default false (URI-14).
@@ -101,7 +102,7 @@ pub struct ClientOptions {
     /// The default write concern.
     pub write_concern: WriteConcern,
 
-    /// The options that `credential` was made of, to list them.
+    /// The options that `credential` was made from, to list them.
     pub(super) auth: AuthOptions,
 }
 
@@ -112,7 +113,7 @@ pub enum ServerMonitoringMode {
     Auto,
     /// The server reports changes at once, where it can.
     Stream,
-    /// The server is asked at intervals.
+    /// The server is polled at intervals.
     Poll,
 }
 
@@ -125,9 +126,10 @@ impl ServerMonitoringMode {
 impl ClientOptions {
     /// Reads a connection string.
     ///
-    /// What the specification says to ignore is ignored, with a [`Warning`] that belongs in the log at level WARN
-    /// (URI-5, URI-6); [`ClientOptions::advice`] has more of them. A `mongodb+srv` string is checked as far as possible without DNS, then refused with
-    /// [`ConnectionStringError::SrvNotSupported`]. The work is bounded by [`MAX_LENGTH`](super::MAX_LENGTH).
+    /// Options that the specification says to ignore are ignored, with a [`Warning`] that belongs in the log at level
+    /// WARN (URI-5, URI-6); [`ClientOptions::advice`] has more of them. A `mongodb+srv` string is checked as far as
+    /// possible without DNS, then refused with [`ConnectionStringError::SrvNotSupported`]. The work is bounded by
+    /// [`MAX_LENGTH`](super::MAX_LENGTH).
     pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConnectionStringError> {
         let parts = Parts::read(text)?;
         let mut options = Self { hosts: parts.hosts, database: parts.database, ..Self::default() };
@@ -162,8 +164,8 @@ impl ClientOptions {
 
     /// The options that the user set, under the specification's names.
     ///
-    /// Options of authentication are listed as the connection string had them, whatever became of `credential`. Secrets
-    /// are there as [`OptionValue::Secret`] and [`OptionValue::Properties`], which don't show them.
+    /// Options of authentication are listed as the connection string had them, even if `credential` was changed since.
+    /// Secrets are listed as [`OptionValue::Secret`] and [`OptionValue::Properties`], which don't show them.
     pub fn set_by_user(&self) -> impl Iterator<Item = (&'static str, OptionValue)> {
         KEYS.iter().filter_map(|key| Some((key.name, (key.show)(self)?)))
     }

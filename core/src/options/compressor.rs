@@ -1,6 +1,6 @@
 //! The compressors of the wire protocol (COMP-6).
 
-/// How messages are made shorter on the wire.
+/// A compressor of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressor {
     /// Snappy.

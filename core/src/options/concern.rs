@@ -1,6 +1,6 @@
 //! Defaults for operations that a connection string can set: read and write concern, and read preference.
 //!
-//! They are data here. The pool has no use for them; whoever sends operations has.
+//! They are only data here: the pool has no use for them, but a library that sends operations has.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -15,15 +15,15 @@ pub struct WriteConcern {
     pub w: Option<W>,
     /// `journal`: whether it must be in their journals.
     pub journal: Option<bool>,
-    /// `wTimeoutMS`: how long the server waits for that; zero = for ever. Ignored where a timeout of the whole
-    /// operation is set (CSOT-3).
+    /// `wTimeoutMS`: how long the server waits for that; zero = forever. Ignored where a timeout of the whole operation
+    /// is set (CSOT-3).
     pub timeout: Option<Duration>,
 }
 
 /// The `w` of a write concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum W {
-    /// So many members; 0 = the write is not acknowledged at all (MSG-7).
+    /// The number of members; 0 = the write is not acknowledged at all (MSG-7).
     Members(u32),
     /// `majority`, or a name that the replica set's configuration defines.
     Named(String),
@@ -35,7 +35,7 @@ pub enum W {
 pub struct ReadPreference {
     /// `readPreference`: the kind of member. Default primary.
     pub mode: Option<ReadMode>,
-    /// `readPreferenceTags`: tag sets; the first that any member has counts, and the empty set is one that all have.
+    /// `readPreferenceTags`: tag sets; the first that matches any member counts, and the empty set matches all.
     pub tag_sets: Option<Vec<TagSet>>,
     /// `maxStalenessSeconds`: how far a member may lag behind the primary.
     pub max_staleness: Option<MaxStaleness>,
@@ -62,9 +62,9 @@ pub enum ReadMode {
 /// How far a member may lag behind the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxStaleness {
-    /// As far as it likes; written -1.
+    /// Any distance; written -1.
     Unlimited,
-    /// For so long, at least 90 s.
+    /// At most this duration, at least 90 s.
     AtMost(Duration),
 }
 

@@ -1,6 +1,6 @@
 //! Options that exclude or need each other (URI-10, LB-2, TLS-1, and the rules of SRV records and of SOCKS5).
 //!
-//! An option that is there excludes another one whatever their values, unless the rule names the value.
+//! An option that is present excludes another one whatever their values, unless the rule names the value.
 
 use super::client::ClientOptions;
 use super::error::ConnectionStringError;

@@ -9,7 +9,7 @@
 //! The hosts end at the first `/` or `?`, the user info at the last `@` before that. A user name or password with a
 //! slash or a question mark that is not encoded therefore ends too early, and the rest of the password would turn up as
 //! a database or an option. An `@` out there is the sign of it: in a database or an option's name it is an error, and
-//! elsewhere nothing is shown of the text around it.
+//! elsewhere the text around it is not shown.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -91,7 +91,7 @@ fn user_info(text: &str) -> Result<UserInfo, ConnectionStringError> {
     })
 }
 
-/// URI-3. What is `doubtful` may be a part of a password, and is not shown.
+/// URI-3. `doubtful` text may be a part of a password, and is not shown.
 fn host_list_of(text: &str, srv: bool, doubtful: bool) -> Result<Vec<ServerAddress>, ConnectionStringError> {
     if text.is_empty() {
         return Err(ConnectionStringError::NoHost);
@@ -128,7 +128,7 @@ fn database_of(text: &str) -> Result<Option<String>, ConnectionStringError> {
     }
 }
 
-/// URI-5. Nothing between two `&` is nothing. No option has an `@` in its name, so there it is from a password.
+/// URI-5. An empty part between two `&` is ignored. No option has an `@` in its name, so there it is from a password.
 fn pairs(text: &str) -> Result<Vec<(&str, &str)>, ConnectionStringError> {
     let entries = text.split('&').enumerate().filter(|(_, entry)| !entry.is_empty());
     let read = entries.map(|(index, entry)| match entry.split_once('=') {

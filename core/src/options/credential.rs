@@ -1,4 +1,4 @@
-//! Who logs in, how, and against which database: what a connection string says of it makes a [`Credential`], or none.
+//! The credential of a connection string: the user, the mechanism and the database to authenticate against.
 
 use alloc::string::String;
 
@@ -9,7 +9,7 @@ use super::mechanism::{EXTERNAL, Mechanism, MechanismProperties};
 use super::secret::Secret;
 use super::value::has_nul;
 
-/// What authentication needs to know.
+/// The input of authentication.
 ///
 /// Its `Debug` form shows the user name, but neither the password nor the values of properties.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) struct AuthOptions {
     pub(super) properties: Option<MechanismProperties>,
 }
 
-/// What there is of a credential does not make one.
+/// The credential is incomplete or contradicts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CredentialError {
@@ -99,7 +99,7 @@ impl Credential {
         }
     }
 
-    /// The subject of the client's certificate. Where it is given, `username` is sent along (AUTH-19).
+    /// The subject of the client's certificate. If it is given, `username` is sent along (AUTH-19).
     pub fn x509(username: Option<String>) -> Self {
         Self {
             username,
@@ -117,7 +117,7 @@ impl Credential {
         self
     }
 
-    /// The credential that these make. A missing password is none of its errors: it may be filled in later.
+    /// The credential that these make. A missing password is not an error here: it may be filled in later.
     pub(super) fn resolve(
         user: Option<UserInfo>,
         auth: &AuthOptions,

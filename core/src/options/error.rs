@@ -13,7 +13,7 @@ pub const MAX_LENGTH: usize = 65_536;
 
 /// A connection string, or the options in it, cannot be used.
 ///
-/// It displays as one sentence that names the part, its value where that is not secret, the rule, and what to write
+/// It displays as one sentence that names the part, its value if that is not secret, the rule, and what to write
 /// instead.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -74,7 +74,7 @@ pub enum ConnectionStringError {
     IncompleteOption {
         /// Which one, counted from 1.
         position: usize,
-        /// Its name, where that is the name of an option.
+        /// Its name, if that is the name of an option.
         name: Option<&'static str>,
     },
     /// An option that must not be repeated is there more than once.
@@ -89,7 +89,7 @@ pub enum ConnectionStringError {
     /// Two options, or an option and the rest of the connection string, exclude each other.
     #[error("{first} cannot be used with {second} ({rule}); {advice}")]
     Conflict {
-        /// One option, with its value where that matters.
+        /// One option, with its value if that matters.
         first: &'static str,
         /// The other, or a part of the connection string.
         second: &'static str,
@@ -101,14 +101,14 @@ pub enum ConnectionStringError {
     /// An option needs another one.
     #[error("{option} needs {needed} ({rule}); add it, or remove {option}")]
     Missing {
-        /// The option that is there.
+        /// The option that is present.
         option: &'static str,
-        /// The option that is not.
+        /// The option that is missing.
         needed: &'static str,
         /// The rule's id.
         rule: &'static str,
     },
-    /// What there is of a credential does not make one.
+    /// The credential is incomplete or contradicts itself.
     #[error(transparent)]
     Credential(#[from] CredentialError),
     /// The options of the pool contradict each other.
@@ -117,7 +117,7 @@ pub enum ConnectionStringError {
     /// The host of a `mongodb+srv` connection string cannot be looked up.
     #[error("a mongodb+srv:// connection string {0}; write mongodb+srv://host.domain")]
     SrvHost(&'static str),
-    /// The connection string is a `mongodb+srv` one, and right as far as that shows without a look-up in DNS.
+    /// The connection string is a `mongodb+srv` one, and valid as far as can be checked without DNS.
     #[error("SRV connection strings are not supported yet; write mongodb:// and the hosts that its SRV records name")]
     SrvNotSupported,
 }

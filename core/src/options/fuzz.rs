@@ -4,11 +4,11 @@ use alloc::string::{String, ToString};
 
 use super::ClientOptions;
 
-/// Reads `data` as a connection string, and gives everything that can be printed about it.
+/// Reads `data` as a connection string, and returns everything that can be printed about it.
 ///
 /// # Panics
 ///
-/// If something does not hold that always must: that is a finding.
+/// If a property that must always hold does not: that is a finding.
 pub fn run(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(data);
     match ClientOptions::parse(&text) {

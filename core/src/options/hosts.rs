@@ -14,22 +14,22 @@ use crate::address::{DEFAULT_PORT, ServerAddress};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HostProblem {
-    /// There is nothing, or only a port.
+    /// It is empty, or only a port.
     #[error("is empty (URI-1); write host:port, and commas only between hosts")]
     Empty,
     /// A path that is not encoded.
     #[error("has a slash but does not end in .sock (URI-3); write a Unix socket as %2Fpath%2Fto%2Fname.sock")]
     Slash,
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("has a port that is not a number from 1 to 65535 (URI-3); write host:port")]
     Port,
     /// More than one colon without brackets.
     #[error("has more than one : (URI-3); write an IPv6 address in brackets, [::1]:port")]
     Colons,
-    /// A bracket without its partner, or with something behind it that is no port.
+    /// A bracket without its partner, or followed by something other than a port.
     #[error("has a bracket out of place (URI-3); write [ipv6] or [ipv6]:port")]
     Bracket,
-    /// What is in brackets is no IPv6 address.
+    /// The text in brackets is not an IPv6 address.
     #[error("has something else than an IPv6 address in brackets (URI-3); write [::1]")]
     NotIpv6,
     /// A space, a control character or a delimiter.
@@ -79,7 +79,7 @@ pub(super) fn read(text: &str) -> Result<Host, HostProblem> {
     Ok(Host { address: ServerAddress::tcp(&host, number), has_port: port.is_some() })
 }
 
-/// The host as an error shows it: without what may be a port, or a password.
+/// The host as an error shows it: without any part that may be a port, or a password.
 pub(super) fn without_port(text: &str) -> &str {
     match text.find(']') {
         Some(bracket) if text.starts_with('[') => text.get(..=bracket).unwrap_or_default(),

@@ -13,23 +13,23 @@ use super::value::{
 pub(super) struct Key {
     /// Its name as the specification spells it.
     pub(super) name: &'static str,
-    /// A second name that is as good.
+    /// A second name of equal standing.
     pub(super) alias: Option<&'static str>,
     /// A former name.
     pub(super) deprecated: Option<&'static str>,
-    /// What it means if the option is there more than once.
+    /// The meaning of the option if it is repeated.
     pub(super) repeated: Repeated,
-    /// Whether an empty value is one. Otherwise the option is ignored then (URI-6).
+    /// Whether an empty value is valid. Otherwise the option is ignored if it is empty (URI-6).
     pub(super) may_be_empty: bool,
     /// Whether its value must never be shown.
     pub(super) is_secret: bool,
     /// Reads a value into its field.
     pub(super) read: fn(&mut ClientOptions, &mut Reading<'_>) -> Result<(), Expected>,
-    /// The field as it would be written, where it is set.
+    /// The field as it would be written, if it is set.
     pub(super) show: fn(&ClientOptions) -> Option<OptionValue>,
 }
 
-/// What it means if an option is there more than once.
+/// The meaning of a repeated option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeated {
     /// The last valid value counts, with a warning (URI-9).
@@ -42,7 +42,7 @@ pub(super) enum Repeated {
     Listed,
 }
 
-/// A row: the name, the field, and what reads a value of the field's type, with its bounds. `each` reads one item of
+/// A row: the name, the field, and the reader of a value of the field's type, with its bounds. `each` reads one item of
 /// the field's list.
 macro_rules! key {
     ($name:literal, $($field:ident).+: each $read:ident()) => {
@@ -67,7 +67,7 @@ macro_rules! key {
     };
 }
 
-/// Every option there is, by name.
+/// Every option, by name.
 pub(super) static KEYS: &[Key] = &[
     key!("appname", app_name: short_text(128)),
     key!("authMechanism", auth.mechanism: choice(&Mechanism::NAMED)),
@@ -120,7 +120,7 @@ pub(super) static KEYS: &[Key] = &[
 ];
 
 impl Key {
-    /// An option that is shown so, and for the time being ignores its value.
+    /// An option that `show` displays. It ignores its value until a reader is added.
     const fn new(name: &'static str, show: fn(&ClientOptions) -> Option<OptionValue>) -> Self {
         Self {
             name,

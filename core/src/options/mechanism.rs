@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use super::secret::Secret;
 use super::value::{Expected, Reading, key_and_value};
 
-/// How a client proves who it is. Not all of them can be carried out: a connection refuses those that it does not know.
+/// How a client proves its identity. Not all mechanisms can be carried out: a connection refuses those that it does not
+/// know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mechanism {
@@ -35,7 +36,7 @@ pub struct MechanismProperties(Vec<(&'static str, Secret)>);
 /// The source of mechanisms whose users the server does not keep.
 pub(super) const EXTERNAL: &str = "$external";
 
-/// The properties there are; only their values can be anything.
+/// The known properties; only their values can be anything.
 const PROPERTIES: [&str; 7] = [
     "SERVICE_NAME",
     "SERVICE_REALM",
@@ -71,7 +72,7 @@ impl Mechanism {
         }
     }
 
-    /// The rule that asks for a user name, where one does.
+    /// The rule that requires a user name, if one does.
     pub(super) fn needs_username(self) -> Option<&'static str> {
         match self {
             Self::ScramSha1 | Self::ScramSha256 => Some("AUTH-18"),
@@ -81,7 +82,7 @@ impl Mechanism {
         }
     }
 
-    /// The default source after `authSource`: whether the database counts, and what does without one.
+    /// The default source if `authSource` is missing: whether the database counts, and the source without one.
     pub(super) fn source(self) -> (bool, &'static str) {
         match self {
             Self::ScramSha1 | Self::ScramSha256 => (true, "admin"),

@@ -1,4 +1,4 @@
-//! What a user can set, what each setting means, and how a connection string says it.
+//! The options that a user can set, their meaning, and how a connection string expresses them.
 //!
 //! [`ClientOptions::parse`] reads a connection string: `connection_string` takes it apart, `apply` looks each option up
 //! in the table `keys` and reads its `value`, `credential` and `conflicts` judge the whole.

@@ -1,4 +1,4 @@
-//! Options as names and values, for those who list or compare what a user set.
+//! Options as names and values, to list or compare the options that a user set.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub enum OptionValue {
 }
 
 impl OptionValue {
-    /// Whether a text has a NUL. Secrets are not looked at: those who send them check them.
+    /// Whether a text has a NUL. Secrets are not checked here: the code that sends them checks them.
     pub(super) fn has_nul(&self) -> bool {
         match self {
             Self::Boolean(_) | Self::Integer(_) | Self::Secret(_) | Self::Properties(_) => false,
@@ -42,7 +42,7 @@ impl OptionValue {
     }
 }
 
-/// What the fields of options have in common.
+/// The common interface of option fields.
 pub(super) trait Show {
     /// The value as it would be written.
     fn show(&self) -> OptionValue;

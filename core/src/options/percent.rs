@@ -16,12 +16,12 @@ pub enum EncodingError {
     /// A `%` without two hexadecimal digits.
     #[error("a % is not followed by two hexadecimal digits; write a % itself as %25")]
     BadEscape,
-    /// The decoded bytes are no text.
+    /// The decoded bytes are not UTF-8.
     #[error("the decoded bytes are not UTF-8; percent-encode each byte of the UTF-8 form")]
     NotUtf8,
 }
 
-/// Decodes `text`. The result may be secret, and is treated so; nothing else is left of it in memory.
+/// Decodes `text`. The result may be secret, and is treated so; no other copy of it stays in memory.
 pub(super) fn decode(text: &str) -> Result<Zeroizing<String>, EncodingError> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut rest = text.as_bytes();

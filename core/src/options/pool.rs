@@ -1,6 +1,6 @@
 //! The options of one pool: their names, defaults and limits (CMAP-1 to CMAP-7).
 //!
-//! [`PoolOptions`] keeps what the user set apart from what is left to the default, because events and log messages show
+//! [`PoolOptions`] keeps the options that the user set apart from the defaults, because events and log messages show
 //! only the former (CMAP-52, LOG-11). `Limits` is the same after validation, in the units the machine counts in.
 
 use alloc::string::String;
@@ -23,25 +23,25 @@ pub struct PoolOptions {
     pub max_pool_size: Option<u32>,
     /// Connections that maintenance keeps up while the pool is ready. Default 0 (CMAP-2).
     pub min_pool_size: Option<u32>,
-    /// How long a connection may be available before it is closed; zero = for ever. Default zero (CMAP-3).
+    /// How long a connection may be available before it is closed; zero = forever. Default zero (CMAP-3).
     pub max_idle_time: Option<Duration>,
     /// Most connections that are being established at a time, at least 1. Default 2 (CMAP-4).
     pub max_connecting: Option<u32>,
-    /// How long a check-out waits for a connection or for the permit to create one; zero = for ever. Default zero
+    /// How long a check-out waits for a connection or for the permit to create one; zero = forever. Default zero
     /// (CMAP-5).
     pub wait_queue_timeout: Option<Duration>,
-    /// When the pool prunes and populates by itself. Default every 500 ms (CMAP-47).
+    /// When the pool prunes and populates on its own. Default every 500 ms (CMAP-47).
     pub maintenance: Option<Maintenance>,
-    /// A connection that was available for longer than this is looked at before it is delivered, lest its peer has hung
-    /// up. `Duration::MAX` = never. Default 1 s.
+    /// A connection that was available for longer than this is checked before it is delivered, in case its peer has
+    /// hung up. `Duration::MAX` = never. Default 1 s.
     pub check_after_idle: Option<Duration>,
     /// Whether the next connection to a server that could not take one (SystemOverloadedError, CMAP-50) is created after a
     /// pause, one at a time, until one has been established. Default true.
     pub backoff: Option<bool>,
-    /// Where the jitter of these pauses begins: a random number, other for each pool. Default 0.
+    /// The seed of the jitter of these pauses: a random number, different for each pool. Default 0.
     pub seed: u64,
-    /// Tells pools of one address apart that are made at the same moment, so that a connection of the one is refused by the
-    /// other (CMAP-35). Number them; no user sets this.
+    /// Tells pools of one address apart that are made at the same moment, so that each refuses the connections of the
+    /// other (CMAP-35). The driver numbers them; users do not set this.
     pub pool_number: u32,
     /// Whether a load balancer stands between: generations are then kept per service (LB-7) and the pool as a whole is
     /// never cleared (LB-8). Default false.
@@ -66,7 +66,7 @@ pub struct PoolOptionsError {
     pub option: &'static str,
     /// The value it was given.
     pub value: String,
-    /// What its value must be, with the rule's id.
+    /// The values that it can have, with the rule's id.
     pub rule: String,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Limits {
     pub(crate) max_connecting: u32,
     pub(crate) max_idle: u64,
     pub(crate) wait_queue_timeout: u64,
-    /// Nanoseconds between two runs, or none where maintenance is off.
+    /// Nanoseconds between two runs, or none if maintenance is off.
     pub(crate) maintenance: Option<u64>,
     pub(crate) check_after_idle: u64,
     pub(crate) backoff: bool,

@@ -1,7 +1,7 @@
-//! Values that must not be seen: wiped from memory when dropped, and absent from everything that is printed.
+//! Secret values: wiped from memory when dropped, and absent from everything that is printed.
 //!
-//! [`Secret`] holds a password. [`Shown`] is what errors and warnings quote of a connection string: a short text, or
-//! nothing where the text may be secret.
+//! [`Secret`] holds a password. [`Shown`] is the part of a connection string that errors and warnings quote: a short
+//! text, or nothing if the text may be secret.
 
 use alloc::string::String;
 use core::fmt;
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The text itself. Whoever copies it wipes the copy.
+    /// The text itself. A caller that copies it must wipe the copy.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -61,7 +61,7 @@ pub enum Shown {
 const SHOWN_CHARACTERS: usize = 64;
 
 impl Shown {
-    /// `text`, or nothing of it where it is `secret`.
+    /// `text`, or nothing of it if it is `secret`.
     pub(super) fn new(text: &str, secret: bool) -> Self {
         if secret {
             return Self::Withheld;

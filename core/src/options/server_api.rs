@@ -1,8 +1,8 @@
 //! The version of the server's commands that a client asks for, so that an upgraded server keeps answering as before.
 //!
-//! No connection string can say it; it is set in code.
+//! A connection string cannot set it; it is set in code.
 
-/// Which version of the server's API the client wants. It goes along with every command, the hello included (HS-3).
+/// The version of the server's API that the client wants. Every command carries it, the hello included (HS-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerApi {
@@ -10,7 +10,8 @@ pub struct ServerApi {
     pub version: ServerApiVersion,
     /// Whether the server refuses commands that are not part of the version; `None` = the server's default, which is no.
     pub strict: Option<bool>,
-    /// Whether the server refuses what is deprecated in the version; `None` = the server's default, which is no.
+    /// Whether the server refuses everything that is deprecated in the version; `None` = the server's default, which is
+    /// no.
     pub deprecation_errors: Option<bool>,
 }
 
@@ -18,19 +19,19 @@ pub struct ServerApi {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerApiVersion {
-    /// Version 1, which servers know from MongoDB 5.0 on.
+    /// Version 1, supported since MongoDB 5.0.
     V1,
 }
 
 impl ServerApi {
-    /// This version, everything else as the server has it.
+    /// This version, with the server's defaults for everything else.
     pub fn new(version: ServerApiVersion) -> Self {
         Self { version, strict: None, deprecation_errors: None }
     }
 }
 
 impl ServerApiVersion {
-    /// The version as commands have it.
+    /// The version as commands carry it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "1",

@@ -6,7 +6,7 @@ use alloc::string::String;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SrvOptions {
-    /// `srvMaxHosts`: use only so many of the hosts, chosen at random; 0 = all. Default 0.
+    /// `srvMaxHosts`: the number of hosts to use, chosen at random; 0 = all. Default 0.
     pub max_hosts: Option<u32>,
     /// `srvServiceName`: the service to look up. Default `mongodb`.
     pub service_name: Option<String>,

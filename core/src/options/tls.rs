@@ -20,7 +20,7 @@ pub struct TlsOptions {
     pub allow_invalid_certificates: Option<bool>,
     /// `tlsAllowInvalidHostnames`: accept a certificate for another host.
     pub allow_invalid_hostnames: Option<bool>,
-    /// `tlsInsecure`: relax every check there is; today those of [`TlsOptions::accepts_invalid_certificates`] and
+    /// `tlsInsecure`: relax every check; today those of [`TlsOptions::accepts_invalid_certificates`] and
     /// [`TlsOptions::accepts_invalid_hostnames`], and revocation.
     pub insecure: Option<bool>,
     /// `tlsDisableOCSPEndpointCheck`: don't ask the certificate's issuer whether it was revoked.
@@ -30,7 +30,7 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Whether connections use TLS: as `tls` says, else exactly when any other option of TLS is set.
+    /// Whether connections use TLS: as `tls` says, else if and only if any other option of TLS is set.
     pub fn is_enabled(&self) -> bool {
         let any_other = self.ca_file.is_some()
             || self.certificate_key_file.is_some()
@@ -43,12 +43,12 @@ impl TlsOptions {
         self.enabled.unwrap_or(any_other)
     }
 
-    /// Whether any certificate will do.
+    /// Whether any certificate is accepted.
     pub fn accepts_invalid_certificates(&self) -> bool {
         self.insecure == Some(true) || self.allow_invalid_certificates == Some(true)
     }
 
-    /// Whether a certificate for another host will do.
+    /// Whether a certificate for another host is accepted.
     pub fn accepts_invalid_hostnames(&self) -> bool {
         self.insecure == Some(true) || self.allow_invalid_hostnames == Some(true)
     }

@@ -1,6 +1,6 @@
 //! The kinds of values that options have, and how each is written (URI-6 to URI-8, URI-11).
 //!
-//! A reader gets the decoded text and returns the value, or in words what it expected instead.
+//! A reader gets the decoded text and returns the value, or a description of the value it expected.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::concern::{MaxStaleness, TagSet, W};
 use super::secret::{Secret, Shown};
 use super::warning::Warning;
 
-/// What a value must be, in words.
+/// A description of the valid values.
 pub(super) type Expected = Cow<'static, str>;
 
 /// One value while it is read.
@@ -24,11 +24,11 @@ pub(super) struct Reading<'a> {
     pub(super) text: &'a str,
     /// Whether warnings must not show it.
     pub(super) secret: bool,
-    /// Where warnings go about a value that counts nevertheless.
+    /// Receives warnings about a value that counts nevertheless.
     pub(super) warnings: &'a mut Vec<Warning>,
 }
 
-/// The greatest integer where nothing else is stated (URI-11).
+/// The greatest integer unless a row says otherwise (URI-11).
 pub(super) const MAX_32_BITS: i64 = i32::MAX as i64;
 
 /// Words for true and false that are understood with a warning (URI-7).
@@ -150,7 +150,7 @@ pub(super) fn max_staleness(reading: &Reading<'_>) -> Result<MaxStaleness, Expec
     Ok(MaxStaleness::AtMost(Duration::from_secs(seconds.into())))
 }
 
-/// One tag set, `key:value,key:value`; empty is the set that every member has.
+/// One tag set, `key:value,key:value`; an empty text is the set that every member matches.
 pub(super) fn tag_set(reading: &Reading<'_>) -> Result<TagSet, Expected> {
     name(reading)?;
     let entries = || reading.text.split(',').filter(|_| !reading.text.is_empty());

@@ -1,15 +1,15 @@
-//! What is odd about a connection string without making it unusable, and what options put at risk: each is to be logged at
-//! level WARN (URI-5, URI-6).
+//! Warnings about a connection string that is odd but usable, and about options that put something at risk: each
+//! belongs in the log at level WARN (URI-5, URI-6).
 
 use alloc::borrow::Cow;
 use core::fmt;
 
 use super::secret::Shown;
 
-/// Something in a connection string that was ignored, or will not be understood for ever, or an option that gives up a
+/// A part of a connection string that was ignored, or will not be understood forever, or an option that gives up a
 /// protection ([`ClientOptions::advice`](super::ClientOptions::advice)).
 ///
-/// It displays as one sentence that names the option, its value where that is not secret, and what to write instead.
+/// It displays as one sentence that names the option, its value if that is not secret, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -49,7 +49,7 @@ pub enum Warning {
         option: &'static str,
         /// The deprecated word.
         word: &'static str,
-        /// What it means.
+        /// Its meaning.
         meaning: bool,
     },
     /// The option has a new name (URI-9).
@@ -58,10 +58,10 @@ pub enum Warning {
         option: &'static str,
         /// The new name.
         replacement: &'static str,
-        /// Whether the value was ignored, because the new name is there too.
+        /// Whether the value was ignored because the new name is present, too.
         ignored: bool,
     },
-    /// The option is there more than once; its last valid value counts (URI-9).
+    /// The option is repeated; its last valid value counts (URI-9).
     RepeatedOption {
         /// The option's name as the specification spells it.
         option: &'static str,
@@ -70,9 +70,9 @@ pub enum Warning {
     RelaxedTls {
         /// The option's name as the specification spells it.
         option: &'static str,
-        /// What can happen.
+        /// The risk.
         risk: &'static str,
-        /// What to do instead.
+        /// The remedy.
         remedy: &'static str,
     },
     /// PLAIN sends the password itself, and there is no TLS around it (AUTH-20).

@@ -50,7 +50,7 @@ impl<C> Pool<C> {
         self.backoff.as_ref().map(|backoff| backoff.cause.clone())
     }
 
-    /// Whether the connection that the backoff says is being tried is being established.
+    /// Whether the connection that the backoff tries is still being established.
     pub(super) fn check_backoff(&self) -> bool {
         let tried = self.backoff.as_ref().and_then(|backoff| backoff.tried);
         let is_pending = |id| {
@@ -69,7 +69,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// When the pause ends that keeps a waiter from having a connection created.
+    /// The end of the pause, if it keeps a waiter from having a connection created.
     pub(super) fn backoff_timeout(&self) -> Option<Timeout> {
         self.backoff.as_ref()?;
         let until = self.creation_allowed_at()?;
@@ -79,7 +79,7 @@ impl<C> Pool<C> {
         is_needed.then(|| Timeout { at: until.max(self.now), reason: TimeoutReason::Backoff })
     }
 
-    /// Whether the pause has ended, and others wait for a connection than the head of the queue.
+    /// Whether the pause has ended, and a waiter behind the head of the queue needs a connection.
     #[inline]
     pub(super) fn is_creation_due(&self) -> bool {
         self.backoff.is_some()
@@ -103,7 +103,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A pending connection is gone, established or not.
+    /// A pending connection has left that state, established or not.
     pub(super) fn note_tried(&mut self, connection: ConnectionId) {
         if let Some(backoff) = &mut self.backoff
             && backoff.tried == Some(connection)
@@ -120,7 +120,7 @@ impl<C> Pool<C> {
         let failures = match &self.backoff {
             None => 0,
             Some(backoff) if backoff.tried == Some(connection) => backoff.failures.saturating_add(1),
-            // It was created before the pause, with those whose failure began it.
+            // It was created before the pause, like the connections whose failure began it.
             Some(_) => return,
         };
         let most = nanos(BASE).checked_shl(failures).unwrap_or(u64::MAX).min(nanos(LONGEST));

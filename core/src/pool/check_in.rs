@@ -1,66 +1,30 @@
-//! Connections that come back (CMAP-35, CMAP-36): closed, available again, or straight to who waits longest.
+//! Connections that come back (CMAP-35, CMAP-36): closed, available again, or handed straight to the longest waiter.
 
 use super::connections::{Perished, Stage};
+use super::event::{ConnectionClosedReason, Event};
 use super::list::Key;
-use super::{Action, ApiMisuse, Condition, Delivery, Handle, Output, Pool, PoolState, Purpose, Refused};
-use crate::event::{ConnectionClosedReason, Event};
+use super::{Action, ApiMisuse, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// Gives a connection back (CMAP-35, CMAP-36). It serves the next waiter, becomes available, or is closed if it
-    /// perished or the pool was closed.
+    /// perished or the pool was closed. Returns the delivery to the next waiter, unless outputs were queued before the
+    /// call or the call led to further outputs: then the delivery comes through the queue.
+    ///
+    /// Where nothing is queued afterwards, no timeout has become an earlier one, but for that at the end of
+    /// [`idle_until`](Self::idle_until).
     ///
     /// # Errors
     /// The handle is another pool's, or its connection is not in use. The socket comes back with the error.
-    #[inline]
+    #[inline(always)]
     pub fn check_in(
         &mut self,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
-    ) -> Result<(), Refused<C>> {
-        if let Some(delivery) = self.take_back(now, connection, socket, condition)? {
-            self.outputs.push_back(delivery.into());
-        }
-        Ok(())
-    }
-
-    /// The short way of a check-in: the same as [`check_in`](Self::check_in), but if all that comes of it is that the
-    /// connection goes to who waits longest, its delivery is handed over at once.
-    ///
-    /// Then there is nothing to drain, the pool is the same as after `check_in` and a drain, and no deadline has become an
-    /// earlier one. `None` means that nobody waits, or more came of it than that, or somebody listens: the driving rule
-    /// goes on as after `check_in`.
-    ///
-    /// # Errors
-    /// Those of [`check_in`](Self::check_in).
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline]
-    pub fn hand_over(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Option<Delivery<C>>, Refused<C>> {
-        let delivery = self.take_back(now, connection, socket, condition)?;
-        if self.is_drained() {
-            return Ok(delivery);
-        }
-        self.outputs.extend(delivery.map(Output::from));
-        Ok(None)
-    }
-
-    /// A connection is given back. The delivery to the next waiter comes after all that is in the outputs.
-    #[inline(always)]
-    fn take_back(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Option<Delivery<C>>, Refused<C>> {
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        let was_drained = self.is_drained();
         self.advance(now);
         let refused = |misuse, socket| Err(Refused { misuse, socket });
         if connection.pool != self.id {
@@ -82,17 +46,21 @@ impl<C> Pool<C> {
             (_, Some(Perished::Interrupted)) => ConnectionClosedReason::Stale,
             (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
             (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
-            (Condition::Usable, None) if self.wait_queue.len() > 0 => return Ok(self.serve_with(connection, socket)),
+            (Condition::Usable, None) if self.wait_queue.len() > 0 => {
+                let delivery = self.serve_with(connection, socket);
+                let delivery = self.return_or_queue(was_drained, delivery);
+                return Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered));
+            }
             (Condition::Usable, None) => {
                 self.put_hottest(key, socket);
-                return Ok(None);
+                return Ok(CheckedIn::Done);
             }
         };
         self.close_checked_in(key, connection, socket, reason);
-        Ok(None)
+        Ok(CheckedIn::Done)
     }
 
-    /// Closes a connection that came back and must not be used again; others may be served in its place.
+    /// Closes a connection that came back and must not be used again; waiters may be served in its place.
     #[cold]
     fn close_checked_in(&mut self, key: Key, connection: Handle, socket: C, reason: ConnectionClosedReason) {
         self.forget(key, reason, None);

@@ -2,11 +2,11 @@
 
 use super::connections::Stage;
 use super::error::{Cause, CheckOutErrorKind};
-use super::generation::ServiceId;
+use super::event::{ConnectionClosedReason, Event};
 use super::output::{Action, Output};
 use super::state::{PoolCall, PoolState};
 use super::{Clear, Pool, Purpose};
-use crate::event::{ConnectionClosedReason, Event};
+use crate::service_id::ServiceId;
 
 impl<C> Pool<C> {
     /// Raises the generation and pauses the pool (CMAP-37), or raises that of one service (LB-8). Returns whether
@@ -45,10 +45,11 @@ impl<C> Pool<C> {
         true
     }
 
-    /// Breaks off what is going on at every connection of the pool or of one service (CMAP-40 to CMAP-42). Pending ones
-    /// are closed here; those in use are closed when they are checked in.
+    /// Interrupts every connection of the pool or of one service (CMAP-40 to CMAP-42). Pending connections are closed
+    /// here; connections in use are closed when they are checked in.
     ///
-    /// The waiter that a pending one was created for fails with it. Outside load-balanced mode all waiters are about to.
+    /// The waiter that a pending connection was created for fails with it. Outside load-balanced mode all waiters are
+    /// about to.
     pub(super) fn interrupt(&mut self, service: Option<ServiceId>, cause: &Cause) {
         let mut from = 0;
         while let Some(key) = self.connections.next_occupied(&self.generations, service, from) {
@@ -96,7 +97,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Makes everything stale, closes what is available and interrupts the rest.
+    /// Makes all connections stale, closes the available ones and interrupts the rest.
     pub(super) fn abandon_all(&mut self, cause: &Cause) {
         let clear = Clear::pool(cause.clone()).interrupting();
         if self.limits.load_balanced {
@@ -115,7 +116,8 @@ impl<C> Pool<C> {
         self.serve();
     }
 
-    /// Gives up the connections in use, whose users exist in the parent process only: they count as checked in and closed.
+    /// Gives up the connections in use, whose users exist in the parent process only: they count as checked in and
+    /// closed.
     fn abandon_in_use(&mut self) {
         for key in (0..).take(self.connections.slots.len()) {
             if let Stage::InUse { check_out, .. } = self.connections.slot(key).stage {

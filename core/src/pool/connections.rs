@@ -1,20 +1,21 @@
 //! The connections of a pool: their slots, their states, and the lists they are in.
 //!
-//! A connection lives in a slot from its creation to its closing. An established one keeps its socket there; delivery
-//! moves the socket out, check-in moves it back. Vacant slots are chained through their links and reused, so a warm pool
-//! allocates nothing. The list of available connections is in the order of their return: the back is the hottest, taken
-//! first; the front is the coldest, the first to have been idle for too long. Since a stale connection is never made
-//! available, stale ones can only be a prefix of that list, too (load-balanced pools excepted, where every service has
-//! its own list of available connections beside it).
+//! A connection lives in a slot from its creation to its closing. An established connection keeps its socket there;
+//! delivery moves the socket out, check-in moves it back. Vacant slots are chained through their links and reused, so a
+//! warm pool allocates nothing. The list of available connections is in the order of their return: the back is the
+//! hottest and is taken first; the front is the coldest and is the first to reach maxIdleTimeMS. A stale connection is
+//! never made available, so stale connections can only be a prefix of that list (except in load-balanced pools, where
+//! every service has its own list of available connections beside it).
 
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::generation::{Generation, Generations, ServiceId};
+use super::generation::{Generation, Generations};
 use super::handle::{ConnectionId, Handle};
 use super::list::{Key, Linked, Links, List, NIL};
 use super::state::ConnectionState;
+use crate::service_id::ServiceId;
 use crate::time::Instant;
 
 /// The list of available connections.
@@ -31,16 +32,16 @@ pub(crate) struct Connections<C> {
     pub(crate) pending: u32,
     pub(crate) checking: u32,
     pub(crate) in_use: u32,
-    /// Of those in use, the ones that were interrupted.
+    /// Connections in use that were interrupted.
     interrupted: u32,
-    /// Of those in use, the ones that cursors and transactions keep (LB-16).
+    /// Connections in use that cursors and transactions keep (LB-16).
     kept_by_cursors: u32,
     kept_by_transactions: u32,
     /// From the coldest to the hottest.
     pub(crate) available: List<AVAILABLE>,
 }
 
-/// One connection, or the place for one.
+/// One connection, or a vacant slot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slot<C> {
     pub(crate) id: ConnectionId,
@@ -51,14 +52,14 @@ pub(crate) struct Slot<C> {
     service_links: Links,
 }
 
-/// The state of a connection with what belongs to it.
+/// The state of a connection, with the data of that state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Stage<C> {
     /// No connection: closed, or not created yet.
     Closed,
     Pending {
         created_at: Instant,
-        /// The check-out that caused it, while that waits.
+        /// The check-out that caused it, while that check-out waits.
         origin: Option<Key>,
     },
     Available {
@@ -70,7 +71,7 @@ pub(crate) enum Stage<C> {
     },
     InUse {
         check_out: Key,
-        /// Its peer hung up, or its operation was interrupted: it ends at check-in.
+        /// Its peer hung up, or its operation was interrupted: it is closed at check-in.
         perished: Option<Perished>,
         purpose: Purpose,
     },
@@ -87,7 +88,7 @@ pub enum Purpose {
     Transaction,
 }
 
-/// Connections in use by what they are for (LB-16).
+/// Connections in use by their purpose (LB-16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InUseBy {
@@ -99,7 +100,7 @@ pub struct InUseBy {
     pub others: u32,
 }
 
-/// Why a connection in use is not to be used again.
+/// Why a connection in use must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Perished {
     Interrupted,
@@ -183,7 +184,7 @@ impl<C> Connections<C> {
         key
     }
 
-    /// A pending connection learns its service, and takes that one's generation (LB-7).
+    /// A pending connection learns its service, and takes that service's generation (LB-7).
     pub(crate) fn join_service(&mut self, generations: &mut Generations, key: Key, id: ServiceId) {
         let generation = generations.join(id);
         let slot = self.slot_mut(key);
@@ -192,7 +193,7 @@ impl<C> Connections<C> {
         self.link_occupied(generations, key);
     }
 
-    /// A connection in use becomes the hottest of the available ones. Its socket comes with it.
+    /// A connection in use becomes the hottest available one. Its socket comes with it.
     #[inline(always)]
     pub(crate) fn put_hottest(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         let slots = self.slots.as_mut_slice();
@@ -207,21 +208,21 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A pending connection becomes the hottest of the available ones. Its socket comes with it.
+    /// A pending connection becomes the hottest available one. Its socket comes with it.
     pub(crate) fn make_available(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         self.unlink(generations, key);
         self.enter(key, Stage::Available { since, socket });
         self.link_available(generations, key);
     }
 
-    /// An available connection is looked at before its delivery.
+    /// An available connection is checked before its delivery.
     pub(crate) fn begin_check(&mut self, generations: &mut Generations, key: Key) {
         self.unlink(generations, key);
         self.convert(key, |socket| Stage::Checking { socket });
         self.link_occupied(generations, key);
     }
 
-    /// A connection that was looked at is alive: it becomes the hottest of the available ones.
+    /// A connection that was checked is alive: it becomes the hottest available one.
     pub(crate) fn pass_check(&mut self, generations: &mut Generations, key: Key, since: Instant) {
         self.unlink(generations, key);
         self.convert(key, |socket| Stage::Available { since, socket });
@@ -252,7 +253,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A connection in use is another check-out's from now on.
+    /// A connection in use belongs to another check-out from now on.
     #[inline]
     pub(crate) fn pass_on(&mut self, generations: &mut Generations, key: Key, heir: Key) {
         let slot = &mut self.slots[key as usize];
@@ -264,7 +265,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A connection in use is for something else from now on.
+    /// A connection in use has another purpose from now on.
     pub(crate) fn set_purpose(&mut self, key: Key, new: Purpose) {
         if let Stage::InUse { purpose, .. } = &mut self.slot_mut(key).stage {
             let before = core::mem::replace(purpose, new);
@@ -285,13 +286,13 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Who uses the connections in use.
+    /// The connections in use, by their purpose.
     pub(crate) fn in_use_by(&self) -> InUseBy {
         let (cursors, transactions) = (self.kept_by_cursors, self.kept_by_transactions);
         InUseBy { cursors, transactions, others: self.in_use.saturating_sub(cursors + transactions) }
     }
 
-    /// A connection in use is interrupted: it leaves the list of those that could be.
+    /// A connection in use is interrupted: it leaves the list of those that can be.
     pub(crate) fn mark_interrupted(&mut self, generations: &mut Generations, key: Key) {
         self.unlink(generations, key);
         if let Stage::InUse { perished, .. } = &mut self.slot_mut(key).stage {
@@ -317,11 +318,11 @@ impl<C> Connections<C> {
         before.into_socket()
     }
 
-    /// A connection of `service` that could be interrupted, looking from slot `from` on where there is no service. Each
-    /// one found has to be interrupted or closed before the next is asked for.
+    /// A connection of `service` that can be interrupted; without a service, the search starts at slot `from`.
+    /// Interrupt or close each connection found before you ask for the next.
     ///
-    /// A service has a list of its own. Without one the slots are gone through, once, if any of them holds such a
-    /// connection: there are at most as many as there ever were connections at a time.
+    /// A service has a list of its own. Without a service all slots are searched, once, if any of them holds such a
+    /// connection: there are at most as many slots as there ever were connections at a time.
     pub(crate) fn next_occupied(
         &self,
         generations: &Generations,
@@ -337,7 +338,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Enters a new state, keeps the counts, and returns what was before.
+    /// Enters a new state, keeps the counts right, and returns the state before.
     fn enter(&mut self, key: Key, stage: Stage<C>) -> Stage<C> {
         let slot = &mut self.slots[key as usize];
         let (from, to) = (slot.stage.state(), stage.state());
@@ -374,12 +375,12 @@ impl<C> Connections<C> {
             ConnectionState::Pending => Some(&mut self.pending),
             ConnectionState::Checking => Some(&mut self.checking),
             ConnectionState::InUse => Some(&mut self.in_use),
-            // The list of available ones counts itself.
+            // The list of available connections counts itself.
             ConnectionState::Closed | ConnectionState::Available => None,
         }
     }
 
-    /// Whether counts and lists say what the slots say.
+    /// Whether counts and lists agree with the slots.
     pub(crate) fn check(&self, generations: &Generations) -> Result<(), &'static str> {
         let count = |wanted: fn(&Stage<C>) -> bool| self.slots.iter().filter(|slot| wanted(&slot.stage)).count();
         if count(|stage| matches!(stage, Stage::Pending { .. })) != self.pending as usize
@@ -423,7 +424,7 @@ impl<C> Connections<C> {
         if next == NIL { Ok(()) } else { Err("a vacant slot is chained twice") }
     }
 
-    /// Whether `members` are exactly the connections that `belongs` says.
+    /// Whether `members` are exactly the connections for which `belongs` holds.
     fn check_members(&self, members: &[Key], belongs: impl Fn(&Slot<C>) -> bool) -> Result<(), &'static str> {
         let expected = self.slots.iter().filter(|slot| belongs(slot)).count();
         if expected != members.len() || members.iter().any(|&key| !belongs(&self.slots[key as usize])) {
@@ -449,7 +450,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A connection of a service became available or occupied: it moves from that service's one list to the other.
+    /// A connection of a service became available or occupied: it moves from one of that service's lists to the other.
     #[cold]
     fn change_service_list(&mut self, generations: &mut Generations, key: Key) {
         let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
@@ -462,7 +463,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// An occupied connection of a service becomes the newest of that service's.
+    /// An occupied connection of a service becomes the newest of that service.
     #[cold]
     fn renew_in_service_list(&mut self, generations: &mut Generations, key: Key) {
         let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
@@ -495,7 +496,7 @@ impl<C> Slot<C> {
         matches!(self.stage, Stage::Available { .. })
     }
 
-    /// Whether the connection could be interrupted.
+    /// Whether the connection can be interrupted.
     fn is_occupied(&self) -> bool {
         match self.stage {
             Stage::Pending { .. } | Stage::Checking { .. } => true,

@@ -1,4 +1,4 @@
-//! What can go wrong, by blame: what fails a check-out, and what a caller did wrong.
+//! Errors of the pool, by blame: why a check-out failed, and what a caller did wrong.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,11 +8,11 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::event::CheckOutFailedReason;
 use super::{Counts, InUseBy};
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, RETRYABLE_ERROR};
 use crate::error_text::presentable;
-use crate::event::CheckOutFailedReason;
 
 /// A check-out ended without a connection: why, where, after how long, and what the pool looked like at that moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct CheckOutError {
     pub counts: Counts,
     /// Time since the check-out started.
     pub waited: Duration,
-    /// Who used the connections, in load-balanced mode: cursors and transactions keep theirs there (LB-16).
+    /// Connections in use by purpose, in load-balanced mode: cursors and transactions keep theirs there (LB-16).
     pub in_use_by: Option<InUseBy>,
     /// maxPoolSize; 0 = unlimited.
     pub max_pool_size: u32,
@@ -38,7 +38,7 @@ pub struct CheckOutError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum CheckOutErrorKind {
-    /// The pool is closed (CMAP-29). Nothing but a new client helps.
+    /// The pool is closed (CMAP-29). Only a new client helps.
     PoolClosed,
     /// The pool is paused, or was cleared while the check-out waited (CMAP-28, CMAP-39). It may be tried again.
     PoolCleared {
@@ -62,7 +62,7 @@ pub enum WaitLimit {
     Deadline,
 }
 
-/// What made somebody clear a pool, as text that can be kept, shared and recorded.
+/// The reason for which a pool was cleared, as text that can be kept, shared and recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(transparent)]
 #[error("{0}")]
@@ -91,7 +91,7 @@ impl CheckOutError {
         }
     }
 
-    /// The specification's name of the error's type, where it has one.
+    /// The specification's name of the error's type, if it has one.
     pub fn type_name(&self) -> &'static str {
         match &self.kind {
             CheckOutErrorKind::PoolClosed => "PoolClosedError",
@@ -196,7 +196,7 @@ pub enum ApiMisuse {
     /// The connection is not being established.
     #[error("the connection is not being established: report each establishment once")]
     NotPending,
-    /// Nobody asked whether the connection is alive.
+    /// The pool did not ask whether the connection is alive.
     #[error("the connection is not being checked: answer each Check once")]
     NotChecking,
     /// The whole pool was to be cleared in load-balanced mode (LB-8).
@@ -211,14 +211,17 @@ pub enum ApiMisuse {
     /// In load-balanced mode a connection was established, but its service id was not reported (LB-6, LB-7).
     #[error("report the service id of the hello before the connection is established")]
     ServiceUnknown,
+    /// The owner tried to make a monitored server's pool ready or to clear it.
+    #[error("the monitor's checks make this pool ready and clear it: report what happened instead")]
+    Monitored,
 }
 
-/// A call with a socket was refused: what was wrong, and the socket back.
+/// A call with a socket was refused: the mistake, and the socket back.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{misuse}")]
 pub struct Refused<C> {
-    /// What was wrong.
+    /// The mistake.
     pub misuse: ApiMisuse,
-    /// What the caller handed over; close it or keep it.
+    /// What the caller handed over: close it or keep it.
     pub socket: C,
 }

@@ -1,22 +1,22 @@
-//! One fuzz target: the input is a script of calls, and the pool must keep its promises to whoever makes them.
+//! One fuzz target: the input is a script of calls, and the pool must keep its promises to the caller.
 //!
-//! Unlike the property test, which predicts every output by a reference model, this asks only for what always holds; so it
-//! runs millions of scripts in a minute.
+//! The property test predicts every output by a reference model. This target checks only what always holds, so it runs
+//! millions of scripts in a minute.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    Action, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Handle, Output, Pool,
-    Reaction, ServiceId,
+    Action, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Delivery, Handle, Output,
+    Pool, Reaction, ServiceId,
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::PoolOptions;
 use crate::time::Instant;
 
-/// A pool, and all that its driver has in hand.
+/// A pool, and everything its driver holds.
 struct Driver {
     pool: Pool<u64>,
     now: Instant,
@@ -32,7 +32,7 @@ struct Driver {
 ///
 /// # Panics
 ///
-/// If something does not hold that always must: that is a finding.
+/// If a property that must always hold does not: that is a finding.
 pub fn run(data: &[u8]) {
     let Some((&[size, least, connecting, timeout], script)) = data.split_first_chunk() else { return };
     let options = PoolOptions {
@@ -70,8 +70,9 @@ impl Driver {
             0..=2 => {
                 let deadline = (argument >= 192).then(|| now + Duration::from_millis(argument.into()));
                 let request = CheckOutRequest { deadline, ..CheckOutRequest::default() };
-                let id = self.pool.check_out(now, request);
+                let (id, delivery) = self.pool.check_out(now, request);
                 assert!(self.waiting.insert(id), "a check-out's id was used before");
+                self.take(delivery);
             }
             3 => {
                 let Some(&id) = nth(self.waiting.iter(), argument) else { return };
@@ -83,9 +84,10 @@ impl Driver {
                 let Some(&(handle, socket)) = nth(self.in_use.values(), argument) else { return };
                 self.in_use.remove(&handle.id());
                 let condition = if argument < 64 { Condition::Errored } else { Condition::Usable };
-                // After a fork nobody is expected to return anything: then the socket comes back.
-                if let Err(refused) = self.pool.check_in(now, handle, socket, condition) {
-                    assert_eq!(refused.socket, socket, "another socket came back");
+                // After a fork no caller is expected to return a connection: then the socket comes back.
+                match self.pool.check_in(now, handle, socket, condition) {
+                    Ok(checked_in) => self.take(checked_in.delivery()),
+                    Err(refused) => assert_eq!(refused.socket, socket, "another socket came back"),
                 }
             }
             7 | 8 => {
@@ -106,7 +108,7 @@ impl Driver {
             }
             10 => {
                 let Some(handle) = take(&mut self.checking, argument) else { return };
-                // It may have been closed, and its handle means nothing then.
+                // It may have been closed, which makes its handle void.
                 let _ = self.pool.handle_checked(now, handle, argument.is_multiple_of(2));
             }
             11 => self.pool.ready(now),
@@ -131,7 +133,7 @@ impl Driver {
         }
     }
 
-    /// Carries out what comes out, comes back when it is asked to, and sees that all is well.
+    /// Carries out the outputs, comes back when the pool asks for it, and checks the invariants.
     fn drain(&mut self) {
         self.carry_out();
         if self.pool.poll_timeout().is_some_and(|timeout| timeout.at <= self.now) {
@@ -152,11 +154,7 @@ impl Driver {
                 Action::Connect { connection } => self.pending.push(connection),
                 Action::Check { connection } => self.checking.push(connection),
                 Action::Deliver { check_out, connection, socket } => {
-                    assert!(self.waiting.remove(&check_out), "a check-out is served that does not wait");
-                    assert!(!self.closed.contains(&socket), "a closed socket is delivered");
-                    assert!(!self.pool.is_stale(connection), "a stale connection is delivered");
-                    let other = self.in_use.insert(connection.id(), (connection, socket));
-                    assert_eq!(other, None, "a connection is delivered twice");
+                    self.take(Some(Delivery { check_out, connection, socket }));
                 }
                 Action::Fail { check_out, .. } => {
                     assert!(self.waiting.remove(&check_out), "a check-out fails that does not wait");
@@ -169,7 +167,17 @@ impl Driver {
         }
     }
 
-    /// In the end everything comes back, and nothing is left.
+    /// A caller gets its connection.
+    fn take(&mut self, delivery: Option<Delivery<u64>>) {
+        let Some(Delivery { check_out, connection, socket }) = delivery else { return };
+        assert!(self.waiting.remove(&check_out), "a check-out is served that does not wait");
+        assert!(!self.closed.contains(&socket), "a closed socket is delivered");
+        assert!(!self.pool.is_stale(connection), "a stale connection is delivered");
+        let other = self.in_use.insert(connection.id(), (connection, socket));
+        assert_eq!(other, None, "a connection is delivered twice");
+    }
+
+    /// In the end every connection comes back, and nothing is left.
     fn finish(&mut self) {
         self.pool.close(self.now);
         self.drain();

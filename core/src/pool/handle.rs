@@ -1,4 +1,4 @@
-//! How a connection is named: by its number in events and logs, by its handle in calls.
+//! Names of a connection: its number in events and logs, its handle in calls.
 
 use core::fmt;
 
@@ -13,13 +13,13 @@ use crate::time::Instant;
 #[serde(transparent)]
 pub struct ConnectionId(pub(crate) u64);
 
-/// One pool among others: handles remember it, lest a connection is checked in to a pool it does not belong to
-/// (CMAP-35). Two pools differ if their address, the moment of their creation or their number does.
+/// Identifies one pool among others. Handles remember it, so that a connection cannot be checked in to a pool it does
+/// not belong to (CMAP-35). Two pools differ if their address, the moment of their creation or their number does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct PoolId(pub(crate) u32);
 
-/// What a caller holds of a connection: opaque, cheap to copy, and good for finding it without a search.
+/// A caller's reference to a connection: opaque, cheap to copy, and resolved without a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Handle {
     pub(crate) id: ConnectionId,

@@ -3,24 +3,24 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::{ApiMisuse, Cause};
-use super::generation::ServiceId;
 use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
-use super::{Pool, Purpose, Refused};
+use super::{Output, Pool, Purpose, Refused};
 use crate::connection::EstablishError;
+use crate::service_id::ServiceId;
 use crate::time::Instant;
 
 /// One call of a [`Pool`], without the sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Input {
-    /// [`Pool::check_out`]; [`Pool::try_check_out`] is the same where it hands a connection over, and nothing where not.
+    /// [`Pool::check_out`].
     CheckOut(CheckOutRequest),
     /// [`Pool::cancel_check_out`].
     CancelCheckOut(CheckOutId),
     /// [`Pool::set_purpose`].
     SetPurpose(Handle, Purpose),
-    /// [`Pool::check_in`]; [`Pool::hand_over`] is the same.
+    /// [`Pool::check_in`].
     CheckIn(Handle, Condition),
     /// [`Pool::ready`].
     Ready,
@@ -51,7 +51,7 @@ pub enum Answer {
     Done,
     /// [`Pool::check_out`]: the check-out it began.
     CheckOut(CheckOutId),
-    /// [`Pool::cancel_check_out`]: what it met.
+    /// [`Pool::cancel_check_out`]: the state in which it found the check-out.
     Cancellation(Cancellation),
 }
 
@@ -63,11 +63,11 @@ pub struct Clear {
     pub service_id: Option<ServiceId>,
     /// Whether connections in use and pending ones are interrupted too (CMAP-40 to CMAP-42).
     pub interrupt_in_use_connections: bool,
-    /// What failed; the errors of evicted check-outs tell it on (CMAP-55).
+    /// The error that caused it; the errors of evicted check-outs repeat it (CMAP-55).
     pub cause: Cause,
 }
 
-/// In what condition a connection comes back.
+/// The condition in which a connection comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
     /// Its last reply has been read to the end.
@@ -76,7 +76,7 @@ pub enum Condition {
     Errored,
 }
 
-/// What an establishment's failure means for the pool; [`server`](crate::server) decides it by the rules of SDAM.
+/// What the failure of an establishment means for the pool; the rules of SDAM decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reaction {
     /// Nothing but the connection is lost.
@@ -86,18 +86,24 @@ pub enum Reaction {
 }
 
 impl Pool<()> {
-    /// Makes the call that `input` describes. The same inputs always have the same outputs.
+    /// Makes the call that `input` describes. The same inputs always have the same outputs; a delivery that the call
+    /// returns is the last of them.
     ///
     /// # Errors
     /// Those of the call.
     pub fn apply(&mut self, now: Instant, input: Input) -> Result<Answer, ApiMisuse> {
         let refused = |refused: Refused<()>| refused.misuse;
         match input {
-            Input::CheckOut(request) => return Ok(Answer::CheckOut(self.check_out(now, request))),
+            Input::CheckOut(request) => {
+                let (check_out, delivery) = self.check_out(now, request);
+                self.outputs.extend(delivery.map(Output::from));
+                return Ok(Answer::CheckOut(check_out));
+            }
             Input::CancelCheckOut(id) => return Ok(Answer::Cancellation(self.cancel_check_out(now, id))),
             Input::SetPurpose(connection, purpose) => self.set_purpose(connection, purpose)?,
             Input::CheckIn(connection, condition) => {
-                self.check_in(now, connection, (), condition).map_err(refused)?;
+                let delivery = self.check_in(now, connection, (), condition).map_err(refused)?.delivery();
+                self.outputs.extend(delivery.map(Output::from));
             }
             Input::Ready => self.ready(now),
             Input::Clear(clear) => self.clear(now, clear)?,
@@ -127,7 +133,7 @@ impl Clear {
         Self { service_id: Some(service_id), interrupt_in_use_connections: false, cause }
     }
 
-    /// The same, interrupting connections that are in use or pending.
+    /// The same clear, which also interrupts connections that are in use or pending.
     #[must_use]
     pub fn interrupting(self) -> Self {
         Self { interrupt_in_use_connections: true, ..self }

@@ -1,7 +1,7 @@
-//! What holds after every call, whatever the calls were.
+//! The invariants that hold after every call, whatever the calls were.
 //!
 //! [`Pool::check_invariants`] is for tests, simulations and fuzzing, and for states that were restored: a serialised
-//! state that lies is refused instead of misbehaving later.
+//! state that contradicts itself is refused instead of misbehaving later.
 
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
@@ -19,7 +19,7 @@ use super::state::PoolState;
 pub struct BrokenInvariant(String);
 
 impl<C> Pool<C> {
-    /// Checks everything that must hold between calls. Takes time in proportion to the size of the state.
+    /// Checks every invariant. Takes time in proportion to the size of the state.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -28,7 +28,7 @@ impl<C> Pool<C> {
     }
 
     fn find_contradiction(&self) -> Option<String> {
-        // Counts first: what follows adds them up.
+        // Counts first: the checks below add them up.
         self.connections
             .check(&self.generations)
             .and_then(|()| self.check_limits())
@@ -76,7 +76,7 @@ impl<C> Pool<C> {
             }
         }
         if self.generations.to_prune.iter().any(|&id| !self.has_stale_available(id)) {
-            return Err("a service is to be pruned that has nothing to prune");
+            return Err("a service without stale connections is marked for pruning");
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl<C> Pool<C> {
             match slot.stage {
                 Stage::InUse { check_out, .. } => {
                     if !self.wait_queue.is_delivered(check_out) || !holders.insert(check_out) {
-                        return Err("a connection in use was delivered to nobody, or to one who has another");
+                        return Err("a connection in use was delivered to no check-out, or to one that has another");
                     }
                 }
                 Stage::Pending { origin: Some(origin), .. } => {
@@ -108,21 +108,21 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Nobody waits in vain: not for an available connection, not for a permit that is free.
+    /// No waiter waits without need: not for an available connection, not for a permit that is free.
     fn check_progress(&self) -> Result<(), &'static str> {
         let waiting = self.wait_queue.len();
         if waiting > 0 && self.state != PoolState::Ready {
-            return Err("somebody waits for a pool that is not ready");
+            return Err("a check-out waits for a pool that is not ready");
         }
         if self.state == PoolState::Closed && !self.connections.available.is_empty() {
             return Err("a closed pool has available connections");
         }
         if waiting > self.connections.checking && !self.connections.available.is_empty() {
-            return Err("somebody waits though a connection is available");
+            return Err("a check-out waits though a connection is available");
         }
         let is_held_back = self.backoff_timeout().is_some();
         if waiting > self.connections.pending + self.connections.checking && self.may_create() && !is_held_back {
-            return Err("somebody waits though a connection could be created");
+            return Err("a check-out waits though a connection could be created");
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //!
 //! Waiters leave the middle of their queue when they are cancelled, connections the middle of theirs when a peer hangs
 //! up. Both must cost the same with a million members as with ten, and allocate nothing: so the links live in the
-//! entries themselves, and a list is two keys and a length. An entry has one [`Links`] for each list it can be in at the
-//! same time; the `ROLE` of a list says which of them it uses.
+//! entries themselves, and a list is two keys and a length. An entry has one [`Links`] for each list it can be in at
+//! the same time; the `ROLE` of a list says which of them it uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ impl<const ROLE: usize> List<ROLE> {
     }
 
     /// Removes the newest member.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop_back<N: Linked<ROLE>>(&mut self, arena: &mut [N]) -> Option<Key> {
         let key = self.back()?;
         self.back = core::mem::replace(arena[key as usize].links_mut(), Links::UNLINKED).previous;
@@ -102,7 +102,7 @@ impl<const ROLE: usize> List<ROLE> {
         (next != NIL).then_some(next)
     }
 
-    /// The members from front to back, or where the links are broken (a restored state may lie).
+    /// The members from front to back; ends early where the links are broken (a restored state may contradict itself).
     pub(crate) fn check<N: Linked<ROLE>>(&self, arena: &[N]) -> Result<alloc::vec::Vec<Key>, &'static str> {
         let mut members = alloc::vec::Vec::new();
         let (mut previous, mut key) = (NIL, self.front);

@@ -1,21 +1,21 @@
 //! The background thread of the specification (CMAP-47), without a thread: pruning and populating when they are due.
 //!
-//! There is no tick. The next run follows from the state: at once when a clear left stale connections available
-//! (CMAP-43), when the coldest connection will have been idle for too long, or when connections are missing; but the last
-//! two never sooner than the interval after the last run. So an idle pool asks for no wake-up, and a population that
-//! fails cannot spin.
+//! There is no tick. The next run follows from the state. It is due at once when a clear left stale connections
+//! available (CMAP-43). It is also due when the coldest connection reaches maxIdleTimeMS, or when connections are
+//! missing, but then never sooner than the interval after the last run. So an idle pool asks for no wake-up, and a
+//! population that fails cannot spin.
 
 use super::Pool;
 use super::connections::Stage;
-use super::generation::ServiceId;
+use super::event::ConnectionClosedReason;
 use super::list::Key;
 use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
-use crate::event::ConnectionClosedReason;
+use crate::service_id::ServiceId;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// When maintenance is due, and for which reason.
+    /// When maintenance is due, and why.
     #[inline]
     pub(super) fn maintenance_timeout(&self) -> Option<Timeout> {
         let interval = self.limits.maintenance?;
@@ -66,8 +66,8 @@ impl<C> Pool<C> {
         oldest.is_some_and(|key| self.is_stale_at(key))
     }
 
-    /// Creates what is missing to minPoolSize, as far as permits reach (CMAP-44). A connection that was established
-    /// passes its permit on, so that a population needs one run. Once one has failed, the rest waits for the next run
+    /// Creates the connections that are missing to minPoolSize, within the limit of permits (CMAP-44). An established
+    /// connection passes its permit on, so a population needs one run. After a failure, the rest waits for the next run
     ///
     pub(super) fn populate(&mut self) {
         while self.limits.maintenance.is_some() && !self.population_failed && self.must_populate() && self.may_create()
@@ -100,7 +100,7 @@ impl<C> Pool<C> {
         self.state == PoolState::Ready && self.connections.total() < self.limits.min_pool_size
     }
 
-    /// The first moment at which an available connection has been so for longer than maxIdleTimeMS (CMAP-3).
+    /// The first moment at which an available connection exceeds maxIdleTimeMS (CMAP-3).
     fn expiry(&self, key: Key) -> Option<Instant> {
         match self.connections.slot(key).stage {
             Stage::Available { since, .. } if self.limits.max_idle != u64::MAX => {

@@ -2,9 +2,9 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod` | the pool's public face: calls in, outputs out |
+//! | `mod` | the pool's public interface: calls in, outputs out |
 //! | `state` | the states of pools and connections, and every transition |
-//! | `serving` | who gets which connection, and when one is created |
+//! | `serving` | which waiter gets which connection, and when one is created |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff` | the pause before the next connection to an overloaded server |
@@ -14,7 +14,7 @@
 //! | `timer` | when to come back, and why |
 //! | `handle` | how callers name a connection |
 //! | `queries` | what can be asked of a pool |
-//! | `input`, `output`, `error`, `stats` | what goes in, comes out, goes wrong, and is counted |
+//! | `input`, `output`, `event`, `error`, `stats` | calls as data, outputs, events, errors and counts |
 //! | `invariants` | what holds after every call |
 //!
 #![doc = include_str!("../../docs/states.md")]
@@ -24,6 +24,7 @@ mod check_in;
 mod clearing;
 mod connections;
 mod error;
+mod event;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod fuzz;
@@ -57,22 +58,23 @@ use self::stats::Totals;
 use self::wait_queue::WaitQueue;
 use crate::address::ServerAddress;
 use crate::connection::EstablishError;
-use crate::event::{ConnectionClosedReason, Event};
 use crate::options::{Limits, PoolOptions, PoolOptionsError};
 use crate::random::Random;
 use crate::time::Instant;
 
 pub use self::connections::{InUseBy, Purpose};
 pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
-pub use self::generation::{Generation, ParseServiceIdError, ServiceId};
+pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
+pub use self::generation::Generation;
 pub use self::handle::{ConnectionId, Handle};
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
-pub use self::output::{Action, Delivery, Output};
+pub use self::output::{Action, CheckedIn, Delivery, Output};
 pub use self::state::PoolState;
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
+pub use crate::service_id::{ParseServiceIdError, ServiceId};
 
 /// The connection pool of one endpoint, as a machine without I/O.
 ///
@@ -95,10 +97,11 @@ pub struct Pool<C> {
     paused_by: Cause,
     now: Instant,
     last_maintenance: Option<Instant>,
-    /// Whether a connection failed since that no check-out waited for: then only the next run populates again.
+    /// Whether a connection that no check-out waited for has failed since: then only the next run populates again
+    ///
     population_failed: bool,
     backoff: Option<Backoff>,
-    /// Where the jitter of the backoff comes from.
+    /// The source of the backoff's jitter.
     random: Random,
     generations: Generations,
     connections: Connections<C>,
@@ -112,7 +115,7 @@ impl<C> Pool<C> {
     /// A paused pool for `address` (CMAP-17). Nothing happens before [`ready`](Self::ready).
     ///
     /// # Errors
-    /// An option that has a value that it cannot have.
+    /// An option has a value that it cannot have.
     pub fn new(address: ServerAddress, options: PoolOptions, now: Instant) -> Result<Self, PoolOptionsError> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, options.pool_number);
@@ -143,9 +146,48 @@ impl<C> Pool<C> {
 
     // Callers.
 
-    /// Asks for a connection (CMAP-25 to CMAP-32). The answer is [`Action::Deliver`] or [`Action::Fail`], exactly one
-    /// of them, unless the check-out is cancelled.
-    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> CheckOutId {
+    /// Asks for a connection (CMAP-25 to CMAP-32). Returns the check-out and, if it was served at once, the delivery.
+    ///
+    /// Otherwise the answer comes through the queue, now or later: [`Action::Deliver`] or [`Action::Fail`], exactly one
+    /// of them, unless the check-out is cancelled. The delivery comes through the queue, too, if outputs were queued
+    /// before the call.
+    ///
+    /// Where the delivery is returned and nothing is queued, no timeout has become an earlier one.
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline(always)]
+    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {
+        match self.check_out_available(now, request) {
+            Some(delivery) => (delivery.check_out, Some(delivery)),
+            None => self.begin_check_out(now, request),
+        }
+    }
+
+    /// The path of nearly all check-outs: no waiter, no listener, and an available connection may be used as it is. Otherwise
+    /// nothing changes.
+    #[inline(always)]
+    pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let latest = self.now.max(now);
+        if self.state != PoolState::Ready
+            || self.observed
+            || !self.is_drained()
+            || request.deadline.is_some_and(|deadline| deadline <= latest)
+            || !self.can_serve_arrival(latest)
+        {
+            return None;
+        }
+        self.now = latest;
+        let check_out = self.wait_queue.start_delivered(latest);
+        self.take_hottest(check_out)
+    }
+
+    /// Out of line, so that the code inlined into a caller stays small.
+    #[inline(never)]
+    pub(crate) fn begin_check_out(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+    ) -> (CheckOutId, Option<Delivery<C>>) {
+        let was_drained = self.is_drained();
         self.advance(now);
         let check_out = self.wait_queue.start(self.now);
         let key = check_out.key;
@@ -159,35 +201,15 @@ impl<C> Pool<C> {
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.fail(key, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
             }
-            PoolState::Ready => self.serve_arrival(key, request.deadline),
+            PoolState::Ready => {
+                let delivery = self.serve_arrival(key, request.deadline);
+                return (check_out, self.return_or_queue(was_drained, delivery));
+            }
         }
-        check_out
+        (check_out, None)
     }
 
-    /// The short way of a check-out: hands over the connection that [`check_out`](Self::check_out) would deliver, if that
-    /// is all that would come of it. Otherwise nothing changes, and `check_out` is to be called.
-    ///
-    /// It needs an available connection that may be used as it is, and nobody who waits or listens. The pool is the same
-    /// afterwards as after `check_out` and a drain, and no deadline has become an earlier one: there is nothing to drain,
-    /// and [`poll_timeout`](Self::poll_timeout) need not be asked.
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline]
-    pub fn try_check_out(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        let now = self.now.max(now);
-        if self.state != PoolState::Ready
-            || self.observed
-            || !self.is_drained()
-            || request.deadline.is_some_and(|deadline| deadline <= now)
-            || !self.can_serve_arrival(now)
-        {
-            return None;
-        }
-        self.now = now;
-        let check_out = self.wait_queue.start_delivered(now);
-        self.take_hottest(check_out)
-    }
-
-    /// Gives up a check-out, wherever it stands. One that waits ends with ConnectionCheckOutFailed and no
+    /// Gives up a check-out in any state. One that waits ends with ConnectionCheckOutFailed and no
     /// [`Action::Fail`]; a connection that is being established for it stays in the pool.
     #[must_use = "a delivered connection has to be checked in"]
     pub fn cancel_check_out(&mut self, now: Instant, id: CheckOutId) -> Cancellation {
@@ -199,8 +221,8 @@ impl<C> Pool<C> {
         met
     }
 
-    /// A connection in use is for something else from now on: a cursor or a transaction keeps it, or has let go of it
-    /// (LB-12 to LB-16). When it is delivered it is for an operation. One that was closed since is ignored.
+    /// Changes the purpose of a connection in use: a cursor or a transaction keeps it, or has let go of it (LB-12 to
+    /// LB-16). At its delivery it is for an operation. The call is ignored if the connection was closed since.
     ///
     /// # Errors
     /// The handle is another pool's, or its connection is not in use.
@@ -250,8 +272,8 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Ends the pool (CMAP-20): closes what is available and fails every waiter. Connections in use or pending are
-    /// closed when they come back.
+    /// Closes the pool (CMAP-20): closes the available connections and fails every waiter. Connections in use or
+    /// pending are closed when they come back.
     pub fn close(&mut self, now: Instant) {
         self.advance(now);
         if let Some(state) = self.state.after(PoolCall::Close) {
@@ -262,11 +284,11 @@ impl<C> Pool<C> {
         }
     }
 
-    /// To be called in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
+    /// Call this in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
     ///
-    /// Clears the pool, or every service, closes all that is available, and interrupts and forgets all else: nobody is left
-    /// who would check in what was in use, and who does it all the same gets the socket back. Close the sockets without
-    /// a word to the server. A closed pool stays as it is.
+    /// Clears the pool, or every service, closes the available connections, and interrupts and forgets all others: the
+    /// callers that would check in the connections in use are in the parent. A caller that does so in this process gets
+    /// the socket back. Close the sockets without a word to the server. A closed pool stays as it is.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
         if self.state != PoolState::Closed {
@@ -276,11 +298,12 @@ impl<C> Pool<C> {
 
     // Results of actions.
 
-    /// The hello of a load-balanced connection named its service: the connection takes that one's generation (LB-7).
+    /// The hello of a load-balanced connection named its service: the connection takes that service's generation
+    /// (LB-7).
     ///
     /// # Errors
     /// The pool is not load-balanced, the service is known already, or the handle is another pool's or of a connection
-    /// that is not pending. One that was interrupted is ignored.
+    /// that is not pending. A connection that was interrupted is ignored.
     pub fn handle_hello(&mut self, now: Instant, connection: Handle, service_id: ServiceId) -> Result<(), ApiMisuse> {
         self.advance(now);
         let Some(key) = self.pending(connection)? else { return Ok(()) };
@@ -291,12 +314,12 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// A connection was established (CMAP-23). It serves the head of the queue, whoever that is, or becomes
-    /// available. One that a clear has made stale, or whose pool was closed, is closed.
+    /// A connection was established (CMAP-23). It serves the head of the queue, whichever waiter that is, or
+    /// becomes available. A connection that a clear has made stale, or whose pool was closed, is closed.
     ///
     /// # Errors
     /// The handle is another pool's or of a connection that is not pending, or the service of a load-balanced
-    /// connection is not known; the socket comes back. That of a connection that was interrupted goes to
+    /// connection is not known; the socket comes back. The socket of an interrupted connection goes to
     /// [`Action::Close`].
     pub fn handle_established(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
         self.advance(now);
@@ -324,7 +347,8 @@ impl<C> Pool<C> {
     /// With [`Reaction::ClearPool`] the pool is cleared as part of it, in the order of CMAP-49.
     ///
     /// # Errors
-    /// The handle is another pool's or of a connection that is not pending. One that was interrupted is ignored.
+    /// The handle is another pool's or of a connection that is not pending. A connection that was interrupted is
+    /// ignored.
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,
@@ -343,7 +367,8 @@ impl<C> Pool<C> {
     /// stays at the head of the queue.
     ///
     /// # Errors
-    /// The handle is another pool's or of a connection that is not being checked. One that was closed since is ignored.
+    /// The handle is another pool's or of a connection that is not being checked. A connection that was closed since is
+    /// ignored.
     pub fn handle_checked(&mut self, now: Instant, connection: Handle, alive: bool) -> Result<(), ApiMisuse> {
         self.advance(now);
         let Some(key) = self.known(connection, ApiMisuse::NotChecking)? else { return Ok(()) };
@@ -357,7 +382,7 @@ impl<C> Pool<C> {
     }
 
     /// The peer of a connection hung up (CMAP-11). An available connection is closed at once, one in use at its
-    /// check-in; one that is being established will fail by itself.
+    /// check-in; one that is being established will fail on its own.
     ///
     /// # Errors
     /// The handle is another pool's or was never issued. A connection that was closed since is ignored.
@@ -394,7 +419,7 @@ impl<C> Pool<C> {
     #[must_use = "an action that is not carried out is lost"]
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
-        /// So many outputs the queue keeps room for; a burst's memory is given back.
+        /// The capacity that the queue keeps; the memory of a burst is given back.
         const KEPT: usize = 1024;
         if self.outputs.is_empty() {
             if self.outputs.capacity() > 2 * KEPT {
@@ -415,7 +440,7 @@ impl<C> Pool<C> {
     ///
     /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
     /// is later than `now`.
-    #[must_use = "without it nobody knows when to come back"]
+    #[must_use = "without it the driver does not know when to come back"]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Timeout> {
         if !self.is_drained() {
@@ -426,7 +451,7 @@ impl<C> Pool<C> {
         if self.backoff.is_none() { earlier } else { Timeout::earlier(earlier, self.backoff_timeout()) }
     }
 
-    /// Whether events are produced at all. On at first; a pool that nobody listens to saves their cost.
+    /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
     }
@@ -449,6 +474,16 @@ impl<C> Pool<C> {
         }
     }
 
+    /// A delivery that a call led to at once: returned to its caller, unless outputs had been queued before.
+    #[inline]
+    fn return_or_queue(&mut self, was_drained: bool, delivery: Option<Delivery<C>>) -> Option<Delivery<C>> {
+        if was_drained {
+            return delivery;
+        }
+        self.outputs.extend(delivery.map(Output::from));
+        None
+    }
+
     #[inline]
     fn emit(&mut self, event: impl FnOnce() -> Event) {
         if self.observed {
@@ -456,7 +491,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Out of line: what is inlined into the calls of a pool that nobody listens to stays small.
+    /// Out of line, so that the code inlined into the calls of a pool without listeners stays small.
     #[inline(never)]
     fn push(&mut self, output: Output<C>) {
         self.outputs.push_back(output);
@@ -471,7 +506,7 @@ impl<C> Pool<C> {
         if connection.pool == self.id { self.connections.find(connection) } else { None }
     }
 
-    /// The same, with the misuse for a handle that this pool never issued.
+    /// As [`own`](Self::own), but a handle that this pool never issued is a misuse.
     fn known(&self, connection: Handle, never_issued: ApiMisuse) -> Result<Option<Key>, ApiMisuse> {
         if connection.pool != self.id {
             return Err(ApiMisuse::ForeignConnection);
@@ -514,7 +549,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Takes a connection out of the counts and says so (CMAP-24); returns the socket that was here.
+    /// Takes a connection out of the counts and reports it (CMAP-24); returns its socket, if it was here.
     #[cold]
     fn forget(&mut self, key: Key, reason: ConnectionClosedReason, error: Option<Arc<EstablishError>>) -> Option<C> {
         let connection_id = self.connections.slot(key).id;

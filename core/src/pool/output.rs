@@ -1,13 +1,13 @@
-//! What comes out of the pool: actions for the driver and events for its listeners, in one order.
+//! Outputs of the pool: actions for the driver and events for its listeners, in one order.
 
 use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckOutError;
+use super::event::{ConnectionClosedReason, Event};
 use super::handle::Handle;
 use super::wait_queue::CheckOutId;
-use crate::event::{ConnectionClosedReason, Event};
 
 /// One output. Actions and events come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub enum Output<C> {
     Event(Event),
 }
 
-/// A connection for whoever asked for it. It comes back by `check_in`.
+/// A connection for the caller that asked for it. It comes back by `check_in`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<C> {
     /// The check-out that it is for.
@@ -29,19 +29,39 @@ pub struct Delivery<C> {
     pub socket: C,
 }
 
+/// The immediate result of a check-in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a delivered connection has to be handed over"]
+pub enum CheckedIn<C> {
+    /// Nothing, apart from the queued outputs.
+    Done,
+    /// The connection is the next waiter's: hand it over, as for [`Action::Deliver`].
+    Delivered(Delivery<C>),
+}
+
+impl<C> CheckedIn<C> {
+    /// The delivery, if there is one.
+    pub fn delivery(self) -> Option<Delivery<C>> {
+        match self {
+            Self::Done => None,
+            Self::Delivered(delivery) => Some(delivery),
+        }
+    }
+}
+
 impl<C> From<Delivery<C>> for Output<C> {
     fn from(Delivery { check_out, connection, socket }: Delivery<C>) -> Self {
         Self::Action(Action::Deliver { check_out, connection, socket })
     }
 }
 
-/// Something that the driver of the pool has to do. Exhaustive on purpose: an action that a driver does not know would be
+/// An instruction to the driver of the pool. Exhaustive on purpose: an action that a driver does not know would be
 /// lost, so a new one has to break its build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action<C> {
     /// Establish a connection (CMAP-23): connect, TLS, hello, authenticate. Report the service id of a load-balanced
-    /// hello by `handle_hello`, the end by `handle_established` or `handle_establish_failed`. How long it may take is
-    /// the driver's to bound, by connectTimeoutMS.
+    /// hello by `handle_hello`, the end by `handle_established` or `handle_establish_failed`. The driver bounds the
+    /// time it may take, by connectTimeoutMS.
     Connect {
         /// The connection.
         connection: Handle,
@@ -54,7 +74,7 @@ pub enum Action<C> {
         /// The connection.
         connection: Handle,
     },
-    /// Hand the connection to whoever asked for it. It comes back by `check_in`.
+    /// Hand the connection to the caller that asked for it. It comes back by `check_in`.
     Deliver {
         /// The check-out that it is for.
         check_out: CheckOutId,
@@ -63,7 +83,7 @@ pub enum Action<C> {
         /// Its socket.
         socket: C,
     },
-    /// Tell whoever asked that there is no connection for them.
+    /// Tell the caller that asked that it gets no connection.
     Fail {
         /// The check-out.
         check_out: CheckOutId,
@@ -79,9 +99,8 @@ pub enum Action<C> {
         /// Why.
         reason: ConnectionClosedReason,
     },
-    /// Break off what is going on at the connection (CMAP-40 to CMAP-42). An operation fails with a retryable error and
-    /// its connection is checked in. An establishment is given up; the pool has already forgotten it, and what is
-    /// reported of it later is ignored.
+    /// Interrupt the connection (CMAP-40 to CMAP-42). An operation fails with a retryable error and its connection is
+    /// checked in. An establishment is given up; the pool has already forgotten it, and ignores later reports about it.
     Interrupt {
         /// The connection.
         connection: Handle,

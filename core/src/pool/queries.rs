@@ -1,4 +1,4 @@
-//! What can be asked of a pool. Nothing here changes it.
+//! Queries of a pool. Nothing here changes it.
 
 use super::connections::Stage;
 use super::handle::{ConnectionId, Handle};
@@ -39,7 +39,7 @@ impl<C> Pool<C> {
         self.connections.slot(self.own(connection)?).service
     }
 
-    /// Whether the connection is in use; not so if it was closed since.
+    /// Whether the connection is in use; false if it was closed since.
     ///
     /// # Errors
     /// The handle is another pool's, was never issued, or its connection is not in use.
@@ -51,7 +51,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Whether the connection is being established; not so if it was closed since.
+    /// Whether the connection is being established; false if it was closed since.
     ///
     /// # Errors
     /// The handle is another pool's, was never issued, or its connection is established.
@@ -59,12 +59,12 @@ impl<C> Pool<C> {
         self.pending(connection).map(|found| found.is_some())
     }
 
-    /// Whether a clear has made the connection stale (SDAM-4). One that was closed counts as stale.
+    /// Whether a clear has made the connection stale (SDAM-4). A closed connection counts as stale.
     pub fn is_stale(&self, connection: Handle) -> bool {
         self.own(connection).is_none_or(|key| self.is_stale_at(key))
     }
 
-    /// The handle of the connection with this number, if it has not been closed. Searches.
+    /// The handle of the connection with this number, if it has not been closed. Searches all connections.
     pub fn find(&self, connection_id: u64) -> Option<Handle> {
         let key = self.connections.search(ConnectionId(connection_id))?;
         Some(self.handle(key))
@@ -79,7 +79,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The counts of now.
+    /// The current counts.
     pub fn counts(&self) -> Counts {
         Counts {
             pending: self.connections.pending,
@@ -89,26 +89,14 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Until when a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` if for ever. A
-    /// check-in without outputs brings no deadline before that.
+    /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.
     #[inline]
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {
         let max_idle = self.limits.max_idle;
         (max_idle != u64::MAX).then(|| now.after(max_idle))
     }
 
-    /// When a check-out that waits needs the pool to be called: its time is up (CMAP-15), or the pause of a backoff ends;
-    /// `None` if all may wait for ever. A check-out without outputs brings no other deadline forward.
-    #[inline]
-    pub fn waits_until(&self) -> Option<Instant> {
-        let deadline = self.wait_queue.next_deadline();
-        if self.backoff.is_none() {
-            return deadline;
-        }
-        deadline.into_iter().chain(self.backoff_timeout().map(|timeout| timeout.at)).min()
-    }
-
-    /// Connections in use by what they are for (LB-16).
+    /// Connections in use by their purpose (LB-16).
     pub fn in_use_by(&self) -> InUseBy {
         self.connections.in_use_by()
     }

@@ -1,13 +1,15 @@
-//! Who gets which connection, and when one is created (CMAP-26, CMAP-27, X-15, X-16).
+//! Which waiter gets which connection, and when one is created (CMAP-26, CMAP-27, X-15, X-16).
 //!
-//! Waiters are served in the order of their arrival by whatever comes first: a connection that is returned or one that is
-//! newly established. Connections are taken hottest first. After every call either nobody waits, or nothing is available
-//! that is not being checked for a waiter, and then there is no permit, no room, or a pending connection for each of them.
+//! Waiters are served in the order of their arrival by whatever comes first: a connection that is returned or one that
+//! is newly established. Connections are taken hottest first. After every call either no check-out waits, or the only
+//! available connections are being checked for waiters, and then there is no permit, no room, or a pending connection
+//! for each waiter.
 
 use alloc::sync::Arc;
 
 use super::connections::Stage;
 use super::error::{CheckOutError, CheckOutErrorKind};
+use super::event::{ConnectionClosedReason, Event};
 use super::handle::Handle;
 use super::input::Reaction;
 use super::list::Key;
@@ -16,10 +18,9 @@ use super::state::PoolState;
 use super::wait_queue::CheckOutId;
 use super::{Clear, Pool};
 use crate::connection::EstablishError;
-use crate::event::{ConnectionClosedReason, Event};
 use crate::time::Instant;
 
-/// The connection to take next, and whether it was idle for so long that it has to be looked at first.
+/// The connection to take next, and whether it was idle for so long that it has to be checked first.
 struct Hottest {
     key: Key,
     needs_check: bool,
@@ -28,19 +29,19 @@ struct Hottest {
 impl<C> Pool<C> {
     /// Serves a check-out that has just arrived, or lets it wait.
     #[inline]
-    pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) {
-        if self.can_serve_arrival(self.now) {
-            self.deliver_hottest(check_out);
-        } else {
-            self.enqueue(check_out, deadline);
+    pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) -> Option<Delivery<C>> {
+        if self.can_serve_arrival(self.now) || self.can_serve_arrival_after_closing() {
+            return self.take_hottest_for(check_out);
         }
+        self.enqueue(check_out, deadline);
+        None
     }
 
     fn enqueue(&mut self, check_out: Key, deadline: Option<Instant>) {
         self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout);
         self.serve_from_available();
-        // An arrival creates a connection whenever it may (CMAP-26), though the pending ones might do. Whoever waits
-        // longest without one is its origin.
+        // An arrival creates a connection whenever it may (CMAP-26), even if the pending ones would suffice. Its origin
+        // is the longest waiter without one.
         if self.wait_queue.len() > self.connections.checking
             && self.may_create()
             && let Some(origin) = self.wait_queue.next_origin()
@@ -83,7 +84,7 @@ impl<C> Pool<C> {
         high.available = high.available.max(self.connections.available.len());
     }
 
-    /// Creates a pending connection (CMAP-22), for a waiter or for nobody in particular.
+    /// Creates a pending connection (CMAP-22), for a waiter or to populate the pool.
     pub(super) fn create(&mut self, origin: Option<Key>) -> Key {
         let key = self.connections.create(self.generations.pool, self.now, origin);
         let connection = self.handle(key);
@@ -115,13 +116,13 @@ impl<C> Pool<C> {
             _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
             PoolState::Paused | PoolState::Ready => None,
         };
-        // The server takes connections, whatever became of this one meanwhile.
+        // The server takes connections, whatever happens to this one.
         self.backoff = None;
         if let Some(reason) = reason {
             let origin = self.release_origin(key);
             self.forget(key, reason, None);
             self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
-            // Only behind a load balancer: elsewhere a clear or close has left nobody waiting. The origin gets another
+            // Only behind a load balancer: elsewhere a clear or close has left no waiter. The origin gets another
             // connection in the place of this one, and stays where origins stand in the queue.
             if let Some(origin) = origin {
                 let replacement = self.create(Some(origin));
@@ -140,8 +141,8 @@ impl<C> Pool<C> {
         self.populate();
     }
 
-    /// Establishing a connection failed: its origin fails, if it still waits, and nobody else. Where that clears
-    /// the pool, PoolCleared comes first and the other waiters' failure last (CMAP-49).
+    /// Establishing a connection failed: its origin fails, if it still waits, and no other waiter. If that
+    /// clears the pool, PoolCleared comes first and the other waiters' failure last (CMAP-49).
     pub(super) fn fail_establishment(&mut self, key: Key, error: EstablishError, reaction: Reaction) {
         let error = Arc::new(error);
         let service_id = self.connections.slot(key).service;
@@ -165,7 +166,7 @@ impl<C> Pool<C> {
         self.serve();
     }
 
-    /// The driver has looked at a connection that was idle for long.
+    /// The driver has checked a connection that was idle for long.
     pub(super) fn finish_check(&mut self, key: Key, alive: bool) {
         let reason = match self.state {
             PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
@@ -202,7 +203,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The pending connection has no origin any more; returns who it was.
+    /// The pending connection has no origin any more; returns its former origin.
     pub(super) fn release_origin(&mut self, connection: Key) -> Option<Key> {
         match &mut self.connections.slot_mut(connection).stage {
             Stage::Pending { origin, .. } => origin.take(),
@@ -219,7 +220,8 @@ impl<C> Pool<C> {
                     self.release_origin(pending);
                 }
                 self.wait_queue.leave(waiter);
-                self.deliver_hottest(waiter);
+                let delivery = self.take_hottest_for(waiter);
+                self.outputs.extend(delivery.map(Output::from));
             } else if self.wait_queue.len() > self.connections.checking {
                 self.connections.begin_check(&mut self.generations, key);
                 let connection = self.handle(key);
@@ -234,11 +236,19 @@ impl<C> Pool<C> {
     /// delivered as it is.
     #[inline(always)]
     pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
+        let Some(key) = self.connections.available.back() else { return false };
+        let idle_time = self.idle_time(key, now);
         self.wait_queue.len() == 0
-            && self.connections.available.back().is_some_and(|key| {
-                let idle_time = self.idle_time(key, now);
-                !self.is_stale_at(key) && idle_time <= self.limits.max_idle && idle_time <= self.limits.check_after_idle
-            })
+            && !self.is_stale_at(key)
+            && idle_time <= self.limits.max_idle
+            && idle_time <= self.limits.check_after_idle
+    }
+
+    /// As [`can_serve_arrival`](Self::can_serve_arrival) at the latest time, after closing the perished connections in
+    /// front of it: behind a load balancer the connections of other services stay.
+    #[inline(never)]
+    fn can_serve_arrival_after_closing(&mut self) -> bool {
+        self.wait_queue.len() == 0 && self.hottest().is_some_and(|hottest| !hottest.needs_check)
     }
 
     /// The available connection that was returned last, after closing those that perished (CMAP-26).
@@ -255,18 +265,19 @@ impl<C> Pool<C> {
         None
     }
 
-    /// Gives the hottest connection to a check-out that does not wait, or does so no more.
+    /// Gives the hottest connection to a check-out that does not wait, or has stopped waiting.
     #[inline(always)]
-    fn deliver_hottest(&mut self, check_out: Key) {
+    fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
         let id = self.wait_queue.deliver(check_out);
-        let Some(delivery) = self.take_hottest(id) else { return };
+        let delivery = self.take_hottest(id)?;
         self.emit_checked_out(delivery.check_out, delivery.connection);
-        self.outputs.push_back(delivery.into());
+        Some(delivery)
     }
 
-    /// Serves the queue with a connection that came back. If no other one is available that would have to be looked at,
-    /// it goes straight to the head of the queue; that delivery is returned, and nothing else comes of it: there is one
-    /// waiter less, but neither more room nor another permit. Only the end of a backoff's pause may let one be created as well.
+    /// Serves the queue with a connection that came back. If no other connection is available that would have to be
+    /// checked, it goes straight to the head of the queue; that delivery is returned, and no other output follows:
+    /// there is one waiter less, but neither more room nor another permit. Only the end of a backoff's pause may let
+    /// one be created as well.
     #[inline(never)]
     pub(super) fn serve_with(&mut self, connection: Handle, socket: C) -> Option<Delivery<C>> {
         match self.wait_queue.front() {
@@ -281,7 +292,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A connection that came back stays in use, and is the head of the queue's from now on.
+    /// A connection that came back stays in use, and belongs to the head of the queue from now on.
     #[inline]
     fn pass_on(&mut self, connection: Handle, socket: C, heir: Key) -> Delivery<C> {
         if let Some(pending) = self.wait_queue.pending(heir) {
@@ -290,7 +301,7 @@ impl<C> Pool<C> {
         self.wait_queue.leave(heir);
         let check_out = self.wait_queue.deliver(heir);
         self.connections.pass_on(&mut self.generations, connection.key, heir);
-        // It was available, though for no time.
+        // It was available, if only for an instant.
         let high = &mut self.totals.high_water;
         high.available = high.available.max(1);
         self.emit_checked_out(check_out, connection);

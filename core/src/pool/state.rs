@@ -1,14 +1,14 @@
-//! The states of a pool and of a connection, and every way from one to another.
+//! The states of a pool and of a connection, and every transition between them.
 //!
-//! A pool is created paused: nobody knows yet whether its server answers. A successful check of the server makes it
+//! A pool is created paused, because its server is not yet known to answer. A successful check of the server makes it
 //! ready, an error that speaks against the server clears and pauses it, and closing ends it (CMAP-17 to CMAP-20,
 //! CMAP-37). Load-balanced pools have no monitor; they are made ready once and only cleared service by service (LB-8).
 //!
-//! A connection is pending from its creation until it is established (CMAP-23), then available or in use, and closed for
-//! good at the end. One that was available for long is checked before it is delivered.
+//! A connection is pending from its creation until it is established (CMAP-23), then available or in use, and finally
+//! closed for good. A connection that was available for long is checked before it is delivered.
 //!
-//! A pool changes its state as the first table below says; every change of a connection's state is asserted to stand in the
-//! second. `docs/states.md` is made from both, and a test compares.
+//! A pool changes its state as the first table below says; every change of a connection's state is asserted to stand in
+//! the second. `docs/states.md` is generated from both, and a test compares.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,7 @@ impl PoolState {
 }
 
 impl ConnectionState {
-    /// Whether the table has a way from this state to `next`.
+    /// Whether the table has a transition from this state to `next`.
     pub(crate) fn may_become(self, next: Self) -> bool {
         CONNECTION_TRANSITIONS.iter().any(|&(from, _, to)| from == self && to == next)
     }
@@ -90,13 +90,11 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 20] = [
+    const CALLS: [[&str; 4]; 18] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
-        ["`try_check_out`", "nothing", "delivers, or nothing", "nothing"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
         ["`set_purpose`, in use", "cursor, transaction or other", "the same", "the same"],
         ["`check_in`, in use", "closed: stale or error", "available or closed; serves the queue", "closed: poolClosed"],
-        ["`hand_over`", "as `check_in`", "the same; delivers to one who waits", "the same"],
         ["`check_in`, not in use", "`NotInUse`, the socket back", "the same", "the same"],
         ["`check_in`, another pool's", "`ForeignConnection`, the socket back", "the same", "the same"],
         ["`ready`", "ready", "nothing", "nothing"],

@@ -1,10 +1,10 @@
-//! What the pool counts: what there is now, what there has been, and how much there was at most.
+//! Counts of the pool: the current ones, the totals, and the high-water marks.
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CheckOutFailedReason, ConnectionClosedReason};
+use super::event::{CheckOutFailedReason, ConnectionClosedReason};
 
 /// A pool's connections by state (CMAP-12), and its waiters, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ use crate::event::{CheckOutFailedReason, ConnectionClosedReason};
 pub struct Counts {
     /// Being established.
     pub pending: u32,
-    /// Established and in nobody's hands; those being checked before their delivery included.
+    /// Established and not in use; those being checked before their delivery included.
     pub available: u32,
     /// Checked out.
     pub in_use: u32,
@@ -26,9 +26,9 @@ pub struct Counts {
 pub struct Stats {
     /// Now.
     pub counts: Counts,
-    /// The most that there ever was of each, not necessarily at one time.
+    /// The highest number of each, not necessarily at the same time.
     pub high_water: Counts,
-    /// The most connections that there ever were.
+    /// The highest number of connections.
     pub high_water_total: u32,
     /// Connections created.
     pub created: u64,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::list::{Key, NIL};
 use crate::time::Instant;
 
-/// When to call `handle_timeout`, and why. Earlier is harmless, later delays what is due.
+/// When to call `handle_timeout`, and why. Calling earlier is harmless; calling later delays what is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Timeout {
@@ -21,7 +21,7 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// The earlier of two; the first, if they are at the same time.
+    /// The earlier of the two; the first, if both are at the same time.
     #[inline]
     pub(super) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
@@ -78,7 +78,7 @@ impl Deadlines {
         self.rise(arena, self.heap.len() - 1, deadline);
     }
 
-    /// Removes the deadline at `place`, where there is one.
+    /// Removes the deadline at `place`, if there is one.
     #[inline]
     pub(crate) fn remove<T: Timed>(&mut self, arena: &mut [T], place: Key) {
         if place != NIL {

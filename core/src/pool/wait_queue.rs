@@ -5,8 +5,8 @@
 //! waiter that has none, so the origins are always the front part of the queue: one key, `next_origin`, marks where they
 //! end, and nothing is ever searched.
 //!
-//! An entry outlives the wait: until the connection is checked in it answers what became of the check-out, which is what
-//! a cancellation that races the delivery needs to know.
+//! An entry outlives the wait. Until the connection is checked in, it records the fate of the check-out, which a
+//! cancellation that races the delivery needs to know.
 
 use alloc::vec::Vec;
 
@@ -31,21 +31,21 @@ pub struct CheckOutId {
 
 impl CheckOutId {
     /// A small number that no other check-out has before this one has ended, by its failure or by the check-in of its
-    /// connection: good for a caller's own table of those who wait.
+    /// connection: callers can index their own table of waiters by it.
     pub fn index(self) -> usize {
         self.key as usize
     }
 }
 
-/// What a caller asks for.
+/// A caller's request for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckOutRequest {
-    /// When the caller's own time is up, whatever the pool's waitQueueTimeoutMS says (CMAP-33).
+    /// The caller's own deadline, whatever the pool's waitQueueTimeoutMS says (CMAP-33).
     pub deadline: Option<Instant>,
 }
 
-/// What a cancellation met.
+/// The state in which a cancellation found its check-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cancellation {
     /// The check-out waited; now it is over.
@@ -64,7 +64,7 @@ pub(crate) struct WaitQueue {
     vacant: Key,
     last_sequence: u64,
     waiting: List<WAITERS>,
-    /// The first waiter that is no origin; all before it are.
+    /// The first waiter that is not an origin; all before it are.
     next_origin: Key,
     deadlines: Deadlines,
 }
@@ -74,7 +74,7 @@ struct Entry {
     sequence: u64,
     started_at: Instant,
     progress: Progress,
-    /// When the caller's own time is up.
+    /// The caller's own deadline.
     deadline: Option<Instant>,
     /// Its place among the deadlines.
     place: Key,
@@ -123,7 +123,7 @@ impl WaitQueue {
         self.open(now, Progress::Delivered)
     }
 
-    #[inline]
+    #[inline(always)]
     fn open(&mut self, started_at: Instant, progress: Progress) -> CheckOutId {
         self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = self.last_sequence;
@@ -163,13 +163,13 @@ impl WaitQueue {
         self.schedule(key, timeout);
     }
 
-    /// The first waiter that is no origin.
+    /// The first waiter that is not an origin.
     pub(crate) fn next_origin(&self) -> Option<Key> {
         (self.next_origin != NIL).then_some(self.next_origin)
     }
 
-    /// The first waiter that is no origin becomes that of the connection `pending`. From now on only its own deadline
-    /// bounds its wait (CMAP-5, X-16).
+    /// Makes the first waiter that is not an origin the origin of the connection `pending`. From now on only its own
+    /// deadline bounds its wait (CMAP-5, X-16).
     pub(crate) fn make_origin(&mut self, key: Key, pending: Key) {
         debug_assert_eq!(self.next_origin, key, "origins are the front part of the queue");
         self.next_origin = self.waiting.next(&self.entries, key).unwrap_or(NIL);
@@ -179,7 +179,7 @@ impl WaitQueue {
         self.schedule(key, u64::MAX);
     }
 
-    /// The pending connection whose origin a waiter is.
+    /// The pending connection of a waiter that is an origin.
     pub(crate) fn pending(&self, key: Key) -> Option<Key> {
         match self.entries[key as usize].progress {
             Progress::Waiting { pending } => pending,
@@ -187,12 +187,12 @@ impl WaitQueue {
         }
     }
 
-    /// An origin's connection is another one from now on.
+    /// Replaces the connection of an origin.
     pub(crate) fn set_pending(&mut self, key: Key, pending: Option<Key>) {
         self.entries[key as usize].progress = Progress::Waiting { pending };
     }
 
-    /// The waiter whose turn it is.
+    /// The head of the queue.
     pub(crate) fn front(&self) -> Option<Key> {
         self.waiting.front()
     }
@@ -227,7 +227,7 @@ impl WaitQueue {
         self.entries[key as usize].started_at
     }
 
-    /// What cancelling `id` would meet now.
+    /// What cancelling `id` would find now.
     pub(crate) fn progress(&self, id: CheckOutId) -> Cancellation {
         match self.entries.get(id.key as usize) {
             Some(entry) if (entry.sequence, self.pool) == (id.sequence, id.pool) => match entry.progress {
@@ -285,7 +285,7 @@ impl WaitQueue {
         }
     }
 
-    /// Whether all of this fits together; `pending` tells which connection has a check-out as its origin.
+    /// Whether all of this is consistent; `pending` says which connection has a check-out as its origin.
     pub(crate) fn check(&self, origin_of: impl Fn(Key) -> Option<Key>) -> Result<(), &'static str> {
         let waiting = self.waiting.check(&self.entries)?;
         let is_waiting = |entry: &&Entry| matches!(entry.progress, Progress::Waiting { .. });
@@ -320,12 +320,12 @@ impl WaitQueue {
         for (place, deadline) in self.deadlines.iter() {
             match self.entries.get(deadline.key as usize) {
                 Some(entry) if entry.place as usize == place && is_waiting(&entry) => {}
-                _ => return Err("a deadline belongs to nobody that waits"),
+                _ => return Err("a deadline belongs to no waiter"),
             }
         }
         let placed = self.entries.iter().filter(|entry| entry.place != NIL).count();
         if placed != self.deadlines.iter().count() {
-            return Err("somebody has a deadline that is not kept");
+            return Err("a waiter has a deadline that is not kept");
         }
         if self.entries.iter().any(|entry| entry.sequence > self.last_sequence) {
             return Err("a check-out is newer than the last one");

@@ -1,31 +1,40 @@
-//! One endpoint: its pool, its monitor, and what checks and errors say about the server behind it.
+//! One server: its pool, its description, and what checks and errors say about it, behind one interface.
 //!
-//! An error of a connection may mean that the server is gone, or only that this connection is. [`reaction`] decides which
-//! by the rules of SDAM; [`Server`] carries it out in one call, so that nobody sees the one without the other (SDAM-3), and
-//! in the order that can be observed: the server is unknown, the pool is cleared, then the failed connection is closed, and
-//! last its check-out fails (CMAP-49). A check that succeeds makes the pool ready in the same way.
+//! An error of a connection may mean that the server is gone, or only that this connection is. [`reaction`] decides
+//! which by the rules of SDAM; [`Server`] carries it out in one call, so that no caller sees one effect without the
+//! other (SDAM-3), and in the order that can be observed: the server is unknown, the pool is cleared, the failed
+//! connection is closed, and finally its check-out fails (CMAP-49). A check that succeeds makes the pool ready in the
+//! same way.
 //!
-//! A [`Server`] is data, like its pool, and knows no monitor: where it needs one, a [`MonitorCall`] comes out. An
-//! `Endpoint` (features `wire` and `auth`) is a server and its monitor, each told what the other finds: it is what an
-//! adapter drives.
+//! A [`Server`] is data, like its pool. Its `Monitor` stands beside it: the driver hands over the monitor's
+//! [findings](Server::handle_check) and its [events](Server::handle_heartbeat), and makes the calls of the monitor that
+//! come out as [`Output::Monitor`].
 //!
 //! A check-out that comes while the server is unknown waits for it ([`CheckOut::Selecting`]) and goes on in the pool as
 //! soon as a check succeeds.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the server, and the driving rule |
+//! | `callers` | check-outs, check-ins, and the end |
+//! | `connections` | what happens at the pool's connections |
+//! | `checks` | what checks and hellos say of the server, and what follows |
+//! | `reaction`, `operation_error` | what an error says of the server |
+//! | `selection` | check-outs that wait for the server |
+//! | `topology` | the topology that one server makes |
 
 pub mod reaction;
 
-mod description;
-#[cfg(all(feature = "wire", feature = "auth"))]
-mod endpoint;
+mod callers;
+mod checks;
+mod connections;
+mod disbelief;
 mod event;
-#[cfg(feature = "wire")]
-mod hello_reply;
 mod operation_error;
 mod output;
 mod selection;
 mod server_options;
 mod topology;
-mod topology_version;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -33,36 +42,28 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(all(feature = "wire", feature = "auth"))]
-pub(crate) use self::description::incompatibility;
-pub use self::description::{MAX_WIRE_VERSION, MIN_WIRE_VERSION, ServerDescription, ServerType};
-#[cfg(all(feature = "wire", feature = "auth"))]
-pub use self::endpoint::Endpoint;
-pub use self::event::{MonitorConnection, ServerEvent};
+use self::disbelief::Disbelief;
+pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};
-pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
-use self::reaction::{Circumstances, Reactions};
+pub use self::output::{Output, Timeout, TimeoutReason};
+use self::selection::Selections;
 pub use self::selection::{SelectionError, SelectionErrorKind, SelectionId};
-use self::selection::{Selections, Waiter};
 pub use self::server_options::ServerOptions;
 pub use self::topology::{TopologyDescription, TopologyType};
-use self::topology_version::Disbelief;
-pub use self::topology_version::TopologyVersion;
-use crate::connection::{EstablishError, Fault};
-use crate::pool::{
-    ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle, Pool, Reaction,
-    Refused,
-};
+pub use crate::monitor::{HeartbeatEvent, MonitorConnection, ServerDescription, ServerType};
+use crate::pool::{self, CheckOutId, Pool};
 use crate::time::Instant;
+pub use crate::topology_version::TopologyVersion;
+pub use crate::wire_version::{MAX_WIRE_VERSION, MIN_WIRE_VERSION};
 
-/// One server as the client knows it: a pool, what is known of the server, and who waits for it.
+/// One server as the client knows it: its pool, its description, and the check-outs that wait for it.
 ///
-/// **The driving rule** is the pool's: call any method, drain [`poll_output`](Self::poll_output), ask
-/// [`poll_timeout`](Self::poll_timeout). The pool is driven through it: calls that say nothing about the server are made of
-/// [`pool_mut`](Self::pool_mut), and their outputs come out here.
+/// **The driving rule.** Call any method; then drain [`poll_output`](Self::poll_output) until it returns `None`; then ask
+/// [`poll_timeout`](Self::poll_timeout) when to come back. Every call takes `now`, and is legal in every state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "C: Serialize", deserialize = "C: Deserialize<'de>"))]
 pub struct Server<C> {
+    /// Its outputs are collected after every call.
     pool: Pool<C>,
     options: ServerOptions,
     topology: Arc<TopologyDescription>,
@@ -71,25 +72,24 @@ pub struct Server<C> {
     phase: Phase,
     now: Instant,
     selections: Selections,
-    /// What happened before anything that is in the pool's own queue.
     outputs: VecDeque<Output<C>>,
     observed: bool,
 }
 
-/// What becomes of a check-out that arrives.
+/// Where an arriving check-out goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     /// Waits for the server.
     Unusable,
     /// Goes on in the pool.
     Usable,
-    /// Goes on in the pool, for ever: nobody checks the server, and the pool alone knows whether it may be used.
-    Unchecked,
-    /// Fails: the pool is closed and says so.
+    /// Goes on in the pool, always: no monitor checks the server, and its owner says when the pool may be used.
+    Unmonitored,
+    /// Fails: the pool is closed and reports it.
     Closed,
 }
 
-/// A check-out that was asked for.
+/// A check-out that a caller asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CheckOut {
     /// It began in the pool.
@@ -102,7 +102,7 @@ impl<C> Server<C> {
     /// A server that was not checked yet. Nothing happens before [`open`](Self::open).
     pub fn new(pool: Pool<C>, options: ServerOptions) -> Self {
         let address = Arc::new(pool.address().clone());
-        Self {
+        let mut server = Self {
             pool,
             options,
             topology: Arc::new(TopologyDescription::empty()),
@@ -113,77 +113,41 @@ impl<C> Server<C> {
             selections: Selections::default(),
             outputs: VecDeque::new(),
             observed: true,
-        }
+        };
+        server.collect();
+        server
     }
 
-    /// A server that nobody checks, for whoever has a monitor of their own: every check-out goes to the pool at once,
-    /// which is paused and ready as its owner says. Errors of connections clear it as ever, and come out as calls of the
-    /// monitor, for the owner's to obey; nothing else is known of the server, there are no events of it, and it is never
-    /// opened.
-    pub fn unchecked(pool: Pool<C>) -> Self {
+    /// A server without a monitor, for an owner with rules of its own: every check-out goes to the pool at once, and
+    /// the owner makes the pool [ready](Self::ready) and [clears](Self::clear) it. Errors of connections clear it as
+    /// always, and also come out as calls of a monitor, for the owner to obey. The server has no description and no
+    /// events, and is never opened.
+    pub fn unmonitored(pool: Pool<C>) -> Self {
         // A deadline is the caller's alone: there is no selection that could bound it.
         let options = ServerOptions { server_selection_timeout: Duration::MAX, ..ServerOptions::default() };
-        Self { phase: Phase::Unchecked, ..Self::new(pool, options) }
+        Self { phase: Phase::Unmonitored, ..Self::new(pool, options) }
     }
 
-    /// The client begins: the topology opens, with this server in it. A load balancer is known from the start, and never
-    /// checked (LB-3, LB-4). Does nothing the second time.
-    pub fn open(&mut self, now: Instant) {
-        self.advance(now);
-        if !self.topology.servers.is_empty() || matches!(self.phase, Phase::Unchecked | Phase::Closed) {
-            return;
-        }
-        let load_balanced = self.pool.options().load_balanced;
-        let topology = TopologyDescription::initial(&self.options, load_balanced, Arc::clone(&self.description));
-        // In front of everything: the pool has said already that it was created, and TopologyOpening is the first (MON-14).
-        if self.observed {
-            let opened = self.topology_changed(&topology);
-            let events = [ServerEvent::TopologyOpening, opened, ServerEvent::ServerOpening];
-            self.outputs.extend(events.map(Output::Event));
-        }
-        self.topology = Arc::new(topology);
-        if load_balanced {
-            let address = Arc::clone(&self.description.address);
-            self.take_description(ServerDescription::new(address, ServerType::LoadBalancer));
-        }
-    }
+    // Queries.
 
-    // What can be asked.
-
-    /// The pool.
+    /// The pool, to read.
     pub fn pool(&self) -> &Pool<C> {
         &self.pool
     }
 
-    /// The pool, for the calls that say nothing about the server. Drain the server, not the pool, afterwards.
-    pub fn pool_mut(&mut self) -> &mut Pool<C> {
-        &mut self.pool
-    }
-
-    /// What is known of the server.
+    /// The description of the server.
     pub fn description(&self) -> &Arc<ServerDescription> {
         &self.description
     }
 
-    /// What is known of the topology that the server makes.
+    /// The description of the topology that the server makes.
     pub fn topology(&self) -> &Arc<TopologyDescription> {
         &self.topology
     }
 
     /// Whether check-outs go on in the pool at once.
     pub fn is_usable(&self) -> bool {
-        matches!(self.phase, Phase::Usable | Phase::Unchecked)
-    }
-
-    /// The latest time seen.
-    #[cfg(all(feature = "wire", feature = "auth"))]
-    fn now(&self) -> Instant {
-        self.now
-    }
-
-    #[cfg(all(feature = "wire", feature = "auth"))]
-    fn is_observed(&self) -> bool {
-        self.observed
+        matches!(self.phase, Phase::Usable | Phase::Unmonitored)
     }
 
     /// How many check-outs wait for the server.
@@ -191,226 +155,42 @@ impl<C> Server<C> {
         self.selections.len()
     }
 
-    // Callers.
+    // Time and outputs.
 
-    /// Asks for a connection: of the pool, if the server is usable; otherwise as soon as it is, for at most
-    /// serverSelectionTimeoutMS. That bounds the whole of a request with a deadline (CSOT-4).
-    #[inline]
-    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> CheckOut {
-        if self.phase == Phase::Unusable {
-            return self.select(now, request);
-        }
-        CheckOut::Started(self.pool.check_out(now, self.bounded(now, request)))
-    }
-
-    /// The short way of a check-out, where a delivery is all that would come of it: see [`Pool::try_check_out`].
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline]
-    pub fn try_check_out(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if !self.is_usable() || !self.outputs.is_empty() {
-            return None;
-        }
-        self.pool.try_check_out(now, self.bounded(now, request))
-    }
-
-    /// The short way of a check-in, where a delivery may be all that comes of it: see [`Pool::hand_over`].
-    ///
-    /// # Errors
-    /// Those of [`Pool::check_in`].
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline]
-    pub fn hand_over(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Option<Delivery<C>>, Refused<C>> {
-        if !self.outputs.is_empty() {
-            return self.pool.check_in(now, connection, socket, condition).map(|()| None);
-        }
-        self.pool.hand_over(now, connection, socket, condition)
-    }
-
-    /// Gives up a check-out, wherever it stands. One that waits for the server never began, and ends without an event.
-    #[must_use = "a delivered connection has to be checked in"]
-    pub fn cancel_check_out(&mut self, now: Instant, check_out: CheckOut) -> Cancellation {
-        match check_out {
-            CheckOut::Started(id) => self.pool.cancel_check_out(now, id),
-            CheckOut::Selecting(selection) => match self.selections.remove(selection) {
-                Some(_) => Cancellation::Cancelled,
-                None => Cancellation::Finished,
-            },
-        }
-    }
-
-    /// Ends the server and its pool; who waits for either fails. MON-14: the server becomes unknown before it is closed.
-    pub fn close(&mut self, now: Instant) {
-        self.advance(now);
-        if self.phase == Phase::Closed {
-            return;
-        }
-        self.phase = Phase::Closed;
-        self.pool.close(now);
-        while let Some(selection) = self.selections.first() {
-            self.fail_selection(selection, SelectionErrorKind::Closed);
-        }
-        if self.topology.servers.is_empty() {
-            return;
-        }
-        let last = TopologyDescription::empty();
-        let closed = self.topology_changed(&last);
-        self.topology = Arc::new(last);
-        for event in [ServerEvent::ServerClosed, closed, ServerEvent::TopologyClosed] {
-            self.emit(event);
-        }
-    }
-
-    /// To be called in a process that was forked, as [`Pool::reset_after_fork`] is (FORK-2): who waited for the server or its
-    /// pool fails, and nothing is known of the server until the next check.
-    pub fn reset_after_fork(&mut self, now: Instant) {
-        self.advance(now);
-        if self.phase == Phase::Closed {
-            return;
-        }
-        if !self.pool.options().load_balanced {
-            self.mark_unknown(Cause::new("the process was forked"), None);
-        }
-        self.pool.reset_after_fork(now);
-        while let Some(selection) = self.selections.first() {
-            self.fail_selection(selection, SelectionErrorKind::Forked);
-        }
-    }
-
-    // What is learnt of the server.
-
-    /// A check of the server succeeded and found `description`. One that is older than what is known already is ignored
-    /// (SDAM-6), unless it is the third in a row: [`TopologyVersion`] says why. The pool of a usable server becomes ready,
-    /// and who waits for it goes on there (SDAM-1, SDAM-2). A load balancer is not checked (LB-3): nothing changes.
-    pub fn handle_check_succeeded(&mut self, now: Instant, description: ServerDescription) {
-        self.advance(now);
-        let is_older = self.is_older(&description);
-        if self.disbelief.believes(is_older) {
-            self.believe(description);
-        }
-        self.hurry_monitor();
-    }
-
-    /// A connection of the pool was greeted: its hello says of the server what that of a check would, but for the
-    /// round-trip times (MON-5, SDAM-22). What is older than what is known already is ignored (SDAM-6), and so is a
-    /// connection that a clear has made stale: what cleared the pool is newer. A load balancer stays one (LB-3).
-    pub fn handle_application_hello(&mut self, now: Instant, connection: Handle, mut description: ServerDescription) {
-        self.advance(now);
-        if !self.pool.is_stale(connection) {
-            description.round_trip_time = self.description.round_trip_time;
-            description.min_round_trip_time = self.description.min_round_trip_time;
-            if !self.is_older(&description) {
-                self.believe(description);
-            }
-            self.hurry_monitor();
-        }
-    }
-
-    /// A check of the server failed: it is unknown, its pool cleared. Connections in use are interrupted if the check
-    /// timed out (MON-9): they would wait in vain as well.
-    ///
-    /// # Errors
-    /// The server is load-balanced, and therefore not checked (LB-3).
-    pub fn handle_check_failed(&mut self, now: Instant, fault: Fault, cause: Cause) -> Result<(), ApiMisuse> {
-        self.advance(now);
-        if self.pool.options().load_balanced {
-            return Err(ApiMisuse::ClearWithoutService);
-        }
-        self.mark_unknown(cause.clone(), None);
-        let clear = Clear::pool(cause);
-        self.pool.clear(now, if fault == Fault::Timeout { clear.interrupting() } else { clear })?;
-        self.hurry_monitor();
-        Ok(())
-    }
-
-    /// Establishing a connection failed. Clears the pool if the error speaks against the server (SDAM-4 to SDAM-8), or
-    /// the service's part of it (LB-9, LB-10).
-    ///
-    /// # Errors
-    /// Those of [`Pool::handle_establish_failed`].
-    pub fn handle_establish_failed(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        error: EstablishError,
-    ) -> Result<(), ApiMisuse> {
-        self.advance(now);
-        let topology_version = error.topology_version;
-        let reactions = reaction::to_establish_error(&error, self.circumstances(connection, topology_version));
-        if reactions.mark_unknown && self.pool.is_pending(connection)? {
-            self.mark_unknown(Cause::of(&error), topology_version);
-        }
-        let reaction = if reactions.clear { Reaction::ClearPool } else { Reaction::KeepPool };
-        self.pool.handle_establish_failed(now, connection, error, reaction)?;
-        self.call_monitor(reactions);
-        Ok(())
-    }
-
-    /// An operation on a connection in use failed, or its reply announced a change of the server. Clears the pool if the
-    /// error speaks against the server (SDAM-4 to SDAM-16), or the service's part of it (LB-11). Check the connection in
-    /// afterwards: PoolCleared precedes CheckedIn (CMAP-49).
-    ///
-    /// # Errors
-    /// The handle is another pool's, or of a connection that is not in use. An error of one that was closed since is old
-    /// news.
-    pub fn handle_operation_failed(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        error: OperationError,
-    ) -> Result<(), ApiMisuse> {
-        self.advance(now);
-        if !self.pool.in_use(connection)? {
-            return Ok(());
-        }
-        let reactions = reaction::to_operation_error(&error, self.circumstances(connection, error.topology_version));
-        if reactions.mark_unknown {
-            self.mark_unknown(error.cause.clone(), error.topology_version);
-        }
-        if reactions.clear {
-            let service_id = self.pool.service_of(connection);
-            self.pool.clear(now, Clear { service_id, ..Clear::pool(error.cause) })?;
-        }
-        self.call_monitor(reactions);
-        Ok(())
-    }
-
-    /// Time has passed: who waited long enough for the server fails, and the pool does what is due.
+    /// Time has passed: fails the check-outs that waited long enough for the server, and does what is due in the pool.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.pool.handle_timeout(now);
-        while let Some((at, selection)) = self.selections.next_deadline()
-            && at <= self.now
-        {
-            self.fail_selection(selection, SelectionErrorKind::Timeout);
-        }
+        self.collect();
+        self.fail_overdue_selections();
     }
-
-    // Outputs.
 
     /// The next output; `None` when there is nothing more to do.
     #[must_use = "an action that is not carried out is lost"]
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
-        if self.outputs.is_empty() { self.pool.poll_output().map(Output::Pool) } else { self.outputs.pop_front() }
+        /// The capacity that the queue keeps; the memory of a burst is given back.
+        const KEPT: usize = 1024;
+        if self.outputs.is_empty() {
+            if self.outputs.capacity() > 2 * KEPT {
+                self.outputs.shrink_to(KEPT);
+            }
+            return None;
+        }
+        self.outputs.pop_front()
     }
 
     /// Whether all outputs have been drained.
     #[inline]
     pub fn is_drained(&self) -> bool {
-        self.outputs.is_empty() && self.pool.is_drained()
+        self.outputs.is_empty()
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
-    #[must_use = "without it nobody knows when to come back"]
+    #[must_use = "without it the driver does not know when to come back"]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Timeout> {
-        if !self.outputs.is_empty() {
+        if !self.is_drained() {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
         }
         let pool = self.pool.poll_timeout();
@@ -420,157 +200,64 @@ impl<C> Server<C> {
         Timeout::earlier(pool, selection)
     }
 
-    /// Whether events are produced at all: the server's and the pool's. On at first.
+    /// Whether events are produced at all. On at first.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
         self.pool.observe(on);
     }
 
+    // Shared by the parts of the machine.
+
+    #[inline]
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    /// A request with a deadline ends within serverSelectionTimeoutMS at the latest (CSOT-4).
-    #[inline]
-    fn bounded(&self, now: Instant, mut request: CheckOutRequest) -> CheckOutRequest {
-        if let Some(deadline) = &mut request.deadline {
-            *deadline = (*deadline).min(now + self.options.server_selection_timeout);
-        }
-        request
-    }
-
-    #[cold]
-    fn select(&mut self, now: Instant, request: CheckOutRequest) -> CheckOut {
-        self.advance(now);
-        let limit = self.now + self.options.server_selection_timeout;
-        let deadline = request.deadline.map_or(limit, |deadline| deadline.min(limit));
-        let request = CheckOutRequest { deadline: request.deadline.map(|_| deadline), ..request };
-        let selection = self.selections.add(self.now, request, deadline);
-        self.push(Output::Monitor(MonitorCall::RequestCheck));
-        if deadline <= self.now {
-            self.fail_selection(selection, SelectionErrorKind::Timeout);
-        }
-        self.refuse_if_incompatible();
-        CheckOut::Selecting(selection)
-    }
-
-    /// Whether `description` is older than what is known (SDAM-6).
-    fn is_older(&self, description: &ServerDescription) -> bool {
-        TopologyVersion::is_reply_stale(self.description.topology_version, description.topology_version)
-    }
-
-    /// Records what the server says of itself, or that it is not what the options ask for. A load balancer stays one (LB-3).
-    fn believe(&mut self, description: ServerDescription) {
-        if !self.pool.options().load_balanced {
-            self.take_description(TopologyDescription::admit(description, &self.options));
-        }
-    }
-
-    /// Replaces what is known of the server, and lets the pool and the waiters know (SDAM-3).
-    fn take_description(&mut self, description: ServerDescription) {
-        if matches!(self.phase, Phase::Unchecked | Phase::Closed) {
-            return;
-        }
-        let description = Arc::new(description);
-        let previous = core::mem::replace(&mut self.description, Arc::clone(&description));
-        let topology = self.topology.with(Arc::clone(&description));
-        let may_use = topology.may_use(description.server_type) && description.incompatibility().is_none();
-        self.phase = if may_use { Phase::Usable } else { Phase::Unusable };
-        if !previous.is_same(&description) {
-            let changed = self.topology_changed(&topology);
-            self.emit(ServerEvent::ServerDescriptionChanged { previous, new: description });
-            self.emit(changed);
-        }
-        self.topology = Arc::new(topology);
-        if may_use {
-            self.pool.ready(self.now);
-            while let Some(selection) = self.selections.first()
-                && let Some(Waiter { request, .. }) = self.selections.remove(selection)
-            {
-                self.take_over_outputs();
-                let check_out = self.pool.check_out(self.now, request);
-                // In front of what the pool has just said of it.
-                self.outputs.push_back(Output::Selected { selection, check_out });
-            }
-        }
-        self.refuse_if_incompatible();
-    }
-
-    fn mark_unknown(&mut self, cause: Cause, topology_version: Option<TopologyVersion>) {
-        let address = Arc::clone(&self.description.address);
-        self.take_description(ServerDescription { topology_version, ..ServerDescription::unknown(address, cause) });
-    }
-
-    /// Nobody waits for a server that this client cannot talk to.
-    fn refuse_if_incompatible(&mut self) {
-        if let Some(text) = self.description.incompatibility() {
-            while let Some(selection) = self.selections.first() {
-                self.fail_selection(selection, SelectionErrorKind::Incompatible(text.clone()));
-            }
-        }
-    }
-
-    fn fail_selection(&mut self, selection: SelectionId, kind: SelectionErrorKind) {
-        let Some(waiter) = self.selections.remove(selection) else { return };
-        let error = Arc::new(SelectionError {
-            kind,
-            address: Arc::clone(&self.description.address),
-            cause: self.description.error.clone(),
-            waited: self.now.saturating_since(waiter.arrived_at),
-        });
-        self.push(Output::SelectionFailed { selection, error });
-    }
-
-    fn circumstances(&self, connection: Handle, topology_version: Option<TopologyVersion>) -> Circumstances {
-        let is_old_news = TopologyVersion::is_error_stale(self.description.topology_version, topology_version);
-        Circumstances {
-            is_stale: self.pool.is_stale(connection) || is_old_news,
-            load_balanced: self.pool.options().load_balanced,
-            service_is_known: self.pool.service_of(connection).is_some(),
-        }
-    }
-
-    fn call_monitor(&mut self, reactions: Reactions) {
-        let Reactions { clear: _, mark_unknown, cancel_check, request_check } = reactions;
-        for (is_wanted, call) in [
-            (mark_unknown, MonitorCall::MarkUnknown),
-            (cancel_check, MonitorCall::CancelCheck),
-            (request_check, MonitorCall::RequestCheck),
-        ] {
-            if is_wanted {
-                self.push(Output::Monitor(call));
-            }
-        }
-        self.hurry_monitor();
-    }
-
-    /// While somebody waits for the server, the next check is soon, and not after heartbeatFrequencyMS (MON-3): whatever was
-    /// found, and also if the check was cancelled that they waited for.
-    fn hurry_monitor(&mut self) {
-        if self.selections.len() > 0 {
-            self.push(Output::Monitor(MonitorCall::RequestCheck));
-        }
-    }
-
-    fn topology_changed(&self, new: &TopologyDescription) -> ServerEvent {
-        ServerEvent::TopologyDescriptionChanged { previous: Arc::clone(&self.topology), new: Arc::new(new.clone()) }
-    }
-
     fn emit(&mut self, event: ServerEvent) {
         if self.observed {
-            self.push(Output::Event(event));
+            self.outputs.push_back(Output::Event(event));
         }
     }
 
-    /// Queues an output behind everything that happened before it, in the pool, too.
-    fn push(&mut self, output: Output<C>) {
-        self.take_over_outputs();
-        self.outputs.push_back(output);
+    /// Makes a call of the pool, and takes over its outputs.
+    #[inline]
+    fn call_pool<T>(&mut self, now: Instant, call: impl FnOnce(&mut Pool<C>) -> T) -> T {
+        self.advance(now);
+        let result = call(&mut self.pool);
+        self.collect();
+        result
     }
 
-    fn take_over_outputs(&mut self) {
-        while let Some(output) = self.pool.poll_output() {
-            self.outputs.push_back(Output::Pool(output));
+    /// Takes over the outputs of the pool: there is one queue, in one order.
+    #[inline]
+    fn collect(&mut self) {
+        if !self.pool.is_drained() {
+            self.collect_outputs();
         }
+    }
+
+    #[inline(never)]
+    fn collect_outputs(&mut self) {
+        self.outputs.extend(core::iter::from_fn(|| self.pool.poll_output()).map(Output::Pool));
+    }
+
+    /// Whether there are outputs here or in the pool.
+    #[inline]
+    fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty() || !self.pool.is_drained()
+    }
+
+    /// Takes over what a call of the pool led to. The delivery that it returned is for its caller, unless outputs had been
+    /// queued before.
+    #[inline(never)]
+    fn queue_outputs(&mut self, now: Instant, delivery: Option<pool::Delivery<C>>) -> Option<pool::Delivery<C>> {
+        self.advance(now);
+        let was_drained = self.outputs.is_empty();
+        self.collect();
+        if was_drained {
+            return delivery;
+        }
+        self.outputs.extend(delivery.map(|delivery| Output::Pool(delivery.into())));
+        None
     }
 }

@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::topology_version::TopologyVersion;
 use crate::connection::Fault;
 #[cfg(feature = "wire")]
 use crate::connection::SYSTEM_OVERLOADED_ERROR;
 use crate::pool::Cause;
+use crate::topology_version::TopologyVersion;
 #[cfg(feature = "wire")]
 use crate::wire::{CommandReply, ServerError};
 
@@ -15,26 +15,26 @@ use crate::wire::{CommandReply, ServerError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OperationError {
-    /// Whose fault it was.
+    /// The side at fault.
     pub fault: Fault,
-    /// What happened, for the errors of the check-outs that are evicted because of it.
+    /// The error, as the cause of the check-outs that are evicted because of it.
     pub cause: Cause,
-    /// What the error says the server turned into.
+    /// The state that the error announces.
     pub state_change: Option<StateChange>,
-    /// The server's version of its topology at that moment: older news changes nothing (SDAM-6).
+    /// The server's version of its topology at that moment: an older version changes nothing (SDAM-6).
     pub topology_version: Option<TopologyVersion>,
-    /// Whether it is labelled SystemOverloadedError, and so speaks of load and of nothing else.
+    /// Whether it is labelled SystemOverloadedError, and therefore speaks of load alone.
     pub is_overload: bool,
 }
 
-/// What a server says, in an error, that it is no more.
+/// The state change that a server announces in an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StateChange {
-    /// No primary that can be written to.
+    /// It is not a writable primary.
     NotWritablePrimary,
-    /// Recovering, or interrupted by an election.
+    /// It is recovering, or interrupted by an election.
     Recovering,
-    /// Shutting down; its connections are about to end (SDAM-15).
+    /// It is shutting down; its connections are about to end (SDAM-15).
     ShuttingDown,
 }
 
@@ -44,14 +44,14 @@ impl OperationError {
         Self { fault, cause, state_change: None, topology_version: None, is_overload: false }
     }
 
-    /// What a reply says of the server: the failure of the command, or that of its write concern (SDAM-13). `None` if
-    /// it has neither. Errors of single writes are no business of the server's.
+    /// The error that a reply reports: the failure of the command, or of its write concern (SDAM-13). `None` if it has
+    /// neither. Errors of single writes do not concern the server.
     #[cfg(feature = "wire")]
     pub fn of_reply(reply: &CommandReply<'_>) -> Option<Self> {
         reply.failure().or_else(|| reply.write_concern_failure()).map(|error| Self::of_server(&error))
     }
 
-    /// What an error that the server replied says of it.
+    /// The operation error for an error that the server replied.
     #[cfg(feature = "wire")]
     pub fn of_server(error: &ServerError) -> Self {
         Self {

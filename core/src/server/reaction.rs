@@ -16,11 +16,11 @@
 use super::operation_error::{OperationError, StateChange};
 use crate::connection::{EstablishError, Fault, SYSTEM_OVERLOADED_ERROR};
 
-/// What the connection was when it failed.
+/// The circumstances of the connection when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circumstances {
-    /// Whether the pool, or its service, was cleared since the connection was created (SDAM-4, SDAM-5), or the server has
-    /// told newer things of itself since (SDAM-6).
+    /// Whether the pool, or its service, was cleared since the connection was created (SDAM-4, SDAM-5), or the server
+    /// has sent a newer description since (SDAM-6).
     pub is_stale: bool,
     /// Whether a load balancer stands between.
     pub load_balanced: bool,
@@ -28,14 +28,14 @@ pub struct Circumstances {
     pub service_is_known: bool,
 }
 
-/// What an error leads to, beyond the loss of its connection.
+/// The effects of an error, beyond the loss of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reactions {
     /// The pool, or the service's part of it, is cleared.
     pub clear: bool,
     /// The server becomes unknown.
     pub mark_unknown: bool,
-    /// A check of the server that is under way is broken off (SDAM-10).
+    /// A check of the server that is under way is cancelled (SDAM-10).
     pub cancel_check: bool,
     /// The server is checked as soon as possible (SDAM-14).
     pub request_check: bool,
@@ -44,7 +44,7 @@ pub struct Reactions {
 /// The reactions to a failed establishment.
 pub fn to_establish_error(error: &EstablishError, circumstances: Circumstances) -> Reactions {
     if error.has_label(SYSTEM_OVERLOADED_ERROR) {
-        // SDAM-7: the server answers more slowly than it is asked; a clear would only make it worse.
+        // SDAM-7: the server has more requests than it can answer; a clear would only make it worse.
         return Reactions::default();
     }
     weigh(GONE, circumstances)
@@ -63,13 +63,13 @@ pub fn to_operation_error(error: &OperationError, circumstances: Circumstances) 
     weigh(reactions, circumstances)
 }
 
-/// The server is gone, as far as anybody can tell.
+/// The server is gone, as far as the client can tell.
 const GONE: Reactions = Reactions { clear: true, mark_unknown: true, cancel_check: true, request_check: false };
 
-/// The server is there, and no longer what it was.
+/// The server answers, but its state has changed.
 const CHANGED: Reactions = Reactions { clear: false, mark_unknown: true, cancel_check: false, request_check: true };
 
-/// What is left of `reactions` in these circumstances.
+/// The reactions that remain in these circumstances.
 fn weigh(reactions: Reactions, circumstances: Circumstances) -> Reactions {
     match circumstances {
         Circumstances { is_stale: true, .. } => Reactions::default(),

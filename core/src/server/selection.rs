@@ -1,8 +1,8 @@
-//! Waiting for the server to become usable (CSOT-4): check-outs that came while it was unknown.
+//! Waiting for the server to become usable (CSOT-4), for check-outs that came while it was unknown.
 //!
-//! They wait in the order of their arrival, each for at most serverSelectionTimeoutMS and until its own deadline. As soon
-//! as a check finds the server usable, all of them go on in the pool, in that order. The server's last error is the cause
-//! of those that fail.
+//! Check-outs wait in the order of their arrival, each for at most serverSelectionTimeoutMS and until its own deadline.
+//! As soon as a check finds the server usable, all of them go on in the pool, in that order. The server's last error is
+//! the cause of those that fail.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -29,9 +29,9 @@ pub struct SelectionError {
     pub kind: SelectionErrorKind,
     /// The server's address.
     pub address: Arc<ServerAddress>,
-    /// What spoke against the server last.
+    /// The last error that spoke against the server.
     pub cause: Option<Cause>,
-    /// For how long the check-out waited.
+    /// How long the check-out waited.
     pub waited: Duration,
 }
 
@@ -45,11 +45,11 @@ pub enum SelectionErrorKind {
     Incompatible(String),
     /// The client was closed.
     Closed,
-    /// The process was forked: who waited is in the parent.
+    /// The process was forked: the callers that waited are in the parent.
     Forked,
 }
 
-/// Those that wait.
+/// The waiters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Selections {
     last: u64,
@@ -65,7 +65,7 @@ pub(super) struct Waiter {
 }
 
 impl Selections {
-    /// One more waits, until `deadline`.
+    /// Adds a waiter, until `deadline`.
     pub(super) fn add(&mut self, now: Instant, request: CheckOutRequest, deadline: Instant) -> SelectionId {
         self.last = self.last.wrapping_add(1);
         let id = SelectionId(self.last);
@@ -74,19 +74,19 @@ impl Selections {
         id
     }
 
-    /// One waits no more.
+    /// Removes a waiter.
     pub(super) fn remove(&mut self, id: SelectionId) -> Option<Waiter> {
         let waiter = self.waiting.remove(&id)?;
         self.deadlines.remove(&(waiter.deadline, id));
         Some(waiter)
     }
 
-    /// Who has waited longest.
+    /// The longest waiter.
     pub(super) fn first(&self) -> Option<SelectionId> {
         self.waiting.keys().next().copied()
     }
 
-    /// Whose time is up first, and when.
+    /// The waiter whose deadline comes first, and that deadline.
     pub(super) fn next_deadline(&self) -> Option<(Instant, SelectionId)> {
         self.deadlines.first().copied()
     }

@@ -1,4 +1,4 @@
-//! What a user can set about a server, beside its pool and its monitor.
+//! The options of a server, beside those of its pool and its monitor.
 
 use alloc::string::String;
 use core::time::Duration;

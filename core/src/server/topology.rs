@@ -1,9 +1,9 @@
-//! The topology as one server makes it: its type, its events' descriptions, and which servers do not belong to it.
+//! The topology of one server: its type, the descriptions in its events, and which servers do not belong to it.
 //!
-//! A client of one address has a topology, too: it begins as its options say and becomes what its server turns out to be.
-//! A server that is not what the options ask for is treated as unknown: nobody would want its data. What was merely found
-//! is not held against it: if a server that called itself a member of one set turns out to be something else, the topology is
-//! derived anew.
+//! A client of one address has a topology, too: it begins as its options say and takes the type that its server turns
+//! out to have. A server that does not match the options is treated as unknown, so no operation uses its data. A type
+//! that was only found does not bind: if a server that called itself a member of one set turns out to be something
+//! else, the topology is derived anew.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,11 +12,11 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::description::{ServerDescription, ServerType};
 use super::server_options::ServerOptions;
+use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 
-/// What a topology is.
+/// The type of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TopologyType {
@@ -30,7 +30,7 @@ pub enum TopologyType {
     ReplicaSetWithPrimary,
     /// A sharded cluster.
     Sharded,
-    /// What stands behind a load balancer (LB-3).
+    /// The servers behind a load balancer (LB-3).
     LoadBalanced,
 }
 
@@ -38,7 +38,7 @@ pub enum TopologyType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TopologyDescription {
-    /// What it is.
+    /// Its type.
     pub topology_type: TopologyType,
     /// The set that was asked for, or was found.
     pub set_name: Option<String>,
@@ -63,7 +63,7 @@ impl TopologyDescription {
         Self { topology_type, set_name: options.replica_set.clone(), servers: alloc::vec![server] }
     }
 
-    /// The description to keep of a server that says this of itself: an unknown one, if it is not what `options` ask for.
+    /// The description to keep of a server that describes itself so: an unknown one, if it does not match `options`.
     pub(super) fn admit(server: ServerDescription, options: &ServerOptions) -> ServerDescription {
         match objection(&server, options) {
             None => server,
@@ -97,7 +97,8 @@ impl TopologyDescription {
         Self { topology_type, set_name, servers: alloc::vec![server] }
     }
 
-    /// For how long its servers keep unused sessions: the least that one of those with data says, `None` if one does not.
+    /// How long its servers keep unused sessions: the shortest time that a server with data names, `None` if one names
+    /// none.
     pub fn logical_session_timeout_minutes(&self) -> Option<i64> {
         let with_data = self.servers.iter().filter(|server| server.server_type.is_data_bearing());
         with_data.map(|server| server.logical_session_timeout_minutes).min().flatten()
@@ -120,7 +121,7 @@ impl TopologyDescription {
         }
     }
 
-    /// Whether `server` fits what was found so far.
+    /// Whether `server` matches the topology found so far.
     fn has_room_for(&self, server: &ServerDescription) -> bool {
         match (self.topology_type, server.server_type) {
             (_, ServerType::Unknown) => true,
@@ -134,7 +135,7 @@ impl TopologyDescription {
     }
 }
 
-/// Why `server` is not what `options` ask for, if it is not. Nothing speaks against a ghost, whose set is not known yet.
+/// Why `server` does not match `options`, if it does not. A ghost always matches, because its set is not known yet.
 fn objection(server: &ServerDescription, options: &ServerOptions) -> Option<String> {
     let (is, wanted) = (server.server_type, options.replica_set.as_ref()?);
     if matches!(is, ServerType::Unknown | ServerType::RsGhost) || server.set_name.as_ref() == Some(wanted) {

@@ -1,8 +1,8 @@
 //! The fail point `failCommand` of a MongoDB server: which commands fail, how, and how often.
 //!
-//! The virtual server of the simulation and the embedded test server use this one model, so that what passes in virtual
-//! time means the same on sockets. A document is read as MongoDB's `configureFailPoint` command has it; a field that this
-//! model does not know is an error, lest a test passes because its fault was not injected.
+//! The virtual server of the simulation and the test server use this one model, so that a result in virtual time means
+//! the same on sockets. A document is read as MongoDB's `configureFailPoint` command reads it; a field that this model
+//! does not know is an error, so that no test passes because its fault was not injected.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub struct ConfigureFailPoint {
     pub configure_fail_point: FailPointName,
     /// When it is on.
     pub mode: Mode,
-    /// What it does.
+    /// Its effect.
     #[serde(default)]
     pub data: FailCommand,
 }
@@ -31,7 +31,7 @@ pub enum FailPointName {
     FailCommand,
 }
 
-/// When a fail point is on. Only commands that it would hit count.
+/// When a fail point is on. Only commands that it would affect count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
@@ -40,9 +40,9 @@ pub enum Mode {
     Off,
     /// Always.
     AlwaysOn,
-    /// For so many commands, then never again.
+    /// For this many commands, then never again.
     Times(u32),
-    /// Always, after so many commands.
+    /// Always, after this many commands.
     Skip(u32),
 }
 
@@ -63,29 +63,29 @@ pub struct FailCommand {
     pub block_time_ms: u64,
     /// Answer with this error instead of carrying out the command.
     pub error_code: Option<i32>,
-    /// Labels of that error. Without them, those that a server gives it by itself.
+    /// Labels of that error. Without them, those that a server gives it on its own.
     pub error_labels: Option<Vec<String>>,
 }
 
-/// A fail point as it is set now.
+/// A fail point in its current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailPoint {
     mode: Mode,
     data: FailCommand,
 }
 
-/// What a fail point does to one command.
+/// The effect of a fail point on one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The server waits so long first.
+    /// How long the server waits first.
     pub delay: Duration,
-    /// Then this happens.
+    /// The fate of the command after that.
     pub outcome: Outcome,
     /// Whether the fail point was on for the command.
     pub hit: bool,
 }
 
-/// What becomes of a command.
+/// The fate of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is carried out.
@@ -96,13 +96,13 @@ pub enum Outcome {
     Error {
         /// The error's code.
         code: i32,
-        /// The error's labels. Without them, those that a server gives it by itself.
+        /// The error's labels. Without them, those that a server gives it on its own.
         labels: Option<Vec<String>>,
     },
 }
 
 impl Effect {
-    /// Nothing happens.
+    /// No effect.
     pub const NONE: Self = Self { delay: Duration::ZERO, outcome: Outcome::Proceed, hit: false };
 }
 
@@ -113,7 +113,7 @@ impl FailPoint {
         *self = Self { mode, data };
     }
 
-    /// A connection that calls itself `app_name` sends `command`: what the fail point does to it.
+    /// A connection with the application name `app_name` sends `command`: the fail point's effect on it.
     pub fn hit(&mut self, command: &str, app_name: Option<&str>) -> Effect {
         let applies = self.names(command)
             && self.data.app_name.as_deref().is_none_or(|wanted| Some(wanted) == app_name)
@@ -131,7 +131,7 @@ impl FailPoint {
         Effect { delay, outcome, hit: true }
     }
 
-    /// Whether the fail point lists the command. The names of hello are one command to it (SRV-1), and it never hits
+    /// Whether the fail point lists the command. The names of hello are one command to it (SRV-1), and it never affects
     /// the command that switches it off (SRV-3).
     fn names(&self, command: &str) -> bool {
         let is_hello = |name: &str| matches!(name, "hello" | "isMaster" | "ismaster");
@@ -141,8 +141,8 @@ impl FailPoint {
 }
 
 impl Mode {
-    /// Whether a fail point is on for what it would hit, which counts.
-    pub(crate) fn is_on(&mut self) -> bool {
+    /// Whether a fail point is on for one more command that it would affect. The call counts as that command.
+    pub fn is_on(&mut self) -> bool {
         match self {
             Self::Off | Self::Times(0) => false,
             Self::AlwaysOn | Self::Skip(0) => true,

@@ -1,4 +1,4 @@
-//! The virtual network and the virtual server behind it: what becomes of a connection attempt and of a command.
+//! The virtual network and the virtual server behind it: the fate of a connection attempt and of a command.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use super::fail_point::{Effect, FailPoint};
 use crate::pool::{ConnectionId, ServiceId};
 use crate::random::Random;
 
-/// What the network does with new connections and with what is sent on them.
+/// How the network treats new connections and the bytes sent on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkMode {
     /// Everything arrives.
@@ -16,7 +16,7 @@ pub enum NetworkMode {
     Up,
     /// Connecting is refused.
     Refuse,
-    /// Nothing arrives, and nothing says so.
+    /// Nothing arrives, and no error says so.
     Hang,
     /// Connections are accepted and reset as soon as something is sent.
     Reset,
@@ -25,22 +25,22 @@ pub enum NetworkMode {
 /// The way to the server.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// What it does.
+    /// How it treats them.
     pub mode: NetworkMode,
-    /// The least time of a round trip.
+    /// The shortest time of a round trip.
     pub latency: Duration,
-    /// What chance may add to it.
+    /// The most that chance adds to it.
     pub jitter: Duration,
 }
 
-/// The server at the other end, as far as connections notice.
+/// The server at the other end, reduced to what connections notice.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualServer {
     /// Its fail point.
     pub fail_point: FailPoint,
     /// Whether clients authenticate.
     pub auth: bool,
-    /// The services behind it, where it is a load balancer; connections reach them in turn.
+    /// The services behind it, if it is a load balancer; connections reach them in turn.
     pub service_ids: Vec<ServiceId>,
     /// The application name that clients give.
     pub app_name: Option<String>,
@@ -55,7 +55,7 @@ impl Network {
 }
 
 impl VirtualServer {
-    /// What the server does with `command`.
+    /// The effect of the server's fail point on `command`.
     pub fn receive(&mut self, command: &str) -> Effect {
         self.fail_point.hit(command, self.app_name.as_deref())
     }

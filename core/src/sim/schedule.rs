@@ -1,6 +1,6 @@
-//! What will happen, and when: the event queue of a simulation.
+//! The event queue of a simulation: what will happen, and when.
 //!
-//! Things that happen at the same moment come in an order that chance decides, since nothing in the real world does: that
+//! Events at the same moment come in an order that chance decides, since no order is guaranteed in the real world: that
 //! is where the races are.
 
 use alloc::collections::BTreeMap;
@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use crate::random::Random;
 use crate::time::Instant;
 
-/// Things to come, in the order of their time.
+/// Future events, in the order of their time.
 #[derive(Clone, Debug)]
 pub struct Schedule<T> {
     entries: BTreeMap<(Instant, u64, u64), T>,
@@ -16,33 +16,33 @@ pub struct Schedule<T> {
 }
 
 impl<T> Schedule<T> {
-    /// Nothing to come.
+    /// An empty schedule.
     pub fn new() -> Self {
         Self { entries: BTreeMap::new(), inserted: 0 }
     }
 
-    /// Something will happen at `at`.
+    /// Adds an event at `at`.
     pub fn insert(&mut self, random: &mut Random, at: Instant, happening: T) {
         self.inserted += 1;
         self.entries.insert((at, random.next_u64(), self.inserted), happening);
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
         self.entries.first_key_value().map(|(&(at, ..), _)| at)
     }
 
-    /// The next thing that happens, at `now` or before.
+    /// The next event, at `now` or before.
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
         if self.next_at()? <= now { self.entries.pop_first().map(|(_, happening)| happening) } else { None }
     }
 
-    /// Things to come.
+    /// The number of future events.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is to come.
+    /// Whether there are no future events.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

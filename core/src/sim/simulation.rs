@@ -12,21 +12,20 @@ use super::fail_point::Outcome;
 use super::network::{Network, NetworkMode, VirtualServer};
 use super::schedule::Schedule;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::event::Event;
 use crate::pool::{
     Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
-    Handle, Output, Pool, Refused,
+    Delivery, Event, Handle, Output, Pool, Refused,
 };
 use crate::random::Random;
-use crate::server::{self, OperationError, Server};
+use crate::server::{self, CheckOut, OperationError, Server};
 use crate::time::Instant;
 
 /// A simulated endpoint.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    /// What the network does; can be changed at any time.
+    /// The behaviour of the network; can be changed at any time.
     pub network: Network,
-    /// What the server does; can be changed at any time.
+    /// The behaviour of the server; can be changed at any time.
     pub virtual_server: VirtualServer,
     server: Server<()>,
     now: Instant,
@@ -38,7 +37,7 @@ pub struct Simulation {
     news: VecDeque<News>,
 }
 
-/// What the callers of a pool learn.
+/// The news for the callers of a pool.
 #[derive(Clone, Debug)]
 pub enum News {
     /// Something happened.
@@ -57,17 +56,17 @@ pub enum News {
         /// Why.
         error: Arc<CheckOutError>,
     },
-    /// The operation on a connection in use is broken off; the connection should be checked in.
+    /// The operation on a connection in use is interrupted; the connection should be checked in.
     Interrupted {
         /// The connection.
         connection: Handle,
     },
 }
 
-/// Something that happens to a connection that is being established.
+/// An event of a connection that is being established.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// The step that was under way came to its end.
+    /// The step that was under way has ended.
     Step { connection: Handle, step: Step, outcome: Outcome },
     /// The connection was refused.
     Refused { connection: Handle },
@@ -90,7 +89,7 @@ impl Simulation {
         let mut simulation = Self {
             network,
             virtual_server,
-            server: Server::unchecked(pool),
+            server: Server::unmonitored(pool),
             now: Instant::ORIGIN,
             random: Random::new(seed),
             connect_timeout: Duration::from_secs(10),
@@ -103,7 +102,7 @@ impl Simulation {
         simulation
     }
 
-    /// Bounds every establishment from now on; zero = never (URI-12). 10 s at first.
+    /// Bounds every establishment from now on; zero = never (URI-12). Initially 10 s.
     pub fn set_connect_timeout(&mut self, timeout: Duration) {
         self.connect_timeout = timeout;
     }
@@ -113,19 +112,25 @@ impl Simulation {
         self.now
     }
 
-    /// The pool, to look at.
+    /// The pool, to read.
     pub fn pool(&self) -> &Pool<()> {
         self.server.pool()
     }
 
     /// [`Pool::check_out`].
     pub fn check_out(&mut self, request: CheckOutRequest) -> CheckOutId {
-        self.call(|server, now| server.pool_mut().check_out(now, request))
+        let (check_out, delivery) = self.server.check_out(self.now, request);
+        self.drain();
+        self.deliver(delivery);
+        match check_out {
+            CheckOut::Started(id) => id,
+            CheckOut::Selecting(_) => unreachable!("the server is not monitored: nothing waits for it"),
+        }
     }
 
     /// [`Pool::cancel_check_out`].
     pub fn cancel_check_out(&mut self, id: CheckOutId) -> Cancellation {
-        self.call(|server, now| server.pool_mut().cancel_check_out(now, id))
+        self.call(|server, now| server.cancel_check_out(now, CheckOut::Started(id)))
     }
 
     /// [`Pool::check_in`].
@@ -133,7 +138,9 @@ impl Simulation {
     /// # Errors
     /// Those of the pool.
     pub fn check_in(&mut self, connection: Handle, condition: Condition) -> Result<(), Refused<()>> {
-        self.call(|server, now| server.pool_mut().check_in(now, connection, (), condition))
+        let checked_in = self.call(|server, now| server.check_in(now, connection, (), condition))?;
+        self.deliver(checked_in.delivery());
+        Ok(())
     }
 
     /// [`Server::handle_operation_failed`], to be followed by a check-in.
@@ -146,7 +153,8 @@ impl Simulation {
 
     /// [`Pool::ready`].
     pub fn ready(&mut self) {
-        self.call(|server, now| server.pool_mut().ready(now));
+        let misuse = self.call(|server, now| server.ready(now));
+        debug_assert_eq!(misuse, Ok(()));
     }
 
     /// [`Pool::clear`].
@@ -154,28 +162,28 @@ impl Simulation {
     /// # Errors
     /// Those of the pool.
     pub fn clear(&mut self, clear: Clear) -> Result<(), ApiMisuse> {
-        self.call(|server, now| server.pool_mut().clear(now, clear))
+        self.call(|server, now| server.clear(now, clear))
     }
 
     /// [`Pool::close`].
     pub fn close(&mut self) {
-        self.call(|server, now| server.pool_mut().close(now));
+        self.call(Server::close);
     }
 
-    /// The server closes a connection's socket. The client learns of it at once where it is `noticed`, otherwise when it
-    /// looks before the next use.
+    /// The server closes a connection's socket. The client learns of it at once if it is `noticed`, otherwise when it
+    /// checks the socket before the next use.
     ///
     /// # Errors
     /// Those of [`Pool::handle_peer_closed`].
     pub fn hang_up(&mut self, connection: Handle, noticed: bool) -> Result<(), ApiMisuse> {
         if noticed {
-            return self.call(|server, now| server.pool_mut().handle_peer_closed(now, connection));
+            return self.call(|server, now| server.handle_peer_closed(now, connection));
         }
         self.hung_up.insert(connection.id(), connection);
         Ok(())
     }
 
-    /// Breaks off every establishment that is still going on, as an adapter does when its pool has been closed for long.
+    /// Gives up every establishment that is still going on, as an adapter does when its pool has been closed for long.
     pub fn abandon_establishments(&mut self) {
         for (connection, phase) in core::mem::take(&mut self.establishing).into_values() {
             let error = EstablishError::new(phase, Fault::Other, "the pool was closed");
@@ -183,12 +191,12 @@ impl Simulation {
         }
     }
 
-    /// What the callers have to know next.
+    /// The next news for the callers.
     pub fn poll_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
         let timeout = self.server.poll_timeout().map(|timeout| timeout.at);
         match (self.schedule.next_at(), timeout) {
@@ -202,8 +210,8 @@ impl Simulation {
         self.now = self.now.max(now);
     }
 
-    /// Makes one thing happen that is due now: chance decides whether the network or a timer goes first. Returns whether
-    /// there was one.
+    /// Makes one event happen that is due now: chance decides whether the network or a timer goes first. Returns
+    /// whether there was one.
     pub fn step(&mut self) -> bool {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= self.now);
         let timer = is_due(self.server.poll_timeout().map(|timeout| timeout.at));
@@ -224,12 +232,12 @@ impl Simulation {
         result
     }
 
-    /// Carries out what the pool wants, as an adapter would.
+    /// Carries out the pool's actions, as an adapter would.
     fn drain(&mut self) {
         while let Some(output) = self.server.poll_output() {
             let output = match output {
                 server::Output::Pool(output) => output,
-                // Nobody checks the server: there is no selection, no event of it and no monitor.
+                // No monitor checks the server, so it has no selection, no events and no calls of a monitor.
                 server::Output::Selected { .. } | server::Output::SelectionFailed { .. } => continue,
                 server::Output::Event(_) | server::Output::Monitor(_) => continue,
             };
@@ -238,7 +246,7 @@ impl Simulation {
                 Output::Action(Action::Connect { connection }) => self.connect(connection),
                 Output::Action(Action::Check { connection }) => {
                     let alive = !self.hung_up.contains_key(&connection.id());
-                    let answered = self.server.pool_mut().handle_checked(self.now, connection, alive);
+                    let answered = self.server.handle_checked(self.now, connection, alive);
                     debug_assert_eq!(answered, Ok(()));
                 }
                 Output::Action(Action::Deliver { check_out, connection, socket: () }) => {
@@ -252,6 +260,13 @@ impl Simulation {
                 }
                 Output::Action(Action::Interrupt { connection }) => self.interrupt(connection),
             }
+        }
+    }
+
+    /// A call returned a connection at once.
+    fn deliver(&mut self, delivery: Option<Delivery<()>>) {
+        if let Some(Delivery { check_out, connection, socket: () }) = delivery {
+            self.news.push_back(News::Delivered { check_out, connection });
         }
     }
 
@@ -330,7 +345,9 @@ impl Simulation {
                                        support this mode.";
                         return self.fail(connection, Fault::Other, message);
                     };
-                    let misuse = self.call(|server, now| server.pool_mut().handle_hello(now, connection, service_id));
+                    let description = (**self.server.description()).clone();
+                    let misuse =
+                        self.call(|server, now| server.handle_hello(now, connection, Some(service_id), description));
                     debug_assert_eq!(misuse, Ok(()));
                 }
                 if self.virtual_server.auth {
@@ -351,7 +368,7 @@ impl Simulation {
 
     fn establish(&mut self, connection: Handle) {
         self.establishing.remove(&connection.id());
-        let refused = self.call(|server, now| server.pool_mut().handle_established(now, connection, ()));
+        let refused = self.call(|server, now| server.handle_established(now, connection, ()));
         debug_assert_eq!(refused, Ok(()));
     }
 
@@ -367,7 +384,7 @@ impl Simulation {
         debug_assert_eq!(misuse, Ok(()));
     }
 
-    /// Breaks off an establishment, unless its end races the interruption and is reported all the same.
+    /// Gives up an establishment, unless its end races the interruption and is reported all the same.
     fn interrupt(&mut self, connection: Handle) {
         if !self.establishing.contains_key(&connection.id()) {
             self.news.push_back(News::Interrupted { connection });

@@ -8,7 +8,7 @@ pub(super) const CHECKSUM_LEN: usize = 4;
 /// 16 KiB of tables, for a reply of megabytes.
 static CRC_32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
-/// The checksum of all of a message that stands before its checksum.
+/// The checksum of all bytes of a message before the checksum itself.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     CRC_32C.checksum(bytes)
 }

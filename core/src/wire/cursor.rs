@@ -1,7 +1,7 @@
-//! Reading forward through bytes that nobody vouches for.
+//! Reading forward through untrusted bytes.
 //!
-//! A [`Cursor`] hands out one piece after the other and never looks past its end: what is missing becomes an error that
-//! names the piece, how many bytes it needs and how many are there.
+//! A [`Cursor`] hands out one piece after the other and never reads past its end: a missing piece becomes an error that
+//! names the piece, how many bytes it needs and how many there are.
 
 use bson::RawDocument;
 
@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
         core::str::from_utf8(&text[..length]).map_err(|_| WireError::InvalidText { what, problem: "is not UTF-8" })
     }
 
-    /// A document of at most `max` bytes, checked to its depths.
+    /// A document of at most `max` bytes, checked at every depth.
     pub(super) fn document(&mut self, max: usize) -> Result<&'a RawDocument, WireError> {
         let announced = Self { rest: self.rest }.i32("a document's length")?;
         let length = usize::try_from(announced).unwrap_or(0);
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
         Ok(document::validate(self.take(length, "a document")?)?)
     }
 
-    /// Nothing may be left of `what`.
+    /// Fails unless all of `what` has been read.
     pub(super) fn end(self, what: &'static str) -> Result<(), WireError> {
         match self.rest.len() {
             0 => Ok(()),

@@ -10,12 +10,10 @@ use super::compression::{CompressorId, Decompressor};
 use super::error::WireError;
 use super::header::{Header, OpCode};
 use super::limits::Limits;
-use super::op_compressed::unpack;
+use super::op_compressed::Packed;
 use super::op_msg::Message;
 use super::op_query::{Query, Reply};
-
-/// How much of the buffer stays from a large message to the next.
-const KEPT: usize = 256 * 1024;
+use super::spares::{KEPT, Lender, Spares};
 
 /// Decodes messages, and keeps its buffer from one to the next. It may serve many connections.
 #[derive(Default)]
@@ -59,13 +57,27 @@ impl Decoder {
 
     /// Decodes one whole message, compressed or not (COMP-5).
     pub fn decode<'a>(&'a mut self, frame: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, WireError> {
+        self.decode_borrowing(frame, limits, &mut Spares::none())
+    }
+
+    /// The same, with what `lender` lends for a compressed message: a decompressor, and a buffer if the message is too large
+    /// for the decoder's own. [`give_back`](Self::give_back) returns both.
+    pub fn decode_borrowing<'a>(
+        &'a mut self,
+        frame: &'a [u8],
+        limits: &Limits,
+        lender: &mut impl Lender,
+    ) -> Result<Incoming<'a>, WireError> {
         self.plain.clear();
         self.plain.shrink_to(KEPT);
         let (header, _) = Header::split(frame, limits)?;
         let (compressor, op_code, message) = match header.op_code {
             OpCode::Compressed => {
-                let compressor = unpack(frame, limits, &mut self.decompressor, &mut self.plain)?;
-                (Some(compressor), Header::split(&self.plain, limits)?.0.op_code, &self.plain[..])
+                let packed = Packed::read(frame, limits)?;
+                lender.lend(&mut self.plain, packed.room());
+                self.decompressor.borrow(packed.compressor, lender);
+                packed.unpack(&mut self.decompressor, &mut self.plain)?;
+                (Some(packed.compressor), Header::split(&self.plain, limits)?.0.op_code, &self.plain[..])
             }
             plain @ (OpCode::Msg | OpCode::Query | OpCode::Reply) => (None, plain, frame),
         };
@@ -75,6 +87,13 @@ impl Decoder {
             OpCode::Msg | OpCode::Compressed => Content::Message(Message::decode(message, limits)?),
         };
         Ok(Incoming { compressor, content })
+    }
+
+    /// Gives back what was borrowed, or could be lent: the decompressor, and a large buffer.
+    #[inline]
+    pub fn give_back(&mut self, lender: &mut impl Lender) {
+        lender.take_back(&mut self.plain);
+        self.decompressor.give_back(lender);
     }
 }
 

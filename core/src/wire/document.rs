@@ -1,9 +1,9 @@
-//! Whether bytes are a BSON document: one pass over everything, before anybody reads anything.
+//! Whether bytes are a BSON document: one pass over everything, before any field is read.
 //!
 //! Every length must lie within the document around it, every name and string must have its end, every type must be
 //! known. The pass descends without recursion: it keeps the ends of the documents around the current one in an array,
 //! whose size is also the depth allowed, so no input can exhaust the stack. Afterwards iterating over the document
-//! cannot fail. One thing is left to the reader of a value: whether a string is UTF-8, because servers have cut error
+//! cannot fail. One check is left to the reader of a value: whether a string is UTF-8, because servers have cut error
 //! messages in the middle of a character.
 
 use bson::RawDocument;
@@ -27,7 +27,7 @@ pub enum DocumentError {
         /// The number of bytes.
         found: usize,
     },
-    /// A length that is too small, or greater than what is left of the document around it.
+    /// A length that is too small, or greater than the rest of the document around it.
     #[error("at byte {at}: the length {found} is not between {min} and {max}")]
     Length {
         /// Where.
@@ -93,11 +93,11 @@ pub enum DocumentError {
     },
 }
 
-/// What follows an element's name.
+/// The bytes that follow an element's name.
 enum Value {
-    /// That many bytes.
+    /// This many bytes.
     Plain(usize),
-    /// A document or an array, after that many other bytes.
+    /// A document or an array, after this many other bytes.
     Nested { before: usize, length: usize },
 }
 
@@ -110,7 +110,7 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
         Some(_) | None => return Err(mismatch),
     };
 
-    // Ends, here, are where the final NULs stand. Always: at <= end < document.len().
+    // Ends are the positions of the final NULs. Always: at <= end < document.len().
     let mut around = Ends::default();
     let mut end = document.len() - 1;
     let mut at = 4;
@@ -140,8 +140,8 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     }
 }
 
-/// The ends of the documents around the current one, the outermost first. For a document with none inside the array is
-/// never made: to clear it would cost as much as to check a small one.
+/// The ends of the documents around the current one, the outermost first. For a document with none inside, the array is
+/// never made: clearing it would cost as much as checking a small document.
 #[derive(Default)]
 struct Ends {
     ends: Option<[usize; MAX_DEPTH - 1]>,
@@ -149,7 +149,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// `None`, if there are too many.
+    /// `None` if there are too many.
     #[inline]
     fn push(&mut self, end: usize) -> Option<()> {
         *self.ends.get_or_insert([0; MAX_DEPTH - 1]).get_mut(self.depth)? = end;
@@ -164,7 +164,7 @@ impl Ends {
     }
 }
 
-/// A top-level element of a document that was perhaps never checked.
+/// A top-level element of a document that may not have been checked.
 #[derive(Clone, Copy)]
 pub(super) struct Element<'a> {
     pub(super) tag: u8,
@@ -173,7 +173,7 @@ pub(super) struct Element<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// The top-level elements of `document`, for whom the insides of values do not matter.
+/// The top-level elements of `document`, for readers that ignore the insides of values.
 pub(super) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<Element<'_>, DocumentError>> {
     let bytes = document.as_bytes();
     let last = bytes.len() - 1;
@@ -188,7 +188,7 @@ pub(super) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<El
     })
 }
 
-/// The element that stands `at` the document's bytes, and where the next one does.
+/// The element at position `at`, and the position of the next one.
 #[inline]
 fn element(bytes: &[u8], at: usize, last: usize) -> Result<(Element<'_>, usize), DocumentError> {
     let length = name(bytes, at, last)?;
@@ -207,7 +207,7 @@ pub fn command_name(body: &RawDocument) -> Option<&str> {
     core::str::from_utf8(elements(body).next()?.ok()?.name).ok()
 }
 
-/// How many bytes stand before the first NUL.
+/// The number of bytes before the first NUL.
 #[inline]
 pub(super) fn find_nul(bytes: &[u8]) -> Option<usize> {
     Text::find(bytes).map(|text| text.length)
@@ -220,7 +220,7 @@ struct Text {
 }
 
 impl Text {
-    /// The text at the beginning of `bytes`, looked at eight bytes at a time: names are most of what is checked.
+    /// The text at the beginning of `bytes`, read eight bytes at a time: names are most of what is checked.
     #[inline(always)]
     fn find(bytes: &[u8]) -> Option<Self> {
         const LOW: u64 = 0x0101_0101_0101_0101;
@@ -228,7 +228,7 @@ impl Text {
         let (mut rest, mut length, mut high) = (bytes, 0, 0);
         while let Some((eight, others)) = rest.split_first_chunk() {
             let eight = u64::from_le_bytes(*eight);
-            // Its lowest bit is the high bit of the first byte that is NUL. What it says above that may be wrong.
+            // Its lowest bit is the high bit of the first NUL byte. The bits above that may be wrong.
             let nul = eight.wrapping_sub(LOW) & !eight & HIGH;
             if nul != 0 {
                 high |= eight & (nul ^ (nul - 1));
@@ -249,7 +249,7 @@ impl Text {
     }
 }
 
-/// How long the name is of the element at `at`, whose type is no NUL unless the document is broken.
+/// The length of the name of the element at `at`, whose type is not NUL unless the document is broken.
 #[inline(always)]
 fn name(document: &[u8], at: usize, end: usize) -> Result<usize, DocumentError> {
     if document[at] == 0 {
@@ -258,7 +258,7 @@ fn name(document: &[u8], at: usize, end: usize) -> Result<usize, DocumentError> 
     c_string(&document[at + 1..end], at + 1)
 }
 
-/// How many bytes the text in UTF-8 has before the first NUL in `rest`, which stands `at` its document's bytes.
+/// The length of the UTF-8 text before the first NUL in `rest`, which is at position `at` of its document.
 #[inline(always)]
 fn c_string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
     match Text::find(rest) {
@@ -269,9 +269,9 @@ fn c_string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
     }
 }
 
-/// How long the value of type `tag` is that starts `rest`: never longer than `rest`.
+/// The length of the value of type `tag` that starts `rest`: never more than the length of `rest`.
 ///
-/// Inlined, as what reads names is: together that saves a third of all instructions.
+/// Inlined, like the reader of names: together that saves a third of all instructions.
 #[inline(always)]
 fn value(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
     let plain = |needed: usize| match needed <= rest.len() {
@@ -329,7 +329,7 @@ fn string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
 
 fn binary(rest: &[u8], at: usize) -> Result<Value, DocumentError> {
     let content = length(rest, at, 5, 0)?;
-    // The old subtype 2 says once more how long it is.
+    // The old subtype 2 repeats its length.
     if rest[4] == 2 {
         let inner = length(&rest[5..5 + content], at + 5, 4, 0)?;
         if inner + 4 != content {
@@ -339,7 +339,7 @@ fn binary(rest: &[u8], at: usize) -> Result<Value, DocumentError> {
     Ok(Value::Plain(5 + content))
 }
 
-/// The length that starts `rest`: at least `min`, and no more than what `rest` has beyond `besides` bytes.
+/// The length that starts `rest`: at least `min`, and at most the bytes of `rest` beyond `besides`.
 #[inline]
 fn length(rest: &[u8], at: usize, besides: usize, min: usize) -> Result<usize, DocumentError> {
     let truncated = DocumentError::Truncated { at, needed: besides.max(4), left: rest.len() };

@@ -1,4 +1,4 @@
-//! What can be wrong with a message, by blame: what a peer sent, and what a caller wanted to send.
+//! Errors of messages, by blame: those that a peer sent, and those that a caller wanted to send.
 //!
 //! After a [`WireError`] the stream cannot be trusted any more: the two sides no longer agree where a message starts,
 //! so the connection is closed (MSG-3). An [`EncodeError`] leaves everything as it was, the output included.
@@ -11,7 +11,7 @@ use super::compression::{CompressionError, CompressorId};
 use super::document::DocumentError;
 use super::header::OpCode;
 
-/// A peer's bytes break the protocol. Every fault has its own variant, with what was found and what is allowed.
+/// A peer's bytes break the protocol. Every fault has its own variant, with the value found and the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -52,20 +52,20 @@ pub enum WireError {
     /// Something is complete, and more follows.
     #[error("{count} bytes follow the end of {what}")]
     TrailingBytes {
-        /// What ended.
+        /// The part that ended.
         what: &'static str,
         /// How many bytes follow.
         count: usize,
     },
-    /// An operation that does not exist, or no longer.
+    /// An operation that does not exist, or is not used any more.
     #[error("unknown opCode {0}")]
     UnknownOpCode(i32),
     /// A known operation in the wrong place.
     #[error("expected {expected:?}, found {found:?}")]
     UnexpectedOpCode {
-        /// What belongs here.
+        /// The expected operation.
         expected: OpCode,
-        /// What is here.
+        /// The operation found.
         found: OpCode,
     },
     /// Flags among the low 16 bits, all of which must be understood, that are unknown (MSG-5).
@@ -105,15 +105,15 @@ pub enum WireError {
     InvalidText {
         /// Which text.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault of the text.
         problem: &'static str,
     },
     /// The checksum does not match the message (MSG-6).
     #[error("the checksum is {announced:#010x}, the message's is {computed:#010x}")]
     Checksum {
-        /// What the message says.
+        /// The checksum in the message.
         announced: u32,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         computed: u32,
     },
     /// A document shorter than an empty one.
@@ -135,12 +135,12 @@ pub enum WireError {
     /// A document is malformed inside.
     #[error("malformed document: {0}")]
     Document(#[from] DocumentError),
-    /// An OP_REPLY with another number of documents than it says.
+    /// An OP_REPLY whose number of documents differs from the one it announces.
     #[error("the reply announces {announced} documents and has {found}")]
     DocumentCount {
         /// The announced number.
         announced: i32,
-        /// How many there are.
+        /// The number of documents.
         found: usize,
     },
     /// A compressed message cannot be unpacked.

@@ -1,4 +1,4 @@
-//! Fields that every command gets on its way out: `$db` and its companions.
+//! Fields that every command gets when it is sent: `$db` and its companions.
 //!
 //! A user's command is never changed (MSG-10). The encoder copies its bytes, writes these fields behind them and
 //! corrects the copy's length, so neither a parsed document nor a second buffer is needed.
@@ -24,11 +24,11 @@ pub enum Field<'a> {
     Int64(&'a str, i64),
     /// A document, as `lsid`, `$readPreference` and `$clusterTime` are.
     Document(&'a str, &'a RawDocument),
-    /// All the fields of a document, whatever they are.
+    /// All the fields of a document.
     All(&'a RawDocument),
 }
 
-/// Appends `body` with `fields` behind its own (MSG-10), which together may have `max` bytes.
+/// Appends `body` with `fields` behind its own (MSG-10); together they may have `max` bytes.
 pub(super) fn append_body(
     out: &mut Vec<u8>,
     body: &RawDocument,
@@ -55,7 +55,7 @@ pub(super) fn append_body(
     check_names(body, fields)
 }
 
-/// No field that is appended may be there twice. A body to which none is appended is not looked at.
+/// No appended field may be a duplicate. A body without appended fields is not checked.
 fn check_names(body: &RawDocument, fields: &[Field<'_>]) -> Result<(), EncodeError> {
     if fields.iter().all(|field| matches!(field, Field::All(document) if document.is_empty())) {
         return Ok(());
@@ -89,10 +89,10 @@ fn refuse_if(is_duplicate: bool, name: &[u8]) -> Result<(), EncodeError> {
     }
 }
 
-/// What a [`Field`] is called.
+/// The name of a [`Field`].
 enum Names<'a> {
     One(&'a str),
-    /// As the fields of this document.
+    /// The names in this document.
     Of(&'a RawDocument),
 }
 
@@ -157,8 +157,8 @@ fn append_name(out: &mut Vec<u8>, tag: u8, name: &str) -> Result<(), EncodeError
     append_c_string(out, name)
 }
 
-/// Refuses a name with a NUL, which would cut it off. That includes the name of a database: it travels as a string with a
-/// length, but servers keep it as one that ends in a NUL.
+/// Refuses a name with a NUL, which would cut it off. That includes the name of a database: it is sent as a string with
+/// a length, but servers keep it as one that ends in a NUL.
 pub(crate) fn check_name(name: &str) -> Result<(), EncodeError> {
     match name.as_bytes().contains(&0) {
         true => Err(EncodeError::NulInName { name: shown(name) }),
@@ -166,7 +166,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), EncodeError> {
     }
 }
 
-/// Appends a text that ends in a NUL and therefore has none.
+/// Appends a text that ends in a NUL and therefore contains none.
 pub(super) fn append_c_string(out: &mut Vec<u8>, text: &str) -> Result<(), EncodeError> {
     check_name(text)?;
     out.extend_from_slice(text.as_bytes());

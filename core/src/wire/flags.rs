@@ -16,7 +16,7 @@ impl Flags {
     pub const NONE: Self = Self { bits: 0 };
     /// The message ends in a checksum (MSG-6).
     pub const CHECKSUM_PRESENT: Self = Self { bits: 1 };
-    /// In a request: no reply is to come (MSG-7, SRV-4). In a reply: another follows without being asked for (MSG-8).
+    /// In a request: the server must not reply (MSG-7, SRV-4). In a reply: another reply follows unasked (MSG-8).
     pub const MORE_TO_COME: Self = Self { bits: 1 << 1 };
     /// The client can take several replies to this one request. Only for getMore and hello (MSG-9).
     pub const EXHAUST_ALLOWED: Self = Self { bits: 1 << 16 };
@@ -32,7 +32,7 @@ impl Flags {
         }
     }
 
-    /// The bits of the flags, those without a meaning zero.
+    /// The bits of the flags; bits without a meaning are zero.
     pub fn bits(self) -> u32 {
         self.bits
     }

@@ -2,7 +2,8 @@
 //!
 //! A peer announces in four bytes how long its message will be. [`FrameReader`] refuses a length that is not allowed as
 //! soon as these bytes are there, and believes the others only as they arrive: its buffer grows with what came, at most
-//! to twice that, and never beyond the message. A message that arrives in one piece is not copied at all.
+//! to twice that, and never beyond the message. A message that arrives in one piece is not copied at all. Only a spare
+//! that is lent may be larger: it costs no memory that is not there already.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,9 +11,7 @@ use core::fmt;
 use super::error::WireError;
 use super::header::Header;
 use super::limits::Limits;
-
-/// How much of the buffer stays from a large message to the next, so that one large reply is not paid for ever.
-const KEPT: usize = 256 * 1024;
+use super::spares::{KEPT, Lender, Spares};
 
 /// Collects a stream's bytes into messages.
 #[derive(Clone, Default)]
@@ -44,6 +43,17 @@ impl FrameReader {
         input: &mut &'i [u8],
         limits: &Limits,
     ) -> Result<Option<&'b [u8]>, WireError> {
+        self.read_borrowing(input, limits, &mut Spares::none())
+    }
+
+    /// The same, with a buffer that `lender` lends, if the message is too large for the reader's own.
+    /// [`give_back`](Self::give_back) returns it.
+    pub fn read_borrowing<'b, 'i: 'b>(
+        &'b mut self,
+        input: &mut &'i [u8],
+        limits: &Limits,
+        lender: &mut impl Lender,
+    ) -> Result<Option<&'b [u8]>, WireError> {
         self.start_over();
         let max = limits.message();
         if self.buffer.is_empty()
@@ -55,9 +65,9 @@ impl FrameReader {
         }
 
         // Without a length, only the bytes that make it up: more could be too many.
-        self.take(input, 4, 4);
+        self.take(input, 4, 4, lender);
         let Some(length) = Header::peek_length(&self.buffer, max)? else { return Ok(None) };
-        self.take(input, length, length);
+        self.take(input, length, length, lender);
         self.complete = self.buffer.len() == length;
         Ok(self.complete.then_some(&self.buffer[..]))
     }
@@ -77,6 +87,15 @@ impl FrameReader {
         self.buffer.capacity()
     }
 
+    /// Gives a large buffer back, unless it holds the beginning of a message.
+    #[inline]
+    pub fn give_back(&mut self, lender: &mut impl Lender) {
+        if self.buffer.capacity() > KEPT && self.is_at_boundary() {
+            self.complete = false;
+            lender.take_back(&mut self.buffer);
+        }
+    }
+
     fn start_over(&mut self) {
         if self.complete {
             self.complete = false;
@@ -85,12 +104,16 @@ impl FrameReader {
         }
     }
 
-    /// Moves bytes from `input` until there are `target`, in a buffer that is never larger than `ceiling`.
-    fn take(&mut self, input: &mut &[u8], target: usize, ceiling: usize) {
+    /// Moves bytes from `input` until there are `target`, in a buffer of its own that is never larger than `ceiling`, or in a
+    /// lent one.
+    fn take(&mut self, input: &mut &[u8], target: usize, ceiling: usize, lender: &mut impl Lender) {
         let count = target.saturating_sub(self.buffer.len()).min(input.len());
         let (taken, rest) = input.split_at(count);
         *input = rest;
         let needed = self.buffer.len() + count;
+        if needed > self.buffer.capacity() {
+            lender.lend(&mut self.buffer, ceiling);
+        }
         if needed > self.buffer.capacity() {
             let capacity = needed.max(self.buffer.len() * 2).min(ceiling);
             self.buffer.reserve_exact(capacity - self.buffer.len());

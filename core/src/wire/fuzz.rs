@@ -1,4 +1,4 @@
-//! The way in for fuzzers: [`run`] takes any bytes and checks everything that must hold for them.
+//! The entry for fuzzers: [`run`] takes any bytes and checks everything that must hold for them.
 //!
 //! It is compiled always, so that the fuzz targets, the property tests and a reproduction on a bare machine run the
 //! same code. A panic here is a defect, and so is a failed assertion.
@@ -17,7 +17,7 @@ use super::{
 /// Small enough that a fuzzer meets every limit.
 pub const LIMITS: Limits = Limits { max_message_size: 1 << 20, max_document_size: 1 << 18, max_write_batch: 100 };
 
-/// Treats `data` as a stream in pieces, as the inside of each kind of message, and as a document.
+/// Treats `data` as a stream in pieces, as the body of each kind of message, and as a document.
 pub fn run(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
     stream(data, usize::from(choice / 8) + 1);
@@ -64,7 +64,7 @@ fn decode(decoder: &mut Decoder, frame: &[u8]) {
     }
 }
 
-/// What was decoded can be encoded, and is then the same.
+/// A decoded message can be encoded, and is then the same.
 fn encode_again(message: &Message<'_>) {
     let mut flags = Flags::from_bits(message.flags.bits() & 0xffff).unwrap_or_default();
     if message.body.as_bytes().len().is_multiple_of(2) {
@@ -102,7 +102,7 @@ fn values(document: &RawDocument) {
             Ok(RawBsonRef::Array(array)) => RawDocument::from_bytes(array.as_bytes()).into_iter().for_each(values),
             Ok(RawBsonRef::JavaScriptCodeWithScope(code)) => values(code.scope),
             Ok(_) => {}
-            // Texts alone may turn out not to be UTF-8.
+            // Only texts may turn out not to be UTF-8.
             Err(error) => assert!(has_text(element.element_type()), "a valid document has a malformed value: {error}"),
         }
     }

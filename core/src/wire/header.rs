@@ -1,4 +1,5 @@
-//! The sixteen bytes at the start of every message: its length, its number, what it answers, and what it is.
+//! The sixteen bytes at the start of every message: its length, its number, the number of the message it answers, and
+//! its operation.
 
 use super::cursor::Cursor;
 use super::error::WireError;
@@ -7,7 +8,7 @@ use super::limits::Limits;
 /// The length of a header.
 pub const HEADER_LEN: usize = 16;
 
-/// The operations there are.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum OpCode {
@@ -26,9 +27,9 @@ pub enum OpCode {
 pub struct Header {
     /// messageLength: of the whole message, this header included. Never less than [`HEADER_LEN`].
     pub length: usize,
-    /// Who is speaking to whom.
+    /// The numbers of the message and of the one it answers.
     pub ids: MessageIds,
-    /// What the message is.
+    /// The operation of the message.
     pub op_code: OpCode,
 }
 
@@ -72,7 +73,7 @@ impl OpCode {
 }
 
 impl Header {
-    /// The length in the first four bytes, as soon as they are there, if a message may have it (MSG-4).
+    /// The length in the first four bytes, once they have arrived, if a message may have it (MSG-4).
     pub(super) fn peek_length(bytes: &[u8], max: usize) -> Result<Option<usize>, WireError> {
         let Some(bytes) = bytes.first_chunk() else { return Ok(None) };
         let announced = i32::from_le_bytes(*bytes);
@@ -86,7 +87,7 @@ impl Header {
         Ok(Some(length))
     }
 
-    /// The header of a whole message, and what follows it.
+    /// The header of a whole message, and the bytes after it.
     pub fn split<'a>(message: &'a [u8], limits: &Limits) -> Result<(Self, &'a [u8]), WireError> {
         let mut cursor = Cursor::new(message);
         let header = cursor.take(HEADER_LEN, "a message's header")?;
@@ -129,7 +130,7 @@ pub(super) fn length_field(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Writes a length where room was left for it.
+/// Writes a length into the room that was left for it.
 pub(super) fn patch_length(bytes: &mut [u8], at: usize, length: usize) {
     if let Some(place) = bytes.get_mut(at..at + 4) {
         place.copy_from_slice(&length_field(length).to_le_bytes());

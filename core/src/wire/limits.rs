@@ -1,16 +1,16 @@
 //! How large messages and documents may be.
 //!
-//! A server says in its hello what it takes. Each connection keeps the limits of its own hello, because two connections
-//! may have reached two versions of a server (HS-16). What is read is held to the default limits, whatever the server
-//! says of itself, and to those of a greeting until the connection is established: a server must not be able to make its
-//! client allocate more.
+//! A server's hello names its limits. Each connection keeps the limits of its own hello, because two connections may
+//! have reached two versions of a server (HS-16). Incoming messages are held to the default limits, whatever the server
+//! says of itself, and to those of a greeting until the connection is established: a server must not be able to make
+//! its client allocate more.
 
 use bson::RawDocument;
 use serde::{Deserialize, Serialize};
 
 use super::reply::integer;
 
-/// What a document around users' documents may have beyond maxBsonObjectSize, as in the server.
+/// How much a document around users' documents may have beyond maxBsonObjectSize, as in the server.
 pub const DOCUMENT_ALLOWANCE: usize = 16 * 1024;
 
 /// The limits of one connection.
@@ -20,12 +20,12 @@ pub struct Limits {
     pub max_message_size: u32,
     /// maxBsonObjectSize: the greatest length of a user's document.
     pub max_document_size: u32,
-    /// maxWriteBatchSize: how many writes one command takes.
+    /// maxWriteBatchSize: the number of writes that one command takes.
     pub max_write_batch: u32,
 }
 
 impl Limits {
-    /// The limits of today's servers. They also bound what is read.
+    /// The limits of today's servers. They also bound incoming messages.
     pub const DEFAULT: Self =
         Self { max_message_size: 48_000_000, max_document_size: 16 * 1024 * 1024, max_write_batch: 100_000 };
 
@@ -33,7 +33,7 @@ impl Limits {
     /// writes. A hello that says less is nonsense.
     pub const LEAST: Self = Self { max_write_batch: 1_000, ..Self::DEFAULT };
 
-    /// The limits of what is read before a connection is established, and by a monitor.
+    /// The limits of incoming messages before a connection is established, and of a monitor.
     ///
     /// The hello of a member of the largest set, of fifty, has some kilobytes, and so has a message of an authentication.
     /// A server that has proven nothing yet cannot make its client buffer more than a megabyte.

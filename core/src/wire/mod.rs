@@ -1,17 +1,18 @@
 //! MongoDB's wire protocol: messages to bytes, and bytes to messages.
 //!
-//! Nothing here reads or writes a socket. Outgoing messages are appended to a buffer of the caller's; incoming bytes go
-//! through three steps, each of which trusts only what the one before has checked:
+//! Nothing here reads or writes a socket. Outgoing messages are appended to the caller's buffer; incoming bytes go
+//! through three steps, each of which trusts only the checks of the step before:
 //!
 //! ```text
 //! bytes, in any pieces --FrameReader--> one whole message --Decoder--> Message --CommandReply--> success or error
 //! ```
 //!
 //! Every length is checked before anything is allocated for it, documents are checked in one pass and then read in
-//! place, and no input makes this code panic, recurse or compute without bound. A connection whose peer sent what is a
-//! [`WireError`] here must be closed.
+//! place, and no input makes this code panic, recurse or compute without bound. After a [`WireError`] the connection to
+//! the peer must be closed.
 //!
-//! What reads takes [`Limits::DEFAULT`], or [`Limits::GREETING`] before a connection is established; what writes takes the limits in the hello of the connection (HS-16).
+//! Readers take [`Limits::DEFAULT`], or [`Limits::GREETING`] before a connection is established; writers take the
+//! limits in the hello of the connection (HS-16).
 //!
 //! ```
 //! use bson::rawdoc;
@@ -56,6 +57,7 @@ mod op_msg;
 mod op_msg_writer;
 mod op_query;
 mod reply;
+mod spares;
 
 pub use bson;
 
@@ -74,10 +76,7 @@ pub use op_compressed::unpack;
 pub use op_msg::{Documents, MAX_SECTIONS, Message, Sequence};
 pub use op_msg_writer::MessageWriter;
 pub use op_query::{Query, Reply, encode_query, encode_reply};
-#[cfg(feature = "auth")]
-pub(crate) use reply::integer;
-#[cfg(all(feature = "sim", feature = "auth"))]
-pub(crate) use reply::is_true;
-pub use reply::{CommandReply, ErrorFields, ServerError};
+pub use reply::{CommandReply, ErrorFields, ServerError, integer};
+pub use spares::{Excess, KEPT, Lender, Spares};
 
-pub use crate::server::TopologyVersion;
+pub use crate::topology_version::TopologyVersion;

@@ -6,8 +6,8 @@
 //!          kind 1 | length i32 | identifier \0 | document ...   a document sequence, any number
 //! ```
 //!
-//! [`Message::decode`] looks at every byte once and keeps references. What it accepts needs no further checks: the
-//! iterators over sequences and documents only step from one length to the next.
+//! [`Message::decode`] reads every byte once and keeps references. A message that it accepts needs no further checks:
+//! the iterators over sequences and documents only step from one length to the next.
 
 use bson::RawDocument;
 
@@ -25,14 +25,14 @@ pub(super) const KIND_SEQUENCE: u8 = 1;
 /// The length of a sequence's length, which counts itself (MSG-4).
 pub(super) const SEQUENCE_LEN: usize = 4;
 
-/// How many sections a message may have. Commands have three at most; comparing the identifiers of millions would
-/// take a reader's time.
+/// The most sections that a message may have. Commands have three at most; comparing the identifiers of millions would
+/// cost a reader too much time.
 pub const MAX_SECTIONS: usize = 256;
 
 /// A whole, valid OP_MSG.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The header. Whether it answers the right request is for the caller to see.
+    /// The header. The caller checks whether it answers the right request.
     pub header: Header,
     /// The flags.
     pub flags: Flags,
@@ -90,7 +90,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// Documents that stand one behind the other, checked before.
+/// Documents in sequence, already checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Documents<'a> {
     pub(super) rest: &'a [u8],

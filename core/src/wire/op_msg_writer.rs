@@ -18,7 +18,8 @@ use super::header::{HEADER_LEN, Header, MessageIds, OpCode, patch_length};
 use super::limits::Limits;
 use super::op_msg::{KIND_BODY, KIND_SEQUENCE, MAX_SECTIONS, sequences};
 
-/// The sequence that holds users' own documents, which may not have the allowance of those that wrap them (MSG-4).
+/// The sequence that holds users' own documents, which do not get the allowance of the documents that wrap them
+/// (MSG-4).
 const USER_DOCUMENTS: &str = "documents";
 
 /// A message that is being written.
@@ -32,7 +33,7 @@ pub struct MessageWriter<'b> {
     finished: bool,
 }
 
-// What is sent is nobody's business but its user's, so only its length is shown.
+// An outgoing message may be confidential, so only its length is shown.
 impl fmt::Debug for MessageWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageWriter").field("len", &(self.out.len() - self.start)).finish_non_exhaustive()

@@ -1,8 +1,8 @@
-//! OP_QUERY and OP_REPLY: what is left of the protocol before OP_MSG.
+//! OP_QUERY and OP_REPLY: the remains of the protocol before OP_MSG.
 //!
-//! A client of ours never sends OP_QUERY (HS-2, MSG-1). A server must still understand it, because several drivers ask
-//! for the first hello in this form, before they know whom they speak to (SRV-1), and it is answered by OP_REPLY. The
-//! reverse directions are here for tests, and for peers of other servers.
+//! Our client never sends OP_QUERY (HS-2, MSG-1). A server must still understand it, because several drivers send the
+//! first hello in this form, before they know the server (SRV-1), and it is answered by OP_REPLY. The reverse
+//! directions are here for tests, and for peers of other servers.
 //!
 //! ```text
 //! OP_QUERY: header | flags i32 | collection \0 | skip i32 | number i32 | query | fields, perhaps

@@ -1,8 +1,8 @@
-//! What a reply says about success and failure.
+//! The success or failure that a reply reports.
 //!
 //! Servers, proxies and other products write these fields in many types: `ok` as a double, an integer or a boolean,
-//! codes as doubles. [`CommandReply::read`] goes over the reply's own fields once, takes what makes sense and ignores
-//! the rest, so a reply can be odd but never an error here.
+//! codes as doubles. [`CommandReply::read`] goes over the reply's own fields once, takes those that make sense and
+//! ignores the rest, so a reply can be odd but never an error here.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -15,23 +15,23 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Element, elements};
 use crate::error_text::presentable;
-use crate::server::TopologyVersion;
+use crate::topology_version::TopologyVersion;
 
-/// The code of an operation that took longer than the server was to work at it.
+/// The code of an operation that exceeded the server's time limit for it.
 const MAX_TIME_MS_EXPIRED: i32 = 50;
 
-/// How many labels an error keeps at most. A server gives a handful.
+/// The most labels that an error keeps. A server gives a handful.
 const MAX_LABELS: usize = 64;
 
-/// How many bytes they have together at most.
+/// The most bytes that they have together.
 const MAX_LABELS_LENGTH: usize = 8 * 1024;
 
-/// The outcome of a command, as its reply tells it.
+/// The outcome of a command.
 #[derive(Clone, Debug)]
 pub struct CommandReply<'a> {
-    /// Whether the command succeeded: `ok` is true, or a finite number other than zero. All else is a failure.
+    /// Whether the command succeeded: `ok` is true, or a finite number other than zero. Any other value means failure.
     pub ok: bool,
-    /// The fields of an error, where there are some. They may be there although the command succeeded.
+    /// The fields of an error, if there are any. They may be present although the command succeeded.
     pub error: ErrorFields<'a>,
     /// The failure to satisfy a write concern, which does not fail the command.
     pub write_concern_error: Option<ErrorFields<'a>>,
@@ -47,22 +47,22 @@ pub struct ErrorFields<'a> {
     pub code: Option<i32>,
     /// `codeName`.
     pub code_name: Option<Cow<'a, str>>,
-    /// `errmsg`, what is not UTF-8 in it replaced.
+    /// `errmsg`, with the replacement character for anything that is not UTF-8.
     pub message: Option<Cow<'a, str>>,
     labels: Option<&'a RawArray>,
 }
 
 /// An error that a server replied, to keep and to pass on.
 ///
-/// Its texts are the server's, fit for a log and a terminal: control characters are escaped, and each is cut at 8 KiB. Of
-/// the labels the first 64 are kept, as far as these have 8 KiB together.
+/// Its texts are the server's, made safe for a log and a terminal: control characters are escaped, and each is cut at 8
+/// KiB. Of the labels the first 64 are kept, up to 8 KiB together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerError {
-    /// The code, where there is one.
+    /// The code, if there is one.
     pub code: Option<i32>,
-    /// The code's name, where there is one.
+    /// The code's name, if there is one.
     pub code_name: Option<String>,
-    /// The server's words.
+    /// The server's message.
     pub message: String,
     /// errorLabels.
     pub labels: Vec<String>,
@@ -108,8 +108,8 @@ impl<'a> CommandReply<'a> {
         Some(error)
     }
 
-    /// Whether the server ran out of the time it was given: for the command, one of its writes, or its write concern. It
-    /// says so by the code alone (CSOT-15).
+    /// Whether the server exceeded its time limit: for the command, one of its writes, or its write concern. The code
+    /// alone decides (CSOT-15).
     pub fn is_timeout(&self) -> bool {
         let writes = self.write_errors.into_iter().flatten().map_while(Result::ok).filter_map(RawBsonRef::as_document);
         let codes = writes.map(|error| ErrorFields::read(error).code);
@@ -169,7 +169,7 @@ impl TopologyVersion {
 }
 
 impl ServerError {
-    /// Whether the server ran out of the time it was given, which it says by the code alone (CSOT-15).
+    /// Whether the server exceeded its time limit; the code alone decides (CSOT-15).
     pub fn is_timeout(&self) -> bool {
         self.code == Some(MAX_TIME_MS_EXPIRED)
     }
@@ -189,7 +189,7 @@ impl fmt::Display for ServerError {
 
 impl core::error::Error for ServerError {}
 
-/// Copies the first of a server's labels, as many as an error keeps.
+/// Copies the first of a server's labels, up to the limits of an error.
 fn kept<'l>(labels: impl Iterator<Item = &'l str>) -> Vec<String> {
     let mut left = MAX_LABELS_LENGTH;
     let presentable = labels.take(MAX_LABELS).map(|label| presentable(label).into_owned());
@@ -200,7 +200,7 @@ fn kept<'l>(labels: impl Iterator<Item = &'l str>) -> Vec<String> {
     fitting.collect()
 }
 
-/// The value of `ok`, if `body` has no other field that is looked at here. Most replies have none, and then this is all that
+/// The value of `ok`, if `body` has no other field that is read here. Most replies have none, and then this is all that
 /// has to be read of them.
 fn verdict(body: &RawDocument) -> Option<bool> {
     let mut ok = false;
@@ -216,8 +216,8 @@ fn verdict(body: &RawDocument) -> Option<bool> {
     Some(ok)
 }
 
-/// A whole number of any type.
-pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
+/// The whole number that `value` is, of any type: some servers and clients send doubles for integers.
+pub fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     let double = || {
         let value = value.as_f64()?;
         #[expect(clippy::cast_possible_truncation, reason = "the comparison finds out")]
@@ -229,14 +229,6 @@ pub(crate) fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     value.as_i32().map(i64::from).or_else(|| value.as_i64()).or_else(double)
 }
 
-/// Truth, as the server understands it.
-#[cfg(all(feature = "sim", feature = "auth"))]
-pub(crate) fn is_true(value: RawBsonRef<'_>) -> bool {
-    value.as_bool().unwrap_or_else(|| {
-        integer(value).is_some_and(|number| number != 0) || value.as_f64().is_some_and(|number| number != 0.0)
-    })
-}
-
 /// Whether an `ok` of this value says that the command succeeded.
 fn is_success(ok: RawBsonRef<'_>) -> bool {
     match (ok.as_bool(), ok.as_f64()) {
@@ -246,7 +238,7 @@ fn is_success(ok: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// The same of a value that was not parsed.
+/// As [`is_success`], for a value that was not parsed.
 fn is_success_unparsed(ok: &Element<'_>) -> bool {
     match ok.tag {
         0x01 => ok.value.first_chunk().is_some_and(|bytes| is_success_double(f64::from_le_bytes(*bytes))),
@@ -256,7 +248,7 @@ fn is_success_unparsed(ok: &Element<'_>) -> bool {
     }
 }
 
-/// NaN differs from zero, and is still no success.
+/// NaN differs from zero, and still means failure.
 fn is_success_double(ok: f64) -> bool {
     ok.is_finite() && ok != 0.0
 }
@@ -265,7 +257,8 @@ fn document<'a>(element: &RawElement<'a>) -> Option<&'a RawDocument> {
     element.value().ok().and_then(RawBsonRef::as_document)
 }
 
-/// Text, with what is not UTF-8 in it replaced: servers have cut messages in the middle of a character.
+/// Text, with the replacement character for anything that is not UTF-8: servers have cut messages in the middle of a
+/// character.
 fn text<'a>(element: &RawElement<'a>) -> Option<Cow<'a, str>> {
     match element.value() {
         Ok(value) => value.as_str().map(Cow::Borrowed),
@@ -290,7 +283,7 @@ mod tests {
         for ok in [rawdoc! { "ok": 1.0 }, rawdoc! { "ok": 1 }, rawdoc! { "ok": 1_i64 }, rawdoc! { "ok": true }] {
             assert!(CommandReply::read(&ok).ok, "{ok:?}");
             assert_eq!(CommandReply::read(&ok).failure(), None);
-            // The same beside a field that is looked at.
+            // The same reply, with an additional field that is read.
             let mut more = ok.clone();
             more.append(bson::cstr!("code"), 1);
             assert!(CommandReply::read(&more).ok, "{more:?}");
@@ -313,7 +306,7 @@ mod tests {
         ] {
             assert!(!CommandReply::read(&failure).ok, "{failure:?}");
             assert!(CommandReply::read(&failure).failure().is_some());
-            // The same beside a field that is looked at.
+            // The same reply, with an additional field that is read.
             let mut more = failure.clone();
             more.append(bson::cstr!("code"), 1);
             assert!(!CommandReply::read(&more).ok, "{more:?}");

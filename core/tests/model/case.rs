@@ -85,8 +85,8 @@ impl Case {
         }
     }
 
-    /// Says which connection or check-out a call means. A call that finds nothing it is meant for gives way to one that
-    /// moves the pool on; nonsense comes from the other picks, and there is enough of it.
+    /// Resolves the connection or check-out that a call means. A call without a target is replaced by one that moves
+    /// the pool on; nonsense comes from the other picks, and there is enough of it.
     fn resolve(&self, call: Call<Pick>) -> Call<Named> {
         let reference = &self.reference;
         let ids = |fits: &dyn Fn(&Connection) -> bool| reference.ids(fits);

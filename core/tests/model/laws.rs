@@ -1,8 +1,8 @@
-//! The laws of the pool, held against what goes in and comes out; a ledger of its own, apart from the reference.
+//! The laws of the pool, checked against its inputs and outputs; a ledger of its own, apart from the reference.
 //!
 //! The reference may misread a rule just as the pool does. So the ledger takes nothing from it: it follows each
-//! connection and each check-out through calls, answers and outputs, and checks what must hold whatever the rules say
-//! about the order of things. Every check has a name, which a failure tells.
+//! connection and each check-out through calls, answers and outputs, and checks the laws that hold whatever the rules
+//! say about the order of events. Every check has a name, which a failure prints.
 
 use core::fmt::Debug;
 
@@ -12,7 +12,7 @@ use super::output::{CheckOut, Id, Output, Service, count};
 use super::reference::Answer;
 use super::transition::{Call, Named, Options};
 
-/// A broken law: its name, and what broke it.
+/// A broken law: its name, and the violation.
 pub(crate) type Broken = (&'static str, String);
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Laws {
         Ok(())
     }
 
-    /// What a call that was not refused did to the connection that it names.
+    /// The effect on the named connection of a call that was not refused.
     fn follow_call(&mut self, now: u64, call: Call<Named>) {
         let clears = self.clears.len();
         match call {
@@ -273,7 +273,7 @@ impl Laws {
         check("an overloaded server is left alone", rested && !tried, (id, now, "refused at", since, "tries", tried))
     }
 
-    /// Whether a connection may be handed out, or looked at in order to be.
+    /// Whether a connection may be handed out, or checked for that.
     fn check_usable(&self, now: u64, id: Id) -> Result<(), Broken> {
         let connection = self.connections[id as usize - 1];
         let Place::Available { since } = connection.place else {

@@ -1,13 +1,13 @@
-//! What comes out of a pool, in the words that the reference and the ledger can say.
+//! The outputs of a pool, in the terms of the reference and the ledger.
 //!
 //! Handles and ids of check-outs are opaque, so here a connection is its number, and a check-out its place among all
-//! check-outs, from 1. Errors keep what can be predicted: their kind, the counts and the time waited.
+//! check-outs, from 1. Errors keep the predictable parts: their kind, the counts and the time waited.
 
 use core::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 use cmap_core::pool::{self, CheckOutError, CheckOutErrorKind, CheckOutId, Counts, ServiceId, WaitLimit};
+use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
 /// A connection's number in its pool (CMAP-9).
 pub(crate) type Id = u64;
@@ -39,7 +39,7 @@ pub(crate) enum Output {
     CheckedIn(Id),
 }
 
-/// Why a check-out failed, what the pool looked like, and how long it had taken.
+/// Why a check-out failed, the state of the pool, and how long it had taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     Cancelled,
 }
 
-/// What cleared a pool or ended an establishment: the number of the test's own call, or the pool in its own words.
+/// The cause of a clear or of the end of an establishment: the number of the test's own call, or the pool's own text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Call(u64),
@@ -117,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Whether a pool that nobody observes leaves it out.
+    /// Whether an unobserved pool leaves it out.
     pub(crate) fn is_event(&self) -> bool {
         !matches!(
             self,

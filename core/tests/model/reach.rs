@@ -1,4 +1,4 @@
-//! What the cases reach: a property that no case comes near proves nothing.
+//! The situations that the cases reach: a property that no case comes near proves nothing.
 //!
 //! Draws cases without running a pool, and counts the situations in which the reference finds itself.
 
@@ -15,7 +15,7 @@ use super::output::{Kind, Output};
 use super::reference::{Answer, State};
 use super::transition::{Call, Named};
 
-/// What steps met, and how often.
+/// The situations that steps met, and how often.
 #[derive(Default)]
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
@@ -54,7 +54,7 @@ const COMMON: [&str; 30] = [
 ];
 
 impl Reach {
-    /// Draws as many cases, always the same ones.
+    /// Draws this many cases, always the same ones.
     pub(crate) fn of<const LOAD_BALANCED: bool>(cases: usize) -> Self {
         let mut reach = Self::default();
         let mut runner = TestRunner::deterministic();
@@ -77,7 +77,7 @@ impl Reach {
         reach
     }
 
-    /// Situations that were met too seldom.
+    /// Situations that were met too rarely.
     pub(crate) fn missed(&self) -> Vec<(&str, usize)> {
         let times = |situation| self.0.get(situation).copied().unwrap_or(0);
         COMMON.into_iter().map(|situation| (situation, times(situation))).filter(|&(_, times)| times < 50).collect()

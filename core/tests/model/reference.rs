@@ -4,8 +4,8 @@
 //! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
 //! last is the hottest, and among the others the first has been where it is for longest.
 
-use cmap_core::event::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
+use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
 
 use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
@@ -24,13 +24,13 @@ pub(crate) struct Reference {
     /// First in, first out (CMAP-14).
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) started: CheckOut,
-    /// What came out since it was taken.
+    /// The outputs since they were last taken.
     pub(crate) outputs: Vec<Output>,
     /// Slots without a connection; the one that was vacated last is taken first.
     vacant: Vec<usize>,
     paused_by: Cause,
     last_run: Option<u64>,
-    /// Since the last run a connection failed that no check-out waited for.
+    /// A connection that no check-out waited for has failed since the last run.
     population_failed: bool,
     pub(crate) backoff: Option<Backoff>,
     random: Random,
@@ -76,7 +76,7 @@ pub(crate) struct Waiter {
     deadline: Option<u64>,
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
@@ -263,7 +263,7 @@ impl Reference {
         } else {
             self.clear(None, true, Cause::PoolsOwn);
         }
-        // Whoever used a connection lives in the parent process: all count as checked in and closed.
+        // The users of connections live in the parent process: all count as checked in and closed.
         if self.state != PoolState::Closed {
             let mut ids = self.ids(|c| c.state == State::InUse);
             ids.sort_by_key(|&id| self.get(id).map(|c| c.slot));
@@ -320,7 +320,7 @@ impl Reference {
             }
             Some(_) => {
                 self.close_or_make_available(id, reason);
-                // Only behind a load balancer may its origin still wait (LB-8): that one gets another connection.
+                // Only behind a load balancer may its origin still wait (LB-8): that origin gets another connection.
                 if connection.check_out.is_some() {
                     self.create(connection.check_out);
                 }
@@ -369,7 +369,7 @@ impl Reference {
         let all = [State::Pending, State::Available, State::Checking, State::InUse];
         let Some(id) = self.find(connection, &all, ApiMisuse::NotInUse)? else { return Ok(()) };
         match self.get(id).expect("it was found").state {
-            // The establishment will fail by itself.
+            // The establishment will fail on its own.
             State::Pending => {}
             State::Available => {
                 self.close(id, Reason::Error, None, true);

@@ -20,12 +20,12 @@ use super::case::{Case, Cases, Made};
 use super::laws::{Broken, Laws, check};
 use super::output::{Cause, Output, Service, count};
 use super::reference::{Answer, State};
-use super::short_way;
+use super::returned_delivery;
 use super::transition::{Call, Named, Options, Step};
 
 pub(crate) struct PoolTest<const LOAD_BALANCED: bool>;
 
-/// A pool with what its driver remembers.
+/// A pool with its driver's records.
 pub(crate) struct Sut {
     pool: Pool<()>,
     laws: Laws,
@@ -34,7 +34,7 @@ pub(crate) struct Sut {
     check_outs: Vec<CheckOutId>,
     /// Outputs that the pool still keeps: they have been seen in a copy of it.
     seen: VecDeque<Output>,
-    /// The calls so far, and whether their outputs were kept, for whoever reads a failure.
+    /// The calls so far, and whether their outputs were kept, for the reader of a failure.
     log: Vec<(Made, bool)>,
 }
 
@@ -80,7 +80,7 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
         sut
     }
 
-    /// Ends every case: once all that is under way has come back to the closed pool, nothing remains.
+    /// Ends every case: once everything under way has come back to the closed pool, nothing remains.
     fn teardown(mut sut: Sut, mut case: Case) {
         let now = case.reference.now;
         let mut make = |case: &mut Case, call| {
@@ -119,9 +119,9 @@ impl Sut {
         let due_before = self.pool.poll_timeout();
         let (now, input) = (Instant::from_nanos(made.now), self.input(made.call, reference.now));
         match &input {
-            Input::CheckOut(request) => short_way::of_check_out(&self.pool, now, *request)?,
+            Input::CheckOut(request) => returned_delivery::of_check_out(&self.pool, now, *request)?,
             Input::CheckIn(connection, condition) => {
-                short_way::of_check_in(&self.pool, now, *connection, *condition)?;
+                returned_delivery::of_check_in(&self.pool, now, *connection, *condition)?;
             }
             _ => {}
         }
@@ -191,7 +191,7 @@ impl Sut {
         Ok(())
     }
 
-    /// The outputs of the last call. Where they are not drained a copy of the pool tells them.
+    /// The outputs of the last call. If they are not drained, a copy of the pool gives them.
     fn outputs(&mut self, keep: bool) -> Result<Vec<Output>, Broken> {
         let mut copy = keep.then(|| self.pool.clone());
         let pool = copy.as_mut().unwrap_or(&mut self.pool);
@@ -300,7 +300,7 @@ fn connection_of(address: &ServerAddress, number: u64) -> (Handle, CheckOutId) {
     let now = Instant::ORIGIN;
     pool.ready(now);
     loop {
-        let check_out = pool.check_out(now, CheckOutRequest::default());
+        let (check_out, _) = pool.check_out(now, CheckOutRequest::default());
         let outputs: Vec<_> = core::iter::from_fn(|| pool.poll_output()).collect();
         let connect = outputs.iter().find_map(|output| match output {
             pool::Output::Action(Action::Connect { connection }) => Some(*connection),

@@ -1,4 +1,4 @@
-//! What a case is made of: a pool's options, and steps that refer to whatever is alive when they are made.
+//! The parts of a case: a pool's options, and steps that refer to the connections and check-outs alive at that moment.
 //!
 //! A step names a connection or a check-out by an index into those that its call is meant for, so that it keeps its
 //! sense when shrinking removes other steps. Some point at anything else on purpose: connections that were closed, are
@@ -57,7 +57,7 @@ pub(crate) enum Time {
 /// One call of the pool. `P` says how connections and check-outs are named: by [`Pick`] or, resolved, by [`Named`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call<P> {
-    /// With a deadline so many nanoseconds after now, or before.
+    /// With a deadline this many nanoseconds after now, or before.
     CheckOut(Option<i64>),
     Cancel(P),
     CheckIn(P, Condition),
@@ -70,7 +70,7 @@ pub(crate) enum Call<P> {
     ResetAfterFork,
     Hello(P, Service),
     Established(P),
-    /// With what it means for the pool, and whether the server is overloaded.
+    /// With its meaning for the pool, and whether the server is overloaded.
     EstablishFailed(P, Reaction, bool),
     Checked(P, bool),
     PeerClosed(P),
@@ -80,7 +80,7 @@ pub(crate) enum Call<P> {
 /// A connection or a check-out, before the step is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pick {
-    /// One of those that the call is meant for: pending ones for `Established` and so on.
+    /// One of the targets that the call is meant for: pending ones for `Established` and so on.
     Fitting(usize),
     /// One of all that were ever issued.
     Any(usize),
@@ -97,7 +97,7 @@ pub(crate) enum Named {
     Foreign,
 }
 
-/// What the callers are up to; it changes every [`PHASE`] steps, so that queues build up and dissolve again.
+/// The tendency of the callers; it changes every [`PHASE`] steps, so that queues build up and dissolve again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Far more check-outs than check-ins.

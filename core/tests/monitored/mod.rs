@@ -1,6 +1,8 @@
-//! A monitor or an endpoint in virtual time, and the server's side of its sockets: nothing sleeps.
+//! A monitor in virtual time, alone or beside its server, and the other side of its sockets: nothing sleeps.
 
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
+
+pub(crate) mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,13 +12,12 @@ use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientMetadata, Fault};
-use cmap_core::monitor::{Action, Finding, Monitor, MonitorOptions, Output, Role, Socket};
+use cmap_core::monitor::{Action, Finding, HeartbeatEvent, Monitor, MonitorOptions, Output, Role, Socket};
 use cmap_core::pool::Cause;
-use cmap_core::server::ServerEvent;
 use cmap_core::time::Instant;
 use cmap_core::wire::{Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter};
 
-/// What the server's side knows of a socket that the monitor has not closed.
+/// The server's record of a socket that the monitor has not closed.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) connected: bool,
@@ -31,7 +32,7 @@ pub(crate) struct Bench {
     pub(crate) now: Instant,
     pub(crate) peers: BTreeMap<Socket, Peer>,
     pub(crate) closed: BTreeSet<Socket>,
-    pub(crate) events: Vec<(Instant, ServerEvent)>,
+    pub(crate) events: Vec<(Instant, HeartbeatEvent)>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn streaming_hello(counter: i64) -> RawDocumentBuf {
     streaming_hello_of(1, counter)
 }
 
-/// The same of one of its processes.
+/// A reply of such a server, from one of its processes.
 pub(crate) fn streaming_hello_of(process: u8, counter: i64) -> RawDocumentBuf {
     let mut reply = hello();
     let version = rawdoc! { "processId": ObjectId::from_bytes([process; 12]), "counter": counter };
@@ -137,7 +138,7 @@ impl Bench {
         self.peers.get(&self.socket(role)?)?.asked.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Lets time pass; what is due on the way happens when it is due.
+    /// Lets time pass; everything due on the way happens when it is due.
     pub(crate) fn pass(&mut self, millis: u64) {
         let end = self.now + Duration::from_millis(millis);
         while let Some(timeout) = self.monitor.poll_timeout().filter(|timeout| timeout.at <= end) {
@@ -167,7 +168,7 @@ impl Bench {
         }
     }
 
-    /// Reads what the monitor sends.
+    /// Reads the monitor's requests.
     fn receive(&mut self, socket: Socket) {
         let mut bytes = Vec::new();
         self.monitor.write_to(socket, &mut bytes);

@@ -36,15 +36,15 @@ pub use cmap_runtime::{
 
 /// A client on async-std.
 pub type Client = cmap_runtime::Client<AsyncStd>;
-/// A client in the making on async-std.
+/// A builder of a client on async-std.
 pub type ClientBuilder = cmap_runtime::ClientBuilder<AsyncStd>;
 /// A pool on async-std without a monitor.
 pub type Pool = cmap_runtime::Pool<AsyncStd>;
-/// A pool in the making on async-std.
+/// A builder of a pool on async-std.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<AsyncStd>;
 /// A connection on async-std.
 pub type Connection = cmap_runtime::Connection<AsyncStd>;
-/// A connection on async-std that a cursor or a transaction keeps.
+/// A connection on async-std, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<AsyncStd>;
 
 #[cfg(unix)]

@@ -1,7 +1,7 @@
-//! What a pair and a `ping` allocate.
+//! The allocations of a pair and of a `ping`.
 //!
-//! Allocations are counted by the program's allocator, which takes its time for each: a burden on those who allocate much. So
-//! it belongs to a program of its own, which brings the way to [`Count`], and times are measured by programs without it.
+//! The program's allocator counts allocations and takes time for each, which burdens contenders that allocate much. So
+//! counting belongs to a program of its own, which provides [`Count`], and times are measured by programs without it.
 
 use std::ops::{AddAssign, Div};
 
@@ -12,16 +12,16 @@ use crate::report::{Report, Table};
 use crate::server::Server;
 use crate::{Harness, Threads};
 
-/// Runs some work, and says what this thread allocated for it.
+/// Runs some work, and returns what this thread allocated for it.
 pub type Count = fn(&mut dyn FnMut()) -> Allocations;
 
-/// How many pings are looked at.
+/// The number of pings.
 const PINGS: u32 = 1_000;
 
-/// How much of the official driver's bytes ours may allocate.
+/// The part of the official driver's bytes that ours may allocate.
 const BYTES: f64 = 0.1;
 
-/// How often memory was allocated, and how much.
+/// The number of allocations, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allocations {
     pub count: f64,
@@ -29,7 +29,7 @@ pub struct Allocations {
 }
 
 /// Compares pairs of cmap with those of other pools, and its pings with the official driver's. The harness has to run
-/// on this thread what it is given.
+/// its futures on this thread.
 pub fn compare<H: Harness>(name: &str, report: &mut Report, count: Count, more: impl FnOnce() -> Vec<Line>) {
     let server = Server::start();
     println!("\n{name}: on average, by one task");
@@ -68,7 +68,7 @@ impl AddAssign for Allocations {
     }
 }
 
-/// What each of so many operations allocates, on average.
+/// The average allocations of an operation, over `operations` of them.
 impl Div<u32> for Allocations {
     type Output = Self;
 

@@ -1,10 +1,10 @@
-//! Where a client and its server run, which decides the throughput as much as they do themselves.
+//! The CPUs of a client and its server, which decide the throughput as much as the programs themselves.
 //!
-//! On one CPU they take turns: the server and the kernel work as much for a ping as the client does, over TCP more, so that
-//! the clock shows half of what the client gains; over a Unix socket the kernel costs least. On a CPU each the client is the one
-//! that limits, as soon as there is always a reply to work on, which 8 tasks see to; with a single task it is all about sleep:
-//! a client that waits lets its CPU sleep, and how long that takes to wake is up to the machine. What several threads reach,
-//! wherever the kernel puts them, is printed only.
+//! On one CPU they take turns: the server and the kernel work as much for a ping as the client does, over TCP more, so
+//! that the clock shows half of the client's gain; over a Unix socket the kernel costs least. On a CPU each, the client
+//! is the limit as soon as there is always a reply to work on, which 8 tasks ensure. With a single task sleep decides:
+//! a client that waits lets its CPU sleep, and the machine decides how long that takes to wake. The throughput of
+//! several threads, wherever the kernel puts them, is only printed.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::Threads;
 use crate::cpu::OneCpu;
 use crate::server::Server;
 
-/// Where a client and its server run.
+/// The CPUs of a client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
     /// The client has one thread, which shares a CPU with the server.
@@ -26,8 +26,8 @@ pub enum Arrangement {
 }
 
 impl Arrangement {
-    /// Starts the server, and puts this thread, which is to be the client's, in its place as long as the second value
-    /// exists. `None`, if there are too few CPUs.
+    /// Starts the server, and keeps this thread, the client's, in its place as long as the second value exists. `None`
+    /// if there are too few CPUs.
     pub fn start(self) -> Option<(Server, Option<OneCpu>)> {
         match self {
             Self::OneCpu => {

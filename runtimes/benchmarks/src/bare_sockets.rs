@@ -17,7 +17,7 @@ use crate::pinger::ROUND;
 use crate::server::Server;
 use crate::tasks::{clock, in_a_task, join};
 
-/// Connections of which nothing is known.
+/// Connections without any state.
 pub struct BareSockets<H: Harness> {
     idle: Arc<Mutex<Vec<<H::Runtime as Runtime>::Stream>>>,
     ping: Arc<[u8]>,
@@ -47,8 +47,8 @@ impl<H: Harness> BareSockets<H> {
         Self { idle: Arc::new(Mutex::new(idle)), ping: ping.into(), harness: PhantomData }
     }
 
-    /// How often the message goes and its reply comes in a [`ROUND`], on as many sockets as there are tasks, if there are
-    /// as many.
+    /// How often the message goes and its reply comes in a [`ROUND`], on as many sockets as there are tasks, if there
+    /// are that many.
     pub fn ping_for_a_round(&self, tasks: usize) -> u32 {
         let tasks = (0..tasks.min(SIZE)).map(|_| {
             let (idle, ping) = (Arc::clone(&self.idle), Arc::clone(&self.ping));

@@ -1,4 +1,4 @@
-//! A pool that is measured, and ours as one.
+//! A measured pool, and the implementation for ours.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use cmap_runtime::{Client, Connection, Runtime};
 
 use crate::server::Server;
 
-/// So many connections every pool has.
+/// The number of connections of every pool.
 pub const SIZE: usize = 8;
 
 /// A pool of [`SIZE`] connections. Every task that uses it has a clone.

@@ -1,8 +1,8 @@
-//! CPUs: which ones a process runs on, and for how long it worked.
+//! CPUs: where a process runs, and how long it worked.
 //!
-//! Whether a client that waits and a server that waits share a CPU is up to the kernel, and decides more than they do:
+//! The kernel decides whether a waiting client and a waiting server share a CPU, which matters more than the programs:
 //! a CPU that sleeps takes long to wake, most of all in a virtual machine, and even a bare socket's round trips differ
-//! fivefold. And where others work on the same machine, the time that passes says more of them than of us.
+//! fivefold. And if other processes work on the same machine, the elapsed time says more about them than about us.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub struct OneCpu {
 }
 
 impl OneCpu {
-    /// The first CPU that there is; any, where the system is not asked.
+    /// The first available CPU; any, if the system is not asked.
     pub fn first() -> Self {
         let before = os::cpus();
         os::keep_to(before, 0);
         Self { before }
     }
 
-    /// The second; `None`, if there is none, or the system is not asked.
+    /// The second; `None` if there is none, or the system is not asked.
     pub fn second() -> Option<Self> {
         let before = os::cpus();
         os::keep_to(before, 1).then_some(Self { before })
@@ -33,7 +33,7 @@ impl Drop for OneCpu {
     }
 }
 
-/// How long all threads of this process have worked; where the system is not asked, the time.
+/// How long all threads of this process have worked; the elapsed time, if the system is not asked.
 pub fn worked() -> Duration {
     os::worked()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Rounds(Vec<f64>);
 
-/// How long it took those who waited.
+/// The waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantiles {
     pub median: Duration,
@@ -31,7 +31,7 @@ impl Rounds {
         Self(self.0.iter().zip(&other.0).map(|(own, other)| own / other).collect())
     }
 
-    /// The median, and between what half of the rounds lay, with so many decimals; a dash, if there were none.
+    /// The median, and the range of half of the rounds, with `decimals`; a dash if there were none.
     pub fn show(&self, decimals: usize) -> String {
         if self.0.is_empty() {
             return "–".into();
@@ -40,7 +40,7 @@ impl Rounds {
         format!("{median:.decimals$} ({low:.decimals$}–{high:.decimals$})")
     }
 
-    /// What so many quarters of the rounds do not exceed.
+    /// The value that this many quarters of the rounds do not exceed.
     fn quartile(&self, number: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

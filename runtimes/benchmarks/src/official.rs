@@ -1,4 +1,4 @@
-//! The official driver, on a runtime of its own: it runs on tokio alone, whatever ours runs on.
+//! The official driver, on a runtime of its own: it runs only on tokio, whatever ours runs on.
 
 use cmap_runtime::bson::doc;
 use mongodb::Client;
@@ -17,7 +17,7 @@ pub struct Official {
 }
 
 impl Official {
-    /// A client of `server` with [`SIZE`] connections, on one thread, the one that waits, or on two beside it.
+    /// A client of `server` with [`SIZE`] connections, on the waiting thread, or on two beside it.
     pub fn connect(server: &Server, threads: Threads) -> Self {
         let mut runtime = match threads {
             Threads::One => Builder::new_current_thread(),

@@ -17,7 +17,7 @@ pub type Deadpool = managed::Pool<Numbers>;
 /// asyncband's pool.
 pub type Asyncband = Arc<bounded::Pool<Numbers>>;
 
-/// asyncband's pool with the runtime's timer, since it has no time-outs of its own.
+/// asyncband's pool with the runtime's timer, because it has no time-outs of its own.
 #[derive(Clone)]
 pub struct TimedAsyncband<R> {
     pub pool: Asyncband,

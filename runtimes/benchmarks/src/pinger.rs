@@ -1,4 +1,4 @@
-//! A client that pings, and ours as one.
+//! A client that pings, and the implementation for ours.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::tasks::{clock, join};
 /// How long a round of pings takes.
 pub const ROUND: Duration = Duration::from_millis(30);
 
-/// What every task has a clone of.
+/// The handle that every task clones.
 pub trait Pinger: Clone + Send + Sync + 'static {
     /// Check out, `ping`, check in.
     fn ping(&self) -> impl Future<Output = ()> + Send;
@@ -36,10 +36,10 @@ pub trait Pinger: Clone + Send + Sync + 'static {
 
 /// A client on its runtime.
 pub trait Load {
-    /// How often so many tasks ping in a [`ROUND`].
+    /// How often this many tasks ping in a [`ROUND`].
     fn ping_for_a_round(&self, tasks: usize) -> u32;
 
-    /// One task pings so often, on this thread if the runtime has but one.
+    /// One task pings this often, on this thread if the runtime has only one.
     fn ping_in_turn(&self, count: u32);
 }
 

@@ -1,8 +1,8 @@
 //! Whole operations: check out, `ping`, check in.
 //!
-//! How many there are in a second depends on the server and the kernel as much as on the client, and on the [`Arrangement`].
-//! What the client works for each ping, kernel included, is its own: it has a bar, beside what the bare sockets of its runtime
-//! work for the same bytes. The official driver's figures are printed, and have none.
+//! The pings in a second depend on the server and the kernel as much as on the client, and on the [`Arrangement`]. The
+//! client's own work for each ping, kernel included, has a bar: it is compared with the work of the runtime's bare
+//! sockets for the same bytes. The official driver's figures are printed, and have no bar.
 
 use crate::Harness;
 use crate::arrangement::Arrangement;
@@ -18,17 +18,17 @@ use crate::tasks::clock;
 /// How many tasks ping.
 const TASKS: [usize; 3] = [1, 8, 64];
 
-/// How often every contender pings for a round. Rounds are many and short, so that what disturbs some of them for longer than
-/// that disturbs all contenders.
+/// How often every contender pings for a round. Rounds are many and short, so that a disturbance of several rounds hits
+/// all contenders.
 const ROUNDS: usize = 45;
 
 /// The client's work for a ping is at most this many times that of bare sockets.
 const WORK: f64 = 1.22;
 
-/// Where it should be.
+/// The target.
 const GOAL: f64 = 1.12;
 
-/// How many thousand pings there were, round by round.
+/// Thousands of pings, round by round.
 #[derive(Default)]
 struct Throughput {
     /// In a second.
@@ -54,7 +54,7 @@ pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut
     for tasks in TASKS {
         let mut throughputs = <[Throughput; 3]>::default();
         for round in 0..ROUNDS {
-            // Each is the first, the second and the third as often.
+            // Each takes the first, the second and the third place equally often.
             for contender in [0, 1, 2].map(|place| (place + round) % 3) {
                 throughputs[contender].round(|| match contender {
                     0 => ours.ping_for_a_round(tasks),
@@ -70,7 +70,7 @@ pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut
         // More tasks than there are sockets wait for one, which bare sockets have no queue for.
         if arrangement.has_bar() && tasks <= SIZE {
             let [own, _, bare] = works;
-            // Pings by work: who works more for each gets fewer.
+            // Pings by work: a contender that works more for each gets fewer.
             let ratio = bare.ratio_to(own);
             let what =
                 format!("{name}, tasks: {tasks}: a ping's work is at most {WORK} of bare sockets' (goal {GOAL})");

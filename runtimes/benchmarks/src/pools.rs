@@ -1,4 +1,4 @@
-//! cmap's pool beside others. Theirs hold numbers, ours sockets; ours alone looks at generations and idleness.
+//! cmap's pool beside others. Theirs hold numbers, ours sockets; only ours checks generations and idleness.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Harness, Threads};
 /// How often every contender runs a load.
 const ROUNDS: usize = 9;
 
-/// How long a check-out waits, where it has a limit.
+/// How long a check-out waits, if it has a limit.
 pub const USUAL: Duration = Duration::from_secs(30);
 
 /// How many tasks contend.
@@ -25,7 +25,7 @@ const TASKS: [usize; 2] = [64, 10_000];
 /// Our pool.
 const OURS: &str = "cmap";
 
-/// The pool that ours has to be as fast as.
+/// The pool whose speed ours must reach.
 const RIVAL: &str = "deadpool";
 
 /// One line of the tables.
@@ -37,7 +37,7 @@ pub struct Line {
     hurried: Option<Box<dyn Loads>>,
 }
 
-/// Whether a check-out looks at the clock.
+/// Whether a check-out reads the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// It waits as long as it takes.
@@ -82,7 +82,7 @@ pub fn compare<H: Harness>(
     timeouts(&lines);
 }
 
-/// All who are compared; cmap comes first.
+/// All contenders; cmap comes first.
 pub(crate) fn lines<H: Harness>(server: &Server, more: impl FnOnce() -> Vec<Line>) -> Vec<Line> {
     H::block_on(async {
         let runtime = H::Runtime::current().unwrap();

@@ -1,4 +1,4 @@
-//! What a benchmark program prints: tables, and the bars with what was measured against them.
+//! The output of a benchmark program: tables, and the bars with the measured figures.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ pub struct Report {
     bars: Vec<Bar>,
 }
 
-/// What has to be reached: a ratio within one run, or a count, never a time.
+/// A figure to reach: a ratio within one run, or a count, never a time.
 #[derive(Debug)]
 struct Bar {
     what: String,

@@ -1,7 +1,8 @@
 //! A server for benchmarks, in a process of its own: as little work as possible between a command and its reply.
 //!
 //! A thread per connection blocks on its socket. Every message is answered from one of three prepared replies; a ping
-//! is told by its first bytes. It says that it knows no sessions, so that no driver sends what others leave out.
+//! is recognised by its first bytes. The server claims to know no sessions, so that no driver sends fields that others
+//! leave out.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -20,13 +21,13 @@ const SERVE: &str = "--serve";
 #[cfg(unix)]
 const SERVE_UNIX: &str = "--serve-unix";
 
-/// The message's length, its id, what it answers, and the kind of message.
+/// The message's length, its id, the id it answers, and the kind of message.
 const HEADER: usize = 16;
 
-/// The kind of message that drivers of old say hello in.
+/// The kind of message in which old drivers say hello.
 const OP_QUERY: [u8; 4] = 2004_u32.to_le_bytes();
 
-/// Where in a message of our time the first field begins: after flags, the kind of section, the document's length.
+/// Where in a modern message the first field begins: after flags, the kind of section, the document's length.
 const FIRST_FIELD: usize = HEADER + 4 + 1 + 4;
 
 /// The field `ping`, as a number of 32 bits.
@@ -52,7 +53,7 @@ impl Server {
 
     fn start_as(argument: &str) -> Self {
         let program = std::env::current_exe().unwrap();
-        // It ends when its input does, however this process ends.
+        // It ends when its input does, in whatever way this process ends.
         let command = &mut Command::new(program);
         let mut child = command.arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut address = String::new();
@@ -60,7 +61,7 @@ impl Server {
         Self { child, address: address.trim_end().into() }
     }
 
-    /// Where a socket finds it.
+    /// Its address.
     pub(crate) fn target(&self) -> Target {
         match self.address.parse() {
             Ok(address) => Target::Tcp(address),
@@ -80,7 +81,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It is over, however it ended.
+        // The server is gone, in whatever way it ended.
         let _ = self.child.wait();
     }
 }
@@ -89,7 +90,7 @@ pub(crate) fn is_asked_for() -> bool {
     std::env::args().any(|argument| argument.starts_with(SERVE))
 }
 
-/// Serves until the input ends, after saying where.
+/// Serves until the input ends, after printing its address.
 pub(crate) fn serve() {
     #[cfg(unix)]
     if std::env::args().any(|argument| argument == SERVE_UNIX) {

@@ -1,4 +1,4 @@
-//! Tasks on any runtime: spawned and joined; and the small steps that a load is made of.
+//! Tasks on any runtime: spawned and joined; and the small steps of a load.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use cmap_runtime::Runtime;
 
-/// Those who are waited for.
+/// The awaited tasks.
 struct Running<T> {
     left: AtomicUsize,
     outputs: Mutex<Vec<T>>,
@@ -77,7 +77,7 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Polls once; nobody is woken.
+/// Polls once; no task is woken.
 pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -85,7 +85,7 @@ pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// What `work` gives within `limit`, by the timer of `runtime`.
+/// The output of `work` within `limit`, by the timer of `runtime`.
 pub async fn within<R: Runtime, T>(runtime: &R, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut timer = pin!(runtime.sleep_until(runtime.now() + limit));

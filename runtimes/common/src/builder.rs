@@ -1,4 +1,4 @@
-//! A client or a pool in the making: what can be said of both, and what both are made of.
+//! The builder of a client or a pool: the settings that both share, and the parts that both are made of.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,24 +9,22 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::MAX_ITERATIONS;
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
+use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warning};
-use cmap_core::{pool, server, time};
+use cmap_core::pool;
+use cmap_core::server::{Server as Machine, ServerOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::CommandLimit;
-use crate::connect::LastAddress;
-use crate::endpoint::Endpoint;
 use crate::error::{ClientError, RuntimeGone};
-use crate::establish::Establisher;
-use crate::event::Event;
-use crate::keys::Keys;
-use crate::listeners::Listeners;
+use crate::establish::{Establisher, Keys, LastAddress};
+use crate::events::{Event, Listeners};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
-use crate::socket::Socket;
+use crate::server::Server;
 use crate::tls::TlsConfig;
 
-/// Options, and what options cannot say, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
+/// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
 #[must_use = "nothing is made before `build` is awaited"]
 pub struct Builder<R, T> {
     runtime: Result<R, RuntimeGone>,
@@ -39,8 +37,14 @@ pub struct Builder<R, T> {
     makes: PhantomData<fn() -> T>,
 }
 
-/// The machine that drives an endpoint's sockets.
-pub(crate) type Core<R> = server::Endpoint<Box<Socket<<R as Runtime>::Stream>>>;
+/// The side that monitors the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Monitored {
+    /// The client, unless it is a load balancer.
+    ByClient,
+    /// The pool's owner, which makes it ready and clears it.
+    ByOwner,
+}
 
 impl<R: Runtime, T> Builder<R, T> {
     pub(crate) fn new(options: ClientOptions) -> Self {
@@ -56,41 +60,41 @@ impl<R: Runtime, T> Builder<R, T> {
         }
     }
 
-    /// Keeps what is odd about the connection string that the options were read from.
+    /// Keeps the warnings of the connection string that the options were read from.
     pub(crate) fn warnings(mut self, warnings: Vec<Warning>) -> Self {
         self.warnings = warnings;
         self
     }
 
-    /// Lets it live in `runtime` instead of the one that the caller runs in.
+    /// Makes it live in `runtime` instead of the caller's.
     pub fn runtime(mut self, runtime: R) -> Self {
         self.runtime = Ok(runtime);
         self
     }
 
-    /// Uses `config` for TLS, instead of what the options say about certificates. TLS is on with it.
+    /// Uses `config` for TLS, instead of the options' certificates. This turns TLS on.
     pub fn tls(mut self, config: TlsConfig) -> Self {
         self.tls = Some(config);
         self
     }
 
-    /// Lets the server ask for up to so many iterations of SCRAM's hash; without this, for [`MAX_ITERATIONS`]. The server
-    /// chooses the number and this process does the work, in a thread for blocking work: 100,000 take some 20 milliseconds.
-    /// Raise it for a server whose users were made with more.
+    /// Lets the server ask for at most `iterations` of SCRAM's hash, instead of [`MAX_ITERATIONS`]. The server chooses
+    /// the number and this process does the work, in a thread for blocking work: 100,000 take some 20 milliseconds.
+    /// Raise it for a server whose users were created with a higher number.
     pub fn max_scram_iterations(mut self, iterations: u32) -> Self {
         self.max_scram_iterations = iterations;
         self
     }
 
-    /// Calls `handler` for every event from the first one on, in order, on whatever thread makes it happen, or, if somebody
-    /// tells others just then, in a task of the runtime: it must be quick, and neither block nor wait for the runtime. It may
-    /// call the client or the pool. A panic in it is caught.
+    /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
+    /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
+    /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
     pub fn on_event(mut self, handler: impl Fn(&ServerAddress, &Event) + Send + Sync + 'static) -> Self {
         self.listeners.handlers.push(Box::new(handler));
         self
     }
 
-    /// Adds a library that wraps this one to what the server's logs show (HS-14).
+    /// Adds a library that wraps this one to the client's name in the server's logs (HS-14).
     ///
     /// # Errors
     /// A part contains the character that separates libraries.
@@ -99,15 +103,12 @@ impl<R: Runtime, T> Builder<R, T> {
         Ok(self)
     }
 
-    /// The pool, around the machine that `begin` makes of it.
-    pub(crate) async fn start<F>(self, begin: F) -> Result<Pool<R>, ClientError>
-    where
-        F: FnOnce(time::Instant, CorePool<R>, &ClientOptions, ClientMetadata) -> Core<R> + Send,
-    {
+    /// The pool of a server, `monitored` by the client or by the pool's owner.
+    pub(crate) async fn start(self, monitored: Monitored) -> Result<Pool<R>, ClientError> {
         let Self { runtime, mut options, mut warnings, metadata, listeners, tls, max_scram_iterations, makes: _ } =
             self;
         let runtime = runtime?;
-        // Whoever changes options in code sets one of the two.
+        // Options changed in code may set only one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
             options.pool.load_balanced = true;
             options.load_balanced = Some(true);
@@ -120,12 +121,12 @@ impl<R: Runtime, T> Builder<R, T> {
         }
         let advice = options.advice();
         #[cfg(feature = "tracing")]
-        advice.iter().for_each(crate::logging::warn);
+        advice.iter().for_each(crate::events::logging::warn);
         warnings.extend(advice);
         let tls = match tls {
             None if options.tls.is_enabled() => {
                 let options = options.tls.clone();
-                // Files are read where it stalls nobody.
+                // Files are read where this blocks no other task.
                 let config = runtime.spawn_blocking(move || TlsConfig::new(&options)).await;
                 Some(config.ok_or(RuntimeGone)??)
             }
@@ -154,16 +155,25 @@ impl<R: Runtime, T> Builder<R, T> {
             command_limit: CommandLimit::of_client(&options),
             options: Arc::new(connection_options),
         });
-        let mut core = begin(establisher.clock.now(), pool, &options, metadata);
-        core.server_mut().observe(listeners.are_logged() || listeners.any());
-        Ok(Pool::new(Endpoint::start(core, establisher, listeners), options.timeout, warnings))
+        let (mut machine, monitor) = match monitored {
+            Monitored::ByOwner => (Machine::unmonitored(pool), None),
+            Monitored::ByClient => {
+                let now = establisher.clock.now();
+                let mut machine = Machine::new(pool, ServerOptions::of_client(&options));
+                machine.open(now);
+                // LB-3: a load balancer is not checked.
+                let monitor = (!options.pool.load_balanced).then(|| {
+                    Monitor::new(now, Arc::clone(&establisher.address), MonitorOptions::of_client(&options, metadata))
+                });
+                (machine, monitor)
+            }
+        };
+        machine.observe(listeners.are_logged() || listeners.any());
+        Ok(Pool::new(Server::start(machine, monitor, establisher, listeners), options.timeout, warnings))
     }
 }
 
-/// The machine of a pool.
-type CorePool<R> = pool::Pool<Box<Socket<<R as Runtime>::Stream>>>;
-
-/// connectTimeoutMS, if it is not set (URI-12).
+/// The default of connectTimeoutMS (URI-12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tells the pools of this process apart.
@@ -172,8 +182,8 @@ fn pool_number() -> u32 {
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Where the jitter of a pool's backoff begins. Clients that are refused together must not come back together; where the
-/// system gives no random numbers, at least the clients of one process differ.
+/// The seed of a pool's backoff jitter. Clients that are refused together must not come back together; if the system
+/// gives no random numbers, at least the clients of one process differ.
 fn seed() -> u64 {
     getrandom::u64().unwrap_or_else(|_| pool_number().into())
 }

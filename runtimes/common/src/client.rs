@@ -1,4 +1,4 @@
-//! The client: where a user begins.
+//! The client, the entry point of this crate.
 
 use std::fmt;
 use std::future::Future;
@@ -6,17 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::Stats;
-use cmap_core::server::{self, ServerDescription, ServerOptions};
+use cmap_core::server::ServerDescription;
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::error::{ClientError, RuntimeGone};
+use crate::events::Subscription;
 use crate::pool::Pool;
 use crate::runtime::Runtime;
-use crate::subscription::Subscription;
 
 /// A client of one server, with a pool of connections to it.
 ///
@@ -29,24 +28,24 @@ pub struct Client<R: Runtime> {
     pool: Pool<R>,
 }
 
-/// A client in the making.
+/// A builder of a client.
 pub type ClientBuilder<R> = Builder<R, Client<R>>;
 
 impl<R: Runtime> Client<R> {
-    #[cfg(feature = "conformance")]
-    pub(crate) fn endpoint(&self) -> &Arc<crate::endpoint::Endpoint<R>> {
-        self.pool.endpoint()
+    pub(crate) fn server(&self) -> &Arc<crate::server::Server<R>> {
+        self.pool.server()
     }
 
-    /// A client as a connection string asks for it. It checks the server from now on; a check-out waits for that. Options
-    /// that do not exist, and values that an option cannot have, are ignored: [`warnings`](Self::warnings) names them.
+    /// A client as a connection string asks for it. It checks the server from now on; a check-out waits until the
+    /// server answers. Options that do not exist, and values that an option cannot have, are ignored:
+    /// [`warnings`](Self::warnings) names them.
     ///
     /// # Errors
     /// The connection string cannot be used, or the caller runs in no runtime.
     pub async fn connect(uri: &str) -> Result<Self, ClientError> {
         let (options, warnings) = ClientOptions::parse(uri)?;
         #[cfg(feature = "tracing")]
-        warnings.iter().for_each(crate::logging::warn);
+        warnings.iter().for_each(crate::events::logging::warn);
         Self::builder(options).warnings(warnings).build().await
     }
 
@@ -58,7 +57,7 @@ impl<R: Runtime> Client<R> {
         Self::builder(options).build().await
     }
 
-    /// A client with `options`, and with more than options can say.
+    /// A builder of a client with `options`, for further settings.
     pub fn builder(options: ClientOptions) -> ClientBuilder<R> {
         Builder::new(options)
     }
@@ -71,35 +70,35 @@ impl<R: Runtime> Client<R> {
         self.pool.check_out()
     }
 
-    /// The same, but for at most `limit` instead of timeoutMS; zero and none mean for ever. A waitQueueTimeoutMS that counts,
-    /// and serverSelectionTimeoutMS, bound it as well.
+    /// Checks out a connection, but for at most `limit` instead of timeoutMS; zero and `None` mean forever.
+    /// waitQueueTimeoutMS, where it applies, and serverSelectionTimeoutMS bound it as well.
     pub fn check_out_within(&self, limit: Option<Duration>) -> CheckOut<'_, R> {
         self.pool.check_out_within(limit)
     }
 
-    /// Closes the client: what is available is closed, whoever waits fails, nothing is checked out any more.
-    /// Connections in use may come back for as long as `patience`; then their commands are cut off. Returns how many
-    /// connections that concerned.
+    /// Closes the client: available connections are closed, every waiter fails, and no connection is checked out any
+    /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
+    /// those connections.
     ///
-    /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a task of its
-    /// own can await it.
+    /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
+    /// separate task can await it.
     ///
     /// # Errors
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        let endpoint = Arc::clone(self.pool.endpoint());
-        endpoint.close();
-        async move { endpoint.closed(patience).await }
+        let server = Arc::clone(self.pool.server());
+        server.close();
+        async move { server.closed(patience).await }
     }
 
-    /// What the pool counts.
+    /// The pool's counts.
     pub fn stats(&self) -> Stats {
         self.pool.stats()
     }
 
-    /// What is known of the server.
+    /// The description of the server.
     pub fn description(&self) -> Arc<ServerDescription> {
-        self.pool.endpoint().description()
+        self.pool.server().description()
     }
 
     /// The server's address.
@@ -107,33 +106,29 @@ impl<R: Runtime> Client<R> {
         self.pool.address()
     }
 
-    /// What is odd about the connection string that [`connect`](Self::connect) was given: what was ignored (URI-5, URI-6),
-    /// and what will not be understood for ever. And which options give up a protection
-    /// ([`ClientOptions::advice`]). Each displays as a sentence that says what to write instead. Show them to the author of
-    /// the connection string; with the feature `tracing` they are also in the log, at level WARN.
+    /// Warnings about the connection string that [`connect`](Self::connect) was given: parts that were ignored (URI-5,
+    /// URI-6), parts that will not be understood forever, and options that give up a protection
+    /// ([`ClientOptions::advice`]). Each displays as a sentence that says what to write instead. Show them to the
+    /// author of the connection string; with the feature `tracing` they are also in the log, at level WARN.
     ///
-    /// A client that was made of options has those of the second kind alone: [`ClientOptions::parse`] returned the others.
+    /// A client made from options has only the warnings about protection: [`ClientOptions::parse`] returned the others.
     pub fn warnings(&self) -> &[Warning] {
         self.pool.warnings()
     }
 
-    /// The events from now on. At most `capacity` that were not read yet are kept.
+    /// The events from now on. At most `capacity` unread ones are kept.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
         self.pool.subscribe(capacity)
     }
 }
 
 impl<R: Runtime> Builder<R, Client<R>> {
-    /// The client.
+    /// Makes the client.
     ///
     /// # Errors
     /// The options do not go together, or there is no runtime.
     pub async fn build(self) -> Result<Client<R>, ClientError> {
-        let pool = self.start(|now, pool, options, metadata| {
-            let monitor = MonitorOptions::of_client(options, metadata);
-            server::Endpoint::new(now, pool, ServerOptions::of_client(options), monitor)
-        });
-        Ok(Client { pool: pool.await? })
+        Ok(Client { pool: self.start(Monitored::ByClient).await? })
     }
 }
 

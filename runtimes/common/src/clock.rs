@@ -1,4 +1,4 @@
-//! From the runtime's time to the core's and back: nanoseconds since the client was made.
+//! Conversion between the runtime's time and the core's: nanoseconds since the client was made.
 //!
 //! The core's time never runs backwards: while a runtime's clock shows less than it has shown before, time stands still.
 
@@ -27,12 +27,12 @@ impl<R: Runtime> Clock<R> {
         Instant::from_nanos(age.as_secs().wrapping_mul(1_000_000_000).wrapping_add(age.subsec_nanos().into()))
     }
 
-    /// The end of a wait that begins now and may last for `limit`; zero and none mean for ever (CSOT-2).
+    /// The end of a wait that begins now and may last for `limit`; zero and `None` mean forever (CSOT-2).
     pub(crate) fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         deadline(limit, || self.now())
     }
 
-    /// Ends at `at`; never, if that lies beyond what the runtime can count.
+    /// Ends at `at`; never, if `at` lies beyond the runtime's range.
     pub(crate) async fn sleep_until(&self, at: Instant) {
         match self.origin.checked_add(Duration::from_nanos(at.as_nanos())) {
             Some(at) => self.runtime.sleep_until(at).await,
@@ -45,7 +45,7 @@ impl<R: Runtime> Clock<R> {
     }
 }
 
-/// The end of a wait that begins `now` and may last for `limit`; zero and none mean for ever (CSOT-2).
+/// The end of a wait that begins `now` and may last for `limit`; zero and `None` mean forever (CSOT-2).
 #[inline]
 pub(crate) fn deadline(limit: Option<Duration>, now: impl FnOnce() -> Instant) -> Option<Instant> {
     limit.filter(|limit| !limit.is_zero()).map(|limit| now() + limit)

@@ -1,4 +1,4 @@
-//! How long a command may take, and how much of that the server is told.
+//! How long a command may take, and how much of that time the server is told.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use cmap_core::options::ClientOptions;
 
 use crate::error::CommandErrorKind;
 
-/// For how long a command may take.
+/// The time limit of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandLimit {
-    /// For ever.
+    /// No limit.
     None,
-    /// socketTimeoutMS: then this side hangs up, and the server knows nothing of it.
+    /// socketTimeoutMS: when it is over, this side hangs up; the server is not told the limit.
     Socket(Duration),
-    /// What is left of an operation's time, of timeoutMS: the server is told how long it may work (CSOT-9).
+    /// The rest of an operation's time, of timeoutMS: the server is told how long it may work (CSOT-9).
     Operation(Duration),
 }
 
 impl CommandLimit {
-    /// What the options say. timeoutMS replaces socketTimeoutMS (CSOT-3).
+    /// The limit that the options set. timeoutMS replaces socketTimeoutMS (CSOT-3).
     pub(crate) fn of_client(options: &ClientOptions) -> Self {
         match (options.timeout, options.socket_timeout) {
             (Some(timeout), _) => Self::operation(Some(timeout)),
@@ -28,7 +28,7 @@ impl CommandLimit {
         }
     }
 
-    /// An operation's time; zero and none mean for ever (CSOT-2).
+    /// The limit of an operation; zero and `None` mean forever (CSOT-2).
     pub(crate) fn operation(left: Option<Duration>) -> Self {
         left.filter(|left| !left.is_zero()).map_or(Self::None, Self::Operation)
     }
@@ -40,10 +40,10 @@ impl CommandLimit {
         }
     }
 
-    /// `command` as it is sent: with what the server may take of the time, which is all but the way there and back.
+    /// `command` as it is sent: with the server's share of the time, which is all of it except a round trip.
     ///
     /// # Errors
-    /// There is no time left for that way: nothing is sent, and the connection is as good as before (CSOT-9, CSOT-10).
+    /// The time left is too short for a round trip: nothing is sent, and the connection stays usable (CSOT-9, CSOT-10).
     pub(crate) fn apply<'c>(
         self,
         command: &Command<'c>,
@@ -64,8 +64,8 @@ impl CommandLimit {
     }
 }
 
-/// Whether the server takes the command's time from elsewhere: its caller has set it, or it is a cursor's, for which
-/// getMore takes none unless the cursor waits for data.
+/// Whether the server's time limit for the command comes from elsewhere: its caller has set it, or the command belongs
+/// to a cursor, for which getMore takes none unless the cursor waits for data.
 fn has_time_of_its_own(command: &Command<'_>) -> bool {
     let mut fields = command.body.iter().map_while(Result::ok).map(|(name, _)| name.as_str());
     let further = command.fields.into_iter().flatten().map_while(Result::ok).map(|(name, _)| name.as_str());

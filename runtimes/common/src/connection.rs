@@ -14,13 +14,12 @@ use cmap_core::wire::CommandReply;
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::CommandLimit;
-use crate::cutoff::{Cut, Cutoff};
-use crate::endpoint::Endpoint;
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
-use crate::machine::Delivery;
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
+use crate::server::{Delivery, Server};
 use crate::socket::Socket;
+use crate::socket::abort::{Abort, AbortReason};
 
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.
 ///
@@ -28,7 +27,7 @@ use crate::socket::Socket;
 /// closed instead of reused (CMAP-11). So is one on which more than the reply came. Until then it refuses further commands:
 /// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
-    endpoint: Arc<Endpoint<R>>,
+    server: Arc<Server<R>>,
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
@@ -40,6 +39,9 @@ pub struct Connection<R: Runtime> {
 enum Stage {
     /// Nothing: the next command may be sent.
     BetweenCommands,
+    /// The same, and the last reply is large: a check-in has memory to give back. A stage of its own, so that other check-ins do
+    /// not have to look.
+    AfterLargeReply,
     /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the connection
     /// is broken.
     UnderWay,
@@ -48,8 +50,8 @@ enum Stage {
 }
 
 impl<R: Runtime> Connection<R> {
-    pub(crate) fn new(endpoint: Arc<Endpoint<R>>, delivery: Delivery<R::Stream>) -> Self {
-        Self { endpoint, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
+    pub(crate) fn new(server: Arc<Server<R>>, delivery: Delivery<R::Stream>) -> Self {
+        Self { server, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
     }
 
     /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3).
@@ -70,7 +72,7 @@ impl<R: Runtime> Connection<R> {
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
     pub async fn exchange(&mut self, command: &Command<'_>) -> Result<&RawDocument, CommandError> {
-        self.perform(command, self.endpoint.command_limit()).await
+        self.perform(command, self.server.command_limit()).await
     }
 
     /// The same for at most `limit`, whatever the options say: what is left of an operation that began before. The server
@@ -121,7 +123,7 @@ impl<R: Runtime> Connection<R> {
 
     /// The server.
     pub fn address(&self) -> &ServerAddress {
-        &self.endpoint.address
+        self.server.address()
     }
 
     /// What the server said of itself when the connection was established.
@@ -132,8 +134,9 @@ impl<R: Runtime> Connection<R> {
     /// Whether the server still listens, as far as can be seen without asking it: it has not hung up. A connection that is not
     /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
-        if self.stage != Stage::BetweenCommands {
-            return false;
+        match self.stage {
+            Stage::BetweenCommands | Stage::AfterLargeReply => {}
+            Stage::UnderWay | Stage::MoreToCome => return false,
         }
         let is_alive = self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>());
         if !is_alive {
@@ -148,25 +151,26 @@ impl<R: Runtime> Connection<R> {
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
-        self.endpoint.set_purpose(self.handle, purpose);
+        self.server.set_purpose(self.handle, purpose);
     }
 
     async fn run(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
-            Stage::BetweenCommands => {}
+            Stage::BetweenCommands | Stage::AfterLargeReply => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
-        let command = limit.apply(command, || self.endpoint.description().min_round_trip_time)?;
-        socket.prepare(&command)?;
+        let command = limit.apply(command, || self.server.description().min_round_trip_time)?;
+        let spares = self.server.spares();
+        socket.prepare(&command, spares)?;
         self.stage = Stage::UnderWay;
-        let cutoff = Arc::clone(&socket.cutoff);
+        let abort = Arc::clone(&socket.abort);
         let exchange = async {
-            socket.send().await.map_err(CommandErrorKind::Network)?;
-            if command.acknowledged { socket.receive::<R>().await } else { Ok(()) }
+            socket.send(spares).await.map_err(CommandErrorKind::Network)?;
+            if command.acknowledged { socket.receive::<R>(spares).await } else { Ok(()) }
         };
-        limited(&self.endpoint, &cutoff, limit.duration(), exchange).await?;
+        limited(&self.server, &abort, limit.duration(), exchange).await?;
         if command.acknowledged {
             return self.end_reply();
         }
@@ -178,8 +182,9 @@ impl<R: Runtime> Connection<R> {
     async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         self.stage = Stage::UnderWay;
-        let cutoff = Arc::clone(&socket.cutoff);
-        limited(&self.endpoint, &cutoff, self.endpoint.command_limit().duration(), socket.receive::<R>()).await?;
+        let abort = Arc::clone(&socket.abort);
+        let receive = socket.receive::<R>(self.server.spares());
+        limited(&self.server, &abort, self.server.command_limit().duration(), receive).await?;
         self.end_reply()
     }
 
@@ -190,9 +195,21 @@ impl<R: Runtime> Connection<R> {
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
         if let Some(error) = OperationError::of_reply(&reply) {
-            self.endpoint.handle_operation_failed(self.handle, error);
+            self.server.handle_operation_failed(self.handle, error);
         }
         reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(Box::new(refusal))))
+    }
+
+    /// Checks in what is broken, or has memory to give back. Out of line, so that it does not burden the short way.
+    #[cold]
+    #[inline(never)]
+    fn check_in_the_long_way(&self, mut socket: Box<Socket<R::Stream>>) {
+        let condition = match self.stage {
+            Stage::BetweenCommands | Stage::AfterLargeReply => Condition::Usable,
+            Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
+        };
+        socket.give_back(self.server.spares());
+        self.server.check_in(self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
@@ -209,49 +226,51 @@ impl<R: Runtime> Connection<R> {
             | CommandErrorKind::RuntimeGone(_) => None,
         };
         if let Some(fault) = fault {
-            self.endpoint.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
+            self.server.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
         }
-        CommandError { kind, address: Arc::clone(&self.endpoint.address), connection_id: self.id() }
+        CommandError { kind, address: Arc::clone(self.server.address()), connection_id: self.id() }
     }
 }
 
 /// `work` at a connection, for at most `timeout`, unless it is cut off.
 async fn limited<R: Runtime>(
-    endpoint: &Arc<Endpoint<R>>,
-    cutoff: &Arc<Cutoff>,
+    server: &Arc<Server<R>>,
+    abort: &Arc<Abort>,
     timeout: Option<Duration>,
     work: impl Future<Output = Result<(), CommandErrorKind>>,
 ) -> Result<(), CommandErrorKind> {
-    let limit = endpoint.limit(timeout, cutoff);
-    let outcome = cutoff.during(work).await;
+    let limit = server.limit(timeout, abort);
+    let outcome = abort.during(work).await;
     drop(limit);
     match outcome {
         Ok(outcome) => outcome,
-        Err(Cut::TimedOut) => Err(CommandErrorKind::Timeout(timeout.unwrap_or_default())),
-        Err(Cut::Interrupted) => Err(CommandErrorKind::Interrupted(Arc::clone(&endpoint.address))),
-        Err(Cut::Closed) => Err(CommandErrorKind::Closed),
-        Err(Cut::RuntimeGone) => Err(RuntimeGone.into()),
+        Err(AbortReason::TimedOut) => Err(CommandErrorKind::Timeout(timeout.unwrap_or_default())),
+        Err(AbortReason::Interrupted) => Err(CommandErrorKind::Interrupted(Arc::clone(server.address()))),
+        Err(AbortReason::Closed) => Err(CommandErrorKind::Closed),
+        Err(AbortReason::RuntimeGone) => Err(RuntimeGone.into()),
     }
 }
 
 fn stage_after_reply<S: AsyncRead + AsyncWrite + Unpin>(socket: &Socket<S>) -> Stage {
     if !socket.protocol().is_idle() {
         Stage::MoreToCome
-    } else if socket.is_between_commands() {
-        Stage::BetweenCommands
-    } else {
+    } else if !socket.is_between_commands() {
         Stage::UnderWay
+    } else if socket.has_large_reply() {
+        Stage::AfterLargeReply
+    } else {
+        Stage::BetweenCommands
     }
 }
 
 impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
-            let condition = match self.stage {
-                Stage::BetweenCommands => Condition::Usable,
-                Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
-            };
-            self.endpoint.check_in(self.handle, socket, condition);
+            if self.stage == Stage::BetweenCommands {
+                self.server.check_in(self.handle, socket, Condition::Usable);
+            } else {
+                self.check_in_the_long_way(socket);
+            }
         }
     }
 }
@@ -259,6 +278,6 @@ impl<R: Runtime> Drop for Connection<R> {
 impl<R: Runtime> fmt::Debug for Connection<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Connection");
-        debug.field("address", &self.endpoint.address).field("id", &self.id()).finish_non_exhaustive()
+        debug.field("address", self.server.address()).field("id", &self.id()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
-//! What can go wrong, by operation: making a client, checking out a connection, running a command.
+//! Errors by operation: making a client, checking out a connection, running a command.
 //!
 //! Each error says where it happened and what to do next, and keeps its cause as its source. [`Error`] is any of them,
-//! for code that does not care which.
+//! for code that does not distinguish them.
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub enum Error {
 )]
 pub struct RuntimeGone;
 
-/// Why no client was made. The remedy is the caller's.
+/// Why no client was made. The caller has to correct its input.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -49,10 +49,10 @@ pub enum ClientError {
     /// The files or texts for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
-    /// An option asks for what this version does not do.
+    /// An option asks for a feature that this version does not have.
     #[error("{option} is not supported yet: {remedy}")]
     Unsupported {
-        /// The option, or what the hosts ask for.
+        /// The option, or the feature that the hosts ask for.
         option: &'static str,
         /// What to do instead.
         remedy: &'static str,
@@ -66,7 +66,7 @@ pub enum ClientError {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum CheckOutError {
-    /// The pool had none to give: why, where, after how long, and what the pool looked like.
+    /// The pool had no connection to give: why, where, after how long, and the state of the pool.
     #[error(transparent)]
     Pool(#[from] Arc<pool::CheckOutError>),
     /// The server was not usable, for as long as serverSelectionTimeoutMS allows: why, where, after how long.
@@ -87,7 +87,7 @@ pub struct CommandError {
     pub kind: CommandErrorKind,
     /// The server.
     pub address: Arc<ServerAddress>,
-    /// The connection, as events number it.
+    /// The connection's number in events.
     pub connection_id: ConnectionId,
 }
 
@@ -105,12 +105,12 @@ pub enum CommandErrorKind {
     /// There was no reply in time. Whether the command was carried out is unknown.
     #[error("no reply within {0:?}; allow more by timeoutMS or socketTimeoutMS")]
     Timeout(Duration),
-    /// What is left of the operation's time does not last for the way to the server and back; nothing was sent (CSOT-10).
+    /// The time left for the operation is too short for a round trip to the server; nothing was sent (CSOT-10).
     #[error("{left:?} are left, and a round trip takes {round_trip:?}: nothing was sent; allow more by timeoutMS")]
     NoTimeLeft {
         /// The time that was left.
         left: Duration,
-        /// The shortest round trip of late.
+        /// The shortest recent round trip.
         round_trip: Duration,
     },
     /// The server's monitor ran into a timeout, so its connections were interrupted (CMAP-41). Try again.
@@ -119,7 +119,7 @@ pub enum CommandErrorKind {
     /// The command cannot be sent; nothing was.
     #[error("the command was not sent: {0}")]
     NotSent(#[source] NotSent),
-    /// What came is no reply to the command.
+    /// The data received is not a reply to the command.
     #[error("the server broke the protocol: {0}")]
     Protocol(#[source] ProtocolError),
     /// The client was closed, and the time it gave its connections is over.
@@ -131,7 +131,7 @@ pub enum CommandErrorKind {
 }
 
 impl Error {
-    /// Whether to try again makes sense.
+    /// Whether a retry makes sense.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Client(_) => false,
@@ -160,8 +160,7 @@ impl CheckOutError {
         }
     }
 
-    /// Whether to try again makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server
-    /// (CMAP-50).
+    /// Whether a retry makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server (CMAP-50).
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_retryable(),
@@ -171,7 +170,7 @@ impl CheckOutError {
 }
 
 impl CommandError {
-    /// Whether a command that does no harm when it is carried out twice may be tried again, on another connection.
+    /// Whether a command that may safely run twice can be retried on another connection.
     pub fn is_retryable(&self) -> bool {
         match &self.kind {
             CommandErrorKind::Interrupted(_) | CommandErrorKind::Network(_) => true,

@@ -1,7 +1,7 @@
 //! A connection that a cursor or a transaction keeps (LB-12 to LB-16).
 //!
-//! It is checked out once and checked in once, however many operations use it meanwhile. The pool counts by what its
-//! connections are kept, and says so where a check-out behind a load balancer waits in vain.
+//! It is checked out once and checked in once, however many operations use it meanwhile. The pool counts its
+//! connections by what keeps them, and reports the counts when a check-out behind a load balancer times out.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -23,12 +23,12 @@ impl<R: Runtime> PinnedConnection<R> {
         Self { connection, purpose }
     }
 
-    /// What keeps the connection.
+    /// Whether a cursor or a transaction keeps the connection.
     pub fn purpose(&self) -> Purpose {
         self.purpose
     }
 
-    /// The cursor or the transaction has ended: the connection is one like others again.
+    /// The cursor or the transaction has ended: returns the connection for ordinary use.
     pub fn unpin(self) -> Connection<R> {
         self.connection.set_purpose(Purpose::Other);
         self.connection

@@ -1,7 +1,7 @@
-//! What an async runtime has to offer: the one trait that an adapter implements.
+//! The interface of an async runtime: the one trait that an adapter implements.
 //!
-//! The runtime in which a client is made is its home: its tasks, timers and sockets live there, whoever calls from
-//! wherever. Only tasks of the home runtime sleep or connect; calls made elsewhere wait for nothing but wakers, so they
+//! The runtime in which a client is made is its home: its tasks, timers and sockets live there, wherever calls come
+//! from. Only tasks of the home runtime sleep or connect; calls made elsewhere wait for nothing but wakers, so they
 //! work on any executor and notice at once when the home runtime is gone.
 
 use std::future::Future;
@@ -27,45 +27,45 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// The runtime that the caller runs in.
     ///
     /// # Errors
-    /// The caller runs in none.
+    /// The caller runs in no runtime.
     fn current() -> Result<Self, RuntimeGone>;
 
-    /// The time. Callable from anywhere, also after the runtime has ended. It must not step back: while it does, no limit
-    /// on waiting passes.
+    /// The time. Callable from anywhere, also after the runtime has ended. It must not step back: while it does, no
+    /// time limit passes.
     fn now(&self) -> Instant;
 
     /// Ends at `at`. Awaited only in tasks of this runtime.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static;
 
-    /// Runs `task` in the background, from whatever thread. A runtime that is gone drops it.
+    /// Runs `task` in the background, from any thread. A runtime that has ended drops it.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
 
-    /// Runs what takes long where it stalls nobody; `None` if the runtime ended before. Awaited only in tasks of this
+    /// Runs blocking work where it blocks no task; `None` if the runtime ended before. Awaited only in tasks of this
     /// runtime, but for the one that makes a client.
     fn spawn_blocking<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send;
 
-    /// Reads what is there to read, without waiting. The system is asked, whatever the reactor knows.
+    /// Reads the bytes at hand, without waiting. The system is asked, whatever the reactor knows.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock), if there is nothing, and those of reading.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), if there are no bytes, and those of reading.
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Ends when there may be something to read. The default never waits, which suits sockets that are read from only when
-    /// the reactor says so. Where every read asks the system, to wait here first saves the call that finds nothing.
+    /// Ends when there may be something to read. The default never waits, which suits sockets that are read from only
+    /// when the reactor says so. If every read asks the system, waiting here first saves the call that finds nothing.
     fn poll_readable(_stream: &mut Self::Stream, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Wakes the task that is being polled, and is about to return [`Poll::Pending`], once other tasks had their turn: those that
-    /// can run, and those that wait for timers and sockets. It may be woken as late as `stream` can be read.
+    /// Wakes the task that is being polled, and is about to return [`Poll::Pending`], after the turn of other tasks:
+    /// those that can run, and those that wait for timers and sockets. It may be woken as late as `stream` can be read.
     ///
     /// The default waits until the reactor says that `stream` can be read, if [`poll_readable`](Self::poll_readable) waits.
     /// Otherwise it wakes the task at once: then the reactor has its turn only when the executor looks after it.
     fn wake_after_others(stream: &mut Self::Stream, cx: &mut Context<'_>) {
-        // What the reactor has said before is news once.
+        // The reactor reports an earlier event only once.
         if Self::poll_readable(stream, cx).is_ready() && Self::poll_readable(stream, cx).is_ready() {
             cx.waker().wake_by_ref();
         }

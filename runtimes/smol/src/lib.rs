@@ -35,15 +35,15 @@ pub use cmap_runtime::{
 
 /// A client on smol.
 pub type Client = cmap_runtime::Client<Smol>;
-/// A client in the making on smol.
+/// A builder of a client on smol.
 pub type ClientBuilder = cmap_runtime::ClientBuilder<Smol>;
 /// A pool on smol without a monitor.
 pub type Pool = cmap_runtime::Pool<Smol>;
-/// A pool in the making on smol.
+/// A builder of a pool on smol.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<Smol>;
 /// A connection on smol.
 pub type Connection = cmap_runtime::Connection<Smol>;
-/// A connection on smol that a cursor or a transaction keeps.
+/// A connection on smol, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Smol>;
 
 #[cfg(unix)]

@@ -1,20 +1,5 @@
 //! The suite that every adapter has to pass.
 
-use std::future::Future;
+mod harness;
 
-use cmap_runtime::conformance::Harness;
-use cmap_smol::Smol;
-
-struct Global;
-
-impl Harness for Global {
-    type Runtime = Smol;
-
-    const ENDS: bool = false;
-
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        smol::block_on(future)
-    }
-}
-
-cmap_runtime::conformance!(super::Global);
+cmap_conformance::conformance!(crate::harness::Global);

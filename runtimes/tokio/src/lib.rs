@@ -38,15 +38,15 @@ pub use stream::TokioStream;
 
 /// A client on tokio.
 pub type Client = cmap_runtime::Client<Tokio>;
-/// A client in the making on tokio.
+/// A builder of a client on tokio.
 pub type ClientBuilder = cmap_runtime::ClientBuilder<Tokio>;
 /// A pool on tokio without a monitor.
 pub type Pool = cmap_runtime::Pool<Tokio>;
-/// A pool in the making on tokio.
+/// A builder of a pool on tokio.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<Tokio>;
 /// A connection on tokio.
 pub type Connection = cmap_runtime::Connection<Tokio>;
-/// A connection on tokio that a cursor or a transaction keeps.
+/// A connection on tokio, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Tokio>;
 
 #[cfg(unix)]
@@ -94,7 +94,7 @@ impl Runtime for Tokio {
     }
 
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
-        // Past tokio, which believes that there is nothing until its reactor was run again.
+        // Bypasses tokio, which reports nothing to read until its reactor has run again.
         let socket = match stream {
             EitherStream::Left(stream) => SockRef::from(&stream.0),
             EitherStream::Right(stream) => SockRef::from(&stream.0),
@@ -103,7 +103,7 @@ impl Runtime for Tokio {
     }
 
     fn wake_after_others(_stream: &mut Self::Stream, cx: &mut Context<'_>) {
-        // Tokio wakes the task after its reactor has run; the future itself has done its duty by then.
+        // Tokio wakes the task after its reactor has run; the future is not needed after that.
         let _ = pin!(tokio::task::yield_now()).poll(cx);
     }
 

@@ -6,17 +6,17 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use cmap_runtime::conformance::TestServer;
+use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
 use cmap_tokio::bson::rawdoc;
 
 #[test]
 fn an_uncontended_pair_allocates_nothing() {
-    let server = TestServer::start();
+    let server = LocalServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(async {
         let client = Client::connect(&server.uri("waitQueueTimeoutMS=30000")).await.unwrap();
-        // Nor for those who listened once.
+        // Former subscriptions must not cost anything either.
         let subscription = client.subscribe(10);
         drop(client.check_out().await.unwrap());
         drop(subscription);
@@ -40,7 +40,7 @@ fn an_uncontended_pair_allocates_nothing() {
 #[test]
 fn a_ping_allocates_its_reply_only() {
     const PINGS: u64 = 100;
-    let server = TestServer::start();
+    let server = LocalServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (client, ping) = runtime.block_on(async {
         let client = Client::connect(&server.uri("")).await.unwrap();
@@ -60,7 +60,7 @@ fn a_ping_allocates_its_reply_only() {
         });
     });
 
-    // The reply, which the caller owns, and now and then something of the runtime's or the monitor's.
+    // The reply, which the caller owns, and now and then an allocation of the runtime or the monitor.
     assert!(allocated.count_total <= 2 * PINGS, "{allocated:?}");
     assert!(allocated.bytes_total <= 100 * PINGS, "{allocated:?}");
 }

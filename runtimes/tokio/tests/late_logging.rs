@@ -1,5 +1,5 @@
-//! A subscriber of the crate `tracing` that is installed after a client was made hears of what happens from then on. The subscriber
-//! is the process's, so this test runs by itself.
+//! A subscriber of the crate `tracing` that is installed after a client was made gets the records from then on. The
+//! subscriber is the process's, so this test runs alone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cmap_runtime::conformance::TestServer;
+use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -15,13 +15,13 @@ use tracing::{Event, Metadata, Subscriber};
 
 #[tokio::test]
 async fn a_reader_that_comes_later_hears_of_what_happens_then() {
-    let server = TestServer::start();
+    let server = LocalServer::start();
     let client = Client::connect(&server.uri("heartbeatFrequencyMS=500&serverMonitoringMode=poll")).await.unwrap();
     drop(client.check_out().await.unwrap());
 
     let names = Names::default();
     tracing::subscriber::set_global_default(names.clone()).unwrap();
-    // The client looks again with each check of its server.
+    // The client asks again with each check of its server.
     tokio::time::timeout(Duration::from_secs(60), async {
         while !names.has("ServerHeartbeatStarted") {
             tokio::time::sleep(Duration::from_millis(10)).await;

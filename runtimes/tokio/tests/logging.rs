@@ -1,5 +1,5 @@
-//! The log messages reach a subscriber of the crate `tracing`, in both forms (LOG-10, LOG-14), and warnings do (URI-5). The
-//! subscriber is the process's, so this test runs by itself.
+//! The log messages reach a subscriber of the crate `tracing`, in both forms (LOG-10, LOG-14), and so do warnings
+//! (URI-5). The subscriber is the process's, so this test runs alone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cmap_runtime::conformance::TestServer;
+use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -18,7 +18,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 async fn a_client_is_logged_from_beginning_to_end() {
     let listener = Listener::default();
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
-    let server = TestServer::start();
+    let server = LocalServer::start();
     let client = Client::connect(&server.uri("appNme=log&maxPoolSize=7&maxConnecting=1")).await.unwrap();
 
     drop(client.check_out().await.unwrap());

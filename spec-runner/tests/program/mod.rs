@@ -1,4 +1,4 @@
-//! How tests run the program: on files of their own, reading what it prints.
+//! How tests run the program: on files of their own, reading its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder left behind is no reason to fail.
+        // A folder left behind must not fail the test.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

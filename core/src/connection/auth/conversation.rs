@@ -14,7 +14,7 @@ use crate::options::{Credential, Mechanism};
 /// The client's side of a conversation.
 ///
 /// Send the command that [`first`](Self::first) describes, hand each reply in, and do what the [`Step`] says. After
-/// [`Step::Done`] the connection is authenticated; after an error it is to be closed.
+/// [`Step::Done`] the connection is authenticated; after an error it must be closed.
 #[derive(Debug)]
 pub struct Conversation {
     mechanism: Mechanism,
@@ -49,7 +49,7 @@ pub struct Reply<'a> {
     pub done: bool,
 }
 
-/// What a conversation needs next.
+/// The next step of a conversation.
 #[derive(Debug)]
 #[must_use]
 pub enum Step {
@@ -69,8 +69,8 @@ enum State {
 }
 
 impl Conversation {
-    /// A conversation by `mechanism`: the credential's own, or of one that names none, the negotiated. The nonce and the
-    /// most iterations are SCRAM's; the others ignore them.
+    /// A conversation by `mechanism`: the credential's own or, if that names none, the negotiated one. Only SCRAM uses
+    /// the nonce and the limit on iterations; the other mechanisms ignore them.
     pub(super) fn new(
         mechanism: Mechanism,
         credential: &Credential,
@@ -96,7 +96,7 @@ impl Conversation {
         self.mechanism
     }
 
-    /// The command that opens the conversation. As long as no reply was handed in, it may be sent again (AUTH-10).
+    /// The command that opens the conversation. Until a reply is handed in, it may be sent again (AUTH-10).
     pub fn first(&self) -> First<'_> {
         let sasl_start =
             |payload, skip_empty_exchange| First::SaslStart { mechanism: self.mechanism, payload, skip_empty_exchange };

@@ -1,4 +1,4 @@
-//! What can go wrong, by blame: who logs in, the server, the calling code; and, for a server, its client.
+//! Errors of authentication, by blame: the user, the server, the calling code.
 //!
 //! No error holds a password, a key or a part of one. Texts of the other side are quoted and at most
 //! [`MAX_MESSAGE`] long.
@@ -27,14 +27,14 @@ pub enum AuthError {
     Misuse(#[from] AuthMisuse),
 }
 
-/// Why a login cannot begin. The remedy is the user's.
+/// Why a login cannot begin. The user has to correct the credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoginError {
     /// The credential lacks what its mechanism needs, or has what it has no use for.
     #[error(transparent)]
     Credential(#[from] CredentialError),
-    /// Nobody here can carry the mechanism out.
+    /// This crate cannot carry the mechanism out.
     #[error("{} cannot be carried out; use SCRAM-SHA-256, SCRAM-SHA-1, PLAIN or MONGODB-X509", mechanism.name())]
     NotCarriedOut {
         /// The mechanism.
@@ -51,7 +51,7 @@ pub enum LoginError {
     PasswordProhibited,
 }
 
-/// What a server did wrong, or said.
+/// A fault or a refusal of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ServerFault {
@@ -60,7 +60,7 @@ pub enum ServerFault {
     Malformed {
         /// Which message.
         message: Message,
-        /// What is wrong with it.
+        /// The fault.
         problem: Malformed,
     },
     /// Its nonce does not extend ours: the answer belongs to another conversation (AUTH-16).
@@ -93,47 +93,14 @@ pub enum ServerFault {
     NotEnded,
 }
 
-/// What a client did wrong, seen by a server.
-#[cfg(feature = "sim")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ClientFault {
-    /// A message does not follow its grammar.
-    #[error("the client sent a malformed {message}: {problem}")]
-    Malformed {
-        /// Which message.
-        message: Message,
-        /// What is wrong with it.
-        problem: Malformed,
-    },
-    /// It asked for channel binding, or its final message repeats another header than its first had.
-    #[error("the client asked for channel binding, or contradicted itself about it")]
-    ChannelBinding,
-    /// It wants to act as somebody else.
-    #[error("the client asked for another authorization identity")]
-    AuthorizationIdentity,
-    /// Its final message has another nonce than this conversation.
-    #[error("the client answered with a nonce of another conversation")]
-    Nonce,
-    /// Its proof is wrong: it does not know the password.
-    #[error("the client did not prove that it knows the password")]
-    Proof,
-}
-
 /// The messages that are parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
-    /// SCRAM: the client's user name and nonce.
-    ClientFirst,
     /// SCRAM: nonce, salt and iteration count.
     ServerFirst,
-    /// SCRAM: the client's proof.
-    ClientFinal,
     /// SCRAM: the server's signature.
     ServerFinal,
-    /// PLAIN's only message.
-    Plain,
 }
 
 /// How a message can be malformed.
@@ -143,14 +110,14 @@ pub enum Malformed {
     /// It is longer than any message needs to be.
     #[error("it is longer than {MAX_MESSAGE} bytes")]
     TooLong,
-    /// It is no UTF-8.
+    /// It is not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
     /// An attribute is missing, in the wrong place, or empty.
     #[error("the attribute `{0}=` is missing, misplaced or empty")]
     Attribute(char),
-    /// Something after the known attributes is no attribute.
-    #[error("an extension is no attribute")]
+    /// Something after the known attributes is not an attribute.
+    #[error("an extension is not an attribute")]
     Extension,
     /// It needs an extension (`m=`), and none is known.
     #[error("it requires an extension")]
@@ -158,27 +125,15 @@ pub enum Malformed {
     /// The nonce has characters that are not printable ASCII.
     #[error("the nonce is not printable ASCII")]
     Nonce,
-    /// The salt is no base64.
+    /// The salt is not base64.
     #[error("the salt is not base64")]
     Salt,
-    /// The iteration count is no positive number.
+    /// The iteration count is not a positive number.
     #[error("the iteration count is not a positive number")]
     Iterations,
-    /// The server's signature is no base64.
+    /// The server's signature is not base64.
     #[error("the signature is not base64")]
     Signature,
-    /// The header before the client's first attributes (`n,,`) is wrong.
-    #[error("the GS2 header is wrong")]
-    Header,
-    /// A user name has an `=` that is neither `=2C` nor `=3D`.
-    #[error("the user name is not escaped")]
-    Username,
-    /// The client's proof is no base64 of a digest.
-    #[error("the proof is not base64 of the right length")]
-    Proof,
-    /// PLAIN's message is not three fields between two NULs.
-    #[error("it has not three fields")]
-    Fields,
 }
 
 /// The conversation was called out of turn.
@@ -190,7 +145,7 @@ pub enum AuthMisuse {
     /// A reply was handed in while none was awaited.
     #[error("no reply is awaited: derive the keys first, and hand in each reply once")]
     UnexpectedReply,
-    /// Keys were handed in that nobody asked for.
+    /// Keys were handed in that the conversation did not ask for.
     #[error("these keys were not asked for: answer each Derive once, with the keys of that request")]
     UnexpectedKeys,
 }
@@ -198,11 +153,8 @@ pub enum AuthMisuse {
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ClientFirst => "client-first message",
             Self::ServerFirst => "server-first message",
-            Self::ClientFinal => "client-final message",
             Self::ServerFinal => "server-final message",
-            Self::Plain => "PLAIN message",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What the mechanisms ask of a credential beyond what it lacks: that their messages can carry it.
+//! What the mechanisms require of a credential beyond completeness: that their messages can carry it.
 
 use super::error::LoginError;
 use crate::options::{Credential, CredentialError, Secret};

@@ -1,8 +1,8 @@
-//! Authentication: what client and server say to each other before a connection may be used.
+//! Authentication: the messages of client and server before a connection may be used.
 //!
-//! Conversations are machines without I/O, and deal in the payloads of SASL: the commands around them (`hello`,
-//! `saslStart`, `saslContinue`, `authenticate`) are the caller's to write and read. Randomness comes in as a [`Nonce`];
-//! the one slow step comes out as a value, [`DeriveKey`], to be run where nobody waits for it.
+//! Conversations are machines without I/O, and deal in the payloads of SASL: the caller writes and reads the commands
+//! around them (`hello`, `saslStart`, `saslContinue`, `authenticate`). Randomness comes in as a [`Nonce`]; the one slow
+//! step comes out as a value, [`DeriveKey`], to be run where it blocks no other work.
 //!
 //! # A connection's authentication, step by step
 //!
@@ -17,17 +17,20 @@
 //! use cmap_core::connection::auth::*;
 //! use cmap_core::options::Credential;
 //!
-//! # let stored = StoredCredential::new(ScramHash::Sha256, "user", &"pencil".into(), b"salt", 4096).unwrap();
-//! # // A server in the place of the network: the first payload meets a login, the second its verifier.
-//! # let mut verifier = None;
-//! # let mut exchange = |payload: &Payload| match verifier.take() {
-//! #     None => {
-//! #         let login = ScramLogin::parse(payload.as_bytes()).unwrap();
-//! #         let (next, reply) = login.challenge(&Nonce::from_random([2; 24]), &stored);
-//! #         verifier = Some(next);
-//! #         (reply, false)
-//! #     }
-//! #     Some(verifier) => (ScramVerifier::verify(verifier, payload.as_bytes()).unwrap(), true),
+//! # // A server in the place of the network, which has heard all of this before.
+//! # let mut server = [
+//! #     ("n,,n=user,r=AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB", "r=AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBserver,s=c2FsdA==,i=4096", false),
+//! #     (
+//! #         "c=biws,r=AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBserver,p=A0WQFivZcBYL+dRvLlz987HxTS47LJjQXRvfsDOWRoU=",
+//! #         "v=LtGTKfTpvK8pbu5XmP6Xba0DMcQImJ1r53WjKPv7QnA=",
+//! #         true,
+//! #     ),
+//! # ]
+//! # .into_iter();
+//! # let mut exchange = |payload: &Payload| {
+//! #     let (expected, reply, done) = server.next().unwrap();
+//! #     assert_eq!(payload.as_bytes(), expected.as_bytes());
+//! #     (reply, done)
 //! # };
 //! let mut cache = KeyCache::default(); // one for each client, shared by its connections
 //! let credential = Arc::new(Credential::new("user", "pencil".into(), "admin"));
@@ -76,44 +79,30 @@
 //!
 //! # Trust
 //!
-//! Whatever a server sends is bounded before it costs anything: the length of a message by [`MAX_MESSAGE`], the work of
-//! a derivation by [`MIN_ITERATIONS`] (AUTH-13) and the client's maximum, usually [`MAX_ITERATIONS`], and the work of all
-//! derivations by the [`KeyCache`], which lets one run at a time. `Done` after SCRAM means that the server proved that it
-//! knows the password (AUTH-16). Passwords and keys are wiped from memory when they are dropped, and no `Debug`
-//! or error shows them. Two places are out of reach: what SASLprep's crate holds while it prepares a password that is
-//! not plain ASCII, and the copies that a caller makes.
+//! Everything a server sends is bounded before it costs anything: the length of a message by [`MAX_MESSAGE`], the work
+//! of a derivation by [`MIN_ITERATIONS`] (AUTH-13) and the client's maximum, usually [`MAX_ITERATIONS`], and the work
+//! of all derivations by the [`KeyCache`], which lets one run at a time. `Done` after SCRAM means that the server
+//! proved that it knows the password (AUTH-16). Passwords and keys are wiped from memory when they are dropped, and no
+//! `Debug` or error shows them. Two copies are out of reach: the one that SASLprep's crate holds while it prepares a
+//! password that is not plain ASCII, and those that a caller makes.
 //!
-//! # The server's side
-//!
-//! With the feature `sim`, `ScramLogin`, `ScramVerifier`, `StoredCredential` and `PlainLogin` serve servers that are
-//! embedded in tests.
+//! The server's side, for tests, is in the crate `cmap-test-server`.
 
 mod conversation;
 mod error;
-#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod fuzz;
 mod login;
 mod negotiation;
 mod plain;
-#[cfg(feature = "sim")]
-mod plain_login;
 mod scram;
 mod secret;
 #[cfg(test)]
 mod tests;
 
 pub use conversation::{Conversation, First, Reply, Step};
-#[cfg(feature = "sim")]
-pub use error::ClientFault;
 pub use error::{AuthError, AuthMisuse, LoginError, Malformed, Message, ServerFault};
 pub use negotiation::{Authentication, Opening};
-#[cfg(feature = "sim")]
-pub use plain_login::PlainLogin;
 pub use scram::cache::{KeyCache, Lookup, Ticket, Waiter};
-#[cfg(feature = "sim")]
-pub use scram::server::{ScramLogin, ScramVerifier};
-#[cfg(feature = "sim")]
-pub use scram::stored::StoredCredential;
 pub use scram::{DeriveKey, DerivedKeys, KeyId, MAX_ITERATIONS, MAX_MESSAGE, MIN_ITERATIONS, Nonce, ScramHash};
 pub use secret::Payload;

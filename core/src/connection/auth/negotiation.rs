@@ -1,8 +1,8 @@
-//! From a credential to a conversation: the hello asks for the mechanisms and carries the first command along, its
+//! From a credential to a conversation: the hello asks for the mechanisms and carries the first command along, and its
 //! reply decides what comes next.
 //!
-//! A speculation that succeeds saves a round trip, one that is ignored costs nothing: the same first command is sent
-//! again, on its own.
+//! A speculation that succeeds saves a round trip; one that is ignored costs nothing, because the same first command is
+//! sent again on its own.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Authentication {
     speculation: Option<Conversation>,
 }
 
-/// What follows the hello.
+/// The state of the authentication after the hello.
 #[derive(Debug)]
 #[must_use]
 pub enum Opening {
@@ -48,7 +48,7 @@ impl Authentication {
         Ok(Self { credential, nonce, max_iterations, speculation })
     }
 
-    /// The hello's `saslSupportedMechs`, where the mechanism is open (AUTH-6).
+    /// The hello's `saslSupportedMechs`, if the mechanism is open (AUTH-6).
     pub fn sasl_supported_mechs(&self) -> Option<String> {
         let username = self.credential.username.as_deref().unwrap_or_default();
         self.credential.mechanism.is_none().then(|| alloc::format!("{}.{username}", self.credential.source))
@@ -75,7 +75,7 @@ impl Authentication {
                 let step = conversation.handle_reply(reply)?;
                 return Ok(Opening::Continue(conversation, step));
             }
-            // An answer to what was not asked means nothing.
+            // An answer to a speculation that was not sent means nothing.
             (speculation, _) => speculation,
         };
         let mechanism = credential.mechanism.unwrap_or_else(|| negotiated(supported));
@@ -88,7 +88,7 @@ impl Authentication {
 }
 
 /// The mechanism for a user who named none (AUTH-7): SCRAM-SHA-256 if the server's `saslSupportedMechs` lists it,
-/// otherwise SCRAM-SHA-1, also where the list is absent; never another. Unknown entries mean nothing (AUTH-8).
+/// otherwise SCRAM-SHA-1, also if the list is absent; never another. Unknown entries mean nothing (AUTH-8).
 fn negotiated<'a>(supported: Option<impl IntoIterator<Item = &'a str>>) -> Mechanism {
     let [sha_1, sha_256] = [Mechanism::ScramSha1, Mechanism::ScramSha256];
     let listed = supported.is_some_and(|list| list.into_iter().any(|name| name == sha_256.name()));

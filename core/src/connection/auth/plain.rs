@@ -19,8 +19,6 @@ pub(super) fn payload(credential: &Credential) -> Result<Payload, LoginError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PlainLogin;
-    use super::super::error::ClientFault;
     use super::*;
     use crate::options::{CredentialError, Mechanism};
 
@@ -29,14 +27,9 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_as_it_was_written() {
+    fn a_message_is_name_and_password_behind_nuls() {
         let payload = payload(&credential("tim=,", "tanstaaftanstaaf")).unwrap();
         assert_eq!(payload.as_bytes(), b"\0tim=,\0tanstaaftanstaaf");
-
-        let login = PlainLogin::parse(payload.as_bytes()).unwrap();
-        assert_eq!(login.username(), "tim=,");
-        assert_eq!(login.verify(&"tanstaaftanstaaf".into()), Ok(()));
-        assert_eq!(login.verify(&"tanstaaf".into()), Err(ClientFault::Proof));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Bytes that must not outlive their use, nor be seen: wiped when dropped, compared in constant time, never printed.
+//! Secret bytes: wiped when dropped, compared in constant time, never printed.
 //!
 //! The password as the user gave it is text, a [`Secret`](crate::options::Secret).
 //!
-//! They live on the heap. A vector that moves leaves no copy of its contents behind, an array on the stack does,
-//! and only the last copy would be wiped. So every buffer is also made in its final size: one that grew would leave its
-//! smaller self behind.
+//! They live on the heap. A vector that moves leaves no copy of its contents behind. An array on the stack does, and
+//! only the last copy would be wiped. For the same reason every buffer is made in its final size: one that grew would
+//! leave its smaller self behind.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,8 +14,8 @@ use zeroize::Zeroizing;
 
 /// The bytes of one SASL message, to be sent as they are.
 ///
-/// PLAIN's hold the password itself, so no payload is shown by `Debug` and each is wiped when dropped. Whoever copies
-/// it, into a command or a write buffer, wipes the copy.
+/// PLAIN's payload holds the password itself, so no payload is shown by `Debug` and each is wiped when dropped. A
+/// caller that copies it, into a command or a write buffer, must wipe the copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(SecretBytes);
 
@@ -32,7 +32,7 @@ impl Payload {
         Self(SecretBytes::copy_of(text.as_bytes()))
     }
 
-    /// Nothing, which is a message too (AUTH-15).
+    /// An empty payload, which is a message too (AUTH-15).
     pub(super) fn empty() -> Self {
         Self(SecretBytes::copy_of(&[]))
     }
@@ -53,7 +53,7 @@ impl SecretBytes {
         Self(Zeroizing::new(bytes))
     }
 
-    /// As many zeros as asked for, to be filled in place.
+    /// The requested number of zeros, to be filled in place.
     pub(super) fn zeros(len: usize) -> Self {
         Self(Zeroizing::new(alloc::vec![0; len]))
     }

@@ -1,8 +1,8 @@
 //! Compressing a message that was just written.
 //!
 //! The message is replaced in place by its compressed form, an OP_COMPRESSED. A compressor keeps its tables and its
-//! buffer from one message to the next, and belongs to no connection: with zlib it takes a third of a megabyte, and one
-//! for each thread is enough.
+//! buffer from one message to the next, and belongs to no connection: with zlib it takes a third of a megabyte, with
+//! Zstandard eight times that, and connections [borrow](crate::wire::Spares) one for each command.
 
 #[cfg(any(feature = "snappy", feature = "zstd"))]
 use alloc::boxed::Box;
@@ -18,12 +18,11 @@ use crate::wire::error::EncodeError;
 use crate::wire::header::{HEADER_LEN, Header, OpCode, length_field, patch_length};
 use crate::wire::limits::Limits;
 use crate::wire::op_compressed::{PREFIX_LEN, prefix};
-
-/// How much of the buffer stays from a large message to the next.
-const KEPT: usize = 256 * 1024;
+use crate::wire::spares::KEPT;
 
 /// Compresses messages.
 pub struct Compressor {
+    compression: Compression,
     codec: Codec,
     packed: Vec<u8>,
 }
@@ -60,20 +59,31 @@ impl Compressor {
             #[allow(unreachable_patterns, reason = "there are others if a feature is off")]
             other => return Err(CompressionError::NotBuiltIn(other.id())),
         };
-        Ok(Self { codec, packed: Vec::new() })
+        Ok(Self { compression, codec, packed: Vec::new() })
     }
 
     /// Which compressor it is.
     pub fn id(&self) -> CompressorId {
-        match self.codec {
-            Codec::Noop => CompressorId::Noop,
+        self.compression.id()
+    }
+
+    /// How it compresses.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// How many bytes it takes, tables and buffers.
+    pub fn size(&self) -> usize {
+        let codec = match &self.codec {
+            Codec::Noop => 0,
             #[cfg(feature = "snappy")]
-            Codec::Snappy(_) => CompressorId::Snappy,
+            Codec::Snappy(_) => super::snappy::Encoder::SIZE,
             #[cfg(feature = "zlib")]
-            Codec::Zlib(_) => CompressorId::Zlib,
+            Codec::Zlib(_) => super::zlib::Encoder::SIZE,
             #[cfg(feature = "zstd")]
-            Codec::Zstd(_) => CompressorId::Zstd,
-        }
+            Codec::Zstd(encoder) => encoder.size(),
+        };
+        codec + self.packed.capacity()
     }
 
     /// Compresses the OP_MSG of a command that `out` holds from `start` to its end, and says whether it did.
@@ -81,10 +91,7 @@ impl Compressor {
     /// It does not if the command must not be compressed (COMP-7), or if the result would be longer than the server
     /// takes, which a message that does not shrink can be. On an error the message stays as it was.
     pub fn compress_command(&mut self, out: &mut Vec<u8>, start: usize, limits: &Limits) -> Result<bool, EncodeError> {
-        match command(&out[start..]) {
-            Some(command) if is_compressible(command) => self.compress(out, start, limits),
-            Some(_) | None => Ok(false),
-        }
+        if is_compressible_command(&out[start..]) { self.compress(out, start, limits) } else { Ok(false) }
     }
 
     /// Compresses the reply that `out` holds from `start` to its end, as [`Compressor::compress_command`] does. Which
@@ -117,6 +124,8 @@ impl Compressor {
 
         let length = HEADER_LEN + PREFIX_LEN + self.packed.len();
         if length > limits.message() {
+            self.packed.clear();
+            self.packed.shrink_to(KEPT);
             return Ok(false);
         }
         let prefix = prefix(header.op_code, length_field(plain.len()), id);
@@ -130,6 +139,11 @@ impl Compressor {
         self.packed.shrink_to(KEPT);
         Ok(true)
     }
+}
+
+/// Whether the OP_MSG of a command, as the writer wrote it, may be compressed (COMP-7).
+pub(crate) fn is_compressible_command(message: &[u8]) -> bool {
+    command(message).is_some_and(is_compressible)
 }
 
 /// The name of the command in an OP_MSG that the writer wrote, which puts the body first.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{CompressionError, CompressorId};
+use crate::wire::spares::Lender;
 
 /// Unpacks compressed messages, and keeps its tables from one to the next.
 #[derive(Debug, Default)]
@@ -12,6 +13,41 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
+    /// Borrows tables for what `id` has compressed, if it needs any and there are none yet.
+    pub(in crate::wire) fn borrow(&mut self, id: CompressorId, lender: &mut impl Lender) {
+        if id == CompressorId::Zlib
+            && self.is_empty()
+            && let Some(lent) = lender.visit(|spares| spares.take_decompressor())
+        {
+            *self = lent;
+        }
+    }
+
+    /// Gives its tables back, if it has any.
+    #[inline]
+    pub(in crate::wire) fn give_back(&mut self, lender: &mut impl Lender) {
+        if !self.is_empty() {
+            let spare = core::mem::take(self);
+            drop(lender.visit(|spares| spares.put_decompressor(spare)));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        #[cfg(feature = "zlib")]
+        return self.zlib.is_none();
+        #[cfg(not(feature = "zlib"))]
+        true
+    }
+
+    /// How many bytes its tables take.
+    #[allow(clippy::unused_self, reason = "not every compressor has tables to keep")]
+    pub(in crate::wire) fn size(&self) -> usize {
+        #[cfg(feature = "zlib")]
+        return self.zlib.as_ref().map_or(0, super::zlib::Decoder::size);
+        #[cfg(not(feature = "zlib"))]
+        0
+    }
+
     /// Appends the `announced` bytes that `packed` stands for. After an error `out` holds whatever came out so far.
     #[allow(clippy::unused_self, reason = "not every compressor has tables to keep")]
     pub(in crate::wire) fn decompress(

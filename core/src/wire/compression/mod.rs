@@ -15,6 +15,8 @@ mod compressor;
 mod decompressor;
 
 pub use compressor::Compressor;
+#[cfg(feature = "auth")]
+pub(crate) use compressor::is_compressible_command;
 pub use decompressor::Decompressor;
 
 use core::fmt;

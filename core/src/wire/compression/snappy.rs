@@ -12,6 +12,9 @@ const GREATEST_RATIO: usize = 22;
 pub(super) struct Encoder(snap::raw::Encoder);
 
 impl Encoder {
+    /// How many bytes its tables take, at most.
+    pub(super) const SIZE: usize = 40 * 1024;
+
     pub(super) fn new() -> Self {
         Self(snap::raw::Encoder::new())
     }

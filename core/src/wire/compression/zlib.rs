@@ -27,6 +27,9 @@ pub(super) struct Encoder(Box<CompressorOxide>);
 pub(super) struct Decoder(Box<DecompressorOxide>);
 
 impl Encoder {
+    /// How many bytes its tables take, at most.
+    pub(super) const SIZE: usize = 400 * 1024;
+
     pub(super) fn new(level: ZlibLevel) -> Self {
         let flags = create_comp_flags_from_zip_params(
             level.get().into(),
@@ -58,6 +61,11 @@ impl Encoder {
 }
 
 impl Decoder {
+    /// How many bytes its tables take.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
     /// Appends the `announced` bytes that `packed` stands for.
     ///
     /// The output grows with what comes out, one byte beyond what is announced, where an excess shows.

@@ -12,6 +12,7 @@ use ruzstd::encoding::{CompressionLevel, FrameCompressor, MatchGeneratorDriver};
 use ruzstd::io::{Error, Read};
 
 use super::{CompressionError, CompressorId};
+use crate::wire::spares::KEPT;
 
 /// The window that every decoder should support, by RFC 8878: encoders use it whatever the size of the message.
 const COMMON_WINDOW: u64 = 8 * 1024 * 1024;
@@ -27,8 +28,16 @@ struct Input {
 }
 
 impl Encoder {
+    /// How many bytes its tables and its windows take, at most.
+    const TABLES: usize = 2816 * 1024;
+
     pub(super) fn new() -> Self {
         Self(FrameCompressor::new(CompressionLevel::Fastest))
+    }
+
+    /// How many bytes it takes, tables and buffers.
+    pub(super) fn size(&self) -> usize {
+        Self::TABLES + self.0.source().map_or(0, |input| input.bytes.capacity())
     }
 
     /// Appends `plain`, compressed.
@@ -41,6 +50,10 @@ impl Encoder {
         self.0.set_drain(core::mem::take(out));
         self.0.compress();
         *out = self.0.take_drain()?;
+        if let Some(input) = self.0.source_mut() {
+            input.bytes.clear();
+            input.bytes.shrink_to(KEPT);
+        }
         Some(())
     }
 }

@@ -1,4 +1,4 @@
-//! What the reference's calls have in common: service, creation, clearing, maintenance, deadlines.
+//! The common parts of the reference's calls: service, creation, clearing, maintenance, deadlines.
 
 use super::{
     ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
@@ -8,7 +8,7 @@ use super::{
 impl Reference {
     // Serving.
 
-    /// Serves whatever waits after something changed. A freed permit creates only while waiters > pending; a
+    /// Serves all waiters it can after a change. A freed permit creates only while waiters > pending; a
     /// connection that is being checked counts as on its way, too.
     pub(super) fn serve(&mut self) {
         self.serve_from_available();
@@ -44,7 +44,7 @@ impl Reference {
         self.outputs.push(Output::Deliver(waiter.check_out, id));
     }
 
-    /// Creates a connection for the first waiter that is no origin, if there is one, room and a permit.
+    /// Creates a connection for the first waiter that is not an origin, if there is one, room and a permit.
     pub(super) fn create_for_waiter(&mut self) -> bool {
         let origin = self.waiters.iter().map(|w| w.check_out).find(|&check_out| !self.is_origin(check_out));
         let creates = origin.is_some() && self.may_create();
@@ -99,7 +99,7 @@ impl Reference {
             Kind::PoolCleared(_) | Kind::Establish(_) | Kind::Cancelled => CheckOutFailedReason::ConnectionError,
         };
         self.outputs.push(Output::CheckOutFailed(waiter.check_out, reason, failure));
-        // Whoever cancels needs not be told.
+        // A caller that cancels gets no answer.
         if kind != Kind::Cancelled {
             self.outputs.push(Output::Fail(waiter.check_out, failure));
         }
@@ -138,7 +138,7 @@ impl Reference {
         }
     }
 
-    /// Takes a connection out of the pool; its socket, where there is one, goes to whoever closes it (CMAP-24).
+    /// Takes a connection out of the pool; its socket, if it has one, goes to the caller that closes it (CMAP-24).
     pub(super) fn close(&mut self, id: Id, reason: Reason, error: Option<Cause>, has_socket: bool) {
         self.vacant.extend(self.get(id).map(|c| c.slot));
         if let Some(backoff) = self.backoff.as_mut().filter(|backoff| backoff.tried == Some(id)) {
@@ -156,12 +156,12 @@ impl Reference {
 
     // Backing off.
 
-    /// From when on the backoff allows a connection; never while one is being tried.
+    /// The time from which on the backoff allows a connection; never while one is being tried.
     fn allowed_at(&self) -> Option<u64> {
         self.backoff.as_ref().map_or(Some(0), |backoff| backoff.tried.is_none().then_some(backoff.until))
     }
 
-    /// When a waiter gets the connection that the backoff held back.
+    /// The time at which a waiter gets the connection that the backoff held back.
     pub(super) fn pause_end(&self) -> Option<(u64, TimeoutReason)> {
         let lacks_one = self.waiters.iter().any(|waiter| !self.is_origin(waiter.check_out));
         let is_held_back = lacks_one && self.waiters.len() > self.count(State::Checking) && self.has_room();
@@ -183,8 +183,8 @@ impl Reference {
 
     // Clearing.
 
-    /// Raises a generation, pauses the pool (CMAP-37) or not (LB-8), says so, and interrupts what it is told to. A
-    /// closed pool and a service without connections stay as they are; then it returns false.
+    /// Raises a generation, pauses the pool (CMAP-37) or not (LB-8), reports it, and interrupts connections if told to.
+    /// A closed pool and a service without connections stay as they are; then it returns false.
     pub(super) fn clear(&mut self, service: Option<Service>, interrupts: bool, cause: Cause) -> bool {
         let is_known = service.is_none() || self.services.iter().any(|&(known, _)| Some(known) == service);
         if self.state == PoolState::Closed || !is_known {
@@ -194,7 +194,7 @@ impl Reference {
             None => self.generation += 1,
             Some(id) => self.services.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, raised)| *raised += 1),
         }
-        // A pool that is paused already says nothing (CMAP-38) and keeps its cause.
+        // A pool that is paused already emits nothing (CMAP-38) and keeps its cause.
         if self.state == PoolState::Ready || service.is_some() {
             self.outputs.push(Output::PoolCleared { service, interrupts });
             if service.is_none() {
@@ -252,7 +252,7 @@ impl Reference {
         }
     }
 
-    /// Closes what perished: from the coldest on; stale ones of a service that lie between others, after that.
+    /// Closes perished connections: from the coldest on; stale ones of a service that lie between others, after that.
     pub(super) fn prune(&mut self) {
         let available = |c: &Connection| c.state == State::Available;
         let coldest = self.ids(available).into_iter().map_while(|id| Some((id, self.perished(self.get(id)?)?)));
@@ -266,7 +266,7 @@ impl Reference {
         }
     }
 
-    /// Creates what is missing to minPoolSize, as far as permits reach (CMAP-44, CMAP-47).
+    /// Creates the connections missing to minPoolSize, within the limit of permits (CMAP-44, CMAP-47).
     pub(super) fn populate(&mut self) {
         while self.options.maintenance.is_some() && self.misses_connections() && self.may_create() {
             self.create(None);

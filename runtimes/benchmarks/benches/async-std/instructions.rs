@@ -1,5 +1,5 @@
-//! What a check-out and check-in costs a user, in instructions (callgrind): clock, lock, step and unlock, twice. A wait
-//! queue timeout, the idle time and generations are looked at; events could be subscribed to, but nobody does.
+//! The cost of a check-out and check-in to a user, in instructions (callgrind): clock, lock, step and unlock, twice. A
+//! wait queue timeout, the idle time and generations are checked; events could be subscribed to, but have no listener.
 //!
 //! `.ci/bench async-std-instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
 
@@ -11,11 +11,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use cmap_async_std::Client;
-use cmap_runtime::conformance::TestServer;
+use cmap_conformance::LocalServer;
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
-/// How often the benchmark does what it measures.
+/// How often the benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
@@ -24,11 +24,11 @@ const BUDGET_PER_PAIR: u64 = 620;
 /// A client with one connection, which is available.
 struct Warm {
     client: Client,
-    _server: TestServer,
+    _server: LocalServer,
 }
 
 fn warm() -> Warm {
-    let server = TestServer::start();
+    let server = LocalServer::start();
     let client = async_std::task::block_on(async {
         let client = Client::connect(&server.uri("maxIdleTimeMS=600000&waitQueueTimeoutMS=30000")).await.unwrap();
         drop(client.check_out().await.unwrap());

@@ -1,4 +1,4 @@
-//! A `ping` by cmap on async-std beside the official driver on tokio, which it cannot do without, with one thread each: on the
+//! A `ping` by cmap on async-std beside the official driver on tokio, its only runtime, with one thread each: on the
 //! server's CPU, and on another.
 //!
 //! `.ci/bench async-std-ping`.

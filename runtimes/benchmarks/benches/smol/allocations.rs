@@ -1,4 +1,4 @@
-//! What a pair and a `ping` allocate, on smol: cmap beside deadpool, asyncband and the official driver.
+//! The allocations of a pair and of a `ping`, on smol: cmap beside deadpool, asyncband and the official driver.
 //!
 //! `.ci/bench smol-allocations`.
 

@@ -1,4 +1,4 @@
-//! What a pair and a `ping` allocate, on tokio: cmap beside deadpool, asyncband, bb8 and the official driver.
+//! The allocations of a pair and of a `ping`, on tokio: cmap beside deadpool, asyncband, bb8 and the official driver.
 //!
 //! `.ci/bench tokio-allocations`.
 

@@ -1,6 +1,6 @@
-//! What a check-out and check-in costs a user, in instructions (callgrind): clock, lock, step and unlock, twice, and once
-//! more for who has to wait. A wait queue timeout, the idle time and generations are looked at; events could be subscribed
-//! to, but nobody does.
+//! The cost of a check-out and check-in to a user, in instructions (callgrind): clock, lock, step and unlock, twice,
+//! and once more for a waiter. A wait queue timeout, the idle time and generations are checked; events could be
+//! subscribed to, but have no listener.
 //!
 //! `.ci/bench tokio-instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both.
 
@@ -11,26 +11,26 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use cmap_runtime::conformance::TestServer;
+use cmap_conformance::LocalServer;
 use cmap_tokio::{Client, Connection};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 use tokio::runtime::Runtime;
 
-/// How often the benchmark does what it measures.
+/// How often the benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
 const BUDGET_PER_PAIR: u64 = 620;
 
-/// Instructions that a check-out may cost that waits, with the check-in that it waits for.
+/// Instructions that a waiting check-out may cost, with the check-in that it waits for.
 const BUDGET_PER_HAND_OFF: u64 = 1300;
 
 /// A client with one connection, which is available.
 struct Warm {
     client: Client,
     runtime: Runtime,
-    _server: TestServer,
+    _server: LocalServer,
 }
 
 /// The same, and the connection is in use.
@@ -40,7 +40,7 @@ struct Exhausted {
 }
 
 fn warm() -> Warm {
-    let server = TestServer::start();
+    let server = LocalServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(async {
         let client =

@@ -1,6 +1,6 @@
-//! What a check-out and check-in costs in other pools, in instructions (callgrind), and in ours beside them: if a
-//! connection is available, and if one has to be waited for. `instructions.rs` has ours alone and its budget, since
-//! code that is built with other callers is not always inlined the same.
+//! The cost of a check-out and check-in in other pools, in instructions (callgrind), and in ours beside them: with a
+//! connection available, and with a wait for one. `instructions.rs` has ours alone and its budget, because code that is
+//! built with other callers is not always inlined the same.
 //!
 //! `.ci/bench tokio-peers`; divide by [`OPERATIONS`].
 
@@ -14,25 +14,25 @@ use cmap_benchmarks::contender::{Contender, SIZE};
 use cmap_benchmarks::loads::{hand_off, pair, take_all};
 use cmap_benchmarks::peers;
 use cmap_benchmarks::pools::USUAL;
-use cmap_runtime::conformance::TestServer;
+use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
 use gungraun::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use self::bb8_pool::Bb8;
 
-/// How often each benchmark does what it measures.
+/// How often each benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
-/// A pool whose connections are available, and what it lives on.
+/// A pool whose connections are available, and its runtime.
 struct Warm<P> {
     pool: P,
     runtime: Runtime,
-    _server: TestServer,
+    _server: LocalServer,
 }
 
-fn warm<P: Contender>(open: impl AsyncFnOnce(&TestServer) -> P) -> Warm<P> {
-    let server = TestServer::start();
+fn warm<P: Contender>(open: impl AsyncFnOnce(&LocalServer) -> P) -> Warm<P> {
+    let server = LocalServer::start();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let pool = runtime.block_on(async {
         let pool = open(&server).await;
@@ -54,7 +54,7 @@ fn pairs<P: Contender>(warm: Warm<P>, count: usize) -> Warm<P> {
     warm
 }
 
-/// All connections of the pool but one are kept, and that one.
+/// All connections of the pool but one are kept; returns that one.
 struct Exhausted<P: Contender> {
     held: Vec<P::Guard>,
     guard: P::Guard,

@@ -1,5 +1,5 @@
-//! A `ping` by cmap beside the official driver, on tokio: on one thread that shares a CPU with the server, on one with a CPU
-//! of its own, and on two threads, wherever the kernel puts them.
+//! A `ping` by cmap beside the official driver, on tokio: on one thread that shares a CPU with the server, on one with
+//! a CPU of its own, and on two threads, wherever the kernel puts them.
 //!
 //! `.ci/bench tokio-ping`.
 

@@ -1,4 +1,4 @@
-//! Those who wait give up: many at once, and each at the worst moment, when a connection was handed to it just now.
+//! Waiters that give up: many at once, and each at the worst moment, just after a connection was handed to it.
 
 use std::pin::pin;
 
@@ -7,16 +7,16 @@ use crate::contender::{Contender, SIZE};
 use crate::cpu::worked;
 use crate::tasks::{poll_once, yield_now};
 
-/// How many wait.
+/// The number of waiters.
 pub const WAITERS: u32 = 100_000;
 
-/// How many give up after a connection was handed to them.
+/// The number of waiters that give up after a connection was handed to them.
 const HAND_OFFS: u32 = 20_000;
 
-/// So often others may run, before tokio's cooperative scheduling would pretend that nothing is ready.
+/// How often others may run before tokio's cooperative scheduling would pretend that nothing is ready.
 const BREATH: usize = 32;
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancelled {
     /// Nanoseconds of work to queue, each.
@@ -25,7 +25,7 @@ pub struct Cancelled {
     pub drop_in_order: f64,
     /// Nanoseconds of work to be dropped in no order, each.
     pub drop_at_random: f64,
-    /// How many hand-offs were lost with the one who gave up.
+    /// The number of hand-offs lost with the waiter that gave up.
     pub lost: u32,
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn drop_all<P: Contender>(pool: P) -> Cancelled {
     let (queue, drop_in_order) = queue_and_drop(&pool, |_| {}).await;
     let (_, drop_at_random) = queue_and_drop(&pool, shuffle).await;
     drop(guards);
-    // Not one of those who gave up took a connection with it.
+    // None of the waiters that gave up took a connection with it.
     let lost = hand_off(&pool, take_all(&pool).await).await;
     Cancelled { queue, drop_in_order, drop_at_random, lost }
 }
@@ -59,7 +59,7 @@ async fn queue_and_drop<P: Contender>(pool: &P, arrange: impl FnOnce(&mut [usize
     ((queued - start).as_secs_f64() * 1e9 / each, (worked() - queued).as_secs_f64() * 1e9 / each)
 }
 
-/// How many hand-offs are lost with the one who gives up.
+/// The number of hand-offs that are lost with the waiter that gives up.
 async fn hand_off<P: Contender>(pool: &P, mut guards: Vec<P::Guard>) -> u32 {
     assert_eq!(guards.len(), SIZE);
     for number in 0..HAND_OFFS {
@@ -71,7 +71,7 @@ async fn hand_off<P: Contender>(pool: &P, mut guards: Vec<P::Guard>) -> u32 {
         yield_now().await;
         match poll_once(pin!(pool.check_out())) {
             Some(guard) => guards.push(guard.unwrap()),
-            // It will go on like this.
+            // The rest would be the same.
             None => return HAND_OFFS - number,
         }
         yield_now().await;
@@ -79,7 +79,7 @@ async fn hand_off<P: Contender>(pool: &P, mut guards: Vec<P::Guard>) -> u32 {
     0
 }
 
-/// By a generator of Marsaglia's, the same every time.
+/// By one of Marsaglia's generators, the same numbers every time.
 fn shuffle(order: &mut [usize]) {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     for last in (1..order.len()).rev() {

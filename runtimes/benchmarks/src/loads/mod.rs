@@ -24,11 +24,11 @@ pub trait Loads {
     /// Nanoseconds of work for a check-out and check-in by a single task.
     fn pair(&self) -> f64;
 
-    /// What a check-out and check-in allocates, on average.
+    /// The average allocations of a check-out and check-in.
     fn allocations(&self, count: Count) -> Allocations;
 
-    /// Check-outs by so many tasks, which let others run while they hold a connection: how many in a second, which for
-    /// a single thread is a second of work.
+    /// Check-outs by this many tasks, which let others run while they hold a connection: how many in a second, which
+    /// for a single thread is a second of work.
     fn throughput(&self, tasks: usize, threads: Threads) -> f64;
 
     /// How long each of them waits.
@@ -37,7 +37,7 @@ pub trait Loads {
     /// Many are queued and dropped.
     fn cancellation(&self) -> Cancelled;
 
-    /// How late those who wait too long learn of it. Their pool's time-out is [`LIMIT`].
+    /// How late the waiters that wait too long are told. Their pool's time-out is [`LIMIT`].
     fn lateness(&self) -> Quantiles;
 }
 

@@ -1,4 +1,4 @@
-//! One task, and always a connection for it: what the pool itself costs.
+//! One task, and always a connection for it: the cost of the pool itself.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use crate::tasks::{poll_once, yield_now};
 /// How often the time is divided.
 const PAIRS: u32 = 100_000;
 
-/// How many pairs are looked at for allocations.
+/// The number of pairs whose allocations are counted.
 const COUNTED: u32 = 1_000;
 
 /// A check-out, which need not wait, and a check-in.
@@ -41,7 +41,7 @@ pub(super) async fn time<P: Contender>(pool: P) -> f64 {
     (worked() - start).as_secs_f64() * 1e9 / f64::from(PAIRS)
 }
 
-/// What each allocates.
+/// The allocations of each.
 pub(super) async fn allocations<P: Contender>(pool: P, count: Count) -> Allocations {
     drop(take_all(&pool).await);
     let mut all = Allocations::default();

@@ -1,4 +1,4 @@
-//! Nothing comes back: everybody's time is up at almost the same moment.
+//! No connection comes back: the time of all waiters is up at almost the same moment.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::contender::Contender;
 use crate::figures::Quantiles;
 use crate::tasks::{clock, join};
 
-/// How many wait.
+/// The number of waiters.
 pub const WAITERS: usize = 10_000;
 
-/// How long.
+/// Their time limit.
 pub const LIMIT: Duration = Duration::from_millis(50);
 
-/// How long after its time each learns of it.
+/// How long after its time each waiter is told.
 pub(super) async fn lateness<R: Runtime, P: Contender>(runtime: &R, pool: &P) -> Quantiles {
     let guards = take_all(pool).await;
     let wait = |pool: P| async move {

@@ -9,29 +9,29 @@ use rustls::CertificateError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateProblem {
-    /// No authority that is trusted has signed it.
+    /// No trusted authority has signed it.
     UnknownIssuer,
-    /// A signature is not right: an authority that is trusted has the name of the one that signed it, but another key, or
-    /// the server does not have the certificate's key.
+    /// A signature is not right: a trusted authority has the name of the one that signed it, but another key, or the
+    /// server does not have the certificate's key.
     BadSignature,
     /// It is for other hosts.
     WrongHost {
-        /// Those that it is for, where they are known: host names, perhaps with a wildcard, and IP addresses.
+        /// The hosts that it is for, if they are known: host names, perhaps with a wildcard, and IP addresses.
         names: Vec<String>,
     },
-    /// Its time is over.
+    /// It has expired.
     Expired {
-        /// For how many seconds, where that is known.
+        /// How many seconds ago, if that is known.
         seconds_ago: Option<u64>,
     },
-    /// Its time has not begun.
+    /// It is not valid yet.
     NotYetValid {
-        /// In how many seconds it begins, where that is known.
+        /// In how many seconds it becomes valid, if that is known.
         seconds_ahead: Option<u64>,
     },
-    /// Its authority has withdrawn it.
+    /// Its authority has revoked it.
     Revoked,
-    /// It is an authority's own certificate, and no server may show that as its own.
+    /// It is an authority's own certificate, which no server may present as its own.
     Authority,
     /// Anything else, as rustls tells it.
     Other(String),
@@ -108,7 +108,7 @@ impl fmt::Display for CertificateProblem {
     }
 }
 
-/// A span of time to the precision that people need, and what follows it; nothing where it is not known.
+/// A span of time as precise as people need, followed by a text; empty if the time is not known.
 struct Ago(Option<u64>, &'static str);
 
 impl fmt::Display for Ago {

@@ -1,7 +1,7 @@
 //! The client's certificate and its private key, from one PEM text (TLS-4).
 //!
-//! The key may stand in PKCS#1, SEC1 or PKCS#8, the last also encrypted with a password. Every copy of it that is made
-//! here is wiped; what rustls keeps lies in the provider's own key type, which wipes itself.
+//! The key may be in PKCS#1, SEC1 or PKCS#8, the last also encrypted with a password. Every copy of it made here is
+//! wiped; rustls keeps its copy in the provider's own key type, which wipes itself.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use super::config_error::PemProblem;
 use super::pem::{Kind, Section, sections};
 
-/// The certificate chain and the key in `text`, which belong together.
+/// The certificate chain and its key in `text`.
 pub(super) fn certified_key(text: &[u8], password: Option<&Secret>) -> Result<CertifiedKey, PemProblem> {
     let (chain, keys): (Vec<Section>, Vec<Section>) =
         sections(text)?.into_iter().partition(|section| section.kind == Kind::Certificate);
@@ -33,9 +33,10 @@ pub(super) fn certified_key(text: &[u8], password: Option<&Secret>) -> Result<Ce
     match certified.keys_match() {
         Ok(()) => Ok(certified),
         Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => Err(PemProblem::KeyMismatch),
-        // A key that cannot tell its public half is judged by the server.
+        // The server judges a key that cannot derive its public half.
         Err(rustls::Error::InconsistentKeys(_)) => Ok(certified),
-        // So is a certificate of version 1, as `openssl x509 -req` makes it: webpki alone does not read those.
+        // The server also judges a certificate of version 1, as `openssl x509 -req` makes it: only webpki cannot read
+        // those.
         Err(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
             if other.to_string() == "UnsupportedCertVersion" =>
         {
@@ -63,7 +64,7 @@ fn decrypted_key(der: &[u8], password: Option<&Secret>) -> Result<Arc<dyn Signin
     let encrypted = EncryptedPrivateKeyInfoRef::try_from(der).map_err(PemProblem::UnsupportedEncryption)?;
     let password = password.ok_or(PemProblem::PasswordMissing)?;
     let decrypted = encrypted.decrypt(password.expose()).map_err(|error| match error {
-        // Padding tells a wrong password. One in 256 gets past it, and then what was decrypted is no DER.
+        // The padding reveals a wrong password. One in 256 gets past it, and then the decrypted bytes are not DER.
         pkcs8::Error::EncryptedPrivateKey(pkcs5::Error::DecryptFailed) | pkcs8::Error::Asn1(_) => {
             PemProblem::PasswordWrong
         }

@@ -1,4 +1,4 @@
-//! What one client's TLS connections have in common: whom they trust, and the certificate they show.
+//! The configuration that one client's TLS connections share: the trusted authorities, and the client's certificate.
 
 use std::fmt;
 use std::fs::File;
@@ -27,7 +27,7 @@ pub struct TlsConfig {
     client: Arc<ClientConfig>,
 }
 
-/// PEM text that stands in memory, for programs whose certificates come from elsewhere than files.
+/// PEM text in memory, for programs whose certificates do not come from files.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct PemTexts<'a> {
@@ -38,8 +38,8 @@ pub struct PemTexts<'a> {
 }
 
 impl TlsConfig {
-    /// Reads the files that `options` name, once; it blocks while it does. Whether TLS is on at all is the caller's to
-    /// ask ([`TlsOptions::is_enabled`]).
+    /// Reads the files that `options` name, once; it blocks while it does. The caller checks whether TLS is on at all
+    /// ([`TlsOptions::is_enabled`]).
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl TlsConfig {
         Self::with_pem(options, PemTexts::default())
     }
 
-    /// As [`TlsConfig::new`]; what `texts` hold takes the place of the file that `options` name for it.
+    /// As [`TlsConfig::new`]; each of `texts` takes the place of the file that `options` name for it.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl TlsConfig {
         authorities: Option<RootCertStore>,
         certificate_key: Option<CertifiedKey>,
     ) -> Result<Self, TlsConfigError> {
-        // Named here and never installed for the process, which is not a library's to decide for.
+        // Named here and never installed for the process, which a library must not decide for.
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = verifier(options, authorities, &provider)?;
         // SNI (TLS-3) is rustls' default.
@@ -93,7 +93,7 @@ impl TlsConfig {
     }
 }
 
-/// Shows whether there is a certificate for the server to see; no key and no password.
+/// Shows whether the client has a certificate; no key and no password.
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_certificate = self.client.client_auth_cert_resolver.has_certs();
@@ -101,7 +101,7 @@ impl fmt::Debug for TlsConfig {
     }
 }
 
-/// Shows which texts there are, since they hold a key.
+/// Shows which texts are set, because they hold a key.
 impl fmt::Debug for PemTexts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PemTexts")
@@ -111,7 +111,7 @@ impl fmt::Debug for PemTexts<'_> {
     }
 }
 
-/// Who decides about the server's certificate.
+/// The verifier of the server's certificate.
 fn verifier(
     options: &TlsOptions,
     authorities: Option<RootCertStore>,
@@ -188,10 +188,10 @@ impl Pem {
     }
 }
 
-/// The longest file that is read, in bytes: a bound for a path that names something endless.
+/// The longest file that is read, in bytes: a bound for a path that names an endless file.
 const MAX_FILE: usize = 16 << 20;
 
-/// The content of the file, without leaving copies of it behind as a growing buffer does.
+/// The content of the file, without the copies that a growing buffer leaves behind.
 fn read(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(MAX_FILE).min(MAX_FILE);

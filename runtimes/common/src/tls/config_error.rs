@@ -18,18 +18,18 @@ pub enum TlsConfigError {
          ca-certificates), or set tlsCAFile to a PEM file of those to trust"
     )]
     SystemAuthorities(#[source] rustls::Error),
-    /// The cryptography at hand cannot speak TLS.
+    /// The cryptography provider cannot speak TLS.
     #[error("rustls cannot be set up with its cryptography; this is a defect, please report it")]
     Cryptography(#[source] rustls::Error),
 }
 
-/// PEM text cannot be used. It displays as one sentence; its source is what lies below the problem.
+/// PEM text cannot be used. It displays as one sentence; its source is the cause of the problem.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PemError {
     /// The option and the file.
     pub origin: PemOrigin,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: PemProblem,
 }
 
@@ -43,7 +43,7 @@ pub struct PemOrigin {
     pub path: Option<PathBuf>,
 }
 
-/// What is wrong with a PEM file.
+/// A problem of a PEM file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PemProblem {
@@ -68,9 +68,9 @@ pub enum PemProblem {
     /// A certificate cannot be read.
     #[error("has certificate number {position} that cannot be read; the file is damaged, write it anew")]
     BadCertificate {
-        /// Which one, counted from 1.
+        /// Its number, counted from 1.
         position: usize,
-        /// What rustls says.
+        /// The error of rustls.
         source: rustls::Error,
     },
     /// There is no private key.

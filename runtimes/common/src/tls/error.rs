@@ -1,8 +1,8 @@
-//! Why TLS failed, and whose fault that was.
+//! Why TLS failed, and which side is at fault.
 //!
-//! The difference decides what follows: a connection that broke during the handshake may mean a server that has too
-//! much to do, so it carries the backpressure labels (CMAP-50); a certificate or a peer that breaks the protocol means
-//! nothing of that kind (CMAP-51), and trying again does not help.
+//! The difference matters: a connection that broke during the handshake may mean an overloaded server, so it carries
+//! the backpressure labels (CMAP-50); a certificate or a peer that breaks the protocol means nothing of that kind
+//! (CMAP-51), and a retry does not help.
 
 use std::error::Error as _;
 use std::io;
@@ -26,13 +26,13 @@ pub enum TlsError {
     ServerName {
         /// The host as it was given.
         host: String,
-        /// What rustls says.
+        /// The error of rustls.
         source: InvalidDnsNameError,
     },
     /// The connection under TLS failed, or ended before the handshake did. The labels of CMAP-50 apply in the handshake.
     #[error("the connection failed")]
     Io(#[source] io::Error),
-    /// The connection ended without TLS's close_notify: what was to follow may have been cut off on the way.
+    /// The connection ended without TLS's close_notify: later data may have been cut off on the way.
     #[error("the server closed the connection without ending TLS first, so bytes may be missing")]
     Truncated,
     /// The server's certificate is not trusted.
@@ -42,7 +42,7 @@ pub enum TlsError {
         host: String,
         /// Why it is not trusted.
         problem: CertificateProblem,
-        /// What rustls says.
+        /// The error of rustls.
         source: rustls::Error,
     },
     /// The server refused this client, by a TLS alert.
@@ -50,10 +50,10 @@ pub enum TlsError {
     Refused {
         /// The alert.
         alert: AlertDescription,
-        /// What rustls says.
+        /// The error of rustls.
         source: rustls::Error,
     },
-    /// What the server answered first is not TLS.
+    /// The server's first answer is not TLS.
     #[error("the server does not speak TLS at this port; check host and port, or set tls=false")]
     NotTls(#[source] rustls::Error),
     /// The server breaks the protocol, or has no version or cipher in common with this client.
@@ -72,7 +72,7 @@ impl TlsError {
         error.get_ref()?.downcast_ref()
     }
 
-    /// Whose fault it was.
+    /// The side at fault.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Io(source) if source.kind() == io::ErrorKind::TimedOut => Fault::Timeout,
@@ -85,18 +85,18 @@ impl TlsError {
         }
     }
 
-    /// The same as the pool's machine takes it: a failure in the phase TLS, with all of its causes in one text.
+    /// The error as the pool's machine takes it: a failure in the phase TLS, with all of its causes in one text.
     pub fn establish_error(&self) -> EstablishError {
         let mut message = self.to_string();
-        // The other variants have said already what their source says.
+        // The other variants have already included their source's text.
         if let (Self::Io(_) | Self::Protocol(_), Some(source)) = (self, self.source()) {
             message = format!("{message}: {source}");
         }
         EstablishError::new(Phase::Tls, self.fault(), message)
     }
 
-    /// What rustls' `error` means for a client of `host`; `before_hello` as long as the server's first message has not
-    /// come.
+    /// The meaning of rustls' `error` for a client of `host`; `before_hello` is true until the server's first message
+    /// has come.
     #[expect(clippy::wildcard_enum_match_arm, reason = "rustls' list is long and grows")]
     pub(super) fn from_rustls(error: rustls::Error, host: &str, before_hello: bool) -> Self {
         match &error {
@@ -117,7 +117,7 @@ impl TlsError {
     }
 }
 
-/// Errors of the connection stay what they are; the others go inside, for [`TlsError::of`].
+/// Errors of the connection stay as they are; the others go inside, for [`TlsError::of`].
 impl From<TlsError> for io::Error {
     fn from(error: TlsError) -> Self {
         match error {
@@ -132,7 +132,7 @@ impl From<TlsError> for io::Error {
     }
 }
 
-/// What to do about the server's refusal.
+/// The advice for the server's refusal.
 #[expect(clippy::wildcard_enum_match_arm, reason = "there is nothing to say about the others")]
 fn advice(alert: AlertDescription) -> &'static str {
     match alert {

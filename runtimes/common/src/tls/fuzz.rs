@@ -1,4 +1,4 @@
-//! The way in for fuzzers: [`run`] takes any bytes as what a server says, and as a PEM file.
+//! The entry for fuzzers: [`run`] takes any bytes as a server's messages, and as a PEM file.
 //!
 //! A panic here is a defect, and so is a loop that does not end.
 

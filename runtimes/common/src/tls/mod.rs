@@ -13,10 +13,10 @@
 //! | `tlsCAFile` | the authorities in the file are trusted, and no others |
 //! | `tlsCertificateKeyFile`, `tlsCertificateKeyFilePassword` | the certificate that is shown when the server asks (TLS-4) |
 //! | `tlsAllowInvalidHostnames` | the certificate may be for another host; a trusted authority must have signed it |
-//! | `tlsAllowInvalidCertificates`, `tlsInsecure` | any certificate will do, for any host |
+//! | `tlsAllowInvalidCertificates`, `tlsInsecure` | any certificate is accepted, for any host |
 //! | `tlsDisableOCSPEndpointCheck`, `tlsDisableCertificateRevocationCheck` | none: rustls asks nobody about revocation, and what macOS and Windows do about it is not ours to switch off |
 //!
-//! Whatever is relaxed, the server must prove that it has the key of the certificate it shows.
+//! Even with relaxed checks the server must prove that it has the key of its certificate.
 
 mod certificate_problem;
 mod client_certificate;

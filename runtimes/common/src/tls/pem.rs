@@ -1,8 +1,8 @@
 //! Reading PEM files: the sections between `-----BEGIN` and `-----END` lines.
 //!
-//! A certificate and its private key stand in one file (TLS-4), so what is read may be secret: every buffer is wiped.
-//! Text around the sections is skipped, as OpenSSL does, and so are sections of other kinds. A key that is encrypted in
-//! the old way, by a `Proc-Type` line inside its section, is told apart so that its owner can be told what to do.
+//! A certificate and its private key are in one file (TLS-4), so the text may be secret: every buffer is wiped. Text
+//! around the sections is skipped, as OpenSSL does, and so are sections of other kinds. A key that is encrypted in the
+//! old way, by a `Proc-Type` line inside its section, has its own variant so that its owner can be told what to do.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,17 +10,17 @@ use zeroize::Zeroizing;
 
 use super::config_error::PemProblem;
 
-/// What one section holds.
+/// The content of one section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Certificate,
-    /// An RSA key by itself.
+    /// An RSA key on its own.
     Pkcs1Key,
-    /// An elliptic curve's key by itself.
+    /// An elliptic curve's key on its own.
     Sec1Key,
     Pkcs8Key,
     EncryptedPkcs8Key,
-    /// A key whose section says itself how it is encrypted, in lines before the content; the content is left out.
+    /// A key whose section has encryption headers before the content; the content is left out.
     LegacyEncryptedKey,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Section {
     pub(super) der: Zeroizing<Vec<u8>>,
 }
 
-/// The sections of `text`, in their order, without those of kinds that nobody asks for.
+/// The sections of `text`, in their order, without those of unused kinds.
 pub(super) fn sections(text: &[u8]) -> Result<Vec<Section>, PemProblem> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut lines = (1..).zip(text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii));

@@ -3,8 +3,8 @@
 //! Two pairs of calls face each other. [`send_to`](TlsSession::send_to) and
 //! [`receive_from`](TlsSession::receive_from) move encrypted bytes to and from the connection;
 //! [`write`](TlsSession::write) and [`read`](TlsSession::read) move the plaintext. `std::io`'s traits stand for the
-//! connection, since a blocking socket, a byte slice and a vector have them and no byte is copied on the way; a stream
-//! that is asynchronous answers `WouldBlock` where it must wait.
+//! connection, because a blocking socket, a byte slice and a vector have them and no byte is copied on the way; an
+//! asynchronous stream answers `WouldBlock` where it must wait.
 //!
 //! Every call is legal at any time. The loop of a handshake, and of everything after it:
 //!
@@ -25,21 +25,21 @@ use super::server_name::server_name;
 pub struct TlsSession {
     connection: ClientConnection,
     host: String,
-    /// What ended the session; every later call that needs it says so again.
+    /// The error that ended the session; every later call that needs it returns it again.
     failure: Option<rustls::Error>,
     closed: Closed,
 }
 
-/// Which sides have said that they send nothing more.
+/// Which sides have ended their stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Closed {
     by_us: bool,
     by_server: bool,
-    /// The connection has ended, whether or not the server said so.
+    /// The connection has ended, with or without the server's close_notify.
     cut_off: bool,
 }
 
-/// What became of bytes that were to move.
+/// The result of moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
@@ -92,12 +92,12 @@ impl TlsSession {
         }
     }
 
-    /// Takes what the connection gives in one call.
+    /// Takes the bytes that the connection gives in one call.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if the connection fails, or ends during the handshake, or gives what a server must not say. After
-    /// that there may be an alert to send, so that the server learns why.
+    /// [`TlsError`] if the connection fails, or ends during the handshake, or gives bytes that a server must not send.
+    /// After that there may be an alert to send, so that the server learns why.
     pub fn receive_from(&mut self, transport: &mut dyn io::Read) -> Result<Progress, TlsError> {
         self.check()?;
         if self.closed.by_server {
@@ -131,8 +131,8 @@ impl TlsSession {
     ///
     /// # Errors
     ///
-    /// [`TlsError::Truncated`] if the connection ended before TLS did; what was wrong with the bytes received, after
-    /// the plaintext before them was read.
+    /// [`TlsError::Truncated`] if the connection ended before TLS did; the fault of the received bytes, after the
+    /// plaintext before them was read.
     pub fn read(&mut self, plaintext: &mut [u8]) -> Result<Option<usize>, TlsError> {
         match self.connection.reader().read(plaintext) {
             Ok(read) => Ok(Some(read)),
@@ -151,7 +151,7 @@ impl TlsSession {
     ///
     /// # Errors
     ///
-    /// [`TlsError::Io`] of kind `BrokenPipe` after [`TlsSession::close`], and what ended the session.
+    /// [`TlsError::Io`] of kind `BrokenPipe` after [`TlsSession::close`], and the error that ended the session.
     pub fn write(&mut self, plaintext: &[u8]) -> Result<usize, TlsError> {
         self.check()?;
         if self.closed.by_us {
@@ -160,7 +160,7 @@ impl TlsSession {
         self.connection.writer().write(plaintext).map_err(TlsError::Io)
     }
 
-    /// Says that nothing more is written: a close_notify is to be sent.
+    /// Ends the client's stream: a close_notify must be sent.
     pub fn close(&mut self) {
         if !self.closed.by_us {
             self.closed.by_us = true;

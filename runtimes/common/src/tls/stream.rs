@@ -1,8 +1,8 @@
 //! TLS over a stream with futures-io's traits, which every runtime's sockets can have.
 //!
-//! No call loses bytes when its future is dropped: what was read waits in the session, and what was taken to be
-//! written is sent by the next write, flush or close. Reading never writes, so a reader and a writer in different tasks
-//! don't take each other's wake-ups. The one exception is the alert after a failure.
+//! No call loses bytes when its future is dropped: bytes read wait in the session, and bytes accepted for writing are
+//! sent by the next write, flush or close. Reading never writes, so a reader and a writer in different tasks don't take
+//! each other's wake-ups. The one exception is the alert after a failure.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,20 +17,20 @@ use super::session::{Progress, TlsSession};
 
 /// A stream whose bytes are encrypted on the way to the server.
 ///
-/// Written bytes are on their way after a flush. Dropping the stream ends the connection without a close_notify;
-/// `poll_close` sends one first. An error that is not the connection's own is found by [`TlsError::of`].
+/// Written bytes are sent by a flush. Dropping the stream ends the connection without a close_notify; `poll_close`
+/// sends one first. [`TlsError::of`] finds an error that is not the connection's own.
 #[derive(Debug)]
 pub struct TlsStream<S> {
     transport: S,
     session: TlsSession,
 }
 
-/// Does the handshake on `transport`, a connection to the server that is `host` in the connection string. The time it
-/// may take is the caller's to limit; dropping the future drops `transport`.
+/// Does the handshake on `transport`, a connection to the server that is `host` in the connection string. The caller
+/// limits its time; dropping the future drops `transport`.
 ///
 /// # Errors
 ///
-/// [`TlsError`]; [`TlsError::establish_error`] says what the pool makes of it.
+/// [`TlsError`]; [`TlsError::establish_error`] gives its meaning for the pool.
 pub async fn connect<S>(config: &TlsConfig, host: &str, transport: S) -> Result<TlsStream<S>, TlsError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -48,11 +48,11 @@ impl<S> TlsStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
-    /// Reads what is there to read, without waiting; `read` does so from the transport. Nothing is sent, not even the alert after
-    /// a failure, which goes with the next flush or close.
+    /// Reads the bytes at hand, without waiting; `read` does so from the transport. Nothing is sent, not even the alert
+    /// after a failure, which goes with the next flush or close.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock), if there is nothing, and those of reading.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), if there are no bytes, and those of reading.
     pub fn read_now(
         &mut self,
         buffer: &mut [u8],
@@ -70,8 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
-    /// Whether [`read_now`](Self::read_now) has an answer without a read from the transport: bytes that came, or why there
-    /// will be none.
+    /// Whether [`read_now`](Self::read_now) has an answer without a read from the transport: bytes that came, or the
+    /// reason why there will be none.
     pub fn has_something_to_read(&self) -> bool {
         self.session.has_something_to_read()
     }
@@ -119,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             Ok(Progress::Blocked) => Poll::Pending,
             Ok(Progress::Moved | Progress::Ended | Progress::Idle) => Poll::Ready(Ok(())),
             Err(error) => {
-                // So that the server's log says why. Whether it arrives changes nothing.
+                // The alert lets the server's log say why. Whether it arrives changes nothing.
                 let _sent = self.poll_send(cx);
                 Poll::Ready(Err(error))
             }
@@ -142,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        // What was taken before goes first, so that no small gap in the session's buffer makes a small record.
+        // Bytes taken before go first, so that no small gap in the session's buffer makes a small record.
         ready!(this.poll_send_all(cx))?;
         let written = this.session.write(buffer)?;
         if let Poll::Ready(sent) = this.poll_send_all(cx) {

@@ -1,7 +1,7 @@
 //! The relaxed checks of a server's certificate, for `tlsAllowInvalidHostnames`, `tlsAllowInvalidCertificates` and
 //! `tlsInsecure`.
 //!
-//! The handshake's signature is never left out: whatever certificate the server shows, it has the key of it.
+//! The handshake's signature is always checked: whatever certificate the server shows, it has that certificate's key.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct RelaxedVerifier {
 pub(super) enum Accepted {
     /// Those for any host, if one of the authorities has signed them and they are valid now.
     AnyHostName(RootCertStore),
-    /// Any, whoever signed them, whenever, and whatever they are for.
+    /// Any certificate, whatever its issuer, its validity and its purpose.
     AnyCertificate,
 }
 

@@ -1,15 +1,15 @@
-//! Keeps derived keys, so that a pool pays for PBKDF2 once and not with every connection (AUTH-17), and says who derives
-//! which keys when.
+//! Keeps derived keys, so that a pool pays for PBKDF2 once and not with every connection (AUTH-17), and decides which
+//! connection derives which keys when.
 //!
 //! The server chooses the salt and the number of iterations, and the client does the work. A hostile server sends a new
-//! salt with every conversation, so the cache alone bounds nothing. Two rules do: one derivation runs at a time, and only
-//! as long as a connection waits for its keys.
+//! salt with every conversation, so the cache alone bounds nothing. Two rules do: one derivation runs at a time, and
+//! only while a connection waits for its keys.
 //!
 //! A connection that needs keys enters as a [`Waiter`]. Waiters are served in the order in which they entered; those that
 //! wait for the same keys are served together. A waiter that gives up leaves, so a queue holds no work for connections that
 //! are gone.
 //!
-//! The cache wakes nobody: it is the caller's to look up again when something happened.
+//! The cache wakes no waiter: the caller looks up again after every change.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use super::keys::{DeriveKey, DerivedKeys, KeyId};
 /// salt changes.
 #[derive(Debug)]
 pub struct KeyCache {
-    /// The keys used last stand last.
+    /// In the order of use; the most recently used keys come last.
     known: Vec<DerivedKeys>,
     capacity: usize,
     /// By number, which is the order in which they entered.
@@ -37,7 +37,7 @@ pub struct KeyCache {
 #[must_use = "a waiter that is not taken out with `leave` holds up those behind it"]
 pub struct Waiter(u64);
 
-/// What the cache says to a waiter.
+/// The cache's answer to a waiter.
 #[derive(Debug)]
 #[must_use]
 pub enum Lookup {
@@ -51,15 +51,15 @@ pub enum Lookup {
     Wait,
 }
 
-/// The right to derive keys, and the duty to say what became of it. While a ticket is out, no other is given.
+/// The right to derive keys, and the duty to report the result. While a ticket is out, no other is given.
 #[derive(Debug)]
-#[must_use = "nobody else derives keys until it is finished or abandoned"]
+#[must_use = "no other waiter derives keys until it is finished or abandoned"]
 pub struct Ticket(u64);
 
 #[derive(Debug)]
 struct Waiting {
     id: KeyId,
-    /// As soon as there are any. Kept here, since the cache may have to make room before the waiter looks.
+    /// As soon as there are any. Kept here because the cache may have to make room before the waiter looks.
     keys: Option<DerivedKeys>,
 }
 
@@ -90,13 +90,13 @@ impl KeyCache {
         Waiter(number)
     }
 
-    /// The keys that `waiter` waits for, or whose turn it is to derive some.
+    /// The keys that `waiter` waits for, or a ticket if it is its turn to derive some.
     pub fn look_up(&mut self, waiter: &Waiter) -> Lookup {
         let Some(waiting) = self.waiting.get(&waiter.0) else { return Lookup::Wait };
         if let Some(keys) = &waiting.keys {
             return Lookup::Ready(keys.clone());
         }
-        // One that waits for the same keys as the first may derive them in its place.
+        // A waiter for the same keys as the first may derive them in its place.
         let first = self.waiting.values().find(|waiting| waiting.keys.is_none());
         if self.running.is_some() || first.is_none_or(|first| first.id != waiting.id) {
             return Lookup::Wait;
@@ -107,7 +107,7 @@ impl KeyCache {
         Lookup::Derive(Ticket(ticket))
     }
 
-    /// A waiter has its keys or waits no longer. Returns whether that may have made it another one's turn.
+    /// A waiter has its keys or has stopped waiting. Returns whether that may have made it another waiter's turn.
     pub fn leave(&mut self, waiter: Waiter) -> bool {
         let left = self.waiting.remove(&waiter.0);
         self.running.is_none() && left.is_some_and(|waiting| waiting.keys.is_none())
@@ -287,7 +287,7 @@ mod tests {
         assert!(has(&mut cache, &slow, 1));
     }
 
-    /// What happens to a cache; the number chooses a salt, or one of those that wait.
+    /// An operation on a cache; the number chooses a salt, or one of the waiters.
     #[derive(Clone, Copy, Debug)]
     enum Happening {
         Enter(u8),
@@ -349,7 +349,7 @@ mod tests {
                     prop_assert_eq!(cache.is_wanted(ticket), waiters.iter().any(|(_, own)| own == salt));
                 }
             }
-            // Those that are left are served one after the other.
+            // The remaining waiters are served one after the other.
             if let Some((ticket, _)) = running {
                 cache.abandon(ticket);
             }

@@ -5,7 +5,7 @@
 //!                                                 \--server-final, not done--> Confirming --done--> Ended
 //! ```
 //!
-//! Every fault of the server leads to `Ended` too; a call out of turn leads nowhere.
+//! Every fault of the server leads to `Ended` too; a call out of turn changes nothing.
 
 use alloc::string::String;
 use core::{fmt, mem};
@@ -30,7 +30,7 @@ pub(in super::super) struct ScramClient {
     /// Client-first, without its header and with it.
     first_bare: String,
     first: Payload,
-    /// The most iterations that the server may ask for.
+    /// The highest iteration count that the server may ask for.
     max_iterations: u32,
     state: State,
 }
@@ -42,9 +42,9 @@ enum State {
     Deriving { id: KeyId, server_first: String, nonce: String },
     /// The proof is out.
     Proved { signature: SecretBytes },
-    /// Both sides are proven; the server wants one more exchange, of nothing (AUTH-15).
+    /// Both sides are proven; the server wants one more, empty exchange (AUTH-15).
     Confirming,
-    /// Over, one way or the other.
+    /// The conversation is over, whatever its result.
     Ended,
 }
 
@@ -116,11 +116,11 @@ impl ScramClient {
         if reply.done {
             return Err(ServerFault::EndedEarly.into());
         }
-        // AUTH-16. A server that adds nothing of its own could be an old conversation, replayed.
+        // AUTH-16. A server that adds nothing of its own could be replaying an old conversation.
         if nonce.strip_prefix(self.nonce.as_str()).is_none_or(str::is_empty) {
             return Err(ServerFault::Nonce.into());
         }
-        // Before anybody can be asked to iterate.
+        // Checked before any work is done for the server.
         let allowed = self.max_iterations;
         let iterations = match u32::try_from(iterations) {
             // AUTH-13.

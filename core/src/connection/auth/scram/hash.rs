@@ -24,15 +24,6 @@ pub enum ScramHash {
 }
 
 impl ScramHash {
-    /// The number of bytes of a digest, and of every key.
-    #[cfg(feature = "sim")]
-    pub(super) fn size(self) -> usize {
-        match self {
-            Self::Sha1 => 20,
-            Self::Sha256 => 32,
-        }
-    }
-
     /// H: the digest of `parts`, one after the other.
     pub(in super::super) fn digest(self, parts: &[&[u8]]) -> SecretBytes {
         match self {
@@ -55,7 +46,7 @@ impl ScramHash {
         salted
     }
 
-    /// Hi, broken off as soon as `before_chunk` fails, which is called before every [`CHUNK`] iterations.
+    /// Hi, stopped as soon as `before_chunk` fails, which is called before every [`CHUNK`] iterations.
     pub(super) fn try_salted_password<E>(
         self,
         password: &SecretBytes,
@@ -111,7 +102,7 @@ fn hi<D: EagerHash, E>(
     iterations: u32,
     mut before_chunk: impl FnMut() -> Result<(), E>,
 ) -> Result<SecretBytes, E> {
-    // The password's two blocks are hashed here, and in no iteration.
+    // The password's two blocks are hashed here, and not in every iteration.
     let keyed = keyed::<D>(password.as_bytes());
     let mut mac = keyed.clone();
     Mac::update(&mut mac, salt);
@@ -141,8 +132,8 @@ fn hi<D: EagerHash, E>(
     outcome
 }
 
-/// HMAC with its key. A key that is longer than a block is digested and a shorter one padded with zeros (RFC 2104); doing
-/// it here leaves nothing that can fail.
+/// HMAC with its key. A key that is longer than a block is digested and a shorter one padded with zeros (RFC 2104);
+/// doing this here leaves no step that can fail.
 fn keyed<D: EagerHash>(key: &[u8]) -> Hmac<D> {
     let mut block = Key::<Hmac<D>>::default();
     if key.len() > block.len() {

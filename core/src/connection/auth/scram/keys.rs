@@ -7,12 +7,12 @@ use core::fmt;
 use super::super::secret::SecretBytes;
 use super::hash::ScramHash;
 
-/// A request to derive the keys of a conversation. Its iterations are at least [`MIN_ITERATIONS`](super::MIN_ITERATIONS)
-/// (AUTH-13), and at most what the client allows, which is [`MAX_ITERATIONS`](super::MAX_ITERATIONS) unless it says
-/// otherwise.
+/// A request to derive the keys of a conversation. Its iterations are at least
+/// [`MIN_ITERATIONS`](super::MIN_ITERATIONS) (AUTH-13), and at most the client's limit,
+/// [`MAX_ITERATIONS`](super::MAX_ITERATIONS) unless its options say otherwise.
 ///
 /// Ask the [`KeyCache`](super::cache::KeyCache) first (AUTH-17). Deriving takes milliseconds at MongoDB's defaults and
-/// some 100 milliseconds at that maximum: not on a thread that others wait for.
+/// some 100 milliseconds at that maximum: do not run it on a thread that others wait for.
 #[must_use = "the conversation waits for these keys"]
 pub struct DeriveKey {
     id: KeyId,
@@ -21,7 +21,7 @@ pub struct DeriveKey {
 
 /// Which keys: those of a password with a salt, a number of iterations and a mechanism (AUTH-17).
 ///
-/// The password enters as a digest with the salt, never itself.
+/// The password enters as a digest with the salt, never as itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyId {
     hash: ScramHash,
@@ -30,7 +30,8 @@ pub struct KeyId {
     password: SecretBytes,
 }
 
-/// The keys of a conversation: enough to log in with, so they are kept as the password is. Copies share one memory.
+/// The keys of a conversation: enough to log in with, so they are kept as safe as the password. Copies share one
+/// memory.
 #[derive(Clone)]
 pub struct DerivedKeys(Arc<Keys>);
 
@@ -43,12 +44,12 @@ struct Keys {
 impl DeriveKey {
     pub(super) fn new(hash: ScramHash, password: SecretBytes, salt: Vec<u8>, iterations: u32) -> Self {
         // A fast digest, which a thief of memory could guess from: it lives no longer than the password itself, which
-        // every new connection needs. With the salt, so that equal passwords do not look equal.
+        // every new connection needs. It includes the salt, so that equal passwords do not look equal.
         let digest = ScramHash::Sha256.digest(&[&salt, password.as_bytes()]);
         Self { id: KeyId { hash, salt, iterations, password: digest }, password }
     }
 
-    /// Which keys are asked for.
+    /// The identity of the keys that are asked for.
     pub fn id(&self) -> &KeyId {
         &self.id
     }
@@ -59,8 +60,9 @@ impl DeriveKey {
         self.finish(&hash.salted_password(&self.password, salt, *iterations))
     }
 
-    /// Derives the keys as long as `go_on` returns true; none if it did not. It is called first of all, and then every few
-    /// milliseconds (4,096 iterations): a derivation that nobody waits for any longer can end soon.
+    /// Derives the keys while `go_on` returns true; `None` if it returned false. It is called before the first
+    /// iteration, and then every few milliseconds (4,096 iterations), so a derivation that no waiter needs any longer
+    /// can end soon.
     pub fn run_while(&self, mut go_on: impl FnMut() -> bool) -> Option<DerivedKeys> {
         let KeyId { hash, salt, iterations, .. } = &self.id;
         let go_on = || if go_on() { Ok(()) } else { Err(()) };
@@ -68,7 +70,7 @@ impl DeriveKey {
         Some(self.finish(&salted))
     }
 
-    /// The quick part, behind the slow one.
+    /// The quick part, after the slow one.
     pub(in super::super) fn finish(&self, salted: &SecretBytes) -> DerivedKeys {
         let (client_key, server_key) = key_pair(self.id.hash, salted);
         DerivedKeys(Arc::new(Keys { id: self.id.clone(), client_key, server_key }))
@@ -88,7 +90,7 @@ impl KeyId {
 }
 
 impl DerivedKeys {
-    /// Which keys these are.
+    /// The identity of these keys.
     pub fn id(&self) -> &KeyId {
         &self.0.id
     }

@@ -1,7 +1,7 @@
-//! Reads SCRAM's messages: attributes in a fixed order, parted by commas (RFC 5802, section 7). Here are the server's.
+//! Reads the server's messages of SCRAM: attributes in a fixed order, separated by commas (RFC 5802, section 7).
 //!
-//! What a message must have is checked to the letter; extensions behind it are allowed and ignored, as the RFC asks,
-//! except `m=`, which requires that they are understood.
+//! The required parts of a message are checked to the letter; extensions after them are allowed and ignored, as the RFC
+//! asks, except `m=`, which requires that they are understood.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -45,7 +45,7 @@ impl<'a> Attributes<'a> {
         Ok(value)
     }
 
-    /// Whatever is left must look like attributes.
+    /// The rest must look like attributes.
     pub(super) fn extensions(mut self) -> Result<(), Malformed> {
         while let Some(rest) = self.0 {
             let name = rest.chars().next().filter(char::is_ascii_alphabetic).ok_or(Malformed::Extension)?;
@@ -121,6 +121,13 @@ pub(super) fn text(payload: &[u8]) -> Result<&str, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usernames_are_escaped() {
+        for (username, escaped) in [("user", "user"), ("a=b,c", "a=3Db=2Cc"), ("=2C", "=3D2C"), (",,", "=2C=2C")] {
+            assert_eq!(escape(username), escaped);
+        }
+    }
 
     #[test]
     fn a_count_has_digits_only_and_saturates() {

@@ -12,23 +12,16 @@
 //! Both proofs are HMACs of the same *auth message*: client-first without its `n,,`, server-first, and client-final
 //! without its proof, joined by commas. So no side can be led into a conversation that the other did not have.
 //!
-//! The files: [`client`] and [`server`] are the two machines; [`stored`] is what a server keeps of a password; [`keys`]
-//! turns a password into keys, and [`cache`] keeps them and those that wait for them; [`message`] and [`client_message`] read the messages of either
-//! side; [`hash`] is the arithmetic. A server is for tests: its files need the feature `sim`.
+//! The files: [`client`] is the machine; [`keys`] turns a password into keys, and [`cache`] keeps keys and the waiters
+//! for them; [`message`] reads the server's messages; [`hash`] is the arithmetic.
 
 pub(super) mod cache;
 pub(super) mod client;
-#[cfg(feature = "sim")]
-mod client_message;
 mod hash;
 mod keys;
 mod message;
 mod nonce;
 mod password;
-#[cfg(feature = "sim")]
-pub(super) mod server;
-#[cfg(feature = "sim")]
-pub(super) mod stored;
 
 pub use hash::ScramHash;
 pub use keys::{DeriveKey, DerivedKeys, KeyId};
@@ -43,8 +36,8 @@ pub const MIN_ITERATIONS: u32 = 4096;
 /// MongoDB's defaults are 10,000 and 15,000. This leaves room for thirty times that, and takes some 100 milliseconds.
 pub const MAX_ITERATIONS: u32 = 500_000;
 
-/// The longest message that is read, in bytes. Real ones have some two hundred; the bound keeps what is decoded, hashed
-/// and quoted small.
+/// The longest message that is read, in bytes. Real ones have about two hundred; the bound limits how much is decoded,
+/// hashed and quoted.
 pub const MAX_MESSAGE: usize = 4096;
 
 /// The header of a client without channel binding (AUTH-14), and what client-final says about it.

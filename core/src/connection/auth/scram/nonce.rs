@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 
 /// The random part of a conversation, one for each (AUTH-14).
 ///
-/// This crate has no randomness of its own. A nonce that repeats, or can be guessed, lets an old conversation be played
-/// again: take the bytes from the operating system's generator.
+/// This crate has no randomness of its own. A nonce that repeats, or can be guessed, lets an old conversation be
+/// replayed: take the bytes from the operating system's generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nonce(String);
 

@@ -1,4 +1,4 @@
-//! What each mechanism makes of a password before SCRAM's own arithmetic begins.
+//! How each mechanism prepares a password before SCRAM's own arithmetic begins.
 
 use stringprep::saslprep;
 
@@ -9,13 +9,14 @@ use crate::options::Secret;
 
 /// The key material of a user's password.
 ///
-/// SCRAM-SHA-1 takes MongoDB's old digest, of name and password as they are (AUTH-11); SCRAM-SHA-256 the password
+/// SCRAM-SHA-1 uses MongoDB's old digest, of name and password as they are (AUTH-11); SCRAM-SHA-256 uses the password
 /// prepared by SASLprep, and never prepares the name (AUTH-12).
 pub(super) fn prepare(hash: ScramHash, username: &str, password: &Secret) -> Result<SecretBytes, LoginError> {
     let password = password.expose();
     match hash {
         ScramHash::Sha1 => Ok(md5_hex(&[username.as_bytes(), b":mongo:", password.as_bytes()])),
-        // The error would name the character: a part of the password. An owned result is wiped with what it becomes.
+        // The error would name the character: a part of the password. An owned result is wiped with the secret it
+        // becomes.
         ScramHash::Sha256 => match saslprep(password) {
             Ok(prepared) => Ok(SecretBytes::from_vec(prepared.into_owned().into_bytes())),
             Err(_) => Err(LoginError::PasswordProhibited),

@@ -1,4 +1,4 @@
-//! Tests of whole conversations: the RFCs' examples, every fault of either side, and both sides against each other.
+//! Tests of whole conversations: the RFCs' examples, every fault of the server, and noise.
 
 use alloc::string::String;
 
@@ -7,7 +7,7 @@ use super::secret::{Payload, SecretBytes};
 use super::{AuthError, MAX_ITERATIONS, Nonce, Reply, ScramHash, Step};
 
 mod faults;
-mod round_trip;
+mod noise;
 mod secrets;
 mod vectors;
 

@@ -4,8 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::scram::stored::StoredCredential;
-use super::super::{Authentication, Conversation, KeyCache, Lookup, PlainLogin, ScramLogin, ServerFault};
+use super::super::{Authentication, Conversation, KeyCache, Lookup, ServerFault};
 use super::*;
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{Credential, Mechanism, Secret};
@@ -46,19 +45,14 @@ fn no_debug_shows_a_secret() {
         shown.extend(debug(&cache));
         shown.extend(debug(&client.handle_keys(&keys)));
         shown.extend(debug(&client));
-        let stored = StoredCredential::new(hash, "user", &PASSWORD.into(), b"salt", 1).unwrap();
-        shown.extend(debug(&stored));
-        let login = ScramLogin::parse(b"n,,n=user,r=abc").unwrap();
-        shown.extend(debug(&login.challenge(&Nonce::from_text("def"), &stored)));
     }
     shown.extend(debug(&Secret::from(PASSWORD)));
-    shown.extend(debug(&PlainLogin::parse(b"\0user\0pencil").unwrap()));
 
     for text in shown {
         for trace in TRACES {
             assert!(!text.contains(trace), "{text}");
         }
-        // Whatever is a list of bytes would be a secret of some kind; a payload or a key has more than three.
+        // A list of bytes would be a secret of some kind; a payload or a key has more than three.
         assert!(!text.contains("[1") && !text.contains(", 2"), "{text}");
     }
 }

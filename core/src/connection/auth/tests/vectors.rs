@@ -1,16 +1,11 @@
-//! Known conversations, to the byte, on both sides: the examples of RFC 5802 and RFC 7677, and some whose passwords
-//! MongoDB's mechanisms change first, computed by Python's hashlib.
+//! Known conversations, to the byte: the examples of RFC 5802 and RFC 7677, and some whose passwords MongoDB's mechanisms
+//! change first, computed by Python's hashlib. The server of tests is held to the same.
 
-use super::super::scram::stored::StoredCredential;
-use super::super::{ClientFault, ScramLogin};
 use super::*;
 use crate::options::Secret;
 
 struct Vector {
     client_nonce: &'static str,
-    server_nonce: &'static str,
-    salt: &'static [u8],
-    iterations: u32,
     client_first: &'static str,
     server_first: &'static str,
     client_final: &'static str,
@@ -20,9 +15,6 @@ struct Vector {
 /// RFC 5802, section 5.
 const RFC_5802: Vector = Vector {
     client_nonce: "fyko+d2lbbFgONRv9qkxdawL",
-    server_nonce: "3rfcNHYJY1ZVvWVs7j",
-    salt: b"\x41\x25\xc2\x47\xe4\x3a\xb1\xe9\x3c\x6d\xff\x76",
-    iterations: 4096,
     client_first: "n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL",
     server_first: "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096",
     client_final: "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
@@ -32,9 +24,6 @@ const RFC_5802: Vector = Vector {
 /// RFC 7677, section 3.
 const RFC_7677: Vector = Vector {
     client_nonce: "rOprNGfwEbeRWgbNEkqO",
-    server_nonce: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
-    salt: b"\x5b\x6d\x99\x68\x9d\x12\x35\x8e\xec\xa0\x4b\x14\x12\x36\xfa\x81",
-    iterations: 4096,
     client_first: "n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
     server_first: "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
     client_final: "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
@@ -45,9 +34,6 @@ const RFC_7677: Vector = Vector {
 /// MongoDB's SCRAM-SHA-1: `user` with the password `pencil`, digested (AUTH-11).
 const MONGODB_SHA_1: Vector = Vector {
     client_nonce: "fyko+d2lbbFgONRv9qkxdawL",
-    server_nonce: "3rfcNHYJY1ZVvWVs7j",
-    salt: b"mongo salt 16 by",
-    iterations: 10_000,
     client_first: "n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL",
     server_first: "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=bW9uZ28gc2FsdCAxNiBieQ==,i=10000",
     client_final: "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=c+EP1rEbKiCrJUQAm6VLYXIp/As=",
@@ -64,9 +50,6 @@ const UNPREPARED_SHA_1: Vector = Vector {
 /// The same with SHA-256: SASLprep makes `IX` of the password, and the name stays (AUTH-12).
 const PREPARED_SHA_256: Vector = Vector {
     client_nonce: "rOprNGfwEbeRWgbNEkqO",
-    server_nonce: "server",
-    salt: b"mongo salt",
-    iterations: 4096,
     client_first: "n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqO",
     server_first: "r=rOprNGfwEbeRWgbNEkqOserver,s=bW9uZ28gc2FsdA==,i=4096",
     client_final: "c=biws,r=rOprNGfwEbeRWgbNEkqOserver,p=1deWIlsWaK6bGB/X+YFRMqvDRDSDi9KdFyRYGGKrNdg=",
@@ -74,36 +57,24 @@ const PREPARED_SHA_256: Vector = Vector {
 };
 
 impl Vector {
-    fn check(&self, mut client: ScramClient, credential: &StoredCredential, username: &str) {
+    fn check(&self, mut client: ScramClient) {
         assert_eq!(text(client.first()), self.client_first);
-        let login = ScramLogin::parse(self.client_first.as_bytes()).unwrap();
-        assert_eq!(login.username(), username);
-
-        let (verifier, server_first) = login.challenge(&Nonce::from_text(self.server_nonce), credential);
-        assert_eq!(text(&server_first), self.server_first);
         let step = reply(&mut client, self.server_first).unwrap();
         assert_eq!(text(&derive(&mut client, step)), self.client_final);
 
-        let server_final = verifier.verify(self.client_final.as_bytes()).unwrap();
-        assert_eq!(text(&server_final), self.server_final);
         let step = client.handle_reply(Reply::new(self.server_final.as_bytes(), true));
         assert!(matches!(step, Ok(Step::Done)), "{step:?}");
     }
 
     /// SCRAM as it is.
     fn check_raw(&self, hash: ScramHash) {
-        let password = SecretBytes::copy_of(b"pencil");
-        let credential = StoredCredential::with_prepared(hash, &password, self.salt, self.iterations);
-        self.check(client(hash, self.client_nonce), &credential, "user");
+        self.check(client(hash, self.client_nonce));
     }
 
     /// SCRAM as MongoDB speaks it.
     fn check_prepared(&self, hash: ScramHash, username: &str, password: &str) {
-        let password = Secret::from(password);
-        let nonce = Nonce::from_text(self.client_nonce);
-        let client = ScramClient::new(hash, username, &password, nonce, MAX_ITERATIONS).unwrap();
-        let credential = StoredCredential::new(hash, username, &password, self.salt, self.iterations).unwrap();
-        self.check(client, &credential, username);
+        let (password, nonce) = (Secret::from(password), Nonce::from_text(self.client_nonce));
+        self.check(ScramClient::new(hash, username, &password, nonce, MAX_ITERATIONS).unwrap());
     }
 }
 
@@ -129,19 +100,4 @@ fn saslprep_changes_the_password_of_sha_256_and_not_the_name() {
     for password in ["\u{2168}", "IX", "I\u{AD}X"] {
         PREPARED_SHA_256.check_prepared(ScramHash::Sha256, "a=b,c", password);
     }
-}
-
-#[test]
-fn one_wrong_bit_of_the_proof_is_enough() {
-    let credential = StoredCredential::with_prepared(
-        ScramHash::Sha256,
-        &SecretBytes::copy_of(b"pencil"),
-        RFC_7677.salt,
-        RFC_7677.iterations,
-    );
-    let login = ScramLogin::parse(RFC_7677.client_first.as_bytes()).unwrap();
-    let (verifier, _) = login.challenge(&Nonce::from_text(RFC_7677.server_nonce), &credential);
-    let wrong = RFC_7677.client_final.replace("p=dHzb", "p=dHzc");
-
-    assert_eq!(verifier.verify(wrong.as_bytes()).unwrap_err(), ClientFault::Proof);
 }

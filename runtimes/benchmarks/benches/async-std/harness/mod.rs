@@ -7,10 +7,10 @@ use cmap_async_std::AsyncStd;
 use cmap_benchmarks::Harness;
 use cmap_benchmarks::report::Report;
 
-/// Says how many threads the executor has, before its first use.
+/// Sets how many threads the executor has, before its first use.
 const THREADS: &str = "ASYNC_STD_THREAD_COUNT";
 
-/// The executor that everybody shares.
+/// The executor that all tasks share.
 pub(crate) struct Global;
 
 impl Harness for Global {
@@ -25,7 +25,7 @@ impl Harness for Global {
 
 /// A benchmark program whose executor has one thread.
 ///
-/// The environment alone can say so, and a process cannot change its own without `unsafe`: it starts itself anew.
+/// Only the environment can set that, and a process cannot change its own without `unsafe`: it starts itself anew.
 pub(crate) fn with_one_thread(measure: impl FnOnce(&mut Report)) -> ExitCode {
     if std::env::var(THREADS).is_ok_and(|threads| threads == "1") {
         return cmap_benchmarks::program(measure);

@@ -5,7 +5,7 @@ use std::future::Future;
 use cmap_benchmarks::Harness;
 use cmap_smol::Smol;
 
-/// The executor that everybody shares.
+/// The executor that all tasks share.
 pub(crate) struct Global;
 
 impl Harness for Global {

@@ -1,4 +1,4 @@
-//! Tokio's runtimes for benchmarks: they last as long as the program, since clients and connections live in them.
+//! Tokio's runtimes for benchmarks: they last as long as the program, because clients and connections live in them.
 
 #![allow(dead_code, reason = "not every program uses both")]
 
@@ -9,10 +9,10 @@ use cmap_benchmarks::Harness;
 use cmap_tokio::Tokio;
 use tokio::runtime::{Builder, Runtime};
 
-/// One thread, the one that waits.
+/// One thread, the waiting one.
 pub(crate) struct OneThread;
 
-/// Two threads, beside the one that waits.
+/// Two threads, beside the waiting one.
 pub(crate) struct TwoThreads;
 
 impl Harness for OneThread {

@@ -1,0 +1,145 @@
+//! From a hello's reply to a description of the server that sent it.
+//!
+//! Fields that are missing or of a wrong type are left out: an odd reply makes an odd description, never an error.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bson::{RawBsonRef, RawDocument};
+
+use super::description::{ServerDescription, ServerType};
+use crate::address::ServerAddress;
+use crate::topology_version::TopologyVersion;
+use crate::wire::integer;
+
+impl ServerDescription {
+    /// The description that `reply`, to a hello that succeeded, gives of the server at `address`. The caller fills in
+    /// the round-trip times.
+    pub fn of_reply(address: Arc<ServerAddress>, reply: &RawDocument) -> Self {
+        let fields = Fields(reply);
+        let version = |name| fields.number(name).and_then(|version| i32::try_from(version).ok()).unwrap_or_default();
+        let last_write = reply.get_document("lastWrite").ok();
+        let last_write = last_write.and_then(|last_write| last_write.get_datetime("lastWriteDate").ok());
+        Self {
+            wire_versions: Some((version("minWireVersion"), version("maxWireVersion"))),
+            me: fields.host("me"),
+            hosts: fields.hosts("hosts"),
+            passives: fields.hosts("passives"),
+            arbiters: fields.hosts("arbiters"),
+            tags: fields.tags(),
+            set_name: fields.text("setName").map(ToString::to_string),
+            set_version: fields.number("setVersion"),
+            election_id: reply.get_object_id("electionId").ok().map(|id| id.bytes()),
+            primary: fields.host("primary"),
+            last_write_date: last_write.map(bson::DateTime::timestamp_millis),
+            logical_session_timeout_minutes: fields.number("logicalSessionTimeoutMinutes"),
+            topology_version: reply.get_document("topologyVersion").ok().and_then(TopologyVersion::read),
+            ..Self::new(address, fields.server_type())
+        }
+    }
+}
+
+struct Fields<'a>(&'a RawDocument);
+
+impl<'a> Fields<'a> {
+    fn server_type(&self) -> ServerType {
+        if self.flag("isreplicaset") {
+            ServerType::RsGhost
+        } else if self.text("setName").is_some() {
+            if self.flag("isWritablePrimary") || self.flag("ismaster") {
+                ServerType::RsPrimary
+            } else if self.flag("hidden") {
+                ServerType::RsOther
+            } else if self.flag("secondary") {
+                ServerType::RsSecondary
+            } else if self.flag("arbiterOnly") {
+                ServerType::RsArbiter
+            } else {
+                ServerType::RsOther
+            }
+        } else if self.text("msg") == Some("isdbgrid") {
+            ServerType::Mongos
+        } else {
+            ServerType::Standalone
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<RawBsonRef<'a>> {
+        self.0.get(name).ok().flatten()
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.get(name).and_then(RawBsonRef::as_bool).unwrap_or_default()
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        self.get(name).and_then(integer)
+    }
+
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.get(name)?.as_str()
+    }
+
+    /// Lower-cased (SDAM-20).
+    fn host(&self, name: &str) -> Option<String> {
+        self.text(name).map(str::to_lowercase)
+    }
+
+    fn hosts(&self, name: &str) -> Vec<String> {
+        let array = self.get(name).and_then(RawBsonRef::as_array);
+        array.into_iter().flatten().filter_map(|host| Some(host.ok()?.as_str()?.to_lowercase())).collect()
+    }
+
+    fn tags(&self) -> BTreeMap<String, String> {
+        let tags = self.get("tags").and_then(RawBsonRef::as_document);
+        let tag = |(name, value): (&bson::raw::CStr, RawBsonRef<'_>)| {
+            Some((name.as_str().to_string(), value.as_str()?.to_string()))
+        };
+        tags.into_iter().flatten().filter_map(|element| tag(element.ok()?)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use bson::{RawDocumentBuf, rawdoc};
+
+    use super::*;
+
+    fn read(reply: &RawDocumentBuf) -> ServerDescription {
+        ServerDescription::of_reply(Arc::new(ServerAddress::tcp("a", 1)), reply)
+    }
+
+    #[test]
+    fn a_server_is_what_its_fields_say() {
+        for (reply, server_type) in [
+            (rawdoc! { "ismaster": true }, ServerType::Standalone),
+            (rawdoc! { "msg": "isdbgrid" }, ServerType::Mongos),
+            (rawdoc! { "isreplicaset": true }, ServerType::RsGhost),
+            (rawdoc! { "setName": "rs", "ismaster": true }, ServerType::RsPrimary),
+            (rawdoc! { "setName": "rs", "isWritablePrimary": true }, ServerType::RsPrimary),
+            (rawdoc! { "setName": "rs", "secondary": true }, ServerType::RsSecondary),
+            (rawdoc! { "setName": "rs", "secondary": true, "hidden": true }, ServerType::RsOther),
+            (rawdoc! { "setName": "rs", "arbiterOnly": true }, ServerType::RsArbiter),
+            (rawdoc! { "setName": "rs" }, ServerType::RsOther),
+        ] {
+            assert_eq!(read(&reply).server_type, server_type, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn host_names_are_lower_cased_and_odd_fields_left_out() {
+        let description = read(&rawdoc! {
+            "hosts": ["A:1", 5, "b:2"], "me": "A:1", "primary": 7, "tags": { "x": "y", "z": 1 },
+            "maxWireVersion": 21.0, "setVersion": "x",
+        });
+
+        assert_eq!((description.hosts, description.me.as_deref()), (vec!["a:1".into(), "b:2".into()], Some("a:1")));
+        assert_eq!((description.primary, description.set_version), (None, None));
+        assert_eq!(description.tags.len(), 1);
+        assert_eq!(description.wire_versions, Some((0, 21)));
+    }
+}

@@ -1,0 +1,323 @@
+//! From a server's address to a usable connection (CMAP-23): resolve, connect, TLS, hello, authenticate.
+//!
+//! Each establishment is a task of its own in the home runtime and outlives the check-out that caused it. It is bounded
+//! by connectTimeoutMS alone, and aborted when the pool forgets it. The server learns the result exactly once,
+//! whatever happens to the task, even if the runtime drops it half-way.
+
+mod connect;
+mod keys;
+mod resolve;
+
+use std::future::Future;
+use std::io;
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::RawDocument;
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress};
+use cmap_core::pool::{Handle, ServiceId};
+use cmap_core::server::ServerDescription;
+use cmap_core::time::Instant;
+use futures_io::{AsyncRead, AsyncWrite};
+use zeroize::Zeroizing;
+
+pub(crate) use self::connect::LastAddress;
+use self::connect::connect;
+pub(crate) use self::keys::Keys;
+use self::resolve::resolve;
+use crate::clock::Clock;
+use crate::command_limit::CommandLimit;
+use crate::runtime::{Runtime, Target};
+use crate::socket::abort::{Abort, AbortReason};
+use crate::socket::net::EitherStream;
+use crate::socket::read_budget::BudgetedStream;
+use crate::socket::{self, Socket, Transport};
+use crate::tls::{self, TlsConfig, TlsError};
+
+/// How connections to one server are established.
+pub(crate) struct Establisher<R> {
+    pub(crate) address: Arc<ServerAddress>,
+    pub(crate) options: Arc<ConnectionOptions>,
+    /// connectTimeoutMS; zero and `None` mean forever.
+    pub(crate) timeout: Option<Duration>,
+    /// The default time limit of a command on an established connection.
+    pub(crate) command_limit: CommandLimit,
+    pub(crate) tls: Option<TlsConfig>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) clock: Clock<R>,
+    pub(crate) last_address: LastAddress,
+}
+
+/// Learns what comes out of establishments: of each connection first its hello, then its end.
+pub(crate) trait Requester<S>: Send + Sync + 'static {
+    /// A connection was greeted: by a service, behind a load balancer, or by the server itself.
+    fn handle_hello(
+        self: &Arc<Self>,
+        connection: Handle,
+        service_id: Option<ServiceId>,
+        description: ServerDescription,
+    );
+
+    /// A connection was established.
+    fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<S>>);
+
+    /// A connection could not be established.
+    fn handle_establish_failed(self: &Arc<Self>, connection: Handle, error: EstablishError);
+
+    /// The home runtime has ended.
+    fn handle_runtime_gone(self: &Arc<Self>);
+}
+
+/// The duty to report an establishment's result.
+struct Report<Q: Requester<S>, S> {
+    requester: Weak<Q>,
+    address: Arc<ServerAddress>,
+    connection: Handle,
+    done: bool,
+    socket: PhantomData<fn(S)>,
+}
+
+/// The limits of one establishment.
+struct Limit {
+    abort: Arc<Abort>,
+    deadline: Option<Instant>,
+    timer: Pin<Box<dyn Future<Output = ()> + Send>>,
+    timeout: Duration,
+}
+
+impl<R: Runtime> Establisher<R> {
+    /// Establishes `connection` in a task of its own.
+    pub(crate) fn begin<Q: Requester<R::Stream>>(
+        self: &Arc<Self>,
+        requester: Weak<Q>,
+        connection: Handle,
+        abort: Arc<Abort>,
+    ) {
+        let address = Arc::clone(&self.address);
+        let report = Report { requester, address, connection, done: false, socket: PhantomData };
+        let establisher = Arc::clone(self);
+        self.clock.runtime().spawn(async move {
+            let outcome = establisher.run(&report, abort).await;
+            report.end(outcome);
+        });
+    }
+
+    async fn run<Q: Requester<R::Stream>>(
+        &self,
+        report: &Report<Q, R::Stream>,
+        abort: Arc<Abort>,
+    ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
+        let mut limit = Limit::new(self, Arc::clone(&abort));
+        let targets = limit.during(Phase::Resolve, resolve(self.clock.runtime(), &self.address)).await??;
+        let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
+        let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
+        let mut establish = Establish::new(Arc::clone(&self.options), random()?)?;
+        let mut progress = Progress::Exchange;
+        let mut buffer = Zeroizing::new(Vec::new());
+        loop {
+            let phase = establish.phase();
+            progress = match progress {
+                Progress::Established => break,
+                Progress::Derive(request) => {
+                    let iterations = request.id().iterations();
+                    let keys = limit.during(phase, self.keys.get(self.clock.runtime(), request)).await;
+                    let keys = keys.map_err(|error| too_slow(error, iterations))?;
+                    let keys = keys.map_err(|gone| EstablishError::new(phase, Fault::Other, gone.to_string()))?;
+                    establish.handle_keys(&keys)?
+                }
+                Progress::Exchange => {
+                    buffer.clear();
+                    establish.write_to(&mut buffer);
+                    limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(lost(phase))?;
+                    buffer.resize(4096, 0);
+                    let count =
+                        limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(lost(phase))?;
+                    let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
+                    // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
+                    if let Some(hello_reply) = establish.take_hello_reply() {
+                        report.hello(establish.service_id(), &hello_reply);
+                    }
+                    progress?
+                }
+            };
+        }
+        let protocol = establish
+            .finish()
+            .ok_or_else(|| EstablishError::new(Phase::Authenticate, Fault::Other, "it ended before its end"))?;
+        Ok(Box::new(Socket::new(stream, protocol, abort)))
+    }
+
+    /// An open stream to the server, under TLS if the options want it. Only connecting is bounded: the caller has its
+    /// own limits.
+    pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
+        let until = self.clock.deadline(self.timeout);
+        let targets = resolve(self.clock.runtime(), &self.address).await?;
+        self.secure(self.connect(targets, until).await?).await
+    }
+
+    /// A socket that is connected to one of `targets`, before `until`.
+    async fn connect(&self, targets: Vec<Target>, until: Option<Instant>) -> Result<R::Stream, EstablishError> {
+        let runtime = self.clock.runtime();
+        connect(&self.clock, &self.last_address, targets, until, |target| runtime.connect(target)).await
+    }
+
+    /// Puts TLS over `stream`, if the options want it.
+    async fn secure(&self, stream: R::Stream) -> Result<Transport<R::Stream>, EstablishError> {
+        let stream = BudgetedStream::new::<R>(stream);
+        match (&self.tls, &*self.address) {
+            (Some(config), ServerAddress::Tcp { host, .. }) => match tls::connect(config, host, stream).await {
+                Ok(stream) => Ok(EitherStream::Right(Box::new(stream))),
+                Err(error) => Err(error.establish_error()),
+            },
+            // A Unix socket does not leave the machine, and has no name for a certificate.
+            (Some(_), ServerAddress::Unix { .. }) | (None, _) => Ok(EitherStream::Left(stream)),
+        }
+    }
+}
+
+impl Limit {
+    fn new<R: Runtime>(establisher: &Establisher<R>, abort: Arc<Abort>) -> Self {
+        let clock = establisher.clock.clone();
+        let deadline = clock.deadline(establisher.timeout);
+        let timer = async move {
+            match deadline {
+                Some(deadline) => clock.sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        Self { abort, deadline, timer: Box::pin(timer), timeout: establisher.timeout.unwrap_or_default() }
+    }
+
+    /// `work`, which is a part of `phase`, unless time is up or it is aborted.
+    async fn during<T>(&mut self, phase: Phase, work: impl Future<Output = T>) -> Result<T, EstablishError> {
+        let mut work = pin!(work);
+        let timer = &mut self.timer;
+        let timed = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        });
+        match self.abort.during(timed).await {
+            Ok(Some(output)) => Ok(output),
+            Ok(None) => {
+                let text =
+                    format!("no answer within {:?}; is the server there? connectTimeoutMS allows more", self.timeout);
+                Err(EstablishError::new(phase, Fault::Timeout, text))
+            }
+            Err(cut) => Err(EstablishError::new(phase, Fault::Other, reason(cut))),
+        }
+    }
+}
+
+impl<Q: Requester<S>, S: AsyncRead + AsyncWrite + Unpin> Report<Q, S> {
+    fn hello(&self, service_id: Option<ServiceId>, hello_reply: &RawDocument) {
+        if let Some(requester) = self.requester.upgrade() {
+            let description = ServerDescription::of_reply(Arc::clone(&self.address), hello_reply);
+            requester.handle_hello(self.connection, service_id, description);
+        }
+    }
+
+    fn end(mut self, outcome: Result<Box<Socket<S>>, EstablishError>) {
+        self.done = true;
+        match (self.requester.upgrade(), outcome) {
+            (Some(requester), Ok(socket)) => requester.handle_established(self.connection, socket),
+            (Some(requester), Err(error)) => requester.handle_establish_failed(self.connection, error),
+            (None, Ok(socket)) => socket.close(),
+            (None, Err(_)) => {}
+        }
+    }
+}
+
+impl<Q: Requester<S>, S> Drop for Report<Q, S> {
+    fn drop(&mut self) {
+        if !self.done
+            && let Some(requester) = self.requester.upgrade()
+        {
+            // First, so that the pool does not create another connection for the next waiter, whose task would be
+            // dropped as well.
+            if !std::thread::panicking() {
+                requester.handle_runtime_gone();
+            }
+            let error = EstablishError::new(Phase::Connect, Fault::Other, crate::error::RuntimeGone.to_string());
+            requester.handle_establish_failed(self.connection, error);
+        }
+    }
+}
+
+fn random() -> Result<[u8; 24], EstablishError> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|error| {
+        EstablishError::new(Phase::Authenticate, Fault::Other, format!("the system gave no random numbers: {error}"))
+    })?;
+    Ok(random)
+}
+
+/// The end of an establishment while its keys are derived: the server is not at fault for a timeout.
+fn too_slow(error: EstablishError, iterations: u32) -> EstablishError {
+    if error.fault != Fault::Timeout {
+        return error;
+    }
+    let text = format!("keys of {iterations} iterations were not derived in time; connectTimeoutMS allows more");
+    EstablishError::new(error.phase, error.fault, text)
+}
+
+fn lost(phase: Phase) -> impl Fn(io::Error) -> EstablishError {
+    move |error| match TlsError::of(&error) {
+        // The network is at fault, in the phase in which it failed (CMAP-51).
+        Some(error @ TlsError::Truncated) => EstablishError::new(phase, Fault::Network, error.to_string()),
+        // With TLS 1.3 a server refuses a client's certificate when the hello is on its way already.
+        Some(error) => error.establish_error(),
+        None => EstablishError::new(phase, Fault::Network, error.to_string()),
+    }
+}
+
+fn reason(cut: AbortReason) -> &'static str {
+    match cut {
+        AbortReason::Interrupted => "it was interrupted, since a check of the server timed out",
+        AbortReason::TimedOut => "its time was up",
+        AbortReason::Closed => "the client was closed",
+        AbortReason::RuntimeGone => "the client's runtime has ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::socket::read_budget::tests::flood;
+
+    #[test]
+    fn a_time_limit_passes_while_the_server_sends_without_end_x_17() {
+        let mut limit =
+            Limit { abort: Arc::default(), deadline: None, timer: Box::pin(async {}), timeout: Duration::from_secs(1) };
+        let mut stream = flood(100);
+        let reading = async {
+            for _ in 0..1000 {
+                assert!(socket::read(&mut stream, &mut [0; 4096]).await.is_ok());
+            }
+        };
+
+        let outcome = pin!(limit.during(Phase::Hello, reading)).poll(&mut Context::from_waker(Waker::noop()));
+
+        let Poll::Ready(outcome): Poll<Result<(), _>> = outcome else { panic!("its time is up") };
+        assert_eq!(outcome.map_err(|error| (error.phase, error.fault)), Err((Phase::Hello, Fault::Timeout)));
+    }
+
+    #[test]
+    fn every_login_has_a_nonce_of_its_own() {
+        assert_ne!(random(), random());
+    }
+
+    #[test]
+    fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
+        let cut_off = io::Error::from(TlsError::Truncated);
+
+        let error = lost(Phase::Authenticate)(cut_off);
+
+        assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Network));
+    }
+}

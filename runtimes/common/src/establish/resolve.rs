@@ -1,0 +1,84 @@
+//! From a server's address to the targets to connect to, looked up for each connection because addresses change.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+
+use crate::error::RuntimeGone;
+use crate::net;
+use crate::runtime::{Runtime, Target};
+
+/// Every target of `address`, in the order to try them. Names are looked up by the operating system, in a thread for
+/// blocking work.
+///
+/// # Errors
+/// The name cannot be resolved: an error of its own phase, without the labels of an overloaded server (CMAP-51).
+pub(crate) async fn resolve<R: Runtime>(runtime: &R, address: &ServerAddress) -> Result<Vec<Target>, EstablishError> {
+    let (host, port) = match address {
+        ServerAddress::Tcp { host, port } => (host, *port),
+        #[cfg(unix)]
+        ServerAddress::Unix { path } => return Ok(vec![Target::Unix(path.into())]),
+        #[cfg(not(unix))]
+        ServerAddress::Unix { .. } => {
+            return Err(EstablishError::new(Phase::Connect, Fault::Other, "this platform has no Unix sockets"));
+        }
+    };
+    if let Some(known) = without_look_up(host) {
+        return Ok(known.into_iter().map(|ip| Target::Tcp(SocketAddr::new(ip, port))).collect());
+    }
+    let name = host.clone();
+    let looked_up = runtime.spawn_blocking(move || Ok((name.as_str(), port).to_socket_addrs()?.collect::<Vec<_>>()));
+    let found: Vec<SocketAddr> = match looked_up.await {
+        Some(Ok(found)) => found,
+        Some(Err(error)) => return Err(unresolved(host, &error)),
+        None => return Err(unresolved(host, &io::Error::other(RuntimeGone))),
+    };
+    if found.is_empty() {
+        return Err(unresolved(host, &io::Error::other("the name has no addresses")));
+    }
+    Ok(found.into_iter().map(Target::Tcp).collect())
+}
+
+/// The error of a look-up: the name is wrong, or no resolver knew it. If this process has no descriptors left, no
+/// resolver was asked, which says nothing of the host; that is an error of connecting like that of any socket.
+fn unresolved(host: &str, error: &io::Error) -> EstablishError {
+    match net::advice(error) {
+        "" => EstablishError::new(Phase::Resolve, Fault::Network, format!("{host}: {error}; is the host name right?")),
+        advice => EstablishError::new(Phase::Connect, Fault::Network, format!("{host}: {error}{advice}")),
+    }
+}
+
+/// IP addresses, and localhost, which is both loopback addresses whatever the system's files say: servers often listen
+/// on one of them only.
+fn without_look_up(host: &str) -> Option<Vec<IpAddr>> {
+    if host == "localhost" {
+        return Some(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+    }
+    Some(vec![host.parse().ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_localhost_need_no_look_up() {
+        assert_eq!(without_look_up("127.0.0.1"), Some(vec![Ipv4Addr::LOCALHOST.into()]));
+        assert_eq!(without_look_up("::1"), Some(vec![Ipv6Addr::LOCALHOST.into()]));
+        assert_eq!(without_look_up("localhost").map(|found| found.len()), Some(2));
+        assert_eq!(without_look_up("db.example"), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_without_descriptors_says_nothing_of_the_host() {
+        let unknown = unresolved("db.example", &io::Error::other("no such name"));
+        let exhausted = unresolved("db.example", &io::Error::from_raw_os_error(24));
+
+        // CMAP-50, CMAP-51: the second has the labels that keep the pool from being cleared.
+        assert_eq!((unknown.phase, exhausted.phase), (Phase::Resolve, Phase::Connect));
+        assert!(exhausted.to_string().contains("ulimit -n"), "{exhausted}");
+    }
+}

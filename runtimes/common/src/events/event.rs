@@ -1,0 +1,28 @@
+//! The events of a client: those of its pool, and those of its server and the monitor.
+
+pub use cmap_core::pool::Event as PoolEvent;
+pub use cmap_core::server::ServerEvent;
+
+/// Something that happened, in the past tense.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// In the pool or at one of its connections (CMAP-52, CMAP-53).
+    Pool(PoolEvent),
+    /// To the server, or in a check of it (MON-13, MON-14).
+    Server(ServerEvent),
+    /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
+    /// [`Notice::Lost`](crate::Notice::Lost) instead.
+    Lost(u64),
+}
+
+impl Event {
+    /// The specification's name of the event.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pool(event) => event.name(),
+            Self::Server(event) => event.name(),
+            Self::Lost(_) => "EventsLost",
+        }
+    }
+}

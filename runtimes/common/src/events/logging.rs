@@ -1,0 +1,107 @@
+//! The log messages as records of the crate `tracing` (feature `tracing`).
+//!
+//! Level DEBUG; target `cmap::connection` for the pool's (LOG-10), `cmap::topology` for those of server and monitor
+//! (LOG-14). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
+//! structured form, by the specification's names, and `event`, which has the text of the structured `message`; fields
+//! that do not apply are left out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut
+//! at the length that the variable `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cmap_core::address::ServerAddress;
+use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
+use cmap_core::options::Warning;
+use tracing::{Level, Value};
+
+use super::event::Event;
+
+/// The target of the pool's records.
+const CONNECTION: &str = "cmap::connection";
+
+/// The target of the records of server and monitor.
+const TOPOLOGY: &str = "cmap::topology";
+
+/// The log of one client or pool. Its records have a number of their own.
+pub(crate) struct Log {
+    topology: TopologyId,
+    max_document_length: MaxDocumentLength,
+    was_read: AtomicBool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let variable = std::env::var("MONGODB_LOG_MAX_DOCUMENT_LENGTH").ok();
+        // LOG-3: a value that is not a length counts as unset.
+        let length = variable.and_then(|text| text.parse().ok()).map(MaxDocumentLength);
+        Self {
+            topology: TopologyId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            max_document_length: length.unwrap_or_default(),
+            was_read: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Writes a record at level DEBUG. `tracing` fixes the names of fields when a program is compiled: of the listed fields
+/// the record has those of the [`LogRecord`].
+macro_rules! debug {
+    ($target:expr, $event:expr, $record:expr, [$($field:ident)*]) => {
+        tracing::debug!(
+            target: $target,
+            event = $event,
+            $($field = $record.field(stringify!($field)).map(value),)*
+            "{}", $record
+        )
+    };
+}
+
+impl Log {
+    /// Whether the records are read, as far as can be known when a client is made or subscribed to: on this thread, or
+    /// on another one that has asked before.
+    pub(crate) fn is_read(&self) -> bool {
+        let is_read =
+            tracing::enabled!(target: CONNECTION, Level::DEBUG) || tracing::enabled!(target: TOPOLOGY, Level::DEBUG);
+        self.was_read.fetch_or(is_read, Ordering::Relaxed) || is_read
+    }
+
+    pub(crate) fn record(&self, server: &ServerAddress, event: &Event) {
+        let name = event.name();
+        match event {
+            Event::Pool(event) if tracing::enabled!(target: CONNECTION, Level::DEBUG) => {
+                let record = LogRecord::new(server, event);
+                debug!(CONNECTION, name, record, [
+                    serverHost serverPort serviceId driverConnectionId reason error durationMS
+                    maxIdleTimeMS minPoolSize maxPoolSize maxConnecting waitQueueTimeoutMS
+                ]);
+            }
+            Event::Server(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
+                let record = LogRecord::of_server(self.topology, server, event, self.max_document_length);
+                if let Some(record) = record {
+                    debug!(TOPOLOGY, name, record, [
+                        topologyId serverHost serverPort previousDescription newDescription
+                        awaited driverConnectionId serverConnectionId durationMS reply failure
+                    ]);
+                }
+            }
+            Event::Lost(count) => {
+                tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
+            }
+            Event::Pool(_) | Event::Server(_) => {}
+        }
+    }
+}
+
+fn value(value: &LogValue) -> &dyn Value {
+    match value {
+        LogValue::Text(Cow::Borrowed(text)) => text,
+        LogValue::Text(Cow::Owned(text)) => text,
+        LogValue::Integer(number) => number,
+        LogValue::Millis(millis) => millis,
+        LogValue::Boolean(is) => is,
+    }
+}
+
+pub(crate) fn warn(warning: &Warning) {
+    tracing::warn!(target: CONNECTION, "{warning}");
+}

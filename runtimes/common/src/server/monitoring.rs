@@ -1,0 +1,146 @@
+//! The monitor of a server, and its sockets: beside the server's machine, and outside its lock.
+//!
+//! The monitor has a mutex of its own. Its driver, the tasks of its sockets and the end of the client take it; the
+//! calls of applications don't, so that none of them waits while a hello is decoded. The server's calls of the monitor
+//! wait in [`Monitoring::request`] for the driver. The monitor's lock is taken before the server's, never the other way
+//! round.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use cmap_core::monitor::{Action, Call, Monitor, Output, Socket};
+use cmap_core::time::Instant;
+use futures_io::{AsyncRead, AsyncWrite};
+
+use super::Server;
+use super::driver::Alarm;
+use super::monitor_socket::MonitorSocket;
+use super::state::State;
+use super::work::Work;
+use crate::runtime::Runtime;
+
+pub(super) struct Monitoring {
+    state: Mutex<MonitorState>,
+    /// Calls that the server asked for and the driver has not made yet.
+    requests: Mutex<Vec<Call>>,
+}
+
+struct MonitorState {
+    monitor: Monitor,
+    sockets: BTreeMap<Socket, Arc<MonitorSocket>>,
+    /// The time at which the driver comes back.
+    armed: Option<Instant>,
+}
+
+/// Work that the monitor leaves to be done without its lock.
+#[derive(Default)]
+struct Chores {
+    open: Vec<(Socket, Arc<MonitorSocket>)>,
+    wake: Vec<Waker>,
+}
+
+impl Monitoring {
+    pub(super) fn new(monitor: Monitor) -> Self {
+        let state = MonitorState { monitor, sockets: BTreeMap::new(), armed: None };
+        Self { state: Mutex::new(state), requests: Mutex::default() }
+    }
+
+    /// Asks the driver to make calls of the monitor.
+    pub(super) fn request(&self, calls: Vec<Call>, alarm: &Alarm) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).extend(calls);
+        alarm.ring();
+    }
+
+    /// Run by the driver: makes the calls that were asked for, and those that are due. Returns when to come back.
+    pub(super) fn handle_timeout<R: Runtime>(&self, server: &Arc<Server<R>>) -> Option<Instant> {
+        let calls = std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner));
+        self.drive(server, |monitor, now| {
+            calls.into_iter().for_each(|call| monitor.handle_call(now, call));
+            monitor.handle_timeout(now);
+        });
+        let mut state = self.lock();
+        state.armed = state.monitor.poll_timeout().map(|timeout| timeout.at);
+        state.armed
+    }
+
+    /// Calls the monitor, and carries out its outputs.
+    pub(super) fn drive<R: Runtime>(&self, server: &Arc<Server<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
+        self.drive_before(server, call, |_, _, _| {});
+    }
+
+    /// As [`drive`](Self::drive), and makes a call of the server after it has received all outputs of the monitor.
+    pub(super) fn drive_before<R: Runtime>(
+        &self,
+        server: &Arc<Server<R>>,
+        call: impl FnOnce(&mut Monitor, Instant),
+        then: impl FnOnce(&mut State<R::Stream>, Instant, &mut Work<R::Stream>),
+    ) {
+        let now = server.clock.now();
+        let mut chores = Chores::default();
+        let mut state = self.lock();
+        call(&mut state.monitor, now);
+        let ((), unfinished) = server.begin(now, |server_state, now, work| {
+            state.drain(server_state, now, &mut chores);
+            then(server_state, now, work);
+        });
+        let is_earlier = state.rearm();
+        drop(state);
+        chores.wake.into_iter().for_each(Waker::wake);
+        for (socket, shared) in chores.open {
+            shared.begin(Arc::clone(&server.establisher), Arc::downgrade(server), socket);
+        }
+        if is_earlier {
+            server.alarm.ring();
+        }
+        server.finish(unfinished);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MonitorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MonitorState {
+    /// Carries out the monitor's actions, and passes its findings to the server.
+    fn drain<S: AsyncRead + AsyncWrite + Unpin>(&mut self, server: &mut State<S>, now: Instant, chores: &mut Chores) {
+        while let Some(output) = self.monitor.poll_output() {
+            match output {
+                Output::Action(action) => self.act(action, chores),
+                Output::Event(event) => server.machine.handle_heartbeat(now, event),
+                Output::Found(finding) => {
+                    // Refused only behind a load balancer, where there is no monitor (LB-3).
+                    let _ = server.machine.handle_check(now, finding);
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, chores: &mut Chores) {
+        match action {
+            Action::Connect(socket) => {
+                let shared = Arc::new(MonitorSocket::default());
+                self.sockets.insert(socket, Arc::clone(&shared));
+                chores.open.push((socket, shared));
+            }
+            Action::Send(socket) => {
+                let mut bytes = Vec::new();
+                self.monitor.write_to(socket, &mut bytes);
+                chores.wake.extend(self.sockets.get(&socket).and_then(|shared| shared.send(&bytes)));
+            }
+            Action::Close(socket) => {
+                chores.wake.extend(self.sockets.remove(&socket).and_then(|shared| shared.close()));
+            }
+        }
+    }
+
+    /// Whether the driver would come back later than the monitor needs it.
+    fn rearm(&mut self) -> bool {
+        let next = self.monitor.poll_timeout().map(|timeout| timeout.at);
+        let is_earlier = next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed));
+        if is_earlier {
+            self.armed = next;
+        }
+        is_earlier
+    }
+}

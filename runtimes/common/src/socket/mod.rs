@@ -1,0 +1,223 @@
+//! One connection as the pool keeps it: the stream, its protocol machine, and the buffers between them.
+//!
+//! An idle connection keeps [`KEPT`] bytes of a buffer at most, and no coder. What a use needs beyond that is borrowed from the
+//! client's spares, and given back as soon as possible: that of a command when it is sent, that of a reply's message when
+//! the reply was copied, and the copy when the next command begins or the connection is checked in.
+
+pub(crate) mod abort;
+pub mod net;
+pub(crate) mod read_budget;
+pub(crate) mod spares;
+pub(crate) mod yield_now;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bson::RawDocument;
+use cmap_core::connection::{Command, Connection, ProtocolError};
+use cmap_core::wire::{KEPT, Lender};
+use futures_io::{AsyncRead, AsyncWrite};
+
+use self::spares::SharedSpares;
+use crate::error::CommandErrorKind;
+use crate::runtime::Runtime;
+use crate::socket::abort::Abort;
+use crate::socket::net::EitherStream;
+use crate::socket::read_budget::BudgetedStream;
+use crate::tls::TlsStream;
+
+/// The number of bytes that are read at once.
+const READ: usize = 16 * 1024;
+
+/// What a message may have beyond the documents that a command names: header, `$db`, the server API, `maxTimeMS`.
+const OVERHEAD: usize = 1024;
+
+/// A document without fields.
+const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
+
+/// A stream in the clear, or under TLS.
+pub(crate) type Transport<S> = EitherStream<BudgetedStream<S>, Box<TlsStream<BudgetedStream<S>>>>;
+
+pub(crate) struct Socket<S> {
+    stream: Transport<S>,
+    protocol: Connection,
+    pub(crate) abort: Arc<Abort>,
+    input: Input,
+    output: Vec<u8>,
+    /// The last reply.
+    reply: Vec<u8>,
+}
+
+/// What was read: `unread` of `bytes` is still to be looked at.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    unread: std::ops::Range<usize>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    pub(crate) fn new(stream: Transport<S>, protocol: Connection, abort: Arc<Abort>) -> Self {
+        Self { stream, protocol, abort, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
+    }
+
+    /// Puts `command` into the buffer; nothing is sent yet.
+    pub(crate) fn prepare(&mut self, command: &Command<'_>, mut spares: &SharedSpares) -> Result<(), CommandErrorKind> {
+        self.forget_reply(spares);
+        self.output.clear();
+        let fields = command.fields.map_or(0, |fields| fields.as_bytes().len());
+        spares.lend(&mut self.output, command.body.as_bytes().len() + fields + OVERHEAD);
+        self.protocol.borrow_compressor(&mut spares);
+        let prepared = self.protocol.send(&mut self.output, command);
+        self.protocol.give_back(&mut spares);
+        prepared.map_err(|error| {
+            spares.take_back(&mut self.output);
+            CommandErrorKind::NotSent(error)
+        })
+    }
+
+    /// Sends what was prepared.
+    pub(crate) async fn send(&mut self, mut spares: &SharedSpares) -> io::Result<()> {
+        write_all(&mut self.stream, &self.output).await?;
+        spares.take_back(&mut self.output);
+        Ok(())
+    }
+
+    /// Reads until the reply is whole; it is left in [`reply`](Self::reply).
+    pub(crate) async fn receive<R: Runtime<Stream = S>>(
+        &mut self,
+        spares: &SharedSpares,
+    ) -> Result<(), CommandErrorKind> {
+        if self.input.unread.is_empty() {
+            self.await_readable::<R>().await.map_err(CommandErrorKind::Network)?;
+        }
+        while !self.take_reply(spares).map_err(CommandErrorKind::Protocol)? {
+            self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the reactor says that the socket can be read. The reply is not there yet, as a rule: where every read asks
+    /// the system, this saves the one that finds nothing.
+    async fn await_readable<R: Runtime<Stream = S>>(&mut self) -> io::Result<()> {
+        poll_fn(|cx| match &mut self.stream {
+            EitherStream::Left(stream) => stream.poll_readable::<R>(cx),
+            EitherStream::Right(stream) => stream.poll_readable(cx, BudgetedStream::poll_readable::<R>),
+        })
+        .await
+    }
+
+    /// The last reply; an empty document, if there is none.
+    pub(crate) fn reply(&self) -> Result<&RawDocument, CommandErrorKind> {
+        // The protocol has checked it.
+        RawDocument::from_bytes(&self.reply).map_err(|_| CommandErrorKind::Protocol(ProtocolError::Broken))
+    }
+
+    /// Whether the next command may be sent: the last reply was read, and nothing came behind it. Bytes that nobody asked for
+    /// could be taken for the next reply. Those that the kernel still holds do not show here.
+    pub(crate) fn is_between_commands(&self) -> bool {
+        let has_more = match &self.stream {
+            EitherStream::Left(_) => false,
+            EitherStream::Right(stream) => stream.has_something_to_read(),
+        };
+        self.protocol.is_idle() && self.input.unread.is_empty() && !has_more
+    }
+
+    pub(crate) fn protocol(&self) -> &Connection {
+        &self.protocol
+    }
+
+    /// Whether the last reply takes so much that an idle connection must [give it back](Self::give_back).
+    #[inline]
+    pub(crate) fn has_large_reply(&self) -> bool {
+        self.reply.capacity() > KEPT
+    }
+
+    /// Gives back what the last reply takes, if it is large. A small one may stay.
+    pub(crate) fn give_back(&mut self, mut spares: &SharedSpares) {
+        spares.take_back(&mut self.reply);
+    }
+
+    fn forget_reply(&mut self, spares: &SharedSpares) {
+        self.give_back(spares);
+        self.reply.clear();
+        self.reply.extend_from_slice(&EMPTY);
+    }
+
+    fn take_reply(&mut self, mut spares: &SharedSpares) -> Result<bool, ProtocolError> {
+        let Some(mut unread) = self.input.bytes.get(self.input.unread.clone()) else { return Ok(false) };
+        let reply = self.protocol.read_borrowing(&mut unread, &mut spares)?;
+        let found = reply.is_some();
+        if let Some(reply) = reply {
+            let bytes = reply.body.as_bytes();
+            self.reply.clear();
+            spares.lend(&mut self.reply, bytes.len());
+            self.reply.extend_from_slice(bytes);
+            self.protocol.give_back(&mut spares);
+        }
+        self.input.unread.start = self.input.unread.end - unread.len();
+        Ok(found)
+    }
+
+    /// Whether the peer still listens, as far as can be seen without waiting: it has neither hung up nor said anything
+    /// that nobody asked for.
+    pub(crate) fn is_alive<R: Runtime<Stream = S>>(&mut self) -> bool {
+        read_now::<R>(&mut self.stream, &mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Closes the socket, as politely as is possible without waiting.
+    pub(crate) fn close(mut self) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        // Whether the peer hears it is the peer's business.
+        let _ = Pin::new(&mut self.stream).poll_close(&mut nobody);
+    }
+}
+
+impl Input {
+    /// Reads once, when everything was looked at.
+    async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+        self.bytes.resize(READ, 0);
+        let count = read(stream, &mut self.bytes).await?;
+        self.unread = 0..count;
+        Ok(())
+    }
+}
+
+/// Reads what is there to read, without waiting.
+fn read_now<R: Runtime>(stream: &mut Transport<R::Stream>, buffer: &mut [u8]) -> io::Result<usize> {
+    match stream {
+        EitherStream::Left(stream) => R::read_now(stream.get_mut(), buffer),
+        EitherStream::Right(stream) => stream.read_now(buffer, |stream, buffer| R::read_now(stream.get_mut(), buffer)),
+    }
+}
+
+/// Reads at least one byte.
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> io::Result<usize> {
+    match poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await? {
+        0 => Err(hung_up()),
+        count => Ok(count),
+    }
+}
+
+pub(crate) fn hung_up() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up")
+}
+
+/// Writes and flushes all of `bytes`.
+pub(crate) async fn write_all(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    let mut written = 0;
+    poll_fn(|cx| {
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            match Pin::new(&mut *stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Pin::new(&mut *stream).poll_flush(cx)
+    })
+    .await
+}

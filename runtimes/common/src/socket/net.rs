@@ -1,0 +1,86 @@
+//! One type for all sockets, and their common settings.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_io::{AsyncRead, AsyncWrite};
+use socket2::{SockRef, TcpKeepalive};
+
+/// One of two streams: a TCP or a Unix socket, a stream in the clear or under TLS.
+#[derive(Debug)]
+pub enum EitherStream<A, B> {
+    /// The first.
+    Left(A),
+    /// The second.
+    Right(B),
+}
+
+/// Sets TCP_NODELAY, because a command is one write that waits for its answer, and keep-alive, which detects a peer
+/// that vanished: after 120 s of silence 9 probes, 10 s apart, as all of MongoDB's drivers do.
+///
+/// # Errors
+/// The operating system refused.
+pub fn set_up_tcp(socket: SockRef<'_>) -> io::Result<()> {
+    let keep_alive = TcpKeepalive::new().with_time(Duration::from_secs(120)).with_interval(Duration::from_secs(10));
+    #[cfg(not(windows))]
+    let keep_alive = keep_alive.with_retries(9);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&keep_alive)
+}
+
+/// The advice for an error of opening a socket, to be appended to it; empty if there is none.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    if is_out_of_descriptors(error) {
+        "; too many files and sockets are open: raise the limit of this process (ulimit -n), or of the system, or lower \
+         maxPoolSize"
+    } else {
+        ""
+    }
+}
+
+/// Whether the process, or the whole system, has no descriptors left. Runtimes may have wrapped the system's error.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    const CODES: [i32; 2] = [23, 24]; // ENFILE and EMFILE, the same on every Unix
+    #[cfg(not(unix))]
+    const CODES: [i32; 1] = [10024]; // WSAEMFILE
+    let first: &(dyn Error + 'static) = error;
+    std::iter::successors(Some(first), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.raw_os_error().is_some_and(|code| CODES.contains(&code)))
+}
+
+impl<A: AsyncRead + Unpin, B: AsyncRead + Unpin> AsyncRead for EitherStream<A, B> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Left(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Right(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl<A: AsyncWrite + Unpin, B: AsyncWrite + Unpin> AsyncWrite for EitherStream<A, B> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Left(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Right(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Left(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Right(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Left(stream) => Pin::new(stream).poll_close(cx),
+            Self::Right(stream) => Pin::new(stream).poll_close(cx),
+        }
+    }
+}

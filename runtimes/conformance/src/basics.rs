@@ -1,0 +1,185 @@
+//! Checking out, running commands, checking in.
+
+use bson::{RawDocument, rawdoc};
+use cmap_core::connection::Command;
+use cmap_core::pool::Purpose;
+
+#[cfg(unix)]
+use super::Setup;
+#[cfg(unix)]
+use super::recovery::recovered;
+use super::{Harness, LocalServer, client, options, run, until, yield_now};
+use cmap_runtime::{Client, CommandErrorKind};
+
+pub fn a_command_runs_on_a_checked_out_connection<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+
+        let mut connection = client.check_out().await.unwrap();
+        let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+
+        assert_eq!(reply, rawdoc! { "ok": 1.0 });
+        assert_eq!(client.stats().counts.in_use, 1);
+    });
+}
+
+pub fn a_returned_connection_is_used_again<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+
+        for _ in 0..10 {
+            let mut connection = client.check_out().await.unwrap();
+            assert_eq!(connection.id().get(), 1);
+            connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        }
+
+        assert_eq!((client.stats().created, client.stats().counts.available), (1, 1));
+    });
+}
+
+pub fn a_refused_command_leaves_the_connection_usable<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+
+        let error = connection.run_command("admin", rawdoc! { "refuse": 1 }).await.unwrap_err();
+
+        assert!(matches!(&error.kind, CommandErrorKind::Server(error) if error.code == Some(59)), "{error}");
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        drop(connection);
+        assert_eq!(client.stats().counts.available, 1);
+    });
+}
+
+pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things" };
+        let mut command = Command::new("test", &insert);
+        command.acknowledged = false;
+
+        assert_eq!(connection.exchange(&command).await.unwrap().as_bytes().len(), 5);
+        assert!(!connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap().is_empty());
+    });
+}
+
+pub fn a_pinned_connection_is_checked_out_and_in_once<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+
+        let mut pinned = client.check_out().await.unwrap().pin(Purpose::Cursor);
+        for _ in 0..3 {
+            pinned.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        }
+        let connection = pinned.unpin();
+        drop(connection.pin(Purpose::Transaction));
+
+        // LB-12.
+        assert_eq!((client.stats().checked_out, client.stats().checked_in), (1, 1));
+    });
+}
+
+pub fn a_large_document_goes_and_comes_in_one_piece<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things", "documents": [{ "large": "x".repeat(5_000_000) }] };
+        connection.run_command("test", insert).await.unwrap();
+        let find = rawdoc! { "find": "things" };
+
+        let reply: &RawDocument = connection.exchange(&Command::new("test", &find)).await.unwrap();
+
+        let found = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().get_document(0).unwrap();
+        assert_eq!(found.get_str("large").unwrap().len(), 5_000_000);
+    });
+}
+
+pub fn a_connection_is_looked_at_before_it_is_used_after_idleness<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let mut options = options(&server, "");
+        options.pool.check_after_idle = Some(std::time::Duration::ZERO);
+        let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "answerThenEnd": 1 }).await.unwrap();
+        drop(connection);
+
+        // The server has closed its end of the connection after its answer; give the news time to arrive. Nobody but the
+        // pool looks at the connection meanwhile.
+        let mut connection = client.check_out().await.unwrap();
+        while connection.id().get() == 1 {
+            drop(connection);
+            yield_now().await;
+            connection = client.check_out().await.unwrap();
+        }
+
+        assert_eq!((connection.id().get(), client.stats().closed.error), (2, 1));
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+    });
+}
+
+#[cfg(unix)]
+pub fn a_unix_socket_is_an_address_like_others<H: Harness>() {
+    run::<H>(async {
+        let mut server = LocalServer::start_as(Setup { unix_socket: true, ..Setup::default() });
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        server.restart();
+
+        assert!(connection.run_command("admin", rawdoc! { "ping": 1 }).await.is_err());
+        assert!(client.address().to_string().ends_with(".sock"));
+        drop(connection);
+        recovered("the restart of a server on a Unix socket", &client).await;
+    });
+}
+
+pub fn a_connection_that_was_seen_dead_is_not_given_back<H: Harness>() {
+    run::<H>(async {
+        let mut server = LocalServer::start();
+        let client = client::<H>(&server, "serverMonitoringMode=poll").await;
+        let mut connection = client.check_out().await.unwrap();
+        server.restart();
+        until(|| !connection.is_alive()).await;
+
+        let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+        drop(connection);
+
+        assert!(matches!(error.kind, CommandErrorKind::NotSent(_)), "{error}");
+        assert_eq!(client.stats().closed.error, 1);
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+    });
+}
+
+pub fn a_command_may_have_several_replies_msg_8<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let hello = connection.run_command("admin", rawdoc! { "hello": 1 }).await.unwrap();
+        let version = hello.get_document("topologyVersion").unwrap();
+        let streaming = rawdoc! { "hello": 1, "topologyVersion": version.to_owned(), "maxAwaitTimeMS": 10 };
+        let mut command = Command::new("admin", &streaming);
+        command.exhaust_allowed = true;
+
+        connection.exchange(&command).await.unwrap();
+        for _ in 0..3 {
+            let reply = connection.next_reply().await.unwrap().unwrap();
+            assert!(reply.get("topologyVersion").unwrap().is_some(), "{reply:?}");
+        }
+        let busy = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+        drop(connection);
+
+        assert!(busy.to_string().contains("read it to the end first"), "{busy}");
+        assert_eq!(client.stats().closed.error, 1, "replies are still to come on it");
+    });
+}

@@ -1,0 +1,219 @@
+//! The suite that every adapter has to pass, generic over the runtime.
+//!
+//! An adapter says in its tests how to run a future, by a [`Harness`], and instantiates the suite by
+//! [`conformance!`](crate::conformance!). Each case is then a test of that name. The cases talk over loopback to a
+//! [`LocalServer`], which is the test server behind sockets, and misbehaves when told to, or to a `rogue`, which lies.
+//! Between the two there may be a `proxy`, and under the client a `lab`: the same runtime, with a clock that can be
+//! stepped and sockets that stutter.
+
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test is told by its name and fails by panicking"
+)]
+
+pub mod addresses;
+pub mod basics;
+mod bystanders;
+pub mod cancellation;
+pub mod clock_steps;
+pub mod closing;
+pub mod derivations;
+#[cfg(unix)]
+pub mod descriptors;
+pub mod drops;
+pub mod events;
+pub mod faults;
+pub mod flood;
+pub mod handshakes;
+mod lab;
+pub mod limits;
+pub mod load_balanced;
+pub mod logins;
+pub mod phases;
+pub mod pools;
+mod proxy;
+mod recovery;
+mod rogue;
+pub mod runtimes;
+mod scripted_server;
+mod server;
+pub mod siblings;
+pub mod sockets;
+pub mod storms;
+mod suite;
+pub mod unasked;
+pub mod unusable;
+mod watch;
+
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use cmap_core::connection::EstablishError;
+use cmap_core::options::ClientOptions;
+use cmap_core::pool::CheckOutErrorKind;
+
+pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup};
+use self::watch::Watch;
+use cmap_runtime::runtime::Runtime;
+use cmap_runtime::{CheckOutError, Client, Connection, Event, Notice, Subscription};
+
+/// The longest a case may take. The longest ones take some seconds on an idle machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How an adapter's tests run.
+pub trait Harness: 'static {
+    /// The adapter.
+    type Runtime: Runtime;
+
+    /// Whether the runtime ends when [`block_on`](Self::block_on) returns.
+    const ENDS: bool;
+
+    /// Runs `future` in a runtime of its own, or in the one there is.
+    fn block_on<T>(future: impl Future<Output = T>) -> T;
+}
+
+/// The client of a harness.
+pub type ClientOf<H> = Client<<H as Harness>::Runtime>;
+
+/// Runs a case. One that hangs fails by its name.
+fn run<H: Harness>(case: impl Future<Output = ()>) {
+    bounded::<H, _>(case);
+}
+
+/// Runs a part of a case, whose runtime may end before the case does.
+fn bounded<H: Harness, T>(part: impl Future<Output = T>) -> T {
+    let _watch = Watch::start();
+    H::block_on(within::<H, _>(LIMIT, part))
+}
+
+/// Runs a case that measures how tasks are served: alone in this process.
+fn run_alone<H: Harness>(case: impl Future<Output = ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _watch = Watch::start();
+    H::block_on(within::<H, _>(Duration::from_secs(60), case));
+}
+
+/// `work`, which must end within `limit`.
+async fn within<H: Harness, T>(limit: Duration, work: impl Future<Output = T>) -> T {
+    let runtime = H::Runtime::current().unwrap();
+    let end = runtime.now() + limit;
+    let mut timer = pin!(runtime.sleep_until(end));
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+            // Work that was not woken must not pass because the limit has woken it.
+            assert!(runtime.now() < end, "it did not end within {limit:?}");
+            return Poll::Ready(output);
+        }
+        assert!(timer.as_mut().poll(cx).is_pending(), "it did not end within {limit:?}");
+        Poll::Pending
+    })
+    .await
+}
+
+/// A client of `server`; `query` are the options of its connection string.
+async fn client<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
+    Client::connect(&server.uri(query)).await.unwrap()
+}
+
+fn options(server: &LocalServer, query: &str) -> ClientOptions {
+    ClientOptions::parse(&server.uri(query)).unwrap().0
+}
+
+/// Ends after the turn of the other tasks that can run, if the executor takes turns.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Polls once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    poll_fn(|cx| {
+        Poll::Ready(match Pin::new(&mut *future).poll(cx) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+/// Lets other tasks run until the awaited state is reached, of which no event tells.
+async fn until(mut has_come: impl FnMut() -> bool) {
+    while !has_come() {
+        yield_now().await;
+    }
+}
+
+/// Reads events until one has `name`.
+async fn wait_for(events: &mut Subscription, name: &str) -> Event {
+    loop {
+        match events.next().await {
+            Some(Notice::Event(event)) if event.name() == name => return event,
+            Some(Notice::Event(_)) => {}
+            Some(lost) => panic!("{lost:?} before {name}"),
+            None => panic!("the events ended before {name}"),
+        }
+    }
+}
+
+/// Waits until a check of the server has failed.
+async fn wait_for_failed_check<H: Harness>(client: &ClientOf<H>) {
+    let mut events = client.subscribe(1000);
+    // A description is there before the events that tell of it.
+    while client.description().error.is_none() {
+        assert!(events.next().await.is_some(), "the client has ended");
+    }
+}
+
+/// Asserts that no connection, waiter or check-out was lost.
+fn assert_nothing_lost<R: Runtime>(client: &Client<R>) {
+    let stats = client.stats();
+    assert_eq!((stats.counts.waiting, stats.counts.in_use), (0, 0), "{stats:?}");
+    assert_eq!(stats.check_outs_started, stats.checked_out + stats.check_outs_failed.total(), "{stats:?}");
+    assert_eq!(stats.checked_out, stats.checked_in, "{stats:?}");
+}
+
+/// Why the requested connection could not be established.
+fn establish_error<R: Runtime>(outcome: Result<Connection<R>, CheckOutError>) -> EstablishError {
+    match outcome {
+        Err(CheckOutError::Pool(error)) => {
+            let CheckOutErrorKind::Establish(cause) = &error.kind else { panic!("{error}") };
+            (**cause).clone()
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it got a connection"),
+    }
+}
+
+/// An error and all its causes, as a user reads them.
+fn told(error: &(dyn Error + 'static)) -> String {
+    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether an error's cause is a connection that was reset.
+fn is_reset(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::ConnectionReset)
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}

@@ -1,0 +1,152 @@
+//! Many waiters, and limits on waiting.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::rawdoc;
+use cmap_core::connection::Command;
+use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
+use cmap_runtime::runtime::Runtime;
+use cmap_runtime::{CheckOutError, CommandErrorKind, internals};
+
+use super::{Harness, LocalServer, assert_nothing_lost, client, poll_once, run, until, yield_now};
+
+pub fn ten_thousand_waiters_are_all_served<H: Harness>() {
+    const WAITERS: u32 = 10_000;
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=8&maxConnecting=8").await;
+        let served = Arc::new(AtomicU32::new(0));
+        let runtime = H::Runtime::current().unwrap();
+        let mut in_use = Vec::new();
+        for _ in 0..8 {
+            in_use.push(client.check_out().await.unwrap());
+        }
+
+        for _ in 0..WAITERS {
+            let (client, served) = (client.clone(), Arc::clone(&served));
+            runtime.spawn(async move {
+                let connection = client.check_out().await.unwrap();
+                yield_now().await;
+                drop(connection);
+                served.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        until(|| client.stats().counts.waiting == WAITERS).await;
+        drop(in_use);
+        until(|| served.load(Ordering::SeqCst) == WAITERS).await;
+
+        assert_nothing_lost(&client);
+        assert!(client.stats().high_water_total <= 8);
+    });
+}
+
+pub fn waiters_are_served_in_their_order<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        let first = client.check_out().await.unwrap();
+        let mut waiters: Vec<_> = (0..100).map(|_| Box::pin(client.check_out())).collect();
+        for waiter in &mut waiters {
+            assert!(poll_once(waiter).await.is_none());
+        }
+
+        drop(first);
+
+        for mut waiter in waiters {
+            assert!(poll_once(&mut waiter).await.is_some_and(|answer| answer.is_ok()), "it was not its turn");
+        }
+    });
+}
+
+pub fn a_wait_queue_timeout_says_how_the_pool_looked<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1&waitQueueTimeoutMS=1000").await;
+        let _in_use = client.check_out().await.unwrap();
+
+        let error = client.check_out().await.unwrap_err();
+
+        let CheckOutError::Pool(error) = error else { panic!("{error}") };
+        assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
+        assert!(error.waited >= Duration::from_millis(1000), "{error}");
+        assert!(error.to_string().contains("1 connections in use"), "{error}");
+    });
+}
+
+pub fn timeout_ms_cuts_off_a_command<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "timeoutMS=10000").await;
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        drop(connection);
+        let client = super::client::<H>(&server, "timeoutMS=100").await;
+        let mut connection = client.check_out_within(None).await.unwrap();
+
+        let error = connection.run_command("admin", rawdoc! { "neverAnswer": 1 }).await.unwrap_err();
+        drop(connection);
+
+        assert!(matches!(error.kind, CommandErrorKind::Timeout(_)), "{error}");
+        // SDAM-9: a slow operation says nothing about the others; CSOT-12: its connection is closed.
+        assert_eq!((client.stats().cleared, client.stats().closed.error), (0, 1));
+    });
+}
+
+pub fn timeout_ms_is_told_to_the_server_csot_9<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "timeoutMS=60000").await;
+        let mut connection = client.check_out().await.unwrap();
+        let always = rawdoc! { "configureFailPoint": "maxTimeAlwaysTimeOut", "mode": "alwaysOn" };
+        connection.run_command("admin", always).await.unwrap();
+
+        // The fail point hits commands that come with a limit.
+        let find = rawdoc! { "find": "things" };
+        let error = connection.run_command("db", &find).await.unwrap_err();
+
+        assert!(error.is_timeout() && matches!(error.kind, CommandErrorKind::Server(_)), "{error}");
+        connection.exchange_within(&Command::new("db", &find), None).await.unwrap();
+    });
+}
+
+pub fn timeout_ms_bounds_a_check_out<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        // CSOT-3: the older timeout is ignored.
+        let client = client::<H>(&server, "maxPoolSize=1&timeoutMS=100&waitQueueTimeoutMS=1").await;
+        let _in_use = client.check_out_within(None).await.unwrap();
+        let failed = Mutex::new(None);
+
+        *failed.lock().unwrap() = client.check_out().await.err();
+
+        let Some(CheckOutError::Pool(error)) = failed.into_inner().unwrap() else { panic!("it got a connection") };
+        assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+    });
+}
+
+pub fn the_time_of_a_check_out_runs_from_its_first_poll<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        let runtime = H::Runtime::current().unwrap();
+        drop(client.check_out().await.unwrap());
+        let later = client.check_out_within(Some(Duration::from_millis(50)));
+
+        runtime.sleep_until(runtime.now() + Duration::from_millis(100)).await;
+
+        later.await.unwrap();
+    });
+}
+
+pub fn a_limit_that_passes_too_late_cuts_off_nothing<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+
+        let (cuts, cuts_the_next) = internals::end_as_the_limit_passes(&client, Duration::from_millis(1)).await;
+
+        assert!(cuts && !cuts_the_next, "the next command has all its time");
+    });
+}

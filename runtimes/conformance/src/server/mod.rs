@@ -1,0 +1,209 @@
+//! A server for the suite: the test server behind threads and sockets, in the test's own process.
+//!
+//! It listens on TCP or a Unix socket, in the clear or under TLS ([`certificates`]). One thread accepts connections
+//! ([`listener`]), each connection has a thread that reads ([`connection`]), and one more keeps the time ([`machine`]).
+//! Before a command reaches the machine, [`misbehaviour`] checks for another deed: [`Manners`] say how new connections
+//! are treated, and the names of commands what happens to one of them.
+
+mod certificates;
+mod connection;
+pub(super) mod listener;
+mod machine;
+mod misbehaviour;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+
+use cmap_test_server::{ServerConfig, User};
+use tempfile::TempDir;
+
+pub use self::certificates::Hosts;
+use self::certificates::{Certificates, client_subject};
+use self::connection::Channel;
+use self::listener::{Acceptor, Listener, Place, ReservedPort};
+use self::machine::Machine;
+pub use self::misbehaviour::{Deed, Manners};
+
+/// The configuration of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// Whether clients have to log in: as `app` with the password `secret`, or by their certificate.
+    pub authorization: bool,
+    /// The hosts that its certificate is for, if it speaks TLS.
+    pub tls: Option<Hosts>,
+    /// The number of services behind a load balancer, which gives each new connection to the next; none is a server
+    /// without one.
+    pub services: usize,
+    /// The oldest and the newest version of the protocol that it claims to speak, if not MongoDB 7.0's.
+    pub wire_versions: Option<(i32, i32)>,
+    /// Whether it listens on a Unix socket instead of TCP.
+    pub unix_socket: bool,
+}
+
+/// A server at an address of its own, until it is dropped.
+pub struct LocalServer {
+    setup: Setup,
+    place: Place,
+    certificates: Option<Arc<Certificates>>,
+    shared: Arc<Shared>,
+    acceptor: Acceptor,
+    /// Keeps the port while the server is down.
+    reserved: Option<ReservedPort>,
+    /// Where the Unix socket is.
+    folder: Option<TempDir>,
+}
+
+/// The state that the server's threads share.
+struct Shared {
+    manners: Mutex<Manners>,
+    /// One for each service, or one.
+    machines: Vec<Arc<Machine>>,
+    accepted: AtomicUsize,
+    channels: Mutex<Vec<Weak<Channel>>>,
+}
+
+impl LocalServer {
+    /// A server for any client, in the clear.
+    pub fn start() -> Self {
+        Self::start_as(Setup::default())
+    }
+
+    /// A server with the configuration `setup`.
+    pub fn start_as(setup: Setup) -> Self {
+        let (listener, reserved, folder) = match setup.unix_socket {
+            true => {
+                let folder = tempfile::tempdir().unwrap();
+                (Listener::unix(folder.path().join("mongodb.sock")).unwrap(), None, Some(folder))
+            }
+            false => {
+                let (listener, reserved) = Listener::tcp_reserved().unwrap();
+                (listener, reserved, None)
+            }
+        };
+        let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts)));
+        Self::listen(setup, listener, certificates, reserved, folder)
+    }
+
+    /// A server at an existing listener, in the clear.
+    pub(super) fn start_at(listener: Listener, setup: Setup) -> Self {
+        Self::listen(setup, listener, None, None, None)
+    }
+
+    /// The connection string; `query` are its options.
+    pub fn uri(&self, query: &str) -> String {
+        format!("mongodb://{}/?{query}", self.place)
+    }
+
+    /// The connection string of a client that logs in, as in `app:secret`.
+    pub fn uri_as(&self, login: &str, query: &str) -> String {
+        format!("mongodb://{login}@{}/?{query}", self.place)
+    }
+
+    /// Its address.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The authority that has signed the certificate of a server with TLS, as a PEM file.
+    pub fn authority(&self) -> PathBuf {
+        self.certificates.as_ref().unwrap().authority()
+    }
+
+    /// A client's certificate of that authority, and its key.
+    pub fn client_certificate(&self) -> PathBuf {
+        self.certificates.as_ref().unwrap().client()
+    }
+
+    /// How connections are treated that are made from now on.
+    pub fn set_manners(&self, manners: Manners) {
+        *self.shared.manners.lock().unwrap() = manners;
+    }
+
+    /// How many connections it has accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many connections to it are open.
+    pub(super) fn open(&self) -> usize {
+        self.shared.channels.lock().unwrap().iter().filter(|channel| channel.strong_count() > 0).count()
+    }
+
+    /// Whether it stops, like a process that gets no more time: it reads, and does nothing else until it goes on.
+    pub fn hang(&self, hang: bool) {
+        self.shared.machines.iter().for_each(|machine| machine.hang(hang));
+    }
+
+    /// Ends the server and all its connections, as if its process were killed.
+    pub fn kill(&mut self) {
+        self.acceptor.end();
+        self.shared.machines.iter().for_each(|machine| machine.end());
+        for channel in self.shared.channels.lock().unwrap().drain(..).filter_map(|channel| channel.upgrade()) {
+            channel.close();
+        }
+    }
+
+    /// Starts it again at the same address.
+    pub fn restart(&mut self) {
+        self.kill();
+        let listener = Listener::at(&self.place).unwrap();
+        let (certificates, reserved, folder) = (self.certificates.take(), self.reserved.take(), self.folder.take());
+        *self = Self::listen(self.setup, listener, certificates, reserved, folder);
+    }
+
+    fn listen(
+        setup: Setup,
+        listener: Listener,
+        certificates: Option<Arc<Certificates>>,
+        reserved: Option<ReservedPort>,
+        folder: Option<TempDir>,
+    ) -> Self {
+        let place = listener.place().unwrap();
+        let machine = |_| Machine::start(config(setup, &place));
+        let shared = Arc::new(Shared {
+            manners: Mutex::default(),
+            machines: (0..setup.services.max(1)).map(machine).collect(),
+            accepted: AtomicUsize::new(0),
+            channels: Mutex::default(),
+        });
+        let acceptor = {
+            let (shared, tls) = (Arc::clone(&shared), certificates.as_ref().map(|made| made.server_config()));
+            Acceptor::start(listener, move |stream| {
+                let channel = Arc::new(Channel::new(stream, tls.as_ref()));
+                shared.channels.lock().unwrap().push(Arc::downgrade(&channel));
+                let manners = *shared.manners.lock().unwrap();
+                let turn = shared.accepted.fetch_add(1, Ordering::Relaxed) % shared.machines.len();
+                let machine = Arc::clone(&shared.machines[turn]);
+                // A connection ends when either side hangs up; whatever the error, the thread ends with it.
+                thread::spawn(move || drop(connection::serve(channel, manners, &machine)));
+            })
+        };
+        Self { setup, place, certificates, shared, acceptor, reserved, folder }
+    }
+}
+
+impl Drop for LocalServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn config(setup: Setup, place: &Place) -> ServerConfig {
+    /// Different ones, so that a server that was restarted is another process, and each service has an id of its own.
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    let mut config = ServerConfig::new(place.to_string());
+    config.seed = SEED.fetch_add(1, Ordering::Relaxed);
+    config.load_balanced = setup.services > 0;
+    if let Some(versions) = setup.wire_versions {
+        config.wire_versions = versions;
+    }
+    config.authorization = setup.authorization;
+    if setup.authorization {
+        config.users = vec![User::with_password("app", "secret"), User::Certificate { subject: client_subject() }];
+        // The fewest iterations that a client accepts (AUTH-13).
+        config.iterations = (4096, 4096);
+    }
+    config
+}

@@ -1,0 +1,233 @@
+//! The cases of the suite, by name: what [`conformance!`](crate::conformance!) makes tests of.
+
+/// Instantiates the suite for a [`Harness`](crate::Harness). With `alone` before it, those cases that measure how tasks
+/// are served beside others: in a program of their own, because all clients of a process may share one executor.
+#[macro_export]
+macro_rules! conformance {
+    ($harness:ty) => {
+        $crate::conformance! { @ $harness,
+            basics {
+                a_command_runs_on_a_checked_out_connection,
+                a_returned_connection_is_used_again,
+                a_refused_command_leaves_the_connection_usable,
+                an_unacknowledged_command_has_no_reply,
+                a_pinned_connection_is_checked_out_and_in_once,
+                a_large_document_goes_and_comes_in_one_piece,
+                a_connection_that_was_seen_dead_is_not_given_back,
+                a_command_may_have_several_replies_msg_8,
+                a_connection_is_looked_at_before_it_is_used_after_idleness,
+                #[cfg(unix)]
+                a_unix_socket_is_an_address_like_others,
+            }
+            logins {
+                the_three_lines_log_in_by_scram_sha_256_under_tls,
+                scram_sha_1_logs_in,
+                a_certificate_logs_in,
+                a_wrong_password_is_said_so,
+                an_unknown_user_is_said_so,
+                a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,
+                a_certificate_for_another_host_is_said_so,
+                an_authority_that_is_not_trusted_is_said_so,
+            }
+            derivations {
+                a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind,
+                a_derivation_that_takes_too_long_is_said_so,
+                connections_that_start_together_derive_their_keys_once_auth_17,
+                closing_breaks_off_a_derivation,
+                the_end_of_the_runtime_breaks_off_a_derivation,
+                more_iterations_than_a_client_allows_are_refused_with_their_number,
+            }
+            load_balanced {
+                a_load_balancer_is_not_checked,
+                a_load_balancer_may_be_named_in_code,
+                a_timeout_says_what_keeps_the_connections,
+                an_error_clears_its_own_service_only,
+                a_server_that_is_behind_no_load_balancer_is_said_so,
+            }
+            unusable {
+                a_connection_string_that_cannot_be_used_names_the_option_and_why,
+                what_is_ignored_of_a_connection_string_is_told,
+                what_gives_up_a_protection_is_told,
+                a_callers_own_tls_configuration_is_not_warned_of,
+                a_server_that_is_too_old_is_said_so,
+                what_is_no_mongodb_is_said_so,
+                a_refused_connection_fails_check_outs_in_time,
+                a_host_that_cannot_be_resolved_is_named,
+                a_server_that_never_accepts_is_given_up,
+                a_client_waits_for_a_server_that_comes_late,
+            }
+            addresses {
+                an_address_that_hangs_costs_a_quarter_of_a_second_once,
+                an_address_that_refuses_costs_no_time,
+                an_error_names_every_address_and_what_was_wrong_with_it,
+                an_address_that_there_was_no_time_for_is_named_as_well,
+            }
+            cancellation {
+                a_check_out_dropped_before_the_server_is_known_is_forgotten,
+                a_dropped_waiter_is_forgotten,
+                a_waiter_dropped_after_its_delivery_passes_the_connection_on,
+                an_establishment_survives_the_check_out_that_caused_it,
+                a_command_dropped_half_way_costs_its_connection,
+                check_outs_dropped_at_random_polls_lose_nothing,
+                check_outs_dropped_at_random_polls_are_each_told_to_their_end,
+                a_check_out_dropped_at_any_await_loses_nothing,
+                a_command_dropped_at_any_await_costs_its_connection_only,
+                a_client_dropped_in_the_making_at_any_await_is_forgotten,
+                a_close_dropped_at_any_await_leaves_the_client_closed,
+            }
+            clock_steps {
+                a_step_forward_fails_those_whose_time_is_up,
+                a_step_forward_replaces_idle_connections,
+                a_step_forward_has_the_server_checked_again,
+                a_step_back_stops_limits_and_nothing_else,
+            }
+            drops {
+                a_connection_is_dropped_unused,
+                a_connection_is_dropped_after_an_error,
+                a_pinned_connection_is_dropped_in_the_middle_of_a_command,
+                a_client_is_dropped_while_others_wait,
+                a_client_is_dropped_before_its_server_is_known,
+                a_subscription_is_dropped_unread,
+            }
+            closing {
+                closing_fails_those_who_wait,
+                closing_waits_for_connections_in_use,
+                closing_cuts_off_what_does_not_come_back,
+                closing_gives_up_establishments,
+                closing_ends_every_socket,
+                a_closed_client_keeps_nothing_of_what_it_did,
+                closing_under_load_ends_every_operation,
+                the_last_client_dropped_closes_the_pool,
+                waits_for_the_end_that_were_dropped_leave_nothing_behind,
+            }
+            events {
+                events_come_in_the_order_of_the_specification,
+                a_handler_may_call_the_client,
+                a_panic_in_a_handler_goes_no_further,
+                a_subscription_says_what_it_lost,
+                a_handler_that_is_too_slow_learns_how_much_it_missed,
+                whoever_tells_events_leaves_those_of_others_to_a_task,
+                what_a_handler_causes_is_told_though_the_runtime_ends,
+                a_subscription_ends_with_its_client,
+                a_reader_that_waits_learns_of_the_end,
+            }
+            limits {
+                ten_thousand_waiters_are_all_served,
+                waiters_are_served_in_their_order,
+                a_wait_queue_timeout_says_how_the_pool_looked,
+                timeout_ms_cuts_off_a_command,
+                timeout_ms_is_told_to_the_server_csot_9,
+                the_time_of_a_check_out_runs_from_its_first_poll,
+                a_limit_that_passes_too_late_cuts_off_nothing,
+                timeout_ms_bounds_a_check_out,
+            }
+            pools {
+                a_paused_pool_gives_no_connection_cmap_28,
+                a_ready_pool_gives_connections,
+                a_cleared_pool_waits_for_its_owner_and_says_why,
+                a_clear_fails_those_who_wait,
+                an_interrupting_clear_cuts_off_a_command_cmap_40,
+                a_lost_connection_clears_a_pool_without_a_monitor_sdam_10,
+                a_failed_handshake_is_the_check_outs_error_and_not_the_owners,
+                a_closed_pool_stays_closed_cmap_21,
+                a_pool_has_no_events_of_servers_and_monitors,
+                limits_pass_though_nothing_else_is_due,
+                idle_connections_are_closed_though_nothing_else_is_due,
+                an_idle_pool_sleeps_until_something_is_due,
+                a_dropped_pool_leaves_no_task_behind,
+                a_service_is_cleared_only_behind_a_load_balancer_lb_8,
+                the_last_pool_dropped_closes_it,
+            }
+            runtimes {
+                a_connection_is_dropped_outside_of_any_runtime,
+                a_connection_is_dropped_after_its_runtime_ended,
+                a_client_outlives_its_runtime,
+                those_who_wait_learn_that_the_runtime_has_ended,
+                a_close_that_waits_learns_that_the_runtime_has_ended,
+                a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended,
+                a_future_that_another_task_goes_on_with_wakes_that_task,
+                several_runtimes_and_threads_share_a_client,
+                a_panicking_task_returns_its_connection,
+            }
+            sockets {
+                a_socket_is_read_at_once_if_there_is_something_to_read,
+                whoever_waits_for_a_socket_is_woken_when_it_can_be_read,
+                whoever_waits_for_a_socket_is_woken_when_its_peer_hangs_up,
+                whoever_waits_after_a_look_is_woken_by_what_comes_next,
+                a_connection_is_good_for_many_commands,
+                a_connection_is_good_for_many_commands_under_tls,
+                a_task_that_waits_for_a_reply_sleeps_until_it_comes,
+            }
+            unasked {
+                a_doubled_reply_closes_its_connection_at_check_in,
+                a_doubled_reply_under_tls_closes_its_connection_at_check_in,
+                a_reply_sent_ahead_answers_no_command,
+                a_reply_sent_ahead_under_tls_answers_no_command,
+                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection,
+                half_a_reply_sent_ahead_closes_its_connection_at_check_in,
+                what_comes_while_a_connection_is_idle_closes_it,
+            }
+            faults {
+                a_restarted_server_costs_no_user_an_error,
+                a_restart_that_the_monitor_has_seen_costs_no_user_an_error,
+                a_killed_server_is_found_again,
+                a_reset_connection_is_an_error_that_clears_the_pool,
+                half_a_message_then_the_end_is_an_error,
+                half_a_message_then_silence_is_a_timeout,
+                a_server_that_is_no_primary_any_more_is_checked_at_once,
+                a_server_is_checked_again_and_again_on_one_socket,
+                a_monitor_whose_socket_ends_notices_at_once,
+                a_hanging_server_interrupts_its_commands,
+            }
+            phases {
+                a_black_hole_while_connecting_is_given_up,
+                a_black_hole_in_the_tls_handshake_is_given_up,
+                a_black_hole_in_hello_is_given_up,
+                a_black_hole_at_sasl_start_is_given_up,
+                a_black_hole_at_sasl_continue_is_given_up,
+                a_black_hole_at_a_command_is_given_up,
+                a_reset_in_the_tls_handshake_is_an_error,
+                a_reset_in_hello_is_an_error,
+                a_reset_at_sasl_start_is_an_error,
+                a_reset_at_sasl_continue_is_an_error,
+            }
+            storms {
+                a_server_that_takes_no_connections_is_left_alone_and_found_again_soon,
+            }
+            handshakes {
+                a_handshake_comes_byte_by_byte,
+                a_handshake_under_tls_comes_byte_by_byte,
+                a_handshake_cut_at_every_byte_is_an_error_and_recovers,
+                a_handshake_under_tls_cut_at_every_byte_is_an_error_and_recovers,
+                a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers,
+                the_hello_of_a_connection_says_what_a_check_would,
+            }
+        }
+    };
+    (alone $harness:ty) => {
+        $crate::conformance! { @ $harness,
+            flood {
+                hellos_without_end_on_the_monitors_socket_starve_nobody,
+                hellos_without_end_on_the_round_trip_socket_starve_nobody,
+                hellos_without_end_for_a_monitor_that_polls_starve_nobody,
+                hellos_without_end_for_connections_starve_nobody,
+                large_replies_starve_nobody,
+                a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_second,
+            }
+            siblings {
+                a_sibling_waits_little_longer_for_its_socket_beside_pings,
+            }
+        }
+    };
+    (@ $harness:ty, $($module:ident { $($(#[$condition:meta])? $case:ident,)* })*) => {
+        $(mod $module {
+            $(
+                $(#[$condition])?
+                #[test]
+                fn $case() {
+                    $crate::$module::$case::<$harness>();
+                }
+            )*
+        })*
+    };
+}

@@ -1,0 +1,105 @@
+//! The configuration of a test server: its name and address, its users, and its features.
+
+use std::time::Duration;
+
+use cmap_core::options::Secret;
+use cmap_core::wire::CompressorId;
+
+use crate::auth::StoredCredential;
+
+/// The protocol of MongoDB 7.0.
+const MAX_WIRE_VERSION: i32 = 21;
+
+/// How to set up a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// `host:port`, as clients reach it: what a replica set lists, and what diagnostics show.
+    pub address: String,
+    /// Whether clients must log in. Users can log in without it, too.
+    pub authorization: bool,
+    /// The initial users.
+    pub users: Vec<User>,
+    /// The compressors to agree on with clients. Those that this program was built without are left out.
+    pub compressors: Vec<CompressorId>,
+    /// Whether a hello with `loadBalanced: true` is answered with a service id (SRV-7).
+    pub load_balanced: bool,
+    /// The name of the replica set whose only member, and primary, it is (SRV-8).
+    pub replica_set: Option<String>,
+    /// The oldest and the newest version of the protocol that it claims to speak.
+    pub wire_versions: (i32, i32),
+    /// The seed of all random choices: nonces, salts, ids. For a server that strangers can reach, take it from the
+    /// operating system; even then it is not a cryptographic generator, because this is a test server.
+    pub seed: u64,
+    /// The time of day when the server is made, counted from 1970 on.
+    pub time_of_day: Duration,
+    /// SCRAM's iterations for new users, SHA-1's and SHA-256's.
+    pub iterations: (u32, u32),
+}
+
+/// An initial user.
+#[derive(Clone, Debug)]
+pub enum User {
+    /// Logs in by SCRAM-SHA-1 and SCRAM-SHA-256 on `admin`, and by PLAIN on `$external`.
+    Password {
+        /// The name.
+        name: String,
+        /// The password.
+        password: Secret,
+    },
+    /// Logs in by MONGODB-X509 on `$external`.
+    Certificate {
+        /// The certificate's subject, as RFC 2253 writes it.
+        subject: String,
+    },
+}
+
+/// The other end of a new connection.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Peer {
+    /// The client's address, to show.
+    pub address: String,
+    /// The subject of the certificate that the client proved to have, as RFC 2253 writes it.
+    pub certificate_subject: Option<String>,
+}
+
+impl ServerConfig {
+    /// A standalone server without authorization, with every compressor that is built in.
+    pub fn new(address: impl Into<String>) -> Self {
+        let preferred = [CompressorId::Snappy, CompressorId::Zstd, CompressorId::Zlib];
+        Self {
+            address: address.into(),
+            authorization: false,
+            users: Vec::new(),
+            compressors: preferred.into_iter().filter(|id| id.is_built_in()).collect(),
+            load_balanced: false,
+            replica_set: None,
+            wire_versions: (0, MAX_WIRE_VERSION),
+            seed: 0,
+            time_of_day: Duration::ZERO,
+            iterations: (StoredCredential::SHA_1_ITERATIONS, StoredCredential::SHA_256_ITERATIONS),
+        }
+    }
+}
+
+impl User {
+    /// A user with a password.
+    pub fn with_password(name: impl Into<String>, password: impl Into<Secret>) -> Self {
+        Self::Password { name: name.into(), password: password.into() }
+    }
+}
+
+impl Peer {
+    /// A client at `address`.
+    pub fn at(address: impl Into<String>) -> Self {
+        Self { address: address.into(), certificate_subject: None }
+    }
+
+    /// The client with a certificate of this subject.
+    #[must_use]
+    pub fn with_certificate(mut self, subject: impl Into<String>) -> Self {
+        self.certificate_subject = Some(subject.into());
+        self
+    }
+}

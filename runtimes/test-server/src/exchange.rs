@@ -1,0 +1,215 @@
+//! One request and its replies, in stages.
+//!
+//! ```text
+//! Fresh --fail point: delay--> Blocked --hello: await news--> Awaited --> reply --stream--> Fresh
+//! ```
+//!
+//! Stages are left out where there is nothing to wait for. A request that waits keeps its bytes and is read anew
+//! afterwards, so that nothing is copied for requests that do not wait.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use cmap_core::sim::Outcome as Fate;
+use cmap_core::time::Instant;
+use cmap_core::wire::{CompressorId, Decoder, Incoming, Limits};
+
+use super::client::{Line, Stage, Waiting};
+use super::hello;
+use super::replies::Replies;
+use super::request::{AnswerForm, AnswerKind, Arguments, Body, Request};
+use super::service::{Reply, Service};
+use super::{ClientId, MAX_QUEUED, ServerOutput};
+use crate::store::CommandFailure;
+
+/// The shortest time between two streamed replies, whatever the client asks for.
+const LEAST_AWAIT: Duration = Duration::from_millis(1);
+
+/// The parts that carry out the requests of all clients.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) service: Service,
+    pub(super) outputs: VecDeque<ServerOutput>,
+    /// The clients that wait, and until when.
+    pub(super) due: BTreeSet<(Instant, ClientId)>,
+    decoder: Decoder,
+    replies: Replies,
+}
+
+/// The result of a request.
+#[must_use]
+pub(super) enum Progress {
+    /// It was answered, or needs no answer, or waits.
+    Done,
+    /// The client broke the protocol, or a fail point hangs up.
+    HangUp,
+}
+
+impl Exchange {
+    pub(super) fn new(service: Service) -> Self {
+        Self {
+            service,
+            outputs: VecDeque::new(),
+            due: BTreeSet::new(),
+            decoder: Decoder::new(),
+            replies: Replies::default(),
+        }
+    }
+
+    /// Takes the request in `frame` from `stage` on, through as many stages as it can pass now.
+    pub(super) fn go_on(
+        &mut self,
+        now: Instant,
+        line: &mut Line,
+        frame: &[u8],
+        last_reply: Option<i32>,
+        stage: Stage,
+    ) -> Progress {
+        let mut decoder = std::mem::take(&mut self.decoder);
+        let progress = match decoder.decode(frame, &Limits::DEFAULT) {
+            Ok(incoming) => self.carry_out(now, line, frame, &incoming, last_reply, stage),
+            Err(_) => Progress::HangUp,
+        };
+        self.decoder = decoder;
+        progress
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        line: &mut Line,
+        frame: &[u8],
+        incoming: &Incoming<'_>,
+        mut last_reply: Option<i32>,
+        mut stage: Stage,
+    ) -> Progress {
+        if last_reply.is_none() && matches!(stage, Stage::Fresh) && !self.admit(frame, incoming) {
+            return Progress::HangUp;
+        }
+        let body = match Body::of(incoming) {
+            Some(Ok(body)) => body,
+            Some(Err((answer, failure))) => return self.refuse(now, line, answer, failure),
+            None => return Progress::HangUp,
+        };
+        let request = match body.request() {
+            Ok(request) => request,
+            Err(failure) => return self.refuse(now, line, body.form(), failure),
+        };
+        let answer = request.answer;
+        loop {
+            let (effect, has_waited) = match stage {
+                Stage::Fresh => {
+                    let effect = self.service.fail_point(&line.identity, &request);
+                    if !effect.delay.is_zero() {
+                        return self.wait(line, now + effect.delay, frame, last_reply, Stage::Blocked(effect));
+                    }
+                    (effect, false)
+                }
+                Stage::Blocked(effect) => (effect, false),
+                Stage::Awaited(effect) => (effect, true),
+            };
+            let is_carried_out = match effect.outcome {
+                Fate::CloseConnection => return Progress::HangUp,
+                Fate::Error { .. } => false,
+                Fate::Proceed => true,
+            };
+            let mut streams = false;
+            if is_carried_out && request.is_hello() {
+                let wait = match self.wait_for_news(&request, last_reply) {
+                    Ok(wait) => wait,
+                    Err(failure) => return self.refuse(now, line, answer, failure),
+                };
+                streams = wait.is_some() && matches!(answer.kind, AnswerKind::Messages { .. });
+                if let Some(wait) = wait.filter(|wait| !has_waited && !wait.is_zero()) {
+                    return self.wait(line, now + wait, frame, last_reply, Stage::Awaited(effect));
+                }
+            }
+            let reply = self.service.answer(now, &mut line.identity, &request, &effect);
+            if line.identity.has_ended {
+                return Progress::HangUp;
+            }
+            streams |= may_go_on(line, &request, &reply);
+            streams &= !reply.is_error;
+            let answer = AnswerForm { response_to: last_reply.unwrap_or(answer.response_to), ..answer };
+            let number = self.send(line, answer, request.name, &reply, streams);
+            if !streams {
+                return Progress::Done;
+            }
+            (last_reply, stage) = (Some(number), Stage::Fresh);
+        }
+    }
+
+    /// How long a hello waits for news: `None` if it does not ask for any, zero if there are some.
+    fn wait_for_news(
+        &self,
+        request: &Request<'_>,
+        last_reply: Option<i32>,
+    ) -> Result<Option<Duration>, CommandFailure> {
+        let Some(news) = hello::wait_for_news(request)? else { return Ok(None) };
+        match last_reply {
+            // The last reply had all the news.
+            Some(_) => Ok(Some(news.wait.max(LEAST_AWAIT))),
+            None => Ok(Some(if news.are_there(self.service.topology_version())? { Duration::ZERO } else { news.wait })),
+        }
+    }
+
+    /// Counts a request that has just come. A request compressed by a compressor that the server does not offer is
+    /// refused.
+    fn admit(&mut self, frame: &[u8], incoming: &Incoming<'_>) -> bool {
+        let traffic = &mut self.service.traffic;
+        traffic.requests += 1;
+        match incoming.compressor {
+            Some(id) => {
+                traffic.count_decompressed(id, frame.len(), incoming.content.header().length);
+                id == CompressorId::Noop || self.service.config.compressors.contains(&id)
+            }
+            None => true,
+        }
+    }
+
+    fn wait(
+        &mut self,
+        line: &mut Line,
+        until: Instant,
+        frame: &[u8],
+        last_reply: Option<i32>,
+        stage: Stage,
+    ) -> Progress {
+        line.waiting = Some(Waiting { until, frame: frame.to_vec(), last_reply, stage });
+        self.due.insert((until, line.id));
+        Progress::Done
+    }
+
+    /// Answers a message that is not a request.
+    fn refuse(&mut self, now: Instant, line: &mut Line, answer: AnswerForm, failure: CommandFailure) -> Progress {
+        let reply = self.service.reply(now, Err(failure));
+        self.send(line, answer, "", &reply, false);
+        Progress::Done
+    }
+
+    /// Sends a reply if one is wanted, and returns its number.
+    fn send(&mut self, line: &mut Line, answer: AnswerForm, command: &str, reply: &Reply, more_to_come: bool) -> i32 {
+        if answer.kind == AnswerKind::Silence {
+            return 0;
+        }
+        let (bytes, number) = self.replies.encode(&mut self.service.traffic, answer, command, reply, more_to_come);
+        line.queued += bytes.len();
+        self.outputs.push_back(ServerOutput::Send { client: line.id, bytes });
+        number
+    }
+}
+
+/// Whether a cursor's next batch follows unasked, because the client allows that (MSG-9). A client that does not read
+/// has to ask again.
+fn may_go_on(line: &Line, request: &Request<'_>, reply: &Reply) -> bool {
+    let is_allowed = matches!(request.answer.kind, AnswerKind::Messages { .. }) && line.queued < MAX_QUEUED;
+    is_allowed && request.name == "getMore" && has_more(reply)
+}
+
+/// Whether a reply has documents of a cursor that may have others.
+fn has_more(reply: &Reply) -> bool {
+    let Some(cursor) = Arguments(&reply.body).document("cursor").ok().flatten() else { return false };
+    let is_open = cursor.integer("id").is_ok_and(|id| id.is_some_and(|id| id != 0));
+    let mut batch = cursor.array("nextBatch").ok().flatten().into_iter().flatten();
+    is_open && batch.next().is_some()
+}

@@ -1,0 +1,179 @@
+//! `configureFailPoint`, as drivers' test suites send it, and the effect of a fail point on one command.
+//!
+//! `failCommand` hits commands by their names, `maxTimeAlwaysTimeOut` those with a time limit, and
+//! `onPrimaryTransactionalWrite` writes that may be sent twice. A command is committed as a whole here, so the last of
+//! them counts commands.
+//!
+//! Numbers may have any type. A field that the model does not know is refused, so that no test passes because its fault
+//! was not injected.
+
+use bson::{RawBsonRef, RawDocumentBuf};
+use cmap_core::sim::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode};
+
+use super::document::document;
+use super::failure::{Outcome, fail};
+use super::identity::Identity;
+use super::request::{Arguments, Request};
+use crate::store::CommandFailure;
+
+/// The fail points of one server.
+#[derive(Debug, Default)]
+pub(super) struct FailPoints {
+    max_time_always_time_out: Mode,
+    on_transactional_write: (Mode, WriteFault),
+    fail_command: FailPoint,
+    /// Only commands on this collection.
+    namespace: Option<String>,
+    /// Added to the reply of a command that it hits and that is carried out.
+    write_concern_error: Option<WriteConcernError>,
+    configured: i64,
+}
+
+/// The effect on a write that may be sent twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WriteFault {
+    /// The connection ends, and the client does not learn the result of the write.
+    pub(super) closes_connection: bool,
+    /// The write is not carried out, but fails with this code.
+    pub(super) error_code: Option<i32>,
+}
+
+/// A failure to satisfy a write concern, which does not fail the command.
+#[derive(Debug)]
+pub(super) struct WriteConcernError {
+    pub(super) code: i32,
+    pub(super) document: RawDocumentBuf,
+    /// Labels of the reply. Without them, those that a server gives it on its own.
+    pub(super) labels: Option<Vec<String>>,
+}
+
+impl FailPoints {
+    /// `configureFailPoint`.
+    pub(super) fn configure(&mut self, request: &Request<'_>) -> Outcome {
+        let arguments = request.arguments;
+        let (mode, data) = (mode(arguments)?, arguments.document("data")?);
+        match arguments.text("configureFailPoint")? {
+            Some("failCommand") => self.configure_fail_command(mode, data)?,
+            Some("maxTimeAlwaysTimeOut") => self.max_time_always_time_out = mode,
+            Some("onPrimaryTransactionalWrite") => self.on_transactional_write = (mode, write_fault(data)?),
+            name => return Err(fail(167, format!("'{}' is not a fail point here", name.unwrap_or_default()))),
+        }
+        self.configured += 1;
+        Ok(document! { "count": self.configured - 1 })
+    }
+
+    fn configure_fail_command(&mut self, mode: Mode, data: Option<Arguments<'_>>) -> Result<(), CommandFailure> {
+        let (data, namespace, write_concern_error) = match data {
+            Some(data) => (fail_command(data)?, data.text("namespace")?, write_concern_error(data)?),
+            None => (FailCommand::default(), None, None),
+        };
+        let configure_fail_point = FailPointName::FailCommand;
+        self.fail_command.configure(ConfigureFailPoint { configure_fail_point, mode, data });
+        self.namespace = namespace.map(String::from);
+        self.write_concern_error = write_concern_error;
+        Ok(())
+    }
+
+    /// The effect on `request` of the client `identity`; the call counts as one hit.
+    pub(super) fn hit(&mut self, identity: &Identity, request: &Request<'_>) -> Effect {
+        let elsewhere = self.namespace.as_ref().is_some_and(|wanted| {
+            let collection = request.arguments.text(request.name).ok().flatten().unwrap_or_default();
+            wanted.split_once('.') != Some((request.database, collection))
+        });
+        match elsewhere {
+            true => Effect::NONE,
+            false => self.fail_command.hit(request.name, app_name(identity, request)),
+        }
+    }
+
+    /// Whether the time limit of `request` counts as exceeded.
+    pub(super) fn times_out(&mut self, request: &Request<'_>) -> bool {
+        let has_limit = request.arguments.integer("maxTimeMS").is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
+        has_limit && self.max_time_always_time_out.is_on()
+    }
+
+    /// The effect on a write that may be sent twice, before it is carried out; the call counts as one hit.
+    pub(super) fn on_transactional_write(&mut self) -> WriteFault {
+        let (mode, fault) = &mut self.on_transactional_write;
+        if mode.is_on() { *fault } else { WriteFault::default() }
+    }
+
+    /// The fields to add to the reply of a command that was hit.
+    pub(super) fn write_concern_error(&self) -> Option<&WriteConcernError> {
+        self.write_concern_error.as_ref()
+    }
+}
+
+/// The name of the client's application. A first hello that fails has set it already.
+fn app_name<'a>(identity: &'a Identity, request: &Request<'a>) -> Option<&'a str> {
+    if identity.is_known || !request.is_hello() {
+        return identity.app_name.as_deref();
+    }
+    let metadata = request.arguments.document("client").ok().flatten()?;
+    metadata.document("application").ok().flatten()?.text("name").ok().flatten()
+}
+
+fn mode(arguments: Arguments<'_>) -> Result<Mode, CommandFailure> {
+    let count =
+        |value: i64| u32::try_from(value).map_err(|_| fail(2, "the count of a fail point is not a number of times"));
+    match arguments.get("mode") {
+        Some(RawBsonRef::String("off")) => Ok(Mode::Off),
+        Some(RawBsonRef::String("alwaysOn")) => Ok(Mode::AlwaysOn),
+        Some(RawBsonRef::Document(mode)) => {
+            let mode = Arguments(mode);
+            match (mode.integer("times")?, mode.integer("skip")?) {
+                (Some(times), _) => Ok(Mode::Times(count(times)?)),
+                (None, Some(skip)) => Ok(Mode::Skip(count(skip)?)),
+                (None, None) => Err(fail(2, "mode must have times or skip")),
+            }
+        }
+        _ => Err(fail(2, "mode must be off, alwaysOn, or have times or skip")),
+    }
+}
+
+fn fail_command(data: Arguments<'_>) -> Result<FailCommand, CommandFailure> {
+    let mut command = FailCommand::default();
+    for name in data.names() {
+        match name.as_str() {
+            "failCommands" => command.fail_commands = texts(data, &name)?,
+            "appName" => command.app_name = data.text(&name)?.map(String::from),
+            "closeConnection" => command.close_connection = data.flag(&name),
+            "blockConnection" => command.block_connection = data.flag(&name),
+            "blockTimeMS" => {
+                let millis = data.integer(&name)?.unwrap_or_default();
+                command.block_time_ms = u64::try_from(millis).map_err(|_| fail(2, "blockTimeMS is negative"))?;
+            }
+            "errorCode" => {
+                let code = data.integer(&name)?.map(i32::try_from).transpose();
+                command.error_code = code.map_err(|_| fail(2, "errorCode is not a 32-bit number"))?;
+            }
+            "errorLabels" => command.error_labels = Some(texts(data, &name)?),
+            // Fields that are read elsewhere, or concern commands that a server sends to itself and threads that have
+            // names.
+            "namespace" | "writeConcernError" | "failInternalCommands" | "failLocalClients" => {}
+            unknown => return Err(fail(2, format!("the fail point failCommand has no field '{unknown}' here"))),
+        }
+    }
+    Ok(command)
+}
+
+/// By default, the connection ends.
+fn write_fault(data: Option<Arguments<'_>>) -> Result<WriteFault, CommandFailure> {
+    let Some(data) = data else { return Ok(WriteFault { closes_connection: true, error_code: None }) };
+    let code = data.integer("failBeforeCommitExceptionCode")?.map(i32::try_from).transpose();
+    Ok(WriteFault {
+        closes_connection: data.get("closeConnection").is_none() || data.flag("closeConnection"),
+        error_code: code.map_err(|_| fail(2, "failBeforeCommitExceptionCode is not a 32-bit number"))?,
+    })
+}
+
+fn write_concern_error(data: Arguments<'_>) -> Result<Option<WriteConcernError>, CommandFailure> {
+    let Some(error) = data.document("writeConcernError")? else { return Ok(None) };
+    let code = error.integer("code")?.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
+    let labels = data.get("errorLabels").map(|_| texts(data, "errorLabels")).transpose()?;
+    Ok(Some(WriteConcernError { code, document: error.0.to_owned(), labels }))
+}
+
+fn texts(data: Arguments<'_>, name: &str) -> Result<Vec<String>, CommandFailure> {
+    Ok(data.texts(name)?.into_iter().flatten().map(ToString::to_string).collect())
+}

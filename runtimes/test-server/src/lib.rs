@@ -1,0 +1,328 @@
+//! A MongoDB server for tests, as a machine without I/O: the other side of the wire protocol.
+//!
+//! It answers drivers as MongoDB 7.0 does in everything that concerns their connections: hello (streamed, too),
+//! compression, authentication by SCRAM-SHA-1, SCRAM-SHA-256, PLAIN and MONGODB-X509, users, sessions, the fail point
+//! `failCommand`, and the commands that test harnesses send first (SRV-1 to SRV-8). Commands on data go to a
+//! [`Store`](store::Store) in memory. Unknown commands get MongoDB's error 59.
+//!
+//! The driving rule is the pool's: call any method, then drain [`poll_output`](TestServer::poll_output), then ask
+//! [`poll_timeout`](TestServer::poll_timeout) when to come back. Every method takes `now`. No bytes make it panic;
+//! a client that breaks the protocol loses its own connection and nothing else.
+//!
+//! ```
+//! use bson::rawdoc;
+//! use cmap_core::time::Instant;
+//! use cmap_core::wire::{CommandReply, Field, Flags, Limits, Message, MessageIds, MessageWriter};
+//! use cmap_test_server::{Peer, ServerConfig, ServerOutput, TestServer};
+//!
+//! let now = Instant::ORIGIN;
+//! let mut server = TestServer::new(ServerConfig::new("localhost:27017"), now);
+//! let client = server.accept(now, Peer::at("127.0.0.1:50000"));
+//!
+//! let (mut request, limits) = (Vec::new(), Limits::DEFAULT);
+//! let database = [Field::String("$db", "admin")];
+//! MessageWriter::begin(&mut request, MessageIds::request(1), Flags::NONE, &rawdoc! { "ping": 1 }, &database, &limits)?
+//!     .finish();
+//! server.handle_bytes(now, client, &request);
+//!
+//! let Some(ServerOutput::Send { bytes, .. }) = server.poll_output() else { unreachable!() };
+//! assert!(CommandReply::read(Message::decode(&bytes, &limits)?.body).ok);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
+//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
+//! `parameters`, `diagnostics`, `sessions`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
+//! encodes what it says. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
+
+#![forbid(unsafe_code)]
+
+mod api;
+pub mod auth;
+#[cfg(feature = "certificates")]
+pub mod certificates;
+mod client;
+mod clock;
+mod config;
+mod diagnostics;
+mod document;
+mod exchange;
+mod fail_points;
+mod failure;
+#[doc(hidden)]
+pub mod fuzz;
+mod hello;
+mod identity;
+mod parameters;
+mod read_concern;
+mod replica_set;
+mod replies;
+mod request;
+mod sasl;
+mod service;
+mod sessions;
+pub mod store;
+mod traffic;
+mod users;
+mod write_concern;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub use self::config::{Peer, ServerConfig, User};
+
+use self::client::{Client, Stage, Waiting};
+use self::exchange::{Exchange, Progress};
+use self::identity::Identity;
+use self::service::Service;
+use cmap_core::time::Instant;
+use cmap_core::wire::Limits;
+
+/// How many bytes of replies may be queued for one client before its next request waits.
+const MAX_QUEUED: usize = 1 << 20;
+/// The delay before the server tries again to send a reply to a client with too many queued.
+const CONGESTED: Duration = Duration::from_millis(100);
+/// How many bytes of requests one client may have waiting: two of the greatest messages.
+const MAX_BACKLOG: usize = 96_000_000;
+
+/// The server. See the [module](self).
+#[derive(Debug)]
+pub struct TestServer {
+    now: Instant,
+    clients: BTreeMap<ClientId, Client>,
+    exchange: Exchange,
+    /// The clients that have a backlog and are free to go on with it.
+    eager: BTreeSet<ClientId>,
+}
+
+/// One connection's number, from 1, never used twice; its `connectionId`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(u64);
+
+/// An instruction to the driver of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerOutput {
+    /// Send these bytes.
+    Send {
+        /// The client.
+        client: ClientId,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Close the connection, once all earlier replies are sent. The server has forgotten the client.
+    HangUp {
+        /// The client.
+        client: ClientId,
+    },
+}
+
+impl ClientId {
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl TestServer {
+    /// A server without clients. Takes some time for each user with a password (10 ms or so).
+    pub fn new(config: ServerConfig, now: Instant) -> Self {
+        Self {
+            now,
+            clients: BTreeMap::new(),
+            exchange: Exchange::new(Service::new(config, now)),
+            eager: BTreeSet::new(),
+        }
+    }
+
+    /// A client has connected.
+    pub fn accept(&mut self, now: Instant, peer: Peer) -> ClientId {
+        self.advance(now);
+        self.exchange.service.clients_ever += 1;
+        let id = ClientId(self.exchange.service.clients_ever);
+        let identity = Identity::new(i64::try_from(id.0).unwrap_or(i64::MAX), peer);
+        self.clients.insert(id, Client::new(id, identity));
+        self.exchange.service.clients = self.clients.len();
+        id
+    }
+
+    /// Bytes came from a client. They are ignored if the connection was closed by either side.
+    pub fn handle_bytes(&mut self, now: Instant, client: ClientId, bytes: &[u8]) {
+        self.advance(now);
+        self.exchange.service.traffic.bytes_in += bytes.len() as u64;
+        self.work(client, bytes);
+    }
+
+    /// A client has closed its connection, or it broke. Outputs and commands for it are dropped.
+    pub fn handle_hang_up(&mut self, now: Instant, client: ClientId) {
+        self.advance(now);
+        self.forget(client);
+    }
+
+    /// Carries out everything that is due by now. Harmless if nothing is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        let before = self.exchange.service.topology_version();
+        self.exchange.service.handle_timeout(self.now);
+        let later = self.exchange.due.split_off(&(self.now, ClientId(u64::MAX)));
+        for (_, id) in std::mem::replace(&mut self.exchange.due, later) {
+            self.resume(id);
+        }
+        if self.exchange.service.topology_version() != before {
+            self.wake_those_who_await_news();
+        }
+    }
+
+    /// The driver cannot send the replies of a client: no further request of that client is carried out before
+    /// [`release`](Self::release). Without this a client that does not read could make replies pile up.
+    pub fn hold(&mut self, now: Instant, client: ClientId) {
+        self.advance(now);
+        if let Some(held) = self.clients.get_mut(&client) {
+            held.is_held = true;
+            self.eager.remove(&client);
+        }
+    }
+
+    /// Undoes [`hold`](Self::hold).
+    pub fn release(&mut self, now: Instant, client: ClientId) {
+        self.advance(now);
+        if let Some(held) = self.clients.get_mut(&client) {
+            held.is_held = false;
+            self.note_eagerness(client);
+        }
+    }
+
+    /// The next instruction; call it until it returns nothing.
+    #[must_use]
+    pub fn poll_output(&mut self) -> Option<ServerOutput> {
+        loop {
+            if let Some(output) = self.exchange.outputs.pop_front() {
+                if let ServerOutput::Send { client: id, bytes } = &output
+                    && let Some(client) = self.clients.get_mut(id)
+                {
+                    client.line.queued = client.line.queued.saturating_sub(bytes.len());
+                    let id = *id;
+                    self.note_eagerness(id);
+                }
+                return Some(output);
+            }
+            let id = self.eager.pop_first()?;
+            self.work(id, &[]);
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); while outputs are queued, now.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.exchange.outputs.is_empty() || !self.eager.is_empty() {
+            return Some(self.now);
+        }
+        let waiting = self.exchange.due.first().map(|(at, _)| *at);
+        let election = self.exchange.service.replica_set.as_ref().and_then(|set| set.next_election());
+        waiting.into_iter().chain(election).min()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn forget(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.remove(&id)
+            && let Some(waiting) = client.line.waiting
+        {
+            self.exchange.due.remove(&(waiting.until, id));
+        }
+        self.eager.remove(&id);
+        self.exchange.service.clients = self.clients.len();
+    }
+
+    fn hang_up(&mut self, id: ClientId) {
+        self.forget(id);
+        self.exchange.outputs.push_back(ServerOutput::HangUp { client: id });
+    }
+
+    fn note_eagerness(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get(&id)
+            && !client.backlog.is_empty()
+            && client.is_free(MAX_QUEUED)
+        {
+            self.eager.insert(id);
+        }
+    }
+
+    /// Carries out a client's requests while it is free for them; the rest waits in its backlog.
+    fn work(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let mut backlog = std::mem::take(&mut client.backlog);
+        let from_backlog = !backlog.is_empty();
+        if from_backlog {
+            backlog.push(bytes);
+        }
+        let mut input = if from_backlog { backlog.rest() } else { bytes };
+        let progress = self.read(id, &mut input);
+        let left = input.len();
+        if matches!(progress, Progress::HangUp) || left > MAX_BACKLOG {
+            return self.hang_up(id);
+        }
+        match from_backlog {
+            true => backlog.keep_last(left),
+            false => backlog.push(&bytes[bytes.len() - left..]),
+        }
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.backlog = backlog;
+        }
+        self.note_eagerness(id);
+    }
+
+    fn read(&mut self, id: ClientId, input: &mut &[u8]) -> Progress {
+        while let Some(client) = self.clients.get_mut(&id)
+            && client.is_free(MAX_QUEUED)
+        {
+            let frame = match client.frames.read(input, &Limits::DEFAULT) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Progress::Done,
+                Err(_) => return Progress::HangUp,
+            };
+            let before = self.exchange.service.topology_version();
+            let progress = self.exchange.go_on(self.now, &mut client.line, frame, None, Stage::Fresh);
+            if self.exchange.service.topology_version() != before {
+                self.wake_those_who_await_news();
+            }
+            if matches!(progress, Progress::HangUp) {
+                return progress;
+            }
+        }
+        Progress::Done
+    }
+
+    /// Goes on with a command that waited.
+    fn resume(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.is_congested(MAX_QUEUED)
+            && let Some(waiting) = &mut client.line.waiting
+        {
+            // A stream of hellos would otherwise pile up before a client that does not read.
+            waiting.until = self.now + CONGESTED;
+            self.exchange.due.insert((waiting.until, id));
+            return;
+        }
+        let Some(Waiting { frame, last_reply, stage, .. }) = client.line.waiting.take() else { return };
+        match self.exchange.go_on(self.now, &mut client.line, &frame, last_reply, stage) {
+            Progress::HangUp => self.hang_up(id),
+            Progress::Done => self.note_eagerness(id),
+        }
+    }
+
+    /// Hellos that await news get them.
+    fn wake_those_who_await_news(&mut self) {
+        let awaits =
+            |client: &Client| matches!(&client.line.waiting, Some(Waiting { stage: Stage::Awaited { .. }, .. }));
+        let ids: Vec<_> = self.clients.iter().filter(|(_, client)| awaits(client)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(waiting) = self.clients.get(&id).and_then(|client| client.line.waiting.as_ref()) {
+                self.exchange.due.remove(&(waiting.until, id));
+            }
+            self.resume(id);
+        }
+    }
+}

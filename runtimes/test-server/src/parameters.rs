@@ -1,0 +1,74 @@
+//! `getParameter` and `setParameter`: the parameters that clients' test suites read.
+
+use std::collections::BTreeMap;
+
+use bson::{RawArrayBuf, RawBson, RawDocumentBuf};
+
+use super::document::document;
+use super::failure::{Outcome, fail};
+use super::request::{Arguments, Request, append};
+use super::sasl::MECHANISMS;
+
+/// The parameters and their values.
+#[derive(Debug)]
+pub(super) struct Parameters {
+    values: BTreeMap<&'static str, RawBson>,
+}
+
+impl Parameters {
+    pub(super) fn new(iterations: (u32, u32)) -> Self {
+        let mut mechanisms = RawArrayBuf::new();
+        MECHANISMS.iter().for_each(|name| mechanisms.push(*name));
+        let count = |iterations: u32| RawBson::Int32(i32::try_from(iterations).unwrap_or(i32::MAX));
+        let version = document! { "version": "7.0" };
+        Self {
+            values: BTreeMap::from([
+                ("authenticationMechanisms", RawBson::Array(mechanisms)),
+                ("enableTestCommands", RawBson::Boolean(true)),
+                ("featureCompatibilityVersion", RawBson::Document(version)),
+                ("logLevel", RawBson::Int32(0)),
+                ("notablescan", RawBson::Boolean(false)),
+                ("quiet", RawBson::Boolean(false)),
+                ("requireApiVersion", RawBson::Boolean(false)),
+                ("scramIterationCount", count(iterations.0)),
+                ("scramSHA256IterationCount", count(iterations.1)),
+            ]),
+        }
+    }
+
+    /// `getParameter`: all, or those that are named.
+    pub(super) fn get(&self, request: &Request<'_>) -> Outcome {
+        let wanted = request.arguments.get(request.name);
+        let all = wanted.is_some_and(|value| {
+            value.as_str() == Some("*") || value.as_document().is_some_and(|how| Arguments(how).flag("allParameters"))
+        });
+        let mut found = RawDocumentBuf::new();
+        for (name, value) in &self.values {
+            if all || request.arguments.get(name).is_some() {
+                append(&mut found, name, value.clone());
+            }
+        }
+        match found.is_empty() {
+            true => Err(fail(72, "no option found to get")),
+            false => Ok(found),
+        }
+    }
+
+    /// `setParameter`.
+    pub(super) fn set(&mut self, request: &Request<'_>) -> Outcome {
+        let mut was = RawDocumentBuf::new();
+        for (name, slot) in &mut self.values {
+            if let Some(value) = request.arguments.get(name) {
+                was = document! { "was": std::mem::replace(slot, RawBson::from(value)) };
+            }
+        }
+        match was.is_empty() {
+            true => {
+                let name = request.arguments.names().nth(1).unwrap_or_default();
+                let message = format!("attempted to set unrecognized parameter [{name}], use help:true to see options");
+                Err(fail(72, message))
+            }
+            false => Ok(was),
+        }
+    }
+}

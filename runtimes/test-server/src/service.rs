@@ -1,0 +1,343 @@
+//! The state that all clients share, and the path of one command through it.
+//!
+//! A command first meets the fail point, then the checks whether the client may send it and whether this member of a
+//! replica set takes it; then it is carried out, here or in the [`Store`].
+
+use bson::oid::ObjectId;
+use bson::{RawBsonRef, RawDocumentBuf};
+use cmap_core::sim::{Effect, Outcome as Fate, Random};
+use cmap_core::time::Instant;
+use cmap_core::wire::TopologyVersion;
+
+use super::api;
+use super::clock::Clock;
+use super::config::ServerConfig;
+use super::diagnostics;
+use super::document::document;
+use super::fail_points::FailPoints;
+use super::failure::{Outcome, append_labels, fail};
+use super::identity::Identity;
+use super::parameters::Parameters;
+use super::read_concern;
+use super::replica_set::{ReplicaSet, no_replication};
+use super::request::Request;
+use super::sasl::Sasl;
+use super::sessions::{self, RetryableWrite, Sessions};
+use super::traffic::Traffic;
+use super::users::{Users, bytes};
+use super::write_concern;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+/// The server behind all connections.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) config: ServerConfig,
+    pub(super) clock: Clock,
+    pub(super) random: Random,
+    pub(super) service_id: ObjectId,
+    pub(super) users: Users,
+    pub(super) replica_set: Option<ReplicaSet>,
+    pub(super) traffic: Traffic,
+    /// The current clients, and the number of all so far.
+    pub(super) clients: usize,
+    pub(super) clients_ever: u64,
+    process: ObjectId,
+    /// Grows with every change of the replica set.
+    topology_counter: i64,
+    fail_points: FailPoints,
+    parameters: Parameters,
+    sessions: Sessions,
+    store: Store,
+}
+
+/// The reply to a command, in two parts so that a long one is not copied.
+pub(super) struct Reply {
+    /// The command's own part.
+    pub(super) body: RawDocumentBuf,
+    /// The fields of every reply.
+    pub(super) tail: RawDocumentBuf,
+    pub(super) is_error: bool,
+}
+
+impl Service {
+    pub(super) fn new(mut config: ServerConfig, now: Instant) -> Self {
+        let mut random = Random::new(config.seed);
+        config.compressors.retain(|id| id.is_built_in());
+        Self {
+            clock: Clock { started: now, time_of_day: config.time_of_day },
+            service_id: ObjectId::from_bytes(bytes(&mut random)),
+            users: Users::new(&config, &mut random),
+            replica_set: config.replica_set.clone().map(|name| ReplicaSet::new(name, config.address.clone())),
+            traffic: Traffic::default(),
+            clients: 0,
+            clients_ever: 0,
+            process: ObjectId::from_bytes(bytes(&mut random)),
+            topology_counter: if config.replica_set.is_some() { 6 } else { 0 },
+            fail_points: FailPoints::default(),
+            parameters: Parameters::new(config.iterations),
+            sessions: Sessions::default(),
+            store: Store::default(),
+            random,
+            config,
+        }
+    }
+
+    pub(super) fn topology_version(&self) -> TopologyVersion {
+        TopologyVersion { process_id: self.process.bytes(), counter: self.topology_counter }
+    }
+
+    /// Makes a member that stepped down the primary again, once its time is over.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if let Some(set) = &mut self.replica_set
+            && set.next_election().is_some_and(|at| at <= now)
+        {
+            set.step_up();
+            self.topology_counter += 1;
+        }
+    }
+
+    /// The effect of the fail point on a command; the call counts.
+    pub(super) fn fail_point(&mut self, identity: &Identity, request: &Request<'_>) -> Effect {
+        self.fail_points.hit(identity, request)
+    }
+
+    /// Carries out a command, hit by the fail point or not.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        identity: &mut Identity,
+        request: &Request<'_>,
+        effect: &Effect,
+    ) -> Reply {
+        let outcome = match &effect.outcome {
+            Fate::Error { code, labels } => {
+                let message = "Failing command via 'failCommand' failpoint";
+                let labels = labels.clone().unwrap_or_else(|| self.default_labels(request, *code));
+                Err(CommandFailure { labels, ..CommandFailure::new(*code, message) })
+            }
+            Fate::Proceed | Fate::CloseConnection => self.carry_out(now, identity, request),
+        };
+        let mut reply = self.reply(now, outcome);
+        if effect.hit
+            && !reply.is_error
+            && reply.body.get("writeConcernError").is_ok_and(|error| error.is_none())
+            && let Some(error) = self.fail_points.write_concern_error()
+        {
+            let labels = error.labels.clone().unwrap_or_else(|| self.default_labels(request, error.code));
+            reply.tail.append(bson::cstr!("writeConcernError"), &error.document);
+            append_labels(&mut reply.tail, &labels);
+        }
+        reply
+    }
+
+    /// The reply that reports `outcome`.
+    pub(super) fn reply(&self, now: Instant, outcome: Outcome) -> Reply {
+        let (body, mut tail, is_error) = match outcome {
+            Ok(body) => (body, document! { "ok": 1.0 }, false),
+            Err(failure) => (super::failure::reply(&failure), RawDocumentBuf::new(), true),
+        };
+        if let Some(set) = &self.replica_set {
+            set.stamp(&mut tail, self.clock.unix(now));
+        }
+        Reply { body, tail, is_error }
+    }
+
+    fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
+        api::check(request)?;
+        if self.config.authorization && !identity.is_logged_in() && !is_for_everybody(request.name) {
+            return Err(fail(13, format!("Command {} requires authentication", request.name)));
+        }
+        if ADMIN_ONLY.contains(&request.name) && request.database != "admin" {
+            return Err(fail(13, format!("{} may only be run against the admin database.", request.name)));
+        }
+        match self.run(now, identity, request) {
+            Some(outcome) => outcome,
+            None if Store::knows(request.name)
+                && self.config.authorization
+                && !self.users.open(identity.logins(), request.database) =>
+            {
+                let Request { name, database, .. } = request;
+                Err(fail(13, format!("not authorized on {database} to execute command {{ {name} }}")))
+            }
+            None => self.run_on_data(identity, request),
+        }
+    }
+
+    /// The commands that are not about data.
+    fn run(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Option<Outcome> {
+        let Request { database, arguments, .. } = *request;
+        Some(match request.name {
+            "hello" | "isMaster" | "ismaster" => self.hello(now, identity, request),
+            "ping" => Ok(RawDocumentBuf::new()),
+            "buildInfo" | "buildinfo" => Ok(diagnostics::build_info()),
+            "getCmdLineOpts" => Ok(self.command_line()),
+            "serverStatus" => Ok(self.status(now)),
+            "hostInfo" => Ok(diagnostics::host_info(&self.config.address)),
+            "getLog" => Ok(diagnostics::log()),
+            "whatsmyuri" => Ok(document! { "you": identity.peer.address.as_str() }),
+            "getParameter" => self.parameters.get(request),
+            "setParameter" => self.parameters.set(request),
+            "configureFailPoint" => self.fail_points.configure(request),
+
+            "saslStart" => Sasl { users: &self.users, random: &mut self.random }.start(identity, database, arguments),
+            "saslContinue" => Sasl::go_on(identity, arguments),
+            "authenticate" => {
+                Sasl { users: &self.users, random: &mut self.random }.authenticate(identity, database, arguments)
+            }
+            "logout" => {
+                identity.log_out(database);
+                Ok(RawDocumentBuf::new())
+            }
+            "connectionStatus" => Ok(diagnostics::connection_status(identity, &self.users)),
+            "usersInfo" => self.users.info(request),
+            "createUser" => self.users.create(&mut self.random, request),
+            "updateUser" => self.users.update(&mut self.random, request),
+            "dropUser" => self.users.drop_user(request),
+            "dropAllUsersFromDatabase" => self.users.drop_all(database),
+
+            "startSession" => Ok(sessions::start(bytes(&mut self.random))),
+            "endSessions" | "killSessions" => self.sessions.end(request),
+            "refreshSessions" | "killAllSessions" | "killAllSessionsByPattern" => Ok(RawDocumentBuf::new()),
+
+            "replSetGetStatus" | "replSetGetConfig" | "replSetStepDown" | "replSetFreeze" => {
+                self.run_on_replica_set(now, request)
+            }
+            _ => return None,
+        })
+    }
+
+    fn run_on_replica_set(&mut self, now: Instant, request: &Request<'_>) -> Outcome {
+        let set = self.replica_set.as_mut().ok_or_else(no_replication)?;
+        let was_primary = set.is_primary();
+        let outcome = match request.name {
+            "replSetGetStatus" => Ok(set.status(self.clock.unix(now))),
+            "replSetGetConfig" => Ok(set.config()),
+            "replSetStepDown" => set.step_down(now, request),
+            _ => set.freeze(request),
+        };
+        if set.is_primary() != was_primary {
+            self.topology_counter += 1;
+        }
+        outcome
+    }
+
+    /// The commands of the store. A repeated write gets its earlier answer (SRV-8).
+    fn run_on_data(&mut self, identity: &mut Identity, request: &Request<'_>) -> Outcome {
+        if self.fail_points.times_out(request) {
+            return Err(fail(50, "operation exceeded time limit"));
+        }
+        read_concern::check(request, self.replica_set.is_some() || self.config.load_balanced)?;
+        let writes = WRITES.contains(&request.name) || puts_out(request);
+        let write = RetryableWrite::of(request)?;
+        match &self.replica_set {
+            // The server behind a load balancer is a mongos, which knows transaction numbers.
+            None if write.is_some() && !self.config.load_balanced => {
+                return Err(fail(20, "Transaction numbers are only allowed on a replica set member or mongos"));
+            }
+            None if writes && !self.config.load_balanced => write_concern::check_alone(request)?,
+            None => {}
+            Some(set) => set.refusal(request, writes).map_or(Ok(()), Err)?,
+        }
+        if request.arguments.get("autocommit").is_some() {
+            return Err(fail(20, "this test server has no transactions of several commands"));
+        }
+        let write = write.filter(|_| writes);
+        if let Some(write) = &write
+            && let Some(reply) = self.sessions.repeated(write)?
+        {
+            return Ok(reply);
+        }
+        if write.is_some() {
+            let fault = self.fail_points.on_transactional_write();
+            identity.has_ended |= fault.closes_connection;
+            if let Some(code) = fault.error_code {
+                return Err(fail(code, "Failing write due to failpoint. The write must not be reflected."));
+            }
+        }
+        let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
+        let Some(outcome) = self.store.run(&command) else {
+            return Err(fail(59, format!("no such command: '{}'", request.name)));
+        };
+        if let (true, Some(set)) = (writes, &mut self.replica_set) {
+            set.count_write();
+        }
+        let mut reply = outcome?;
+        if writes
+            && self.replica_set.is_some()
+            && let Some(error) = write_concern::error(request)?
+        {
+            reply.append(bson::cstr!("writeConcernError"), error);
+        }
+        if let Some(write) = write {
+            self.sessions.remember(write, &reply);
+        }
+        Ok(reply)
+    }
+
+    /// The labels that a server gives an error on its own (SRV-8).
+    fn default_labels(&self, request: &Request<'_>, code: i32) -> Vec<String> {
+        let retryable = (self.replica_set.is_some() || self.config.load_balanced)
+            && request.arguments.get("txnNumber").is_some()
+            && RETRYABLE_CODES.contains(&code);
+        if retryable { vec!["RetryableWriteError".into()] } else { vec![] }
+    }
+}
+
+/// Commands that clients may give before they log in.
+fn is_for_everybody(command: &str) -> bool {
+    super::request::is_hello(command) || FOR_EVERYBODY.contains(&command)
+}
+
+/// Whether the last stage of a pipeline changes a collection.
+fn puts_out(request: &Request<'_>) -> bool {
+    let stages = request.arguments.array("pipeline").ok().flatten().into_iter().flatten();
+    let last = stages.filter_map(Result::ok).last();
+    let name = last.and_then(RawBsonRef::as_document).and_then(|stage| Some(stage.iter().next()?.ok()?.0.as_str()));
+    request.name == "aggregate" && matches!(name, Some("$out" | "$merge"))
+}
+
+const FOR_EVERYBODY: [&str; 9] = [
+    "ping",
+    "buildInfo",
+    "buildinfo",
+    "saslStart",
+    "saslContinue",
+    "authenticate",
+    "logout",
+    "connectionStatus",
+    "whatsmyuri",
+];
+
+const ADMIN_ONLY: [&str; 13] = [
+    "configureFailPoint",
+    "getCmdLineOpts",
+    "getLog",
+    "getParameter",
+    "hostInfo",
+    "killAllSessions",
+    "killAllSessionsByPattern",
+    "listDatabases",
+    "replSetFreeze",
+    "replSetGetConfig",
+    "replSetGetStatus",
+    "replSetStepDown",
+    "setParameter",
+];
+
+/// Commands that change the store.
+const WRITES: [&str; 11] = [
+    "insert",
+    "update",
+    "delete",
+    "findAndModify",
+    "findandmodify",
+    "create",
+    "drop",
+    "dropDatabase",
+    "createIndexes",
+    "dropIndexes",
+    "renameCollection",
+];
+
+/// The codes on which a client may try a write again.
+const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];

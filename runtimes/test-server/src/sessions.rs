@@ -1,0 +1,83 @@
+//! Logical sessions, reduced to what clients notice: their ids, and writes that are sent twice and done once (SRV-8).
+
+use std::collections::BTreeMap;
+
+use bson::spec::BinarySubtype;
+use bson::{RawBinaryRef, RawDocumentBuf};
+
+use super::document::document;
+use super::failure::{Outcome, fail};
+use super::request::Request;
+use crate::store::CommandFailure;
+
+/// How long a session lives unused, in minutes.
+pub(super) const TIMEOUT_MINUTES: i32 = 30;
+
+/// How many sessions are remembered. The one with the lowest id is forgotten first.
+const MAX_SESSIONS: usize = 10_000;
+
+/// The last numbered write of each session, and its reply.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    written: BTreeMap<Vec<u8>, (i64, RawDocumentBuf)>,
+}
+
+/// A write that the client may send twice.
+#[derive(Debug)]
+pub(super) struct RetryableWrite {
+    session: Vec<u8>,
+    number: i64,
+}
+
+impl RetryableWrite {
+    /// The identity of `request`, if it is a write that may be sent twice.
+    pub(super) fn of(request: &Request<'_>) -> Result<Option<Self>, CommandFailure> {
+        let Some(number) = request.arguments.integer("txnNumber")? else { return Ok(None) };
+        let session = match request.arguments.document("lsid")? {
+            Some(lsid) => lsid.binary("id")?,
+            None => None,
+        };
+        let session =
+            session.ok_or_else(|| fail(72, "Transaction number requires a session ID to also be specified"))?;
+        Ok(Some(Self { session: session.to_vec(), number }))
+    }
+}
+
+impl Sessions {
+    /// The reply that `write` got before.
+    pub(super) fn repeated(&self, write: &RetryableWrite) -> Result<Option<RawDocumentBuf>, CommandFailure> {
+        let RetryableWrite { session, number } = write;
+        match self.written.get(session) {
+            Some((last, _)) if last > number => {
+                let message = format!("Retryable write with txnNumber {number} is prohibited: {last} has started");
+                Err(fail(225, message))
+            }
+            Some((last, reply)) if last == number => Ok(Some(reply.clone())),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// `write` was carried out, and got `reply`.
+    pub(super) fn remember(&mut self, write: RetryableWrite, reply: &RawDocumentBuf) {
+        self.written.insert(write.session, (write.number, reply.clone()));
+        if self.written.len() > MAX_SESSIONS {
+            self.written.pop_first();
+        }
+    }
+
+    /// `endSessions`, `killSessions`: the writes of those sessions are forgotten.
+    pub(super) fn end(&mut self, request: &Request<'_>) -> Outcome {
+        for session in request.arguments.array(request.name)?.into_iter().flatten().map_while(Result::ok) {
+            if let Some(Ok(id)) = session.as_document().map(|session| session.get_binary("id")) {
+                self.written.remove(id.bytes);
+            }
+        }
+        Ok(RawDocumentBuf::new())
+    }
+}
+
+/// `startSession`.
+pub(super) fn start(id: [u8; 16]) -> RawDocumentBuf {
+    let id = RawBinaryRef { subtype: BinarySubtype::Uuid, bytes: &id };
+    document! { "id": document! { "id": id }, "timeoutMinutes": TIMEOUT_MINUTES }
+}

@@ -1,0 +1,103 @@
+//! `aggregate`: a pipeline over a collection, or over the server's own state.
+
+use std::sync::Arc;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
+
+use crate::document::document;
+use crate::store::arguments::{Arguments, values};
+use crate::store::catalog::Namespace;
+use crate::store::collection::Collection;
+use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE};
+use crate::store::number::Number;
+use crate::store::pipeline::{Beginning, Pipeline, database_namespace};
+use crate::store::{CommandFailure, Store, StoreCommand, code};
+
+#[rustfmt::skip]
+const FIELDS: &[&str] = &[
+    "pipeline", "explain", "allowDiskUse", "cursor", "hint", "needsMerge", "fromMongos", "bypassDocumentValidation",
+    "collation", "let", "isMapReduceCommand", "includeQueryStatsMetrics",
+];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let stages = arguments.required("pipeline", arguments.array("pipeline")?)?;
+    let stages: Option<Vec<&RawDocument>> = values(stages).map(RawBsonRef::as_document).collect();
+    let stages = stages.ok_or_else(|| {
+        CommandFailure::new(code::TYPE_MISMATCH, "Each element of the 'pipeline' array must be an object")
+    })?;
+    let pipeline = Pipeline::parse(&stages)?;
+    let batch_size = batch_size(&arguments)?;
+    let read_concern = arguments.document("readConcern")?.and_then(|concern| concern.get_str("level").ok());
+    if pipeline.out.is_some() && read_concern == Some("linearizable") {
+        let message = "$out cannot be used with a 'linearizable' read concern level";
+        return Err(CommandFailure::new(code::INVALID_OPTIONS, message));
+    }
+
+    let is_of_database = arguments.get("aggregate").and_then(Number::read).is_some();
+    let namespace = if is_of_database { None } else { Some(command.namespace()?) };
+    let documents = match (pipeline.beginning, namespace) {
+        (Some(beginning), None) => vec![Arc::new(beginning.document())],
+        (None, Some(namespace)) => {
+            store.catalog.get(namespace).into_iter().flat_map(Collection::documents).map(Arc::clone).collect()
+        }
+        (Some(_), Some(_)) => {
+            let message = "The first stage of this pipeline must be run against the database with {aggregate: 1}";
+            return Err(CommandFailure::invalid_namespace(message));
+        }
+        (None, None) => {
+            let message = "{aggregate: 1} is not valid for this pipeline; a collection is needed.";
+            return Err(CommandFailure::invalid_namespace(message));
+        }
+    };
+    let mut documents = pipeline.run(documents)?;
+    if let Some((database, collection)) = pipeline.out {
+        put_out(store, Namespace::new(database.unwrap_or(command.database), collection)?, &documents)?;
+        documents.clear();
+    }
+    let name = namespace.map_or_else(|| database_namespace(command.database), |namespace| namespace.full());
+    store.cursors.open(Cursor::of(name, documents), batch_size, None)
+}
+
+fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFailure> {
+    let Some(cursor) = arguments.document("cursor")? else {
+        return Err(CommandFailure::failed_to_parse(
+            "The 'cursor' option is required, except for aggregate with the explain argument",
+        ));
+    };
+    let cursor = Arguments::new("aggregate.cursor", cursor);
+    cursor.check_known(&["batchSize"])?;
+    Ok(cursor.natural("batchSize")?.unwrap_or(DEFAULT_BATCH_SIZE))
+}
+
+/// Replaces a collection's documents by `documents`, and keeps its options and indexes; nothing happens if one cannot
+/// be stored.
+fn put_out(
+    store: &mut Store,
+    namespace: Namespace<'_>,
+    documents: &[Arc<RawDocumentBuf>],
+) -> Result<(), CommandFailure> {
+    let with_ids: Vec<_> = documents.iter().map(|document| store.catalog.with_id(document)).collect();
+    let mut made = store.catalog.get_or_create(namespace).emptied();
+    for document in with_ids {
+        made.insert(document)?;
+    }
+    store.catalog.put(namespace, made);
+    Ok(())
+}
+
+impl Beginning {
+    /// One session, one operation: at least that of the command itself.
+    fn document(self) -> RawDocumentBuf {
+        let bytes = |subtype, length| Binary { subtype, bytes: vec![0; length] };
+        match self {
+            Self::Sessions => document! {
+                "_id": document! { "id": bytes(BinarySubtype::Uuid, 16), "uid": bytes(BinarySubtype::Generic, 32) },
+                "lastUse": DateTime::from_millis(0),
+            },
+            Self::Operations => document! { "type": "op", "active": true, "op": "command" },
+        }
+    }
+}

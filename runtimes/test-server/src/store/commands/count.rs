@@ -1,0 +1,28 @@
+//! `count`: how many documents match.
+
+use bson::RawDocumentBuf;
+
+use crate::document::document;
+use crate::store::filter::Filter;
+use crate::store::pipeline::count;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+const FIELDS: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields", "readConcern"];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let namespace = command.namespace()?;
+    let filter = Filter::parse(arguments.document("query")?.unwrap_or(&RawDocumentBuf::new()))?;
+    let skip = arguments.natural("skip")?.unwrap_or(0);
+    // A negative limit means its absolute value; zero means none.
+    let limit = arguments.integer("limit")?.unwrap_or(0).unsigned_abs();
+    let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+
+    let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let matching = collection.map_or(0, |collection| {
+        collection.documents().filter(|document| filter.matches(document)).skip(skip).take(limit).count()
+    });
+    Ok(document! { "n": count(matching) })
+}

@@ -1,0 +1,98 @@
+//! `create` and `renameCollection`.
+
+use bson::RawDocumentBuf;
+
+use crate::store::arguments::fields;
+use crate::store::catalog::Namespace;
+use crate::store::collection::Cap;
+use crate::store::failure::code;
+use crate::store::order::compare_documents;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+/// The options that listCollections shows.
+#[rustfmt::skip]
+const OPTIONS: &[&str] = &[
+    "capped", "size", "max", "validator", "validationLevel", "validationAction", "collation", "storageEngine",
+    "indexOptionDefaults", "expireAfterSeconds", "changeStreamPreAndPostImages", "encryptedFields",
+];
+/// Further accepted fields.
+const OTHER_FIELDS: &[&str] =
+    &["autoIndexId", "idIndex", "viewOn", "pipeline", "timeseries", "clusteredIndex", "flags", "temp"];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(&[OPTIONS, OTHER_FIELDS].concat())?;
+    let namespace = command.namespace()?;
+    for kind in ["viewOn", "timeseries", "clusteredIndex"] {
+        if arguments.get(kind).is_some() {
+            return Err(CommandFailure::not_supported(&format!("a collection with {kind}")));
+        }
+    }
+    arguments.document("validator")?;
+    let cap = if arguments.boolean("capped")? {
+        let size = arguments.integer("size")?.filter(|size| *size > 0).and_then(|size| usize::try_from(size).ok());
+        let message = "the 'size' field is required when 'capped' is true";
+        let bytes = size.ok_or_else(|| CommandFailure::new(code::INVALID_OPTIONS, message))?;
+        let max = arguments.integer("max")?.filter(|max| *max > 0);
+        Some(Cap { bytes, documents: max.and_then(|max| usize::try_from(max).ok()) })
+    } else {
+        if arguments.get("size").is_some() || arguments.get("max").is_some() {
+            let message = "the 'capped' field needs to be true when either the 'size' or 'max' fields are present";
+            return Err(CommandFailure::new(code::INVALID_OPTIONS, message));
+        }
+        None
+    };
+    let mut options = RawDocumentBuf::new();
+    for (name, value) in command.body.iter().filter_map(Result::ok) {
+        if OPTIONS.contains(&name.as_str()) {
+            options.append(name, value);
+        }
+    }
+    match store.catalog.get(namespace) {
+        None => store.catalog.create(namespace, options, cap),
+        // Creating an existing collection again with the same options is not an error.
+        Some(existing) if compare_documents(&existing.options, &options).is_eq() => {}
+        Some(existing) => {
+            let found: Vec<_> = fields(&existing.options).map(|(name, _)| name).collect();
+            return Err(CommandFailure::new(
+                code::NAMESPACE_EXISTS,
+                format!("namespace {} already exists, but with different options: {found:?}", existing.namespace),
+            ));
+        }
+    }
+    Ok(RawDocumentBuf::new())
+}
+
+/// A collection gets another name, perhaps in another database.
+pub(super) fn rename(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(&["to", "dropTarget", "stayTemp"])?;
+    if command.database != "admin" {
+        return Err(CommandFailure::new(
+            code::UNAUTHORIZED,
+            "renameCollection may only be run against the admin database.",
+        ));
+    }
+    let name = |field| {
+        let full = arguments.required(field, arguments.string(field)?)?;
+        let (database, collection) = full.split_once('.').unwrap_or((full, ""));
+        Namespace::new(database, collection)
+    };
+    let (from, to) = (name("renameCollection")?, name("to")?);
+    let drops_target = arguments.get("dropTarget").is_some() && arguments.boolean("dropTarget")?;
+    if from.full() == to.full() {
+        let message = "Can't rename a collection to itself";
+        return Err(CommandFailure::new(code::ILLEGAL_OPERATION, message));
+    }
+    if store.catalog.get(to).is_some() && !drops_target && store.catalog.get(from).is_some() {
+        return Err(CommandFailure::new(code::NAMESPACE_EXISTS, "target namespace exists"));
+    }
+    let Some(collection) = store.catalog.remove(from) else {
+        let message = format!("Source collection {} does not exist", from.full());
+        return Err(CommandFailure::new(code::NAMESPACE_NOT_FOUND, message));
+    };
+    store.cursors.drop_collection(&from.full());
+    store.cursors.drop_collection(&to.full());
+    store.catalog.put(to, collection);
+    Ok(RawDocumentBuf::new())
+}

@@ -1,0 +1,43 @@
+//! `distinct`: the different values at a path, in the order in which they are met.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use bson::{RawArrayBuf, RawBson, RawDocumentBuf};
+use cmap_core::wire::Limits;
+
+use crate::document::document;
+use crate::store::collection::Collection;
+use crate::store::filter::Filter;
+use crate::store::order::Ordered;
+use crate::store::path::Path;
+use crate::store::{CommandFailure, Store, StoreCommand, code};
+
+const FIELDS: &[&str] = &["key", "query", "collation", "hint"];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let namespace = command.namespace()?;
+    let path = Path::parse(arguments.required("key", arguments.string("key")?)?)?;
+    let filter = Filter::parse(arguments.document("query")?.unwrap_or(&RawDocumentBuf::new()))?;
+
+    let (mut seen, mut different) = (BTreeSet::new(), RawArrayBuf::new());
+    let documents = store.catalog.get(namespace).into_iter().flat_map(Collection::documents);
+    for document in documents.filter(|document| filter.matches(document)) {
+        let _ = path.visit(document, &mut |found| {
+            // Of an array its elements count, which are found before it.
+            if let Some(value) = found.value
+                && (found.is_element || value.as_array().is_none())
+                && seen.insert(Ordered(RawBson::from(value)))
+            {
+                different.push(value);
+            }
+            ControlFlow::Continue(())
+        });
+        if different.as_bytes().len() > Limits::DEFAULT.max_document_size as usize {
+            return Err(CommandFailure::new(code::DISTINCT_TOO_BIG, "distinct too big, 16mb cap"));
+        }
+    }
+    Ok(document! { "values": different })
+}

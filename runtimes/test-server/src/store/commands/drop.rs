@@ -1,0 +1,23 @@
+//! `drop` and `dropDatabase`. Dropping something that does not exist succeeds, too, as on servers since MongoDB 7.0.
+
+use bson::RawDocumentBuf;
+
+use crate::document::document;
+use crate::store::pipeline::count;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+pub(super) fn collection(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    command.arguments().check_known(&["encryptedFields", "collectionUUID"])?;
+    let namespace = command.namespace()?;
+    let Some(collection) = store.catalog.remove(namespace) else { return Ok(RawDocumentBuf::new()) };
+    store.cursors.drop_collection(&collection.namespace);
+    Ok(document! { "nIndexesWas": count(collection.indexes.len()), "ns": collection.namespace })
+}
+
+pub(super) fn database(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let Some(collections) = store.catalog.remove_database(command.database) else { return Ok(RawDocumentBuf::new()) };
+    for collection in collections.values() {
+        store.cursors.drop_collection(&collection.namespace);
+    }
+    Ok(document! { "dropped": command.database })
+}

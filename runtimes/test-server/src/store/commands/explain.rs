@@ -1,0 +1,37 @@
+//! `explain`: every query scans the whole collection, which is the truth here.
+
+use bson::{RawArrayBuf, RawDocumentBuf};
+use cmap_core::wire::document::command_name;
+
+use crate::document::document;
+use crate::store::{CommandFailure, Store, StoreCommand, code};
+
+pub(super) fn run(_: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(&["verbosity"])?;
+    let explained = arguments.required("explain", arguments.document("explain")?)?;
+    let verbosity = arguments.string("verbosity")?.unwrap_or("allPlansExecution");
+    if !matches!(verbosity, "queryPlanner" | "executionStats" | "allPlansExecution") {
+        return Err(CommandFailure::failed_to_parse(
+            "verbosity string must be one of {'queryPlanner', 'executionStats', 'allPlansExecution'}",
+        ));
+    }
+    let name = command_name(explained).unwrap_or_default();
+    if !matches!(name, "aggregate" | "count" | "delete" | "distinct" | "find" | "findAndModify" | "update") {
+        let message = format!("Explain failed due to unknown command: {name}");
+        return Err(CommandFailure::new(code::COMMAND_NOT_FOUND, message));
+    }
+    let namespace = StoreCommand { name, database: command.database, body: explained }.namespace()?;
+    let planner = document! {
+        "namespace": namespace.full(),
+        "indexFilterSet": false,
+        "winningPlan": document! { "stage": "COLLSCAN", "direction": "forward" },
+        "rejectedPlans": RawArrayBuf::new(),
+    };
+    let mut reply = document! { "explainVersion": "1", "queryPlanner": planner };
+    if verbosity != "queryPlanner" {
+        reply.append(bson::cstr!("executionStats"), document! { "executionSuccess": true });
+    }
+    reply.append(bson::cstr!("command"), explained);
+    Ok(reply)
+}

@@ -1,0 +1,79 @@
+//! `find`: the documents that match a query, sorted, limited, projected, in batches.
+
+use bson::RawDocumentBuf;
+
+use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE, Source};
+use crate::store::filter::Filter;
+use crate::store::projection::Projection;
+use crate::store::sort::Sort;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+#[rustfmt::skip]
+const FIELDS: &[&str] = &[
+    "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "singleBatch", "max", "min", "returnKey",
+    "showRecordId", "tailable", "oplogReplay", "noCursorTimeout", "awaitData", "allowPartialResults", "collation",
+    "allowDiskUse", "let", "includeQueryStatsMetrics",
+];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let namespace = command.namespace()?;
+    let filter = arguments.document("filter")?.map(Filter::parse).transpose()?.unwrap_or(Filter::All(Vec::new()));
+    let sort = arguments.document("sort")?.map(Sort::parse).transpose()?;
+    let projection = arguments.document("projection")?.map(Projection::parse).transpose()?.flatten();
+    let skip = arguments.natural("skip")?.unwrap_or(0);
+    let limit = arguments.natural("limit")?.filter(|limit| *limit > 0);
+    let batch_size = arguments.natural("batchSize")?.unwrap_or(DEFAULT_BATCH_SIZE);
+    let single_batch = arguments.boolean("singleBatch")?;
+    let is_tailable = arguments.boolean("tailable")?;
+    for (field, is_used) in [
+        ("max", arguments.document("max")?.is_some_and(|max| !max.is_empty())),
+        ("min", arguments.document("min")?.is_some_and(|min| !min.is_empty())),
+        ("returnKey", arguments.boolean("returnKey")?),
+        ("showRecordId", arguments.boolean("showRecordId")?),
+    ] {
+        if is_used {
+            return Err(CommandFailure::not_supported(&format!("find with {field}")));
+        }
+    }
+    if arguments.boolean("awaitData")? && !is_tailable {
+        return Err(CommandFailure::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
+    }
+
+    let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let mut cursor = Cursor::of(namespace.full(), []);
+    if let Some(collection) = collection {
+        let is_empty = collection.len() == 0;
+        if is_tailable && collection.cap.is_none() {
+            return Err(CommandFailure::bad_value(
+                "error processing query: tailable cursor requested on non capped collection",
+            ));
+        }
+        if is_tailable && !is_empty {
+            cursor.source = Source::Tail { filter, position: None };
+            cursor.limit = limit;
+        } else {
+            // At most one document matches, and the search ends after it.
+            let by_id = filter.only_id().is_some().then_some(1);
+            let needed = if sort.is_some() { None } else { limit };
+            let needed = needed.map_or(usize::MAX, |limit| limit.saturating_add(skip));
+            let mut documents: Vec<_> =
+                collection.matching(&filter, needed).into_iter().map(|(_, document)| document).collect();
+            if let Some(sort) = sort {
+                sort.apply(&mut documents);
+            }
+            cursor = Cursor::of(namespace.full(), documents.into_iter().skip(skip));
+            cursor.limit = limit.or(by_id);
+        }
+        cursor.projection = projection;
+    } else {
+        // An empty result has no further batch.
+        cursor.limit = Some(0);
+    }
+    if single_batch {
+        return cursor.only_batch(batch_size, collection);
+    }
+    store.cursors.open(cursor, batch_size, collection)
+}

@@ -1,0 +1,25 @@
+//! `insert`: documents into a collection, which is made if there is none.
+
+use bson::RawDocumentBuf;
+
+use super::writes::{Writes, batch};
+use crate::document::document;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+const FIELDS: &[&str] = &["documents", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement"];
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let namespace = command.namespace()?;
+    let documents = batch(&arguments, "documents")?;
+    let mut writes = Writes::new(&arguments)?;
+    for document in documents {
+        let document = store.catalog.with_id(document);
+        let collection = store.catalog.get_or_create(namespace);
+        if !writes.add(collection.insert(document).map(|()| 1)) {
+            break;
+        }
+    }
+    Ok(writes.append_errors(document! { "n": writes.count() }))
+}

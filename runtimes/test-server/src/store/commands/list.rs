@@ -1,0 +1,92 @@
+//! `listCollections` and `listDatabases`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawArrayBuf, RawDocumentBuf};
+
+use crate::document::document;
+use crate::store::arguments::Arguments;
+use crate::store::collection::Collection;
+use crate::store::cursor::Cursor;
+use crate::store::failure::code;
+use crate::store::filter::Filter;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+/// The databases that a server always has.
+const ALWAYS_THERE: [&str; 3] = ["admin", "config", "local"];
+
+pub(super) fn collections(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(&["filter", "cursor", "nameOnly", "authorizedCollections", "includePendingDrops"])?;
+    let filter = Filter::parse(arguments.document("filter")?.unwrap_or(&RawDocumentBuf::new()))?;
+    let names_only = arguments.boolean("nameOnly")?;
+    let batch_size = batch_size(&arguments)?;
+
+    let descriptions = store.catalog.collections(command.database).map(|(name, collection)| {
+        let full = description(name, collection);
+        let shown = if names_only {
+            document! { "name": name, "type": "collection" }
+        } else {
+            full.clone()
+        };
+        (full, Arc::new(shown))
+    });
+    let matching = descriptions.filter(|(full, _)| filter.matches(full)).map(|(_, shown)| shown);
+    let cursor = Cursor::of(format!("{}.$cmd.listCollections", command.database), matching);
+    store.cursors.open(cursor, batch_size, None)
+}
+
+fn description(name: &str, collection: &Collection) -> RawDocumentBuf {
+    let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: collection.uuid.into() };
+    let mut description = document! { "name": name, "type": "collection" };
+    description.append(bson::cstr!("options"), &collection.options);
+    description.append(bson::cstr!("info"), document! { "readOnly": false, "uuid": uuid });
+    description.append(bson::cstr!("idIndex"), document! { "v": 2, "key": document! { "_id": 1 }, "name": "_id_" });
+    description
+}
+
+/// The batch size in the field `cursor` of a command that lists something: by default, all.
+pub(super) fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFailure> {
+    let Some(cursor) = arguments.document("cursor")? else { return Ok(usize::MAX) };
+    let cursor = Arguments::new("cursor", cursor);
+    cursor.check_known(&["batchSize"])?;
+    Ok(cursor.natural("batchSize")?.unwrap_or(usize::MAX))
+}
+
+pub(super) fn databases(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(&["filter", "nameOnly", "authorizedDatabases"])?;
+    if command.database != "admin" {
+        let message = "listDatabases may only be run against the admin database.";
+        return Err(CommandFailure::new(code::UNAUTHORIZED, message));
+    }
+    let filter = Filter::parse(arguments.document("filter")?.unwrap_or(&RawDocumentBuf::new()))?;
+    let names_only = arguments.boolean("nameOnly")?;
+
+    let mut sizes: BTreeMap<&str, i64> = ALWAYS_THERE.map(|name| (name, 0)).into();
+    for (name, collections) in store.catalog.databases() {
+        let bytes: usize = collections.values().map(Collection::bytes).sum();
+        sizes.insert(name, i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+    let (mut listed, mut total) = (RawArrayBuf::new(), 0_i64);
+    for (name, size) in sizes {
+        let full = document! { "name": name, "sizeOnDisk": size, "empty": false };
+        if !filter.matches(&full) {
+            continue;
+        }
+        total = total.saturating_add(size);
+        listed.push(if names_only {
+            document! { "name": name }
+        } else {
+            full
+        });
+    }
+    let mut reply = document! { "databases": listed };
+    if !names_only {
+        reply.append(bson::cstr!("totalSize"), total);
+        reply.append(bson::cstr!("totalSizeMb"), total >> 20);
+    }
+    Ok(reply)
+}

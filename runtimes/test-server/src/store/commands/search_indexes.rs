@@ -1,0 +1,9 @@
+//! The commands on search indexes, which a plain MongoDB server knows but cannot carry out.
+
+use bson::RawDocumentBuf;
+
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+pub(super) fn run(_: &mut Store, _: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    Err(CommandFailure::search_not_enabled())
+}

@@ -1,0 +1,79 @@
+//! `update`: documents that match a query are changed; with `upsert`, one is inserted where none matches.
+
+use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
+
+use super::writes::{Writes, batch};
+use crate::document::document;
+use crate::store::arguments::Arguments;
+use crate::store::catalog::Namespace;
+use crate::store::filter::Filter;
+use crate::store::update::Update;
+use crate::store::write_error::WriteFailure;
+use crate::store::{CommandFailure, Store, StoreCommand};
+
+const FIELDS: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement", "let"];
+const STATEMENT: &[&str] = &["q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint"];
+
+/// The result of one statement.
+struct Updated {
+    matched: usize,
+    modified: usize,
+    upserted: Option<RawBson>,
+}
+
+pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(FIELDS)?;
+    let namespace = command.namespace()?;
+    let statements = batch(&arguments, "updates")?;
+    for statement in &statements {
+        Arguments::new("update.updates", statement).check_known(STATEMENT)?;
+    }
+    let mut writes = Writes::new(&arguments)?;
+    let (mut modified, mut upserted) = (0, RawArrayBuf::new());
+    for statement in statements {
+        let outcome = update(store, namespace, statement);
+        if let Ok(Updated { upserted: Some(id), .. }) = &outcome {
+            upserted.push(document! { "index": writes.index(), "_id": id });
+        }
+        modified += outcome.as_ref().map_or(0, |updated| updated.modified);
+        if !writes.add(outcome.map(|updated| updated.matched)) {
+            break;
+        }
+    }
+    let mut reply = document! { "n": writes.count() };
+    if !upserted.is_empty() {
+        reply.append(bson::cstr!("upserted"), upserted);
+    }
+    reply.append(bson::cstr!("nModified"), i32::try_from(modified).unwrap_or(i32::MAX));
+    Ok(writes.append_errors(reply))
+}
+
+fn update(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) -> Result<Updated, WriteFailure> {
+    let arguments = Arguments::new("update.updates", statement);
+    let filter = Filter::parse(arguments.required("q", arguments.document("q")?)?)?;
+    let update = Update::parse(arguments.required("u", arguments.get("u"))?, arguments.array("arrayFilters")?)?;
+    let (multi, upsert) = (arguments.boolean("multi")?, arguments.boolean("upsert")?);
+    if multi && update.replaces() {
+        return Err(
+            CommandFailure::failed_to_parse("multi update is not supported for replacement-style update").into()
+        );
+    }
+    let limit = if multi { usize::MAX } else { 1 };
+    let collection = store.catalog.get(namespace);
+    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let matching = collection.map(|collection| collection.matching(&filter, limit)).unwrap_or_default();
+    if matching.is_empty() && upsert {
+        let document = store.catalog.with_id(&update.insertion(&filter)?);
+        let id = document.get("_id").ok().flatten().map(RawBson::from);
+        store.catalog.get_or_create(namespace).insert(document)?;
+        return Ok(Updated { matched: 1, modified: 0, upserted: id });
+    }
+    let mut updated = Updated { matched: matching.len(), modified: 0, upserted: None };
+    if let Some(collection) = store.catalog.get_mut(namespace) {
+        for (record, document) in matching {
+            updated.modified += usize::from(collection.replace(record, update.apply(&document)?)?);
+        }
+    }
+    Ok(updated)
+}

@@ -1,0 +1,124 @@
+//! The expressions of a pipeline that a test server needs: values, field paths, and documents of them.
+
+use bson::raw::{CStr, CString};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use cmap_core::wire::Limits;
+
+use super::arguments::{fields, values};
+use super::failure::{CommandFailure, code};
+use super::path::Path;
+
+/// An expression for a field's value.
+#[derive(Clone, Debug)]
+pub(super) enum Expression {
+    /// A constant.
+    Value(RawBson),
+    /// The value at a path.
+    Path(Path),
+    /// The document itself.
+    Root,
+    /// A document of expressions.
+    Document(Vec<(CString, Expression)>),
+    /// An array of expressions; missing values become null in it.
+    Array(Vec<Expression>),
+    /// The document of `input`, in which a field has another value.
+    SetField { field: CString, input: Box<Expression>, value: Box<Expression> },
+}
+
+impl Expression {
+    /// Reads an expression.
+    pub(super) fn parse(value: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
+        if let Some(text) = value.as_str().and_then(|text| text.strip_prefix('$')) {
+            return match text.strip_prefix('$') {
+                None => Ok(Self::Path(Path::parse(text)?)),
+                Some("ROOT" | "CURRENT") => Ok(Self::Root),
+                Some(name) => Err(CommandFailure::not_supported(&format!("the variable $${name}"))),
+            };
+        }
+        if let Some(array) = value.as_array() {
+            return Ok(Self::Array(values(array).map(Self::parse).collect::<Result<_, _>>()?));
+        }
+        let Some(document) = value.as_document() else { return Ok(Self::Value(RawBson::from(value))) };
+        if let Some((name, argument)) = fields(document).next().filter(|(name, _)| name.starts_with('$')) {
+            return match name {
+                "$literal" => Ok(Self::Value(RawBson::from(argument))),
+                "$setField" => Self::set_field(argument),
+                name => {
+                    let message = format!("Unrecognized expression '{name}'");
+                    Err(CommandFailure::new(code::INVALID_EXPRESSION, message))
+                }
+            };
+        }
+        let inner = document.iter().filter_map(Result::ok);
+        let inner = inner.map(|(name, value)| Ok((CString::from(name), Self::parse(value)?)));
+        Ok(Self::Document(inner.collect::<Result<_, CommandFailure>>()?))
+    }
+
+    fn set_field(argument: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
+        let part = |name: &str| {
+            let value = argument.as_document().and_then(|document| document.get(name).ok().flatten());
+            let missing = || CommandFailure::failed_to_parse(format!("$setField requires '{name}' to be specified"));
+            Self::parse(value.ok_or_else(missing)?)
+        };
+        let message = "$setField requires 'field' to evaluate to a constant string without NULs";
+        let not_constant = || CommandFailure::failed_to_parse(message);
+        let Self::Value(RawBson::String(field)) = part("field")? else { return Err(not_constant()) };
+        let field = CString::try_from(field).map_err(|_| not_constant())?;
+        Ok(Self::SetField { field, input: Box::new(part("input")?), value: Box::new(part("value")?) })
+    }
+
+    /// Its value for `document`; `None` if that has no such field. A value that is longer than a document is an error.
+    pub(super) fn evaluate(&self, document: &RawDocument) -> Result<Option<RawBson>, CommandFailure> {
+        Ok(match self {
+            Self::Value(value) => Some(value.clone()),
+            Self::Path(path) => path.get(document).map(RawBson::from),
+            Self::Root => Some(RawBson::Document(document.to_owned())),
+            Self::Document(inner) => {
+                let mut evaluated = RawDocumentBuf::new();
+                for (name, expression) in inner {
+                    if let Some(value) = expression.evaluate(document)? {
+                        evaluated.append(name, value);
+                        check_length(evaluated.as_bytes())?;
+                    }
+                }
+                Some(RawBson::Document(evaluated))
+            }
+            Self::Array(inner) => {
+                let mut evaluated = RawArrayBuf::new();
+                for expression in inner {
+                    evaluated.push(expression.evaluate(document)?.unwrap_or(RawBson::Null));
+                    check_length(evaluated.as_bytes())?;
+                }
+                Some(RawBson::Array(evaluated))
+            }
+            Self::SetField { field, input, value } => {
+                let Some(RawBson::Document(input)) = input.evaluate(document)? else { return Ok(Some(RawBson::Null)) };
+                Some(RawBson::Document(with_field(&input, field, value.evaluate(document)?)?))
+            }
+        })
+    }
+}
+
+/// `document` with a field that has this value: in its place, or after the others.
+fn with_field(document: &RawDocument, field: &CStr, value: Option<RawBson>) -> Result<RawDocumentBuf, CommandFailure> {
+    let (mut result, mut value) = (RawDocumentBuf::new(), value);
+    for (name, old) in document.iter().filter_map(Result::ok) {
+        if name == field {
+            value.take().into_iter().for_each(|value| result.append(name, value));
+        } else {
+            result.append(name, old);
+        }
+    }
+    value.into_iter().for_each(|value| result.append(field, value));
+    check_length(result.as_bytes())?;
+    Ok(result)
+}
+
+/// Whether the computed value is no longer than a document.
+pub(super) fn check_length(bytes: &[u8]) -> Result<(), CommandFailure> {
+    if bytes.len() > Limits::DEFAULT.max_document_size as usize {
+        let message = "a computed document is longer than 16 MB";
+        return Err(CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, message));
+    }
+    Ok(())
+}

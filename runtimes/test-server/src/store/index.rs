@@ -1,0 +1,210 @@
+//! Indexes: their specifications, and for the unique ones the keys in use.
+//!
+//! Queries do not use them, except the one of `_id`. An array at an indexed path has a key for each of its elements.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use bson::raw::CString;
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+
+use super::arguments::{Arguments, fields, shown};
+use super::collection::RecordId;
+use super::failure::{CommandFailure, code};
+use super::number::Number;
+use super::order::{Ordered, compare_documents};
+use super::path::Path;
+use super::sort::MAX_KEYS;
+use super::write_error::WriteFailure;
+use crate::document::document;
+
+/// The values of a document at the paths of an index.
+pub(super) type Key = Vec<Ordered>;
+
+/// An index of one collection.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    pub(super) name: String,
+    /// As listIndexes shows it.
+    pub(super) description: RawDocumentBuf,
+    /// Its `key`.
+    pub(super) pattern: RawDocumentBuf,
+    paths: Vec<(String, Path)>,
+    is_sparse: bool,
+    /// The record of each key, if no two documents may have the same key.
+    taken: Option<BTreeMap<Key, RecordId>>,
+}
+
+impl Index {
+    /// The index that every collection has.
+    pub(super) fn of_id() -> Self {
+        Self {
+            name: "_id_".to_string(),
+            description: document! { "v": 2, "key": document! { "_id": 1 }, "name": "_id_" },
+            pattern: document! { "_id": 1 },
+            paths: Path::parse("_id").map(|path| ("_id".to_string(), path)).into_iter().collect(),
+            is_sparse: false,
+            taken: Some(BTreeMap::new()),
+        }
+    }
+
+    /// Reads one of the `indexes` of createIndexes.
+    pub(super) fn parse(specification: &RawDocument) -> Result<Self, CommandFailure> {
+        let arguments = Arguments::new("createIndexes.indexes", specification);
+        let key = arguments.required("key", arguments.document("key")?)?;
+        let name = arguments.required("name", arguments.string("name")?)?;
+        let cannot = |message: String| CommandFailure::new(code::CANNOT_CREATE_INDEX, message);
+        if name.is_empty() {
+            return Err(cannot("The index name cannot be empty".to_string()));
+        }
+        let mut paths = Vec::new();
+        for (field, value) in fields(key) {
+            let is_text = value.as_str().is_some_and(|text| !text.is_empty());
+            if !is_text && Number::read(value).is_none_or(Number::is_zero) {
+                let shown = shown(value);
+                return Err(cannot(format!(
+                    "Values in v:2 index key pattern cannot be {shown}: only numbers other than 0, and the names of types"
+                )));
+            }
+            let path = Path::parse(field)?;
+            if path.parts().iter().any(String::is_empty) {
+                return Err(cannot("Index keys cannot be an empty field".to_string()));
+            }
+            paths.push((field.to_string(), path));
+        }
+        if paths.len() > MAX_KEYS {
+            return Err(CommandFailure::new(code::TOO_MANY_KEYS, "too many compound keys"));
+        }
+        if paths.is_empty() {
+            return Err(cannot("Index keys cannot be empty.".to_string()));
+        }
+        let (is_unique, is_sparse) = (arguments.boolean("unique")?, arguments.boolean("sparse")?);
+        if is_unique && arguments.get("partialFilterExpression").is_some() {
+            return Err(CommandFailure::not_supported("a unique index with a partialFilterExpression"));
+        }
+        let mut description = document! { "v": 2 };
+        for (field, value) in specification.iter().filter_map(Result::ok) {
+            if !matches!(field.as_str(), "v" | "ns" | "background") {
+                description.append(field, value);
+            }
+        }
+        let taken = is_unique.then(BTreeMap::new);
+        Ok(Self { name: name.to_string(), description, pattern: key.to_owned(), paths, is_sparse, taken })
+    }
+
+    /// An index like this one, of no documents.
+    pub(super) fn emptied(&self) -> Self {
+        let mut emptied = Self { taken: None, ..self.clone() };
+        emptied.taken = self.taken.as_ref().map(|_| BTreeMap::new());
+        emptied
+    }
+
+    /// Whether both index the same fields in the same way.
+    pub(super) fn has_pattern(&self, pattern: &RawDocument) -> bool {
+        compare_documents(&self.pattern, pattern).is_eq()
+    }
+
+    /// Whether the options that decide which documents it takes are the same.
+    pub(super) fn has_options_of(&self, other: &Self) -> bool {
+        (self.taken.is_some(), self.is_sparse) == (other.taken.is_some(), other.is_sparse)
+    }
+
+    /// The keys that `document` would take, if it may have them; `own` is the record that it replaces.
+    pub(super) fn check(
+        &self,
+        document: &RawDocument,
+        own: Option<RecordId>,
+        namespace: &str,
+    ) -> Result<BTreeSet<Key>, WriteFailure> {
+        let Some(taken) = &self.taken else { return Ok(BTreeSet::new()) };
+        let keys = self.keys(document)?;
+        match keys.iter().find(|key| taken.get(*key).is_some_and(|record| Some(*record) != own)) {
+            None => Ok(keys),
+            Some(key) => Err(self.duplicate(key, namespace)),
+        }
+    }
+
+    /// Takes keys for a record.
+    pub(super) fn take(&mut self, keys: BTreeSet<Key>, record: RecordId) {
+        if let Some(taken) = &mut self.taken {
+            taken.extend(keys.into_iter().map(|key| (key, record)));
+        }
+    }
+
+    /// Gives up the keys of a record.
+    pub(super) fn release(&mut self, document: &RawDocument, record: RecordId) {
+        let keys = if self.taken.is_some() { self.keys(document).unwrap_or_default() } else { BTreeSet::new() };
+        let Some(taken) = &mut self.taken else { return };
+        for key in &keys {
+            if taken.get(key) == Some(&record) {
+                taken.remove(key);
+            }
+        }
+    }
+
+    /// The record that has this key.
+    pub(super) fn find(&self, key: &Key) -> Option<RecordId> {
+        self.taken.as_ref()?.get(key).copied()
+    }
+
+    fn keys(&self, document: &RawDocument) -> Result<BTreeSet<Key>, CommandFailure> {
+        let mut keys = BTreeSet::new();
+        let mut key = Key::new();
+        let (mut alternatives, mut is_missing): (Option<(usize, BTreeSet<Ordered>)>, _) = (None, true);
+        for (_, path) in &self.paths {
+            let (mut elements, mut is_array) = (BTreeSet::new(), false);
+            let _ = path.visit(document, &mut |found| {
+                is_missing &= found.value.is_none();
+                let whole_array = !found.is_element && found.value.is_some_and(|value| value.as_array().is_some());
+                // The key of an empty array is undefined.
+                let value = if whole_array { RawBsonRef::Undefined } else { found.value.unwrap_or(RawBsonRef::Null) };
+                is_array |= found.is_element || whole_array;
+                if !whole_array || elements.is_empty() {
+                    elements.insert(Ordered(RawBson::from(value)));
+                }
+                ControlFlow::Continue(())
+            });
+            if is_array || elements.len() > 1 {
+                if alternatives.is_some() {
+                    let message = "cannot index parallel arrays";
+                    return Err(CommandFailure::new(code::CANNOT_INDEX_PARALLEL_ARRAYS, message));
+                }
+                alternatives = Some((key.len(), elements));
+                key.push(Ordered(RawBson::Null));
+            } else {
+                key.push(elements.pop_first().unwrap_or(Ordered(RawBson::Null)));
+            }
+        }
+        if self.is_sparse && is_missing {
+            return Ok(keys);
+        }
+        match alternatives {
+            None => _ = keys.insert(key),
+            Some((position, elements)) => keys.extend(elements.into_iter().map(|element| {
+                let mut key = key.clone();
+                if let Some(place) = key.get_mut(position) {
+                    *place = element;
+                }
+                key
+            })),
+        }
+        Ok(keys)
+    }
+
+    fn duplicate(&self, key: &Key, namespace: &str) -> WriteFailure {
+        let mut value = RawDocumentBuf::new();
+        let mut shown_key = Vec::new();
+        for ((field, _), Ordered(part)) in self.paths.iter().zip(key) {
+            if let Ok(field) = CString::try_from(field.as_str()) {
+                value.append(field, part);
+            }
+            shown_key.push(format!("{field}: {}", shown(part.as_raw_bson_ref())));
+        }
+        let message = format!(
+            "E11000 duplicate key error collection: {namespace} index: {} dup key: {{ {} }}",
+            self.name,
+            shown_key.join(", ")
+        );
+        WriteFailure::duplicate(message, self.pattern.clone(), value)
+    }
+}

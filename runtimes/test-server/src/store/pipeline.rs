@@ -1,0 +1,432 @@
+//! Aggregation pipelines of the simple stages: read as a whole, then run over documents, stage by stage.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bson::raw::{CStr, CString};
+use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+
+use super::arguments::{fields, type_name, values};
+use super::collection::check_size;
+use super::expression::{Expression, check_length};
+use super::failure::{CommandFailure, code};
+use super::filter::Filter;
+use super::number::Number;
+use super::order::{Ordered, compare};
+use super::projection::Projection;
+use super::sort::Sort;
+
+/// A step from documents to documents.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    Match(Filter),
+    Limit(usize),
+    Skip(usize),
+    Sort(Sort),
+    Project(Option<Projection>),
+    /// Fields to set, each at the top level.
+    Set(Vec<(CString, Expression)>),
+    /// The document's replacement.
+    ReplaceRoot(Expression),
+    Count(CString),
+    Group {
+        id: Expression,
+        fields: Vec<(CString, Accumulator, Expression)>,
+    },
+}
+
+/// How the values of a group are combined.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Accumulator {
+    Sum,
+    Least,
+    Greatest,
+    First,
+    Last,
+    Push,
+}
+
+/// The source of a pipeline's documents, if it is not a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// The sessions of this server.
+    Sessions,
+    /// The operations that are running.
+    Operations,
+}
+
+/// A pipeline.
+#[derive(Clone, Debug)]
+pub(super) struct Pipeline<'a> {
+    pub(super) beginning: Option<Beginning>,
+    stages: Vec<Stage>,
+    /// The collection that takes the result, and its database.
+    pub(super) out: Option<(Option<&'a str>, &'a str)>,
+}
+
+/// The most stages of a pipeline.
+const MAX_STAGES: usize = 1000;
+/// The most bytes of values that a stage may gather from different documents.
+const MAX_GATHERED: usize = 100 << 20;
+
+type Documents = Vec<Arc<RawDocumentBuf>>;
+
+impl<'a> Pipeline<'a> {
+    /// Reads the stages.
+    pub(super) fn parse(stages: &[&'a RawDocument]) -> Result<Self, CommandFailure> {
+        if stages.len() > MAX_STAGES {
+            let message = format!("Pipeline length must be no longer than {MAX_STAGES} stages.");
+            return Err(CommandFailure::new(code::TOO_MANY_STAGES, message));
+        }
+        let mut pipeline = Self { beginning: None, stages: Vec::new(), out: None };
+        for (index, stage) in stages.iter().enumerate() {
+            let mut fields_of_stage = fields(stage);
+            let (Some((name, argument)), None) = (fields_of_stage.next(), fields_of_stage.next()) else {
+                let message = "A pipeline stage specification object must contain exactly one field.";
+                return Err(CommandFailure::new(code::INVALID_STAGE, message));
+            };
+            match name {
+                "$changeStream" => {
+                    let message = "The $changeStream stage is only supported on replica sets";
+                    return Err(CommandFailure::new(code::ONLY_ON_REPLICA_SETS, message));
+                }
+                "$listSearchIndexes" => return Err(CommandFailure::search_not_enabled()),
+                "$listLocalSessions" | "$currentOp" if index > 0 => {
+                    let message = format!("{name} is only valid as the first stage in a pipeline.");
+                    return Err(CommandFailure::new(code::FIRST_STAGE_ONLY, message));
+                }
+                "$listLocalSessions" => pipeline.beginning = Some(Beginning::Sessions),
+                "$currentOp" => pipeline.beginning = Some(Beginning::Operations),
+                "$out" if index + 1 < stages.len() => {
+                    let message = "$out can only be the final stage in the pipeline";
+                    return Err(CommandFailure::new(code::OUT_MUST_BE_LAST, message));
+                }
+                "$out" => pipeline.out = Some(out(argument)?),
+                name => pipeline.stages.push(Stage::parse(name, argument)?),
+            }
+        }
+        Ok(pipeline)
+    }
+
+    /// Reads the stages of an update.
+    pub(super) fn of_update(stages: &[&'a RawDocument]) -> Result<Vec<Stage>, CommandFailure> {
+        const ALLOWED: [&str; 6] = ["$addFields", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset"];
+        for (name, _) in stages.iter().flat_map(|stage| fields(stage)) {
+            if !ALLOWED.contains(&name) {
+                let message = format!("{name} is not allowed to be used within an update");
+                return Err(CommandFailure::new(code::INVALID_OPTIONS, message));
+            }
+        }
+        Ok(Self::parse(stages)?.stages)
+    }
+
+    /// The result of the pipeline for `documents`.
+    pub(super) fn run(&self, documents: Documents) -> Result<Documents, CommandFailure> {
+        run(&self.stages, documents)
+    }
+}
+
+/// The result of the stages for `documents`.
+pub(super) fn run(stages: &[Stage], documents: Documents) -> Result<Documents, CommandFailure> {
+    stages.iter().try_fold(documents, |documents, stage| stage.run(documents))
+}
+
+/// The collection that `$out` names, and its database.
+fn out(argument: RawBsonRef<'_>) -> Result<(Option<&str>, &str), CommandFailure> {
+    let by_fields = || {
+        let document = argument.as_document()?;
+        Some((document.get_str("db").ok(), document.get_str("coll").ok()?))
+    };
+    let by_name = argument.as_str().map(|collection| (None, collection));
+    by_name
+        .or_else(by_fields)
+        .ok_or_else(|| CommandFailure::failed_to_parse("$out needs the name of a collection, or db and coll"))
+}
+
+impl Stage {
+    fn parse(name: &str, argument: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
+        let document = || {
+            argument.as_document().ok_or_else(|| {
+                CommandFailure::new(code::INVALID_FIELD_PATH, format!("the {name} stage needs an object"))
+            })
+        };
+        let whole = |code| {
+            let number = Number::read(argument).and_then(Number::to_integer);
+            match number.map(usize::try_from) {
+                Some(Ok(number)) => Ok(number),
+                _ => Err(CommandFailure::new(
+                    code,
+                    format!("invalid argument to {name} stage: a whole number is needed"),
+                )),
+            }
+        };
+        Ok(match name {
+            "$match" => Self::Match(Filter::parse(document()?)?),
+            "$limit" => match whole(code::INVALID_LIMIT)? {
+                0 => return Err(CommandFailure::new(code::INVALID_LIMIT, "the limit must be positive")),
+                limit => Self::Limit(limit),
+            },
+            "$skip" => Self::Skip(whole(code::INVALID_SKIP)?),
+            "$sort" => Self::Sort(Sort::parse(document()?)?),
+            "$project" => Self::Project(Projection::parse(document()?)?),
+            "$unset" => {
+                let names: Option<Vec<&str>> = match argument.as_array() {
+                    None => argument.as_str().map(|name| vec![name]),
+                    Some(array) => values(array).map(RawBsonRef::as_str).collect(),
+                };
+                let names = names.ok_or_else(|| {
+                    CommandFailure::failed_to_parse("$unset specification must be a string or an array".to_owned())
+                })?;
+                Self::Project(Some(Projection::without(&names)?))
+            }
+            "$set" | "$addFields" => Self::Set(expressions(document()?)?),
+            "$replaceWith" => Self::ReplaceRoot(Expression::parse(argument)?),
+            "$replaceRoot" => match document()?.get("newRoot").ok().flatten() {
+                Some(root) => Self::ReplaceRoot(Expression::parse(root)?),
+                None => {
+                    let message = "no newRoot specified for the $replaceRoot stage";
+                    return Err(CommandFailure::new(code::NEW_ROOT_MISSING, message));
+                }
+            },
+            "$count" => {
+                let name = argument.as_str().filter(|name| !name.is_empty() && !name.contains(['.', '$', '\0']));
+                let name = name.and_then(|name| CString::try_from(name).ok()).ok_or_else(|| {
+                    CommandFailure::new(
+                        code::INVALID_COUNT,
+                        "the count field must be a non-empty string without . and $",
+                    )
+                })?;
+                Self::Count(name)
+            }
+            "$group" => Self::group(document()?)?,
+            name => {
+                let message = format!("Unrecognized pipeline stage name: '{name}'");
+                return Err(CommandFailure::new(code::UNKNOWN_STAGE, message));
+            }
+        })
+    }
+
+    fn group(specification: &RawDocument) -> Result<Self, CommandFailure> {
+        let mut id = None;
+        let mut grouped = Vec::new();
+        for (name, value) in specification.iter().filter_map(Result::ok) {
+            if name.as_str() == "_id" {
+                id = Some(Expression::parse(value)?);
+                continue;
+            }
+            let accumulator = value.as_document().and_then(|document| fields(document).next());
+            let Some((operator, argument)) = accumulator else {
+                let message = format!("The field '{name}' must be an accumulator object");
+                return Err(CommandFailure::new(code::ACCUMULATOR_EXPECTED, message));
+            };
+            let accumulator = match operator {
+                "$sum" => Accumulator::Sum,
+                "$min" => Accumulator::Least,
+                "$max" => Accumulator::Greatest,
+                "$first" => Accumulator::First,
+                "$last" => Accumulator::Last,
+                "$push" => Accumulator::Push,
+                operator => {
+                    let message = format!("unknown group operator '{operator}'");
+                    return Err(CommandFailure::new(code::UNKNOWN_GROUP_OPERATOR, message));
+                }
+            };
+            grouped.push((CString::from(name), accumulator, Expression::parse(argument)?));
+        }
+        match id {
+            Some(id) => Ok(Self::Group { id, fields: grouped }),
+            None => Err(CommandFailure::new(code::GROUP_WITHOUT_ID, "a group specification must include an _id")),
+        }
+    }
+
+    fn run(&self, mut documents: Documents) -> Result<Documents, CommandFailure> {
+        match self {
+            Self::Match(filter) => documents.retain(|document| filter.matches(document)),
+            Self::Limit(limit) => documents.truncate(*limit),
+            Self::Skip(skip) => _ = documents.drain(..(*skip).min(documents.len())),
+            Self::Sort(sort) => sort.apply(&mut documents),
+            Self::Project(None) => {}
+            Self::Project(Some(projection)) => {
+                return Ok(documents.iter().map(|document| Arc::new(projection.apply(document))).collect());
+            }
+            Self::Set(set) => {
+                return documents.iter().map(|document| Ok(Arc::new(with_fields(document, set)?))).collect();
+            }
+            Self::ReplaceRoot(root) => {
+                return documents.iter().map(|document| Ok(Arc::new(new_root(document, root)?))).collect();
+            }
+            Self::Count(_) if documents.is_empty() => {}
+            Self::Count(name) => {
+                let mut counted = RawDocumentBuf::new();
+                counted.append(name, count(documents.len()));
+                return Ok(vec![Arc::new(counted)]);
+            }
+            Self::Group { id, fields } => return group(&documents, id, fields),
+        }
+        Ok(documents)
+    }
+}
+
+/// A number of documents, as a server gives it: of 32 bits if that suffices.
+pub(super) fn count(count: usize) -> RawBson {
+    let wide = || RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX));
+    i32::try_from(count).map_or_else(|_| wide(), RawBson::Int32)
+}
+
+fn expressions(document: &RawDocument) -> Result<Vec<(CString, Expression)>, CommandFailure> {
+    let set = document.iter().filter_map(Result::ok).map(|(name, value)| {
+        if name.as_str().contains(['.', '$']) {
+            return Err(CommandFailure::not_supported("a dotted path in $set"));
+        }
+        Ok((CString::from(name), Expression::parse(value)?))
+    });
+    set.collect()
+}
+
+/// `document` with fields set: in their places, or after the others.
+fn with_fields(document: &RawDocument, set: &[(CString, Expression)]) -> Result<RawDocumentBuf, CommandFailure> {
+    let mut values = BTreeMap::new();
+    for (name, expression) in set {
+        values.insert(name.as_str(), expression);
+    }
+    let mut result = RawDocumentBuf::new();
+    for (name, value) in document.iter().filter_map(Result::ok) {
+        match values.remove(name.as_str()) {
+            None => result.append(name, value),
+            Some(expression) => append(&mut result, name, expression.evaluate(document)?)?,
+        }
+    }
+    for (name, _) in set {
+        if let Some(expression) = values.remove(name.as_str()) {
+            append(&mut result, name, expression.evaluate(document)?)?;
+        }
+    }
+    check_size(&result)?;
+    Ok(result)
+}
+
+/// The replacement of `document`.
+fn new_root(document: &RawDocument, root: &Expression) -> Result<RawDocumentBuf, CommandFailure> {
+    let value = root.evaluate(document)?.unwrap_or(RawBson::Null);
+    let found = type_name(value.element_type());
+    let RawBson::Document(root) = value else {
+        let message = format!("'newRoot' expression must evaluate to an object, but it is of type {found}");
+        return Err(CommandFailure::new(code::NEW_ROOT_IS_NO_OBJECT, message));
+    };
+    Ok(root)
+}
+
+fn append(document: &mut RawDocumentBuf, name: &CStr, value: Option<RawBson>) -> Result<(), CommandFailure> {
+    if let Some(value) = value {
+        document.append(name, value);
+    }
+    check_length(document.as_bytes())
+}
+
+/// One document for each value of `id`, in the order in which they were met.
+fn group(
+    documents: &Documents,
+    id: &Expression,
+    fields: &[(CString, Accumulator, Expression)],
+) -> Result<Documents, CommandFailure> {
+    let mut positions = BTreeMap::new();
+    let mut groups: Vec<(RawBson, Vec<Accumulated>)> = Vec::new();
+    let mut gathered = 0;
+    for document in documents {
+        let id = id.evaluate(document)?.unwrap_or(RawBson::Null);
+        let position = *positions.entry(Ordered(id.clone())).or_insert(groups.len());
+        if position == groups.len() {
+            gathered += size(&id);
+            groups.push((id, fields.iter().map(|(_, accumulator, _)| accumulator.start()).collect()));
+        }
+        let Some((_, accumulated)) = groups.get_mut(position) else { continue };
+        for (accumulated, (_, accumulator, expression)) in accumulated.iter_mut().zip(fields) {
+            let before = accumulated.size();
+            accumulator.add(accumulated, expression.evaluate(document)?);
+            gathered = gathered + accumulated.size() - before;
+            if gathered > MAX_GATHERED {
+                let message = "Exceeded memory limit for $group";
+                return Err(CommandFailure::new(code::EXCEEDED_MEMORY_LIMIT, message));
+            }
+        }
+    }
+    let documents = groups.into_iter().map(|(id, accumulated)| {
+        let mut document = RawDocumentBuf::new();
+        append(&mut document, bson::cstr!("_id"), Some(id))?;
+        for (accumulated, (name, ..)) in accumulated.into_iter().zip(fields) {
+            let value = match accumulated {
+                Accumulated::One(value) => value.unwrap_or(RawBson::Null),
+                Accumulated::All(all) => RawBson::Array(all),
+            };
+            append(&mut document, name, Some(value))?;
+        }
+        check_size(&document)?;
+        Ok(Arc::new(document))
+    });
+    documents.collect()
+}
+
+/// The state of a group.
+#[derive(Debug)]
+enum Accumulated {
+    One(Option<RawBson>),
+    All(RawArrayBuf),
+}
+
+impl Accumulated {
+    fn size(&self) -> usize {
+        match self {
+            Self::One(value) => value.as_ref().map_or(0, size),
+            Self::All(all) => all.as_bytes().len(),
+        }
+    }
+}
+
+/// About how many bytes a value needs.
+fn size(value: &RawBson) -> usize {
+    let value = value.as_raw_bson_ref();
+    let document = value.as_document().map(RawDocument::as_bytes);
+    let bytes =
+        document.or_else(|| value.as_array().map(RawArray::as_bytes)).or_else(|| value.as_str().map(str::as_bytes));
+    size_of::<RawBson>() + bytes.or_else(|| value.as_binary().map(|binary| binary.bytes)).map_or(0, <[u8]>::len)
+}
+
+impl Accumulator {
+    fn start(self) -> Accumulated {
+        match self {
+            Self::Sum => Accumulated::One(Some(RawBson::Int32(0))),
+            Self::Push => Accumulated::All(RawArrayBuf::new()),
+            Self::Least | Self::Greatest | Self::First | Self::Last => Accumulated::One(None),
+        }
+    }
+
+    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>) {
+        let so_far = match accumulated {
+            Accumulated::One(so_far) => so_far,
+            Accumulated::All(all) => return value.into_iter().for_each(|value| all.push(value)),
+        };
+        let better = |wanted| match (&value, &*so_far) {
+            (Some(value), Some(best)) => compare(value.as_raw_bson_ref(), best.as_raw_bson_ref()) == wanted,
+            (value, _) => value.is_some(),
+        };
+        match self {
+            Self::Sum => {
+                let number = |value: &Option<RawBson>| Number::read(value.as_ref()?.as_raw_bson_ref());
+                if let (Some(sum), Some(number)) = (number(so_far), number(&value)) {
+                    *so_far = sum.plus(number);
+                }
+            }
+            Self::Least if better(Ordering::Less) => *so_far = value,
+            Self::Greatest if better(Ordering::Greater) => *so_far = value,
+            Self::First if so_far.is_none() => *so_far = Some(value.unwrap_or(RawBson::Null)),
+            Self::Last => *so_far = value,
+            Self::Least | Self::Greatest | Self::First | Self::Push => {}
+        }
+    }
+}
+
+/// The name of a pipeline's stages in a namespace that is no collection's.
+pub(super) fn database_namespace(database: &str) -> String {
+    format!("{database}.$cmd.aggregate")
+}

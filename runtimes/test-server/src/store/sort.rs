@@ -1,0 +1,118 @@
+//! Sorting: by the values at one or more paths, each upwards or downwards.
+//!
+//! An array sorts as its smallest element in ascending order, and as its greatest in descending order; missing values
+//! are null. The sort is stable, so that documents that compare equal stay in their natural order.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+
+use super::arguments::fields;
+use super::failure::{CommandFailure, code};
+use super::number::Number;
+use super::order::compare;
+use super::path::Path;
+
+/// How many paths documents may be sorted by.
+pub(super) const MAX_KEYS: usize = 32;
+
+/// An order of documents.
+#[derive(Clone, Debug)]
+pub(super) enum Sort {
+    /// As they were inserted, or the other way round.
+    Natural { reverse: bool },
+    /// By the values at paths.
+    By(Vec<(Path, Direction)>),
+}
+
+/// Which way a key sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Up,
+    Down,
+}
+
+impl Sort {
+    /// Reads a sort specification.
+    pub(super) fn parse(sort: &RawDocument) -> Result<Self, CommandFailure> {
+        let mut by = Vec::new();
+        for (name, value) in fields(sort) {
+            let direction = match Number::read(value).and_then(Number::to_integer) {
+                Some(1) => Direction::Up,
+                Some(-1) => Direction::Down,
+                Some(_) => {
+                    let message = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
+                    return Err(CommandFailure::new(code::INVALID_SORT_DIRECTION, message));
+                }
+                None if value.as_document().is_some() => return Err(CommandFailure::not_supported("$meta in a sort")),
+                None => {
+                    let message = format!("Illegal key in $sort specification: {name}");
+                    return Err(CommandFailure::new(code::INVALID_SORT_KEY, message));
+                }
+            };
+            if name == "$natural" {
+                return Ok(Self::Natural { reverse: direction == Direction::Down });
+            }
+            by.push((Path::parse(name)?, direction));
+            if by.len() > MAX_KEYS {
+                return Err(CommandFailure::new(code::TOO_MANY_KEYS, "too many compound keys"));
+            }
+        }
+        Ok(if by.is_empty() { Self::Natural { reverse: false } } else { Self::By(by) })
+    }
+
+    /// Sorts documents that are in their natural order.
+    pub(super) fn apply(&self, documents: &mut Vec<Arc<RawDocumentBuf>>) {
+        self.apply_to(documents, |document| document);
+    }
+
+    /// Sorts items that have a document each.
+    pub(super) fn apply_to<T: Clone>(&self, items: &mut Vec<T>, document: impl Fn(&T) -> &RawDocument) {
+        match self {
+            Self::Natural { reverse: false } => {}
+            Self::Natural { reverse: true } => items.reverse(),
+            Self::By(by) => {
+                let mut keyed: Vec<_> = items.iter().map(|item| (keys(by, document(item)), item)).collect();
+                keyed.sort_by(|(a, _), (b, _)| compare_keys(by, a, b));
+                let sorted = keyed.into_iter().map(|(_, item)| item.clone()).collect();
+                *items = sorted;
+            }
+        }
+    }
+}
+
+fn keys<'a>(by: &[(Path, Direction)], document: &'a RawDocument) -> Vec<RawBsonRef<'a>> {
+    by.iter().map(|(path, direction)| key(path, *direction, document)).collect()
+}
+
+fn compare_keys(by: &[(Path, Direction)], a: &[RawBsonRef<'_>], b: &[RawBsonRef<'_>]) -> Ordering {
+    let orders = by.iter().zip(a.iter().zip(b)).map(|((_, direction), (a, b))| match direction {
+        Direction::Up => compare(*a, *b),
+        Direction::Down => compare(*b, *a),
+    });
+    orders.fold(Ordering::Equal, Ordering::then)
+}
+
+/// The value that `document` is sorted by.
+fn key<'a>(path: &Path, direction: Direction, document: &'a RawDocument) -> RawBsonRef<'a> {
+    let mut best: Option<RawBsonRef<'a>> = None;
+    let _ = path.visit(document, &mut |found| {
+        let value = match found.value {
+            None => RawBsonRef::Null,
+            // Its elements were found before it; an empty array is less than null.
+            Some(value) if !found.is_element && value.as_array().is_some() => match best {
+                Some(_) => return ControlFlow::Continue(()),
+                None => RawBsonRef::Undefined,
+            },
+            Some(value) => value,
+        };
+        let wanted = if direction == Direction::Up { Ordering::Less } else { Ordering::Greater };
+        if best.is_none_or(|best| compare(value, best) == wanted) {
+            best = Some(value);
+        }
+        ControlFlow::Continue(())
+    });
+    best.unwrap_or(RawBsonRef::Null)
+}

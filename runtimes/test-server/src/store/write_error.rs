@@ -1,0 +1,39 @@
+//! Why one write of a command failed while others succeeded: the elements of `writeErrors`.
+
+use bson::RawDocumentBuf;
+
+use super::failure::{CommandFailure, code};
+use crate::document::document;
+
+/// A write was not carried out.
+#[derive(Debug)]
+pub(super) struct WriteFailure(CommandFailure);
+
+impl WriteFailure {
+    /// A key that another document has.
+    pub(super) fn duplicate(message: String, pattern: RawDocumentBuf, value: RawDocumentBuf) -> Self {
+        let details = document! { "keyPattern": pattern, "keyValue": value };
+        Self(CommandFailure { details, ..CommandFailure::new(code::DUPLICATE_KEY, message) })
+    }
+
+    /// The element of `writeErrors` for the write at `index`.
+    pub(super) fn to_document(&self, index: i32) -> RawDocumentBuf {
+        let CommandFailure { code, message, details, .. } = &self.0;
+        let mut document = document! { "index": index, "code": *code };
+        details.iter().filter_map(Result::ok).for_each(|(name, value)| document.append(name, value));
+        document.append(bson::cstr!("errmsg"), message.as_str());
+        document
+    }
+}
+
+impl From<CommandFailure> for WriteFailure {
+    fn from(failure: CommandFailure) -> Self {
+        Self(failure)
+    }
+}
+
+impl From<WriteFailure> for CommandFailure {
+    fn from(WriteFailure(failure): WriteFailure) -> Self {
+        failure
+    }
+}

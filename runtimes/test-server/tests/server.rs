@@ -1,0 +1,20 @@
+//! The test server, driven in memory and in virtual time by this project's own client.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+
+#[path = "server/auth.rs"]
+mod auth;
+#[path = "server/fail_points.rs"]
+mod fail_points;
+#[path = "server/hello.rs"]
+mod hello;
+#[path = "server/hostile.rs"]
+mod hostile;
+#[path = "server/messages.rs"]
+mod messages;
+#[path = "server/network.rs"]
+mod network;
+#[path = "server/replica_set.rs"]
+mod replica_set;
+#[path = "server/users.rs"]
+mod users;

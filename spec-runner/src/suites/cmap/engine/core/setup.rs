@@ -1,0 +1,51 @@
+//! The surroundings of a test: the pool with its options, the network, and the server.
+
+use core::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::options::PoolOptionsError;
+use cmap_core::pool::{Pool, ServiceId};
+use cmap_core::sim::{FailPoint, Network, Simulation, VirtualServer};
+use cmap_core::time::Instant;
+
+use crate::suites::cmap::format::{Case, ServerOptions};
+
+/// The simulation of `case` under `seed`. Seeds differ in how long a round trip takes: from no time at all to 2 ms.
+pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptionsError> {
+    let mut options = case.pool_options.to_core();
+    options.seed = seed;
+    let pool = Pool::new(ServerAddress::tcp("server.example", 27017), options, Instant::ORIGIN)?;
+    let jitter = Duration::from_micros([0, 100, 1000, 2000][usize::try_from(seed % 4).unwrap_or_default()]);
+    let network = Network { jitter, ..Network::default() };
+    let mut fail_point = FailPoint::default();
+    if let Some(configuration) = &case.fail_point {
+        fail_point.configure(configuration.clone());
+    }
+    let server = VirtualServer {
+        fail_point,
+        auth: case.server.auth,
+        service_ids: (0..case.server.service_ids.len()).map(service_id).collect(),
+        app_name: case.pool_options.app_name.clone(),
+    };
+    let mut simulation = Simulation::new(pool, network, server, seed);
+    if let Some(millis) = case.server.connect_timeout_ms {
+        simulation.set_connect_timeout(Duration::from_millis(millis.into()));
+    }
+    Ok(simulation)
+}
+
+/// The id of the service that the test calls `name`.
+pub(super) fn service_named(server: &ServerOptions, name: &str) -> Option<ServiceId> {
+    server.service_ids.iter().position(|own| own == name).map(service_id)
+}
+
+/// The test's name for the service.
+pub(super) fn service_name(server: &ServerOptions, id: ServiceId) -> Option<&str> {
+    let index = (0..server.service_ids.len()).find(|&index| service_id(index) == id)?;
+    server.service_ids.get(index).map(String::as_str)
+}
+
+fn service_id(index: usize) -> ServiceId {
+    let [a, b, c, d, ..] = index.to_le_bytes();
+    ServiceId([0, 0, 0, 0, 0, 0, 0, 0, d, c, b, a])
+}

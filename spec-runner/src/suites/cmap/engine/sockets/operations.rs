@@ -1,0 +1,275 @@
+//! How the operations of a test are carried out.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use cmap_core::pool::{Cause, Clear, Counts};
+use cmap_core::sim::{ConfigureFailPoint, FailCommand, FailPointName, Mode};
+use cmap_runtime::bson::rawdoc;
+use cmap_runtime::{CheckOutError, Connection, Runtime};
+
+use super::session::Session;
+use super::threads::Activity;
+use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT};
+use crate::suites::cmap::format::{EventType, ExpectedError, Operation, OperationError};
+use crate::suites::cmap::verdict;
+
+/// How soon the pool's figures must be as asserted. A virtual clock stands still for that; here, what an operation or an
+/// event leads to happens a little later.
+const SOON: Duration = Duration::from_secs(5);
+
+/// How long a server does not answer that lets an operation time out.
+const SILENCE_MS: u64 = 5000;
+
+impl<R: Runtime> Session<R> {
+    /// Carries out one operation, on `thread` or on the main thread. An error ends the thread.
+    pub(super) async fn carry_out(
+        self: &Arc<Self>,
+        thread: Option<&str>,
+        operation: &Operation,
+    ) -> Result<(), ActualError> {
+        let millis = |millis: u32| Duration::from_millis(millis.into());
+        match operation {
+            Operation::Start { target } => self.start(target),
+            Operation::Wait { ms } => {
+                let end = self.runtime.now() + millis(*ms);
+                self.waiting(thread, self.runtime.sleep_until(end)).await;
+                let late = self.runtime.now().saturating_duration_since(end);
+                self.change(|stage| stage.standstill = stage.standstill.max(late));
+            }
+            Operation::WaitForThread { target } => {
+                return self.waiting(thread, self.until(|stage| stage.threads.end_of(target))).await;
+            }
+            Operation::WaitForEvent { event, count, timeout } => {
+                let timeout = timeout.map_or(EVENT_TIMEOUT, millis);
+                return self.wait_for_event(thread, *event, *count, timeout).await;
+            }
+            Operation::CheckOut { label, timeout_ms, error } => {
+                let limit = timeout_ms.map(millis);
+                return self.check_out(thread, limit, label.as_deref(), error.as_ref()).await;
+            }
+            Operation::CheckIn { connection, error } => self.check_in(thread, connection, *error).await,
+            Operation::Clear { interrupt_in_use_connections, service } => {
+                self.clear(interrupt_in_use_connections.unwrap_or_default(), service.is_some());
+            }
+            Operation::Close {} => self.pool.close(),
+            Operation::Ready {} => self.pool.ready(),
+            Operation::Cancel { target } => self.cancel(target).await,
+            Operation::FailPoint { fail_point } => self.set_fail_point(fail_point).await,
+            Operation::AssertCounts { total, available, pending, in_use, waiting } => {
+                self.assert_counts([*total, *available, *pending, *in_use, *waiting]).await;
+            }
+            // No test that has them is carried out here.
+            Operation::HangUp { .. } | Operation::Network { .. } => {
+                self.violation(format!("{} cannot be carried out", operation.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// `work`, for which `thread` waits: the others go on meanwhile.
+    async fn waiting<T>(&self, thread: Option<&str>, work: impl Future<Output = T>) -> T {
+        let Some(thread) = thread else { return work.await };
+        self.change(|stage| stage.threads.set_activity(thread, Activity::Waits));
+        let output = work.await;
+        self.change(|stage| stage.threads.set_activity(thread, Activity::Busy));
+        output
+    }
+
+    async fn wait_for_event(
+        &self,
+        thread: Option<&str>,
+        event: EventType,
+        count: u32,
+        timeout: Duration,
+    ) -> Result<(), ActualError> {
+        let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+        let happened = self.signal.until(|| (self.journal.count(event.name()) >= wanted).then_some(()));
+        let in_time = self.waiting(thread, self.within(timeout, happened)).await;
+        in_time.ok_or_else(|| {
+            let seen = self.journal.count(event.name());
+            let text = format!("waited in vain for {count} {}; there were {seen}", event.name());
+            self.error("WaitForEventTimeout", text)
+        })
+    }
+
+    async fn check_out(
+        &self,
+        thread: Option<&str>,
+        limit: Option<Duration>,
+        label: Option<&str>,
+        expected: Option<&ExpectedError>,
+    ) -> Result<(), ActualError> {
+        let outcome = self.connection(thread, limit).await;
+        let was_late = thread.is_some_and(|thread| {
+            self.change(|stage| {
+                let before = stage.threads.activity(thread);
+                stage.threads.set_activity(thread, Activity::Busy);
+                before == Activity::IsCancelled
+            })
+        });
+        let error = match outcome {
+            Some(Ok(connection)) => {
+                if let Some(expected) = expected {
+                    self.violation(format!("a check-out should have failed with {}", expected.name()));
+                }
+                self.keep(label, connection);
+                None
+            }
+            Some(Err(error)) => Some(self.actual(&error)),
+            None => Some(self.error("CancelledError", "The check-out was cancelled".into())),
+        };
+        if was_late && error.as_ref().is_none_or(|error| error.type_name != "CancelledError") {
+            self.violation("a check-out had ended before it was cancelled");
+        }
+        match (error, expected) {
+            (None, _) => Ok(()),
+            (Some(error), None) => Err(error),
+            (Some(error), Some(expected)) => {
+                verdict::error_mismatch(expected, &error).into_iter().for_each(|mismatch| self.violation(mismatch));
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for a connection; `None` if that was cancelled, by dropping the future.
+    async fn connection(
+        &self,
+        thread: Option<&str>,
+        limit: Option<Duration>,
+    ) -> Option<Result<Connection<R>, CheckOutError>> {
+        // No time at all is asked for by as little as there is: zero would mean for ever.
+        let limit = limit.map(|limit| limit.max(Duration::from_nanos(1)));
+        let mut check_out = pin!(match limit {
+            Some(limit) => self.pool.check_out_within(Some(limit)),
+            None => self.pool.check_out(),
+        });
+        let mut cancelled = pin!(self.until(|stage| {
+            let activity = stage.threads.activity(thread?);
+            (activity == Activity::IsCancelled).then_some(())
+        }));
+        let mut has_begun = false;
+        poll_fn(|cx| {
+            if let Poll::Ready(outcome) = check_out.as_mut().poll(cx) {
+                return Poll::Ready(Some(outcome));
+            }
+            if let Some(thread) = thread
+                && !std::mem::replace(&mut has_begun, true)
+            {
+                self.change(|stage| stage.threads.set_activity(thread, Activity::ChecksOut));
+            }
+            cancelled.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+
+    /// Keeps a connection under its label; one that had the label before can be named no more.
+    fn keep(&self, label: Option<&str>, connection: Connection<R>) {
+        self.change(|stage| {
+            stage.service = stage.service.or(connection.description().and_then(|server| server.service_id));
+            let nameless = match label {
+                Some(label) => stage.labels.insert(label.to_owned(), connection),
+                None => Some(connection),
+            };
+            stage.nameless.extend(nameless);
+        });
+    }
+
+    async fn check_in(&self, thread: Option<&str>, label: &str, failed: Option<OperationError>) {
+        let labelled = self.until(|stage| stage.labels.remove(label));
+        let Some(mut connection) = self.waiting(thread, self.within(EVENT_TIMEOUT, labelled)).await else {
+            return self.violation(format!("no connection is labelled {label}"));
+        };
+        if let Some(failed) = failed {
+            self.set_fail_point(&failing_ping(failed)).await;
+            // One that was interrupted fails without the server's help.
+            if connection.run_command("admin", rawdoc! { "ping": 1 }).await.is_ok() {
+                self.violation(format!("an operation on {label} should have failed"));
+            }
+        }
+        drop(connection);
+    }
+
+    fn clear(&self, interrupt: bool, service: bool) {
+        let cause = Cause::new("the test cleared the pool");
+        let known = self.stage().service;
+        let clear = match (service, known) {
+            (false, _) => Clear::pool(cause),
+            (true, Some(id)) => Clear::service(id, cause),
+            (true, None) => return self.violation("no connection has said yet which service it is of"),
+        };
+        if let Err(misuse) = self.pool.clear(if interrupt { clear.interrupting() } else { clear }) {
+            self.violation(misuse);
+        }
+    }
+
+    async fn cancel(&self, target: &str) {
+        let waits = self.change(|stage| {
+            let waits = stage.threads.activity(target) == Activity::ChecksOut;
+            if waits {
+                stage.threads.set_activity(target, Activity::IsCancelled);
+            }
+            waits
+        });
+        if !waits {
+            return self.violation(format!("thread {target} does not wait for a check-out"));
+        }
+        self.until(|stage| (stage.threads.activity(target) != Activity::IsCancelled).then_some(())).await;
+    }
+
+    async fn set_fail_point(&self, fail_point: &ConfigureFailPoint) {
+        let set = match &self.control {
+            Some(control) => control.configure(fail_point).await,
+            None => Err("there is no connection to set a fail point by".into()),
+        };
+        set.err().into_iter().for_each(|problem| self.violation(problem));
+    }
+
+    async fn assert_counts(&self, expected: [Option<u32>; 5]) {
+        let differing = || {
+            let counts = self.pool.stats().counts;
+            let Counts { pending, available, in_use, waiting, .. } = counts;
+            let actual = [counts.total(), available, pending, in_use, waiting];
+            let names = ["total", "available", "pending", "inUse", "waiting"];
+            let mut differing = names.into_iter().zip(expected).zip(actual).filter_map(|((name, expected), actual)| {
+                let expected = expected.filter(|&expected| expected != actual)?;
+                Some(format!("{name} should be {expected}, and is {actual} ({counts})"))
+            });
+            differing.next()
+        };
+        // Every change of a figure comes with an event.
+        let as_expected = self.signal.until(|| differing().is_none().then_some(()));
+        if self.within(SOON, as_expected).await.is_none() {
+            differing().into_iter().for_each(|difference| self.violation(difference));
+        }
+    }
+
+    fn actual(&self, error: &CheckOutError) -> ActualError {
+        if let CheckOutError::Pool(error) = error {
+            return (&**error).into();
+        }
+        self.error("another error", error.to_string())
+    }
+
+    fn error(&self, type_name: &str, message: String) -> ActualError {
+        ActualError { type_name: type_name.into(), message, address: self.pool.address().to_string() }
+    }
+}
+
+/// What makes the next `ping` fail like that.
+fn failing_ping(failed: OperationError) -> ConfigureFailPoint {
+    let mut data = FailCommand { fail_commands: vec!["ping".into()], ..FailCommand::default() };
+    match failed {
+        OperationError::Network => data.close_connection = true,
+        OperationError::Timeout => {
+            data.block_connection = true;
+            data.block_time_ms = SILENCE_MS;
+        }
+        // UnknownError.
+        OperationError::Other => data.error_code = Some(8),
+    }
+    ConfigureFailPoint { configure_fail_point: FailPointName::FailCommand, mode: Mode::Times(1), data }
+}

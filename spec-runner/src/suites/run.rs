@@ -1,0 +1,78 @@
+//! Running test files: each test by its suite, its results to the report.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::cmap::engine::Engine;
+use super::cmap::runner::{self, Plan, Trial};
+use super::cmap::verdict::describe_value;
+use super::content::{self, Content};
+use super::official::Suite;
+use super::outcome::Outcome;
+use super::report::{Entry, Report, Shown};
+use super::{files, sdam, unified, uri};
+
+/// Runs each suite under its name.
+///
+/// # Errors
+/// Nothing more can be printed.
+pub fn suites(report: &mut Report<'_>, engines: &[Box<dyn Engine>], suites: &[Suite], plan: &Plan) -> io::Result<()> {
+    suites.iter().try_for_each(|Suite { name, path }| {
+        report.begin_suite(name);
+        paths(report, engines, core::slice::from_ref(path), plan)
+    })
+}
+
+/// Runs the test files at or below `paths`: first all tests of a pool, many of them at once, then each file in its turn.
+///
+/// # Errors
+/// Nothing more can be printed.
+pub fn paths(report: &mut Report<'_>, engines: &[Box<dyn Engine>], paths: &[PathBuf], plan: &Plan) -> io::Result<()> {
+    let files = paths.iter().map(|path| collect(report, path)).collect::<io::Result<Vec<_>>>()?.concat();
+    let contents: Vec<_> = files.iter().map(|file| content::load(file)).collect();
+    let cases: Vec<_> = contents.iter().filter_map(|content| content.as_ref().ok().and_then(Content::case)).collect();
+    let mut trials = runner::run_cases(engines, &cases, plan).into_iter();
+    for (file, content) in files.iter().zip(contents) {
+        match content {
+            Ok(Content::Case(case)) => {
+                let trials = trials.next().unwrap_or_default();
+                let entries = engines.iter().zip(trials).map(|(engine, trial)| entry(engine.name(), trial));
+                report.result(file, &case.description, &entries.collect::<Vec<_>>())?;
+            }
+            Ok(Content::Uris(uris)) => {
+                for (case, outcome) in uri::run(&uris) {
+                    report.result(file, &case.description, &[outcome.into()])?;
+                }
+            }
+            Ok(Content::Sdam(test)) => report.result(file, &test.description, &[sdam::run(&test).into()])?,
+            Ok(Content::Rtt(name, test)) => report.result(file, &name, &[sdam::run_rtt(&test).into()])?,
+            Ok(Content::Unified(unified)) => {
+                for (description, outcome) in unified::run(&unified, plan.seeds.clone()) {
+                    report.result(file, description, &[outcome.into()])?;
+                }
+            }
+            Ok(Content::Unsupported { description, reason }) => {
+                report.result(file, &description, &[Outcome::Skipped { reason }.into()])?;
+            }
+            Err(problem) => report.unusable(file, &problem)?,
+        }
+    }
+    Ok(())
+}
+
+/// The test files at `path`; none if it cannot be used, which is reported.
+fn collect(report: &mut Report<'_>, path: &Path) -> io::Result<Vec<PathBuf>> {
+    match files::collect(path) {
+        Ok(files) => Ok(files),
+        Err(problem) => report.unusable(path, &problem).map(|()| Vec::new()),
+    }
+}
+
+fn entry(engine: &'static str, Trial { outcome, run }: Trial) -> Entry {
+    let shown = run.map(|(round, run)| Shown {
+        round,
+        events: run.events.iter().map(describe_value).collect(),
+        retaken: run.retaken,
+    });
+    Entry { engine: Some(engine), outcome, shown }
+}

@@ -1,0 +1,278 @@
+//! Commands on data: what a method of a driver's interface sends, and what it makes of the reply.
+
+use bson::{Bson, Document, doc, oid::ObjectId};
+
+use super::failure::Retry;
+use super::format::{Data, Method};
+
+/// Where an operation is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The database.
+    pub database: String,
+    /// The collection, if it is one.
+    pub collection: Option<String>,
+}
+
+/// A command to send, and how to read its reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The database to send it to.
+    pub database: String,
+    /// The command.
+    pub command: Document,
+    /// How a driver may retry it.
+    pub retry: Retry,
+    /// What the method makes of the reply.
+    pub outcome: Outcome,
+}
+
+/// What a method makes of its reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A cursor, kept for later.
+    Cursor,
+    /// All documents of a cursor.
+    Documents,
+    /// The first document of a cursor, or null.
+    First,
+    /// This field of all documents of a cursor.
+    EachDocuments(&'static str),
+    /// A field of the first document of a cursor, or 0.
+    Count,
+    /// A field of the reply.
+    Field(&'static str),
+    /// A field of each document of a field of the reply.
+    EachOf(&'static str, &'static str),
+    /// The counts of an update.
+    Updated,
+    /// The count of a deletion.
+    Deleted,
+    /// What is known before.
+    Known(Bson),
+}
+
+/// How a command is sent, and how a driver may retry it.
+struct Shape {
+    command: &'static str,
+    retry: Retry,
+}
+
+impl Plan {
+    /// What `data` sends at `place`. Documents to insert that have no `_id` get one from `next_id`.
+    ///
+    /// # Errors
+    /// An argument that is needed is not there.
+    pub fn new(data: &Data, place: &Place, next_id: impl FnMut() -> ObjectId) -> Result<Self, String> {
+        let Shape { command, retry } = shape(data.method, &data.arguments);
+        let on_admin = matches!(data.method, Method::ListDatabases | Method::ListDatabaseNames);
+        let subject = match &place.collection {
+            Some(_) | None if on_admin || command == "listCollections" => Bson::Int32(1),
+            Some(collection) => Bson::from(collection),
+            None => Bson::Int32(1),
+        };
+        let mut built = Document::new();
+        built.insert(command, subject);
+        let outcome = fill(&mut built, data, next_id)?;
+        let database = if on_admin { "admin".to_owned() } else { place.database.clone() };
+        Ok(Self { database, command: built, retry, outcome })
+    }
+}
+
+fn shape(method: Method, arguments: &Document) -> Shape {
+    let (command, retry) = match method {
+        Method::Aggregate if writes(arguments) => ("aggregate", Retry::ManyWrites),
+        Method::Aggregate | Method::CountDocuments => ("aggregate", Retry::Read),
+        Method::CreateFindCursor | Method::Find | Method::FindOne => ("find", Retry::Read),
+        Method::CreateIndex => ("createIndexes", Retry::ManyWrites),
+        Method::DeleteMany => ("delete", Retry::ManyWrites),
+        Method::DeleteOne => ("delete", Retry::Write),
+        Method::Distinct => ("distinct", Retry::Read),
+        Method::DropIndex | Method::DropIndexes => ("dropIndexes", Retry::ManyWrites),
+        Method::EstimatedDocumentCount => ("count", Retry::Read),
+        Method::FindOneAndDelete | Method::FindOneAndReplace | Method::FindOneAndUpdate => {
+            ("findAndModify", Retry::Write)
+        }
+        Method::InsertMany | Method::InsertOne => ("insert", Retry::Write),
+        Method::ListCollectionNames | Method::ListCollections => ("listCollections", Retry::Read),
+        Method::ListDatabaseNames | Method::ListDatabases => ("listDatabases", Retry::Read),
+        Method::ListIndexNames | Method::ListIndexes => ("listIndexes", Retry::Read),
+        Method::ReplaceOne | Method::UpdateOne => ("update", Retry::Write),
+        Method::UpdateMany => ("update", Retry::ManyWrites),
+    };
+    Shape { command, retry }
+}
+
+/// Whether a pipeline ends by writing.
+fn writes(arguments: &Document) -> bool {
+    let pipeline = arguments.get_array("pipeline").map(Vec::as_slice).unwrap_or_default();
+    let last = pipeline.last().and_then(Bson::as_document);
+    last.is_some_and(|stage| stage.contains_key("$out") || stage.contains_key("$merge"))
+}
+
+/// Adds the fields behind the command's name.
+fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> ObjectId) -> Result<Outcome, String> {
+    let arguments = &data.arguments;
+    let argument = |name: &str| {
+        arguments.get(name).cloned().ok_or_else(|| format!("the argument `{name}` of {:?} is missing", data.method))
+    };
+    let copy = |command: &mut Document, names: &[&str]| {
+        let present = names.iter().filter_map(|name| Some((*name, arguments.get(name)?)));
+        command.extend(present.map(|(name, value)| (name.to_owned(), value.clone())));
+    };
+    let batch = || arguments.get("batchSize").map_or_else(Document::new, |size| doc! { "batchSize": size.clone() });
+    Ok(match data.method {
+        Method::Aggregate => {
+            command.insert("pipeline", argument("pipeline")?);
+            command.insert("cursor", batch());
+            Outcome::Documents
+        }
+        Method::CountDocuments => {
+            let group = doc! { "$group": { "_id": 1, "n": { "$sum": 1 } } };
+            command.insert("pipeline", vec![doc! { "$match": argument("filter")? }, group]);
+            command.insert("cursor", Document::new());
+            Outcome::Count
+        }
+        Method::CreateFindCursor | Method::Find => {
+            copy(command, &["filter", "batchSize", "limit", "sort"]);
+            if data.method == Method::Find { Outcome::Documents } else { Outcome::Cursor }
+        }
+        Method::FindOne => {
+            copy(command, &["filter", "sort"]);
+            command.extend(doc! { "limit": 1, "singleBatch": true });
+            Outcome::First
+        }
+        Method::CreateIndex => {
+            let name = argument("name")?;
+            command.insert("indexes", vec![doc! { "key": argument("keys")?, "name": name.clone() }]);
+            Outcome::Known(name)
+        }
+        Method::DeleteMany | Method::DeleteOne => {
+            let limit = i32::from(data.method == Method::DeleteOne);
+            command.insert("deletes", vec![doc! { "q": argument("filter")?, "limit": limit }]);
+            Outcome::Deleted
+        }
+        Method::Distinct => {
+            command.insert("key", argument("fieldName")?);
+            command.insert("query", argument("filter")?);
+            Outcome::Field("values")
+        }
+        Method::DropIndex | Method::DropIndexes => {
+            command.insert("index", arguments.get("name").cloned().unwrap_or_else(|| "*".into()));
+            Outcome::Known(Bson::Null)
+        }
+        Method::EstimatedDocumentCount => {
+            copy(command, &["maxTimeMS"]);
+            Outcome::Field("n")
+        }
+        Method::FindOneAndDelete => {
+            command.extend(doc! { "query": argument("filter")?, "remove": true });
+            Outcome::Field("value")
+        }
+        Method::FindOneAndReplace => {
+            command.extend(doc! { "query": argument("filter")?, "update": argument("replacement")? });
+            Outcome::Field("value")
+        }
+        Method::FindOneAndUpdate => {
+            command.extend(doc! { "query": argument("filter")?, "update": argument("update")? });
+            Outcome::Field("value")
+        }
+        Method::InsertMany | Method::InsertOne => {
+            let is_one = data.method == Method::InsertOne;
+            let documents = if is_one { Bson::Array(vec![argument("document")?]) } else { argument("documents")? };
+            let documents = documents.as_array().map(Vec::as_slice).unwrap_or_default();
+            let documents: Vec<Document> =
+                documents.iter().filter_map(Bson::as_document).map(|own| with_id(own, &mut next_id)).collect();
+            let ids: Vec<Bson> = documents.iter().filter_map(|document| document.get("_id").cloned()).collect();
+            command.extend(doc! { "documents": documents, "ordered": true });
+            copy(command, &["ordered"]);
+            Outcome::Known(inserted(data.method, ids))
+        }
+        Method::ListCollections | Method::ListCollectionNames => {
+            copy(command, &["filter"]);
+            command.insert("cursor", batch());
+            if data.method == Method::ListCollections { Outcome::Documents } else { Outcome::EachDocuments("name") }
+        }
+        Method::ListDatabases => {
+            copy(command, &["filter"]);
+            Outcome::Field("databases")
+        }
+        Method::ListDatabaseNames => {
+            copy(command, &["filter"]);
+            command.insert("nameOnly", true);
+            Outcome::EachOf("databases", "name")
+        }
+        Method::ListIndexes | Method::ListIndexNames => {
+            command.insert("cursor", batch());
+            if data.method == Method::ListIndexes { Outcome::Documents } else { Outcome::EachDocuments("name") }
+        }
+        Method::ReplaceOne | Method::UpdateOne | Method::UpdateMany => {
+            let change = if data.method == Method::ReplaceOne { "replacement" } else { "update" };
+            let multi = data.method == Method::UpdateMany;
+            let update = doc! { "q": argument("filter")?, "u": argument(change)?, "multi": multi };
+            command.insert("updates", vec![update]);
+            Outcome::Updated
+        }
+    })
+}
+
+/// The document with an `_id`, in front.
+fn with_id(document: &Document, next_id: &mut impl FnMut() -> ObjectId) -> Document {
+    if document.contains_key("_id") {
+        return document.clone();
+    }
+    let mut with_id = doc! { "_id": next_id() };
+    with_id.extend(document.clone());
+    with_id
+}
+
+fn inserted(method: Method, ids: Vec<Bson>) -> Bson {
+    if method == Method::InsertOne {
+        return doc! { "insertedId": ids.into_iter().next().unwrap_or(Bson::Null) }.into();
+    }
+    let by_index: Document = ids.into_iter().enumerate().map(|(index, id)| (index.to_string(), id)).collect();
+    doc! { "insertedIds": by_index }.into()
+}
+
+impl Outcome {
+    /// The result, where no cursor is needed to get it.
+    pub fn of_reply(&self, reply: &Document) -> Option<Bson> {
+        let count = |field: &str| reply.get(field).cloned().unwrap_or(Bson::Int32(0));
+        Some(match self {
+            Self::Field(field) => reply.get(field).cloned().unwrap_or(Bson::Null),
+            Self::EachOf(list, field) => {
+                let items = reply.get_array(list).map(Vec::as_slice).unwrap_or_default();
+                each(items.iter().filter_map(Bson::as_document), field)
+            }
+            Self::Updated => {
+                let upserted = reply.get_array("upserted").map_or(0, Vec::len);
+                let upserted = i64::try_from(upserted).unwrap_or_default();
+                doc! { "matchedCount": count("n"), "modifiedCount": count("nModified"), "upsertedCount": upserted }
+                    .into()
+            }
+            Self::Deleted => doc! { "deletedCount": count("n") }.into(),
+            Self::Known(result) => result.clone(),
+            Self::Cursor | Self::Documents | Self::First | Self::EachDocuments(_) | Self::Count => return None,
+        })
+    }
+
+    /// The result of all documents of a cursor.
+    pub fn of_documents(&self, documents: Vec<Document>) -> Bson {
+        match self {
+            Self::First => documents.into_iter().next().map_or(Bson::Null, Bson::Document),
+            Self::EachDocuments(field) => each(documents.iter(), field),
+            Self::Count => documents.first().and_then(|first| first.get("n").cloned()).unwrap_or(Bson::Int32(0)),
+            Self::Cursor
+            | Self::Documents
+            | Self::Field(_)
+            | Self::EachOf(..)
+            | Self::Updated
+            | Self::Deleted
+            | Self::Known(_) => Bson::Array(documents.into_iter().map(Bson::Document).collect()),
+        }
+    }
+}
+
+fn each<'a>(documents: impl Iterator<Item = &'a Document>, field: &str) -> Bson {
+    Bson::Array(documents.filter_map(|document| document.get(field).cloned()).collect())
+}

@@ -1,0 +1,206 @@
+//! The entities of a running test: what its operations are done with, by name.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+
+use bson::Bson;
+use cmap_core::options::{ClientOptions, Warning};
+
+use super::Stop;
+use super::client::{Client, Engine};
+use super::commands::Caller;
+use super::cursor::Cursor;
+use super::data::Place;
+use super::format::{ClientEntity, Entity, Operation};
+use super::journal::Journal;
+
+/// An entity while a test runs.
+pub enum Live<C: Client> {
+    /// A client.
+    Client(Caller<C>),
+    /// A database or a collection, seen by a client.
+    Place(Caller<C>, Place),
+    /// A thread.
+    Thread(Rc<Thread>),
+    /// A session. Nothing can be done with it.
+    Session,
+    /// A cursor, which is away while an operation uses it.
+    Cursor(Rc<RefCell<Option<Cursor<C>>>>),
+    /// A value: a result that was saved, or the type of a topology.
+    Value(Bson),
+}
+
+/// A thread: the operations it was given, and how far it is.
+#[derive(Default)]
+pub struct Thread {
+    /// What it has still to do.
+    pub queue: RefCell<VecDeque<Operation>>,
+    /// Whether it runs, or has run.
+    pub is_started: Cell<bool>,
+    /// Whether nothing more will be given to it.
+    pub is_closed: Cell<bool>,
+    /// Whether it has ended.
+    pub is_done: Cell<bool>,
+    /// Why it ended too early.
+    pub stop: RefCell<Option<Stop>>,
+}
+
+/// All entities of a test.
+pub struct Entities<E: Engine> {
+    live: RefCell<BTreeMap<String, Live<E::Client>>>,
+}
+
+impl<E: Engine> Default for Entities<E> {
+    fn default() -> Self {
+        Self { live: RefCell::default() }
+    }
+}
+
+impl<C: Client> Clone for Live<C> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Client(caller) => Self::Client(caller.clone()),
+            Self::Place(caller, place) => Self::Place(caller.clone(), place.clone()),
+            Self::Thread(thread) => Self::Thread(Rc::clone(thread)),
+            Self::Session => Self::Session,
+            Self::Cursor(cursor) => Self::Cursor(Rc::clone(cursor)),
+            Self::Value(value) => Self::Value(value.clone()),
+        }
+    }
+}
+
+impl<E: Engine> Entities<E> {
+    /// The entity called `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn get(&self, name: &str) -> Result<Live<E::Client>, Stop> {
+        self.live.borrow().get(name).cloned().ok_or_else(|| Stop::failed(format!("there is no entity \"{name}\"")))
+    }
+
+    /// The client called `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn client(&self, name: &str) -> Result<Caller<E::Client>, Stop> {
+        let Live::Client(caller) = self.get(name)? else {
+            return Err(Stop::failed(format!("the entity \"{name}\" is not a client")));
+        };
+        Ok(caller)
+    }
+
+    /// The thread called `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn thread(&self, name: &str) -> Result<Rc<Thread>, Stop> {
+        let Live::Thread(thread) = self.get(name)? else {
+            return Err(Stop::failed(format!("the entity \"{name}\" is not a thread")));
+        };
+        Ok(thread)
+    }
+
+    /// The value called `name`, if there is one.
+    pub fn value(&self, name: &str) -> Option<Bson> {
+        if let Live::Value(value) = self.live.borrow().get(name)? { Some(value.clone()) } else { None }
+    }
+
+    /// All clients.
+    pub fn clients(&self) -> Vec<Caller<E::Client>> {
+        let live = self.live.borrow();
+        live.values()
+            .filter_map(|live| if let Live::Client(caller) = live { Some(caller.clone()) } else { None })
+            .collect()
+    }
+
+    /// All threads.
+    pub fn threads(&self) -> Vec<Rc<Thread>> {
+        let live = self.live.borrow();
+        live.values()
+            .filter_map(|live| if let Live::Thread(own) = live { Some(Rc::clone(own)) } else { None })
+            .collect()
+    }
+
+    /// Keeps an entity under `name`.
+    ///
+    /// # Errors
+    /// There is one of this name.
+    pub fn insert(&self, name: &str, entity: Live<E::Client>) -> Result<(), Stop> {
+        match self.live.borrow_mut().insert(name.to_owned(), entity) {
+            None => Ok(()),
+            Some(_) => Err(Stop::failed(format!("there are two entities \"{name}\""))),
+        }
+    }
+
+    /// Forgets all entities. Connections that nothing else uses are thereby checked in.
+    pub fn clear(&self) {
+        let live = core::mem::take(&mut *self.live.borrow_mut());
+        drop(live);
+    }
+
+    /// Makes an entity that needs no time for it; clients are [connected](connect) by the caller.
+    ///
+    /// # Errors
+    /// What it refers to does not exist.
+    pub fn create(&self, entity: &Entity) -> Result<(), Stop> {
+        match entity {
+            Entity::Client(_) => Ok(()),
+            Entity::Database(database) => {
+                let caller = self.client(&database.client)?;
+                let place = Place { database: database.database_name.clone(), collection: None };
+                self.insert(&database.id, Live::Place(caller, place))
+            }
+            Entity::Collection(collection) => {
+                let Live::Place(caller, place) = self.get(&collection.database)? else {
+                    return Err(Stop::failed(format!("the entity \"{}\" is not a database", collection.database)));
+                };
+                let place = Place { collection: Some(collection.collection_name.clone()), ..place };
+                self.insert(&collection.id, Live::Place(caller, place))
+            }
+            Entity::Thread(thread) => self.insert(&thread.id, Live::Thread(Rc::default())),
+            Entity::Session(session) => self.insert(&session.id, Live::Session),
+        }
+    }
+}
+
+/// A client of `engine` as `entity` describes it.
+///
+/// # Errors
+/// Its options are none that a client has.
+pub fn connect<E: Engine>(engine: &E, entity: &ClientEntity) -> Result<Caller<E::Client>, Stop> {
+    let options = options(&engine.uri(entity.use_multiple_mongoses), entity)?;
+    let journal = Journal::new(entity);
+    let client =
+        engine.client(options.clone(), journal.clone()).map_err(|failure| Stop::failed(failure.to_string()))?;
+    Ok(Caller { client, options, journal, sessions: Rc::default() })
+}
+
+fn options(uri: &str, entity: &ClientEntity) -> Result<ClientOptions, Stop> {
+    let mut uri = uri.to_owned();
+    for (name, value) in &entity.uri_options {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // What a test says replaces what the deployment says.
+        uri = without(&uri, name);
+        let separator = if uri.contains('?') { '&' } else { '?' };
+        uri.push_str(&format!("{separator}{name}={value}"));
+    }
+    let (options, warnings) = ClientOptions::parse(&uri).map_err(|error| Stop::failed(format!("{uri}: {error}")))?;
+    for warning in warnings {
+        if let Warning::UnknownOption { name, .. } = warning {
+            return Err(Stop::Skipped(format!("needs the option {name}, which does not exist here")));
+        }
+        if !matches!(warning, Warning::DeprecatedOption { .. }) {
+            return Err(Stop::failed(format!("{uri}: {warning}")));
+        }
+    }
+    Ok(options)
+}
+
+fn without(uri: &str, option: &str) -> String {
+    let Some((front, options)) = uri.split_once('?') else { return uri.to_owned() };
+    let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    let kept = options.split('&').filter(|pair| name(pair) != option.to_ascii_lowercase());
+    let kept: Vec<&str> = kept.collect();
+    if kept.is_empty() { front.to_owned() } else { format!("{front}?{}", kept.join("&")) }
+}

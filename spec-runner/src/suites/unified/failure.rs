@@ -1,0 +1,193 @@
+//! How an operation failed, in the terms in which tests expect it.
+
+use core::fmt;
+
+use bson::Document;
+use cmap_core::connection::{Fault, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
+use cmap_core::pool::{Cause, CheckOutError, CheckOutErrorKind};
+
+use super::format::ExpectedError;
+use super::matching::Saved;
+
+/// The labels of an error after which an operation may be tried again, but not at once.
+const OVERLOAD: [&str; 2] = [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
+
+/// Codes after which reads, and writes with a transaction number, may be tried again.
+const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// The code of an operation that took too long (CSOT-15).
+const MAX_TIME_EXPIRED: i32 = 50;
+
+/// An operation failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// How.
+    pub kind: FailureKind,
+    /// In words, causes included.
+    pub message: String,
+    /// The error's labels.
+    pub labels: Vec<String>,
+}
+
+/// How an operation failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FailureKind {
+    /// The network failed, or the wait for the server took too long.
+    Network {
+        /// Whether it was the wait.
+        timeout: bool,
+    },
+    /// There was no connection, since time was up.
+    CheckOutTimeout,
+    /// There was no connection, since the pool was cleared.
+    PoolCleared,
+    /// Anything else on the client's side.
+    Client,
+    /// The server said so.
+    Server {
+        /// Its code.
+        code: Option<i32>,
+        /// Its whole reply.
+        reply: Box<Document>,
+    },
+}
+
+/// How a driver may retry an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// As a read: retryReads.
+    Read,
+    /// As a write: retryWrites, where the server takes transaction numbers.
+    Write,
+    /// As a write of several documents: only after an overload.
+    ManyWrites,
+    /// As any command: only after an overload, and if both options allow it.
+    Command,
+    /// As a getMore: only after an overload.
+    GetMore,
+}
+
+impl Failure {
+    /// A failure of this kind, without labels.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), labels: Vec::new() }
+    }
+
+    /// What was asked of the client makes no sense.
+    pub fn client(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Client, message)
+    }
+
+    /// A check-out ended without a connection.
+    pub fn of_check_out(error: &CheckOutError) -> Self {
+        let establish = if let CheckOutErrorKind::Establish(error) = &error.kind { Some(error) } else { None };
+        let kind = match (&error.kind, establish.map(|error| error.fault)) {
+            (CheckOutErrorKind::Timeout(_), _) => FailureKind::CheckOutTimeout,
+            (CheckOutErrorKind::PoolCleared { .. }, _) => FailureKind::PoolCleared,
+            (_, Some(Fault::Network)) => FailureKind::Network { timeout: false },
+            (_, Some(Fault::Timeout)) => FailureKind::Network { timeout: true },
+            (_, Some(Fault::Server { code })) => FailureKind::Server { code, reply: Box::default() },
+            _ => FailureKind::Client,
+        };
+        let labels = OVERLOAD.iter().filter(|label| establish.is_some_and(|error| error.has_label(label)));
+        Self {
+            labels: labels.map(|label| (*label).to_owned()).collect(),
+            ..Self::new(kind, Cause::of(error).to_string())
+        }
+    }
+
+    /// The server's error in a reply: that of the command, of its write concern, or of its first write.
+    pub fn of_reply(reply: &Document) -> Option<Self> {
+        let ok = reply.get_bool("ok").ok().or_else(|| number(reply, "ok").map(|ok| ok != 0));
+        let error = if ok == Some(false) {
+            reply
+        } else {
+            let first = reply.get_array("writeErrors").ok().and_then(|errors| errors.first()?.as_document());
+            reply.get_document("writeConcernError").ok().or(first)?
+        };
+        let code = number(error, "code").and_then(|code| i32::try_from(code).ok());
+        let message = error.get_str("errmsg").unwrap_or("the server gives no message").to_owned();
+        let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
+        let labels = labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect();
+        Some(Self { kind: FailureKind::Server { code, reply: Box::new(reply.clone()) }, message, labels })
+    }
+
+    /// Whether a driver that retries, to which both options apply as given, would now try again.
+    pub fn is_retried(&self, retry: Retry, retry_reads: bool, retry_writes: bool) -> bool {
+        let overload = OVERLOAD.iter().all(|label| self.labels.iter().any(|own| own == label));
+        let (allowed, once) = match retry {
+            Retry::Read => (retry_reads, true),
+            Retry::Write => (retry_writes, true),
+            Retry::ManyWrites => (retry_writes, false),
+            Retry::Command => (retry_reads && retry_writes, false),
+            Retry::GetMore => (retry_reads, false),
+        };
+        let retryable = match &self.kind {
+            FailureKind::Network { .. } | FailureKind::PoolCleared => true,
+            FailureKind::Server { code, .. } => code.is_some_and(|code| RETRYABLE_CODES.contains(&code)),
+            FailureKind::CheckOutTimeout | FailureKind::Client => false,
+        };
+        allowed && (overload || once && retryable)
+    }
+
+    /// Where this leaves what is expected of it, if it does.
+    pub fn mismatch(&self, expected: &ExpectedError, saved: Saved<'_>) -> Option<String> {
+        let (code, reply) = match &self.kind {
+            FailureKind::Server { code, reply } => (*code, Some(reply)),
+            FailureKind::Network { .. }
+            | FailureKind::CheckOutTimeout
+            | FailureKind::PoolCleared
+            | FailureKind::Client => (None, None),
+        };
+        let is_timeout = code == Some(MAX_TIME_EXPIRED)
+            || matches!(self.kind, FailureKind::Network { timeout: true } | FailureKind::CheckOutTimeout);
+        let has = |label: &String| self.labels.contains(label);
+        let contains = |part: &String| self.message.to_lowercase().contains(&part.to_lowercase());
+        let code_name = || reply.and_then(|reply| reply.get_str("codeName").ok());
+        let text = if expected.is_error == Some(false) {
+            "none".into()
+        } else if expected.is_client_error.is_some_and(|wanted| wanted != reply.is_none()) {
+            format!("one of the {}", if reply.is_none() { "server" } else { "client" })
+        } else if expected.is_timeout_error.is_some_and(|wanted| wanted != is_timeout) {
+            format!("{} timeout", if is_timeout { "no" } else { "a" })
+        } else if let Some(part) = expected.error_contains.as_ref().filter(|part| !contains(part)) {
+            format!("one that says \"{part}\"")
+        } else if let Some(wanted) = expected.error_code.filter(|wanted| Some(*wanted) != code) {
+            format!("the code {wanted}")
+        } else if let Some(wanted) = expected.error_code_name.as_deref().filter(|wanted| Some(*wanted) != code_name()) {
+            format!("the code {wanted}")
+        } else if let Some(label) = expected.error_labels_contain.iter().find(|label| !has(label)) {
+            format!("the label {label}")
+        } else if let Some(label) = expected.error_labels_omit.iter().find(|label| has(label)) {
+            format!("no label {label}")
+        } else {
+            let expected = expected.error_response.as_ref()?;
+            let reply = reply.map(|reply| bson::Bson::from(Document::clone(reply)));
+            return expected.compare(reply.as_ref(), saved).err().map(|mismatch| format!("its reply: {mismatch}"));
+        };
+        Some(format!("expected an error: {text}; got {self}"))
+    }
+}
+
+/// Servers write `ok` and codes as any of the numeric types.
+fn number(document: &Document, key: &str) -> Option<i64> {
+    let value = document.get(key)?;
+    let integer = value.as_i64().or_else(|| value.as_i32().map(i64::from));
+    integer.or_else(|| value.as_f64().map(|float| i64::from(float != 0.0)))
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            FailureKind::Network { timeout: false } => write!(f, "a network error: ")?,
+            FailureKind::Network { timeout: true } => write!(f, "a network timeout: ")?,
+            FailureKind::CheckOutTimeout => write!(f, "a timeout of the check-out: ")?,
+            FailureKind::PoolCleared => write!(f, "a cleared pool: ")?,
+            FailureKind::Client => write!(f, "a client's error: ")?,
+            FailureKind::Server { code: Some(code), .. } => write!(f, "the server's error {code}: ")?,
+            FailureKind::Server { code: None, .. } => write!(f, "a server's error: ")?,
+        }
+        f.write_str(&self.message)?;
+        if self.labels.is_empty() { Ok(()) } else { write!(f, " [{}]", self.labels.join(", ")) }
+    }
+}

@@ -1,0 +1,98 @@
+//! `createEntities`: the clients, databases, collections and threads that a test works with.
+
+use alloc::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{EventName, Severity};
+
+/// One entity.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "an object with one key")]
+pub enum Entity {
+    /// A client.
+    Client(ClientEntity),
+    /// A database, seen by a client.
+    Database(DatabaseEntity),
+    /// A collection of a database.
+    Collection(CollectionEntity),
+    /// A thread, on which operations can run beside the others.
+    Thread(Named),
+    /// A session. It can be made; operations in it cannot be carried out.
+    Session(SessionEntity),
+}
+
+/// `client`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct ClientEntity {
+    /// `id`: its name.
+    pub id: String,
+    /// `uriOptions`.
+    #[serde(default)]
+    pub uri_options: BTreeMap<String, Value>,
+    /// `useMultipleMongoses`: whether it reaches several servers behind a load balancer.
+    #[serde(default)]
+    pub use_multiple_mongoses: bool,
+    /// `observeEvents`: the events to note.
+    #[serde(default)]
+    pub observe_events: Vec<EventName>,
+    /// `ignoreCommandMonitoringEvents`: commands whose events are not to be noted.
+    #[serde(default)]
+    pub ignore_command_monitoring_events: Vec<String>,
+    /// `observeSensitiveCommands`: whether to note commands that may hold secrets; without, they are not.
+    #[serde(default)]
+    pub observe_sensitive_commands: bool,
+    /// `observeLogMessages`: the components whose messages to note, and down to which severity.
+    #[serde(default)]
+    pub observe_log_messages: BTreeMap<String, Severity>,
+    /// `awaitMinPoolSizeMS`: how long to wait for minPoolSize connections, and then to forget the events so far.
+    #[serde(rename = "awaitMinPoolSizeMS")]
+    pub await_min_pool_size_ms: Option<u64>,
+}
+
+/// `database`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct DatabaseEntity {
+    /// `id`: its name in the test.
+    pub id: String,
+    /// `client`: the client through which it is seen.
+    pub client: String,
+    /// `databaseName`: its name on the server.
+    pub database_name: String,
+}
+
+/// `collection`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct CollectionEntity {
+    /// `id`: its name in the test.
+    pub id: String,
+    /// `database`: where it is.
+    pub database: String,
+    /// `collectionName`: its name on the server.
+    pub collection_name: String,
+}
+
+/// An entity that is nothing but its name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct Named {
+    /// `id`: its name.
+    pub id: String,
+}
+
+/// `session`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct SessionEntity {
+    /// `id`: its name.
+    pub id: String,
+    /// `client`: whose it is.
+    pub client: String,
+    /// `sessionOptions`.
+    #[serde(default)]
+    pub session_options: Value,
+}

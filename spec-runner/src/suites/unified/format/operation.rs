@@ -1,0 +1,304 @@
+//! `operations`: what a test does, to what, and the expected result.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Document, Entity, ExpectedError, ExpectedEvent};
+use crate::suites::extended_json;
+use crate::suites::place::Place;
+use crate::suites::problem::read;
+use crate::suites::unified::matching::Pattern;
+
+/// One of `operations`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub struct Operation {
+    /// `name`.
+    pub name: String,
+    /// `object`: the entity that it is done with, or "testRunner".
+    pub object: String,
+    /// `name` and `arguments`.
+    pub action: Action,
+    /// The expected result.
+    pub expectation: Expectation,
+    /// `saveResultAsEntity`: the name under which its result can be used later.
+    pub save_result_as: Option<String>,
+}
+
+/// The expected result of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expectation {
+    /// It succeeds.
+    Success,
+    /// `expectResult`: it succeeds with such a result.
+    Result(Pattern),
+    /// `expectError`: it fails with such an error.
+    Error(Box<ExpectedError>),
+    /// `ignoreResultAndError`: any result, or any error.
+    Anything,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Something of the test itself, of a client or of a cursor.
+    Special(Special),
+    /// A command on data.
+    Data(Data),
+}
+
+/// The operations that are not just a command on data.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "name", content = "arguments", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(deny_unknown_fields)]
+pub enum Special {
+    /// Sets a fail point on the server.
+    FailPoint {
+        /// By which client.
+        client: String,
+        /// The command.
+        fail_point: Document,
+    },
+    /// Makes entities.
+    CreateEntities {
+        /// Them, in their order.
+        entities: Vec<Entity>,
+    },
+    /// Waits until a client has had this many matching events.
+    WaitForEvent(Occurrences),
+    /// A client has had exactly this many matching events.
+    AssertEventCount(Occurrences),
+    /// Hands an operation to a thread.
+    RunOnThread {
+        /// The thread.
+        thread: String,
+        /// The operation.
+        operation: Box<Operation>,
+    },
+    /// Waits until a thread has done all that it was given, and fails as it failed.
+    WaitForThread {
+        /// The thread.
+        thread: String,
+    },
+    /// Waits.
+    Wait {
+        /// How long, in milliseconds.
+        ms: u64,
+    },
+    /// A client has this many connections in use.
+    AssertNumberConnectionsCheckedOut {
+        /// The client.
+        client: String,
+        /// How many.
+        connections: u64,
+    },
+    /// Keeps what a client knows of its topology.
+    RecordTopologyDescription {
+        /// The client.
+        client: String,
+        /// Under this name.
+        id: String,
+    },
+    /// A kept description is of this type.
+    AssertTopologyType {
+        /// The name of the description.
+        topology_description: String,
+        /// The type.
+        topology_type: String,
+    },
+    /// Closes a client or a cursor.
+    Close {},
+    /// Adds a wrapping library to a client's metadata.
+    AppendMetadata {
+        /// The library.
+        driver_info_options: DriverInfo,
+    },
+    /// Takes the next document of a cursor.
+    IterateUntilDocumentOrError {},
+    /// Runs any command on a database.
+    #[serde(rename_all = "camelCase")]
+    RunCommand {
+        /// The command's name.
+        command_name: Option<String>,
+        /// The command.
+        command: Document,
+        /// How long the whole may take.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
+    },
+}
+
+/// Events to wait for, or to count.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct Occurrences {
+    /// `client`: whose.
+    pub client: String,
+    /// `event`: which.
+    pub event: ExpectedEvent,
+    /// `count`: how many.
+    pub count: usize,
+}
+
+/// `driverInfoOptions`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub struct DriverInfo {
+    /// `name`.
+    pub name: String,
+    /// `version`.
+    pub version: Option<String>,
+    /// `platform`.
+    pub platform: Option<String>,
+}
+
+/// A command on data, in the words of a driver's interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    /// The method.
+    pub method: Method,
+    /// Its arguments.
+    pub arguments: bson::Document,
+    /// `timeoutMS`, which every method has: how long it may take.
+    pub timeout_ms: Option<u64>,
+}
+
+/// The methods of a driver's interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is the specification's method of this name")]
+pub enum Method {
+    Aggregate,
+    CountDocuments,
+    CreateFindCursor,
+    CreateIndex,
+    DeleteMany,
+    DeleteOne,
+    Distinct,
+    DropIndex,
+    DropIndexes,
+    EstimatedDocumentCount,
+    Find,
+    FindOne,
+    FindOneAndDelete,
+    FindOneAndReplace,
+    FindOneAndUpdate,
+    InsertMany,
+    InsertOne,
+    ListCollectionNames,
+    ListCollections,
+    ListDatabaseNames,
+    ListDatabases,
+    ListIndexNames,
+    ListIndexes,
+    ReplaceOne,
+    UpdateMany,
+    UpdateOne,
+}
+
+/// What some operations need that a pool does not have.
+const LACKING: [(&str, &[&str]); 5] = [
+    ("transactions", &["startTransaction", "commitTransaction", "abortTransaction", "withTransaction"]),
+    ("explicit sessions", &["endSession", "assertSameLsidOnLastTwoCommands", "assertDifferentLsidOnLastTwoCommands"]),
+    ("change streams", &["createChangeStream"]),
+    ("bulk writes", &["bulkWrite", "clientBulkWrite"]),
+    ("a replica set of several members", &["waitForPrimaryChange"]),
+];
+
+/// What a test needs that does not exist here, if anything, as the names and arguments of its operations show.
+pub(super) fn lack(test: &Value) -> Option<String> {
+    let operations = test.get("operations")?.as_array()?;
+    let names = operations.iter().filter_map(|operation| operation.get("name")?.as_str());
+    let by_name = |name| LACKING.iter().find(|(_, names)| names.contains(&name)).map(|(what, _)| *what);
+    let in_session = |operation: &Value| operation.pointer("/arguments/session").is_some();
+    let what = names.into_iter().find_map(by_name);
+    let what = what.or_else(|| operations.iter().any(in_session).then_some("explicit sessions"));
+    let what = what.or_else(|| has_key(test, "$where").then_some("a server that runs JavaScript ($where)"));
+    what.map(|what| format!("needs {what}"))
+}
+
+fn has_key(value: &Value, key: &str) -> bool {
+    match value {
+        Value::Object(entries) => entries.iter().any(|(own, value)| own == key || has_key(value, key)),
+        Value::Array(items) => items.iter().any(|item| has_key(item, key)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+impl Method {
+    /// The arguments that are carried out.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Aggregate => &["pipeline", "batchSize"],
+            Self::CountDocuments | Self::DeleteMany | Self::DeleteOne | Self::FindOneAndDelete => &["filter"],
+            Self::CreateFindCursor | Self::Find => &["filter", "batchSize", "limit", "sort"],
+            Self::FindOne => &["filter", "sort"],
+            Self::CreateIndex => &["keys", "name"],
+            Self::Distinct => &["fieldName", "filter"],
+            Self::DropIndex => &["name"],
+            Self::EstimatedDocumentCount => &["maxTimeMS"],
+            Self::ReplaceOne | Self::FindOneAndReplace => &["filter", "replacement"],
+            Self::FindOneAndUpdate | Self::UpdateMany | Self::UpdateOne => &["filter", "update"],
+            Self::InsertMany => &["documents", "ordered"],
+            Self::InsertOne => &["document"],
+            Self::ListCollections | Self::ListCollectionNames | Self::ListIndexes => &["filter", "batchSize"],
+            Self::ListDatabases | Self::ListDatabaseNames => &["filter"],
+            Self::DropIndexes | Self::ListIndexNames => &[],
+        }
+    }
+}
+
+/// An operation as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+struct Written {
+    name: String,
+    object: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    expect_result: Option<Pattern>,
+    expect_error: Option<Box<ExpectedError>>,
+    #[serde(default)]
+    ignore_result_and_error: bool,
+    save_result_as_entity: Option<String>,
+}
+
+impl TryFrom<Map<String, Value>> for Operation {
+    type Error = String;
+
+    fn try_from(operation: Map<String, Value>) -> Result<Self, String> {
+        let written: Written = read(&Place::top(), Value::Object(operation)).map_err(|problem| problem.to_string())?;
+        let expectation = match (written.expect_result, written.expect_error, written.ignore_result_and_error) {
+            (None, None, false) => Expectation::Success,
+            (Some(result), None, false) => Expectation::Result(result),
+            (None, Some(error), false) => Expectation::Error(error),
+            (None, None, true) => Expectation::Anything,
+            _ => return Err("expects several things at once".into()),
+        };
+        Ok(Self {
+            action: Action::read(&written.name, written.arguments)?,
+            name: written.name,
+            object: written.object,
+            expectation,
+            save_result_as: written.save_result_as_entity,
+        })
+    }
+}
+
+impl Action {
+    fn read(name: &str, mut arguments: Map<String, Value>) -> Result<Self, String> {
+        let Ok(method) = Method::deserialize(Value::from(name)) else {
+            let value = json!({ "name": name, "arguments": arguments });
+            return read(&Place::top(), value).map(Self::Special).map_err(|problem| problem.to_string());
+        };
+        let timeout_ms = arguments.remove("timeoutMS");
+        let timeout_ms = timeout_ms.map(|timeout| timeout.as_u64().ok_or("timeoutMS is not a number of milliseconds"));
+        let timeout_ms = timeout_ms.transpose()?;
+        if let Some(unknown) = arguments.keys().find(|key| !method.arguments().contains(&key.as_str())) {
+            return Err(format!("unknown argument `{unknown}` of {name}"));
+        }
+        let arguments = extended_json::document(Value::Object(arguments));
+        let arguments = arguments.map_err(|problem| format!("the arguments of {name}: {problem}"))?;
+        Ok(Self::Data(Data { method, arguments, timeout_ms }))
+    }
+}

@@ -1,0 +1,202 @@
+//! What a client notes while a test runs: events and log messages, in the order in which they happened.
+//!
+//! Only what its entity asks for is noted, as in the files: a test counts and compares what is here.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bson::{Bson, Document, doc};
+use cmap_core::address::ServerAddress;
+use cmap_core::log::{self, LogRecord, LogValue, MaxDocumentLength, TopologyId};
+use cmap_core::pool::Event;
+use cmap_core::server::{HeartbeatEvent, ServerEvent};
+
+use super::format::{ClientEntity, EventName, ExpectedEvent, Severity};
+use super::matching::Saved;
+use crate::suites::{extended_json, pool_event};
+
+/// The journal of one client. Clones share the notes.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    wanted: Arc<ClientEntity>,
+    notes: Arc<Mutex<Notes>>,
+}
+
+/// What is in a journal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notes {
+    /// The events.
+    pub events: Vec<Noted>,
+    /// The log messages.
+    pub messages: Vec<Message>,
+}
+
+/// An event as it happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noted {
+    /// Its type.
+    pub name: EventName,
+    /// Its fields.
+    pub fields: Document,
+}
+
+/// A log message as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// How severe it is.
+    pub level: Severity,
+    /// What it is about.
+    pub component: &'static str,
+    /// Its fields.
+    pub data: Document,
+}
+
+/// Journals are kept apart, so their topologies need not be.
+const TOPOLOGY: TopologyId = TopologyId(1);
+
+/// Cases match replies field by field, so they must not be cut.
+const WHOLE: MaxDocumentLength = MaxDocumentLength(usize::MAX);
+
+/// Commands whose events may hold secrets (LOG-15), and the hellos that do when they authenticate.
+const SENSITIVE: [&str; 9] = [
+    "authenticate",
+    "saslStart",
+    "saslContinue",
+    "getnonce",
+    "createUser",
+    "updateUser",
+    "copydbgetnonce",
+    "copydbsaslstart",
+    "copydb",
+];
+
+impl Journal {
+    /// An empty journal for what `wanted` observes.
+    pub fn new(wanted: &ClientEntity) -> Self {
+        Self { wanted: Arc::new(wanted.clone()), notes: Arc::default() }
+    }
+
+    /// What was noted so far.
+    pub fn read(&self) -> MutexGuard<'_, Notes> {
+        // A writer that panicked has failed the test; its notes so far are still true.
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        *self.read() = Notes::default();
+    }
+
+    /// How many events are as `expected`.
+    pub fn count(&self, expected: &ExpectedEvent, saved: Saved<'_>) -> usize {
+        let is_one = |noted: &&Noted| noted.name == expected.name && expected.compare(&noted.fields, saved).is_ok();
+        self.read().events.iter().filter(is_one).count()
+    }
+
+    /// Notes an event, if it is wanted.
+    pub fn event(&self, name: EventName, fields: impl FnOnce() -> Document) {
+        if self.wanted.observe_events.contains(&name) {
+            self.read().events.push(Noted { name, fields: fields() });
+        }
+    }
+
+    /// Notes an event of a command, if it is wanted. Commands that set fail points are never noted; those that may hold
+    /// secrets only if the client observes sensitive commands.
+    pub fn command_event(&self, name: EventName, command: &str, fields: impl FnOnce() -> Document) {
+        let ignored = self.wanted.ignore_command_monitoring_events.iter().any(|ignored| ignored == command);
+        let sensitive = SENSITIVE.contains(&command) && !self.wanted.observe_sensitive_commands;
+        if command != "configureFailPoint" && !ignored && !sensitive {
+            self.event(name, fields);
+        }
+    }
+
+    /// Notes an event of the pool of `address`, and its log message.
+    pub fn pool_event(&self, address: &ServerAddress, event: &Event) {
+        self.event(pool_event_name(event), || pool_event_fields(address, event));
+        self.message(log::COMPONENT, || Some(LogRecord::new(address, event)));
+    }
+
+    /// Notes an event of the server at `address` or of its monitor, and its log message.
+    pub fn server_event(&self, address: &ServerAddress, event: &ServerEvent) {
+        if let Some(name) = server_event_name(event) {
+            self.event(name, || server_event_fields(address, event));
+        }
+        self.message(log::TOPOLOGY_COMPONENT, || LogRecord::of_server(TOPOLOGY, address, event, WHOLE));
+    }
+
+    /// Notes a log message, if it is wanted. All of ours are of the level debug (LOG-10, LOG-14).
+    fn message(&self, component: &'static str, record: impl FnOnce() -> Option<LogRecord>) {
+        let is_wanted = self.wanted.observe_log_messages.get(component).is_some_and(|least| *least >= Severity::Debug);
+        if let Some(record) = is_wanted.then(record).flatten() {
+            let data = record.fields().iter().map(|(name, value)| ((*name).to_owned(), log_value(value))).collect();
+            self.read().messages.push(Message { level: Severity::Debug, component, data });
+        }
+    }
+}
+
+fn log_value(value: &LogValue) -> Bson {
+    match value {
+        LogValue::Text(text) => Bson::from(&**text),
+        LogValue::Integer(number) => i64::try_from(*number).map_or(Bson::Null, Bson::Int64),
+        LogValue::Millis(millis) => Bson::Double(*millis),
+        LogValue::Boolean(is) => Bson::Boolean(*is),
+    }
+}
+
+fn pool_event_name(event: &Event) -> EventName {
+    match event {
+        Event::PoolCreated { .. } => EventName::PoolCreatedEvent,
+        Event::PoolReady => EventName::PoolReadyEvent,
+        Event::PoolCleared { .. } => EventName::PoolClearedEvent,
+        Event::ConnectionCreated { .. } => EventName::ConnectionCreatedEvent,
+        Event::ConnectionReady { .. } => EventName::ConnectionReadyEvent,
+        Event::ConnectionClosed { .. } => EventName::ConnectionClosedEvent,
+        Event::ConnectionCheckOutStarted { .. } => EventName::ConnectionCheckOutStartedEvent,
+        Event::ConnectionCheckOutFailed { .. } => EventName::ConnectionCheckOutFailedEvent,
+        Event::ConnectionCheckedOut { .. } => EventName::ConnectionCheckedOutEvent,
+        Event::ConnectionCheckedIn { .. } => EventName::ConnectionCheckedInEvent,
+        Event::PoolClosed | _ => EventName::PoolClosedEvent,
+    }
+}
+
+fn pool_event_fields(address: &ServerAddress, event: &Event) -> Document {
+    let fields = pool_event::fields(event, &address.to_string(), |_| None);
+    // JSON of scalars and objects is Extended JSON.
+    extended_json::document(fields.into()).unwrap_or_default()
+}
+
+/// The name of an event that a test can ask for; `None` for `ServerOpening` and `ServerClosed`, which have no name here.
+fn server_event_name(event: &ServerEvent) -> Option<EventName> {
+    Some(match event {
+        ServerEvent::TopologyOpening => EventName::TopologyOpeningEvent,
+        ServerEvent::TopologyDescriptionChanged { .. } => EventName::TopologyDescriptionChangedEvent,
+        ServerEvent::TopologyClosed => EventName::TopologyClosedEvent,
+        ServerEvent::ServerDescriptionChanged { .. } => EventName::ServerDescriptionChangedEvent,
+        ServerEvent::Heartbeat(HeartbeatEvent::Started { .. }) => EventName::ServerHeartbeatStartedEvent,
+        ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { .. }) => EventName::ServerHeartbeatSucceededEvent,
+        ServerEvent::Heartbeat(HeartbeatEvent::Failed { .. }) => EventName::ServerHeartbeatFailedEvent,
+        ServerEvent::ServerOpening | ServerEvent::ServerClosed | _ => return None,
+    })
+}
+
+fn server_event_fields(address: &ServerAddress, event: &ServerEvent) -> Document {
+    let mut fields = doc! { "address": address.to_string() };
+    match event {
+        ServerEvent::TopologyDescriptionChanged { previous, new } => {
+            fields.insert("previousDescription", doc! { "type": previous.topology_type.name() });
+            fields.insert("newDescription", doc! { "type": new.topology_type.name() });
+        }
+        ServerEvent::ServerDescriptionChanged { previous, new } => {
+            fields.insert("previousDescription", doc! { "type": previous.server_type.name() });
+            fields.insert("newDescription", doc! { "type": new.server_type.name() });
+        }
+        ServerEvent::Heartbeat(HeartbeatEvent::Started { awaited, .. })
+        | ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { awaited, .. })
+        | ServerEvent::Heartbeat(HeartbeatEvent::Failed { awaited, .. }) => drop(fields.insert("awaited", *awaited)),
+        ServerEvent::TopologyOpening
+        | ServerEvent::TopologyClosed
+        | ServerEvent::ServerOpening
+        | ServerEvent::ServerClosed
+        | _ => {}
+    }
+    fields
+}

@@ -1,0 +1,149 @@
+//! MongoDB's unified test format: what a whole client does, told by its events, its log messages and what is then on the
+//! server.
+//!
+//! A [`format::UnifiedFile`] holds tests. Each is carried out by an [`Engine`]: [`engine`] is the one in virtual time, the
+//! machines of `cmap_core` against the embedded server, without a socket. [`operations`] does what the test says to its
+//! [`entities`], with commands from [`data`] and [`cursor`]s; each client keeps a [`journal`]; [`verdict`] compares by the
+//! rules in [`matching`].
+//!
+//! A test that needs what does not exist here is skipped by name and says what it needs: [`format`](mod@format) knows most of
+//! it from the words of the test, [`format::Deployment`] from the servers it is for, and [`failure::Failure::is_retried`]
+//! finds out when a driver would now try an operation again, which a pool does not do.
+
+pub mod client;
+pub mod commands;
+pub mod cursor;
+pub mod data;
+pub mod engine;
+pub mod entities;
+pub mod failure;
+pub mod format;
+pub mod journal;
+pub mod matching;
+pub mod operations;
+pub mod verdict;
+
+use alloc::rc::Rc;
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use self::client::{Client, Engine};
+use self::engine::CoreEngine;
+use self::format::{Action, Deployment, EventKind, Occurrences, Operation, Setup, Special, Test, UnifiedFile};
+use self::operations::Running;
+use crate::suites::outcome::{Outcome, Round};
+use crate::suites::requirement::Topology;
+
+/// Why a test ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Something was not as expected.
+    Failed(String),
+    /// It needs something that does not exist here.
+    Skipped(String),
+}
+
+impl Stop {
+    /// Something was not as expected.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self::Failed(text.into())
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(text) => f.write_str(text),
+            Self::Skipped(text) => write!(f, "skipped: {text}"),
+        }
+    }
+}
+
+/// Runs each test of `file` under each of `seeds`, in their order; the first seed that fails ends a test.
+pub fn run(file: &UnifiedFile, seeds: RangeInclusive<u64>) -> impl Iterator<Item = (&str, Outcome)> {
+    file.tests.iter().map(move |test| {
+        let outcome = match prepare(file, test) {
+            Err(reason) => Outcome::Skipped { reason },
+            Ok((setup, test, deployment)) => run_test(setup, test, deployment, seeds.clone()),
+        };
+        (test.description.as_str(), outcome)
+    })
+}
+
+/// What a test begins with, and the servers that it gets; or why it cannot be run.
+fn prepare<'f>(
+    file: &'f UnifiedFile,
+    test: &'f format::UnifiedTest,
+) -> Result<(&'f Setup, &'f Test, Deployment), String> {
+    let content = test.content()?;
+    if let Some(reason) = &content.skip_reason {
+        return Err(format!("its file says: {reason}"));
+    }
+    let deployment = Deployment::choose(&file.run_on, &content.run_on)?;
+    if deployment.topology == Topology::ReplicaSet && content.operations.iter().any(counts_members) {
+        return Err("needs a replica set of several members".into());
+    }
+    Ok((file.setup()?, content, deployment))
+}
+
+/// Whether an operation waits for something that happens once for each member of a replica set.
+fn counts_members(operation: &Operation) -> bool {
+    let Action::Special(Special::WaitForEvent(Occurrences { event, count, .. })) = &operation.action else {
+        return false;
+    };
+    *count > 2 && event.name.kind() == EventKind::Sdam
+}
+
+fn run_test(setup: &Setup, test: &Test, deployment: Deployment, seeds: RangeInclusive<u64>) -> Outcome {
+    for seed in seeds {
+        let engine = CoreEngine::new(deployment, seed);
+        let running = Rc::new(Running::new(engine.clone(), deployment.topology));
+        let ended = engine.run(carry_out(Rc::clone(&running), setup.clone(), test.clone()));
+        match ended.unwrap_or_else(|stuck| Err(vec![Stop::Failed(stuck)])) {
+            Ok(()) => {}
+            Err(stops) => {
+                let skip = stops.iter().find_map(|stop| if let Stop::Skipped(text) = stop { Some(text) } else { None });
+                if let Some(reason) = skip {
+                    return Outcome::Skipped { reason: reason.clone() };
+                }
+                let reasons = stops.iter().map(Stop::to_string).collect();
+                return Outcome::Failed { round: Some(Round::Seed(seed)), reasons };
+            }
+        }
+    }
+    Outcome::Passed
+}
+
+/// Carries out a test from its first entity to its end, then closes its clients, however it went.
+async fn carry_out<E: Engine>(running: Rc<Running<E>>, setup: Setup, test: Test) -> Result<(), Vec<Stop>> {
+    let ended = begin_and_go_on(&running, &setup, &test).await;
+    let reasons = match ended {
+        Ok(()) => verdict::judge(&running, &test).into_iter().map(Stop::Failed).collect(),
+        Err(stop) => vec![stop],
+    };
+    for thread in running.entities.threads() {
+        thread.is_closed.set(true);
+    }
+    for caller in running.entities.clients() {
+        caller.client.close().await;
+    }
+    running.entities.clear();
+    if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+}
+
+async fn begin_and_go_on<E: Engine>(running: &Rc<Running<E>>, setup: &Setup, test: &Test) -> Result<(), Stop> {
+    for data in &setup.initial_data {
+        running.engine.fill(data).map_err(|failure| Stop::failed(format!("the initial data: {failure}")))?;
+    }
+    for entity in &setup.entities {
+        running.create(entity).await?;
+    }
+    for operation in &test.operations {
+        Rc::clone(running).carry_out(operation.clone()).await?;
+    }
+    // A thread that the test does not wait for must still be as expected so far.
+    match running.entities.threads().iter().find_map(|thread| thread.stop.take()) {
+        Some(stop) => Err(stop),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,92 @@
+//! The checks after a test: the events and the log messages of its clients, and the collections.
+
+use bson::Bson;
+
+use super::client::Engine;
+use super::format::{CollectionData, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Test};
+use super::journal::{Message, Noted};
+use super::matching::{Saved, text};
+use super::operations::Running;
+
+/// The deviations from the test's expectations, one line each.
+pub fn judge<E: Engine>(running: &Running<E>, test: &Test) -> Vec<String> {
+    let saved = |name: &str| running.entities.value(name);
+    let mut reasons = Vec::new();
+    for expected in &test.expect_events {
+        reasons.extend(match running.entities.client(&expected.client) {
+            Ok(caller) => events(expected, &caller.journal.read().events, &saved),
+            Err(stop) => Some(stop.to_string()),
+        });
+    }
+    for expected in &test.expect_log_messages {
+        reasons.extend(match running.entities.client(&expected.client) {
+            Ok(caller) => messages(expected, &caller.journal.read().messages, &saved),
+            Err(stop) => Some(stop.to_string()),
+        });
+    }
+    for expected in &test.outcome {
+        reasons.extend(outcome(&running.engine, expected));
+    }
+    reasons
+}
+
+fn events(expected: &ExpectedEvents, noted: &[Noted], saved: Saved<'_>) -> Option<String> {
+    let kind = expected.event_type;
+    let noted: Vec<&Noted> = noted.iter().filter(|noted| noted.name.kind() == kind).collect();
+    let of = |index: usize| format!("{kind:?} event {} of {}", index + 1, expected.client);
+    for (index, wanted) in expected.events.iter().enumerate() {
+        let Some(found) = noted.get(index) else {
+            return Some(format!("{}: expected {:?}, got no more events", of(index), wanted.name));
+        };
+        if found.name != wanted.name {
+            return Some(format!("{}: expected {:?}, got {:?}", of(index), wanted.name, found.name));
+        }
+        if let Err(mismatch) = wanted.compare(&found.fields, saved) {
+            return Some(format!("{}: {:?}: {mismatch}", of(index), wanted.name));
+        }
+    }
+    let extra = noted.get(expected.events.len()).filter(|_| !expected.ignore_extra_events)?;
+    Some(format!("{}: expected no more events, got {:?}", of(expected.events.len()), extra.name))
+}
+
+fn messages(expected: &ExpectedLogMessages, noted: &[Message], saved: Saved<'_>) -> Option<String> {
+    let is_ignored = |message: &Message| {
+        expected.ignore_messages.iter().any(|ignored| message_mismatch(ignored, message, saved).is_none())
+    };
+    let noted: Vec<&Message> = noted.iter().filter(|message| !is_ignored(message)).collect();
+    let of = |index: usize| format!("log message {} of {}", index + 1, expected.client);
+    for (index, wanted) in expected.messages.iter().enumerate() {
+        let Some(found) = noted.get(index) else {
+            return Some(format!("{}: expected {}, got no more messages", of(index), wanted.data));
+        };
+        if let Some(mismatch) = message_mismatch(wanted, found, saved) {
+            return Some(format!("{}: {mismatch}", of(index)));
+        }
+    }
+    let extra = noted.get(expected.messages.len()).filter(|_| !expected.ignore_extra_messages)?;
+    let extra = text(&Bson::from(extra.data.clone()));
+    Some(format!("{}: expected no more messages, got {extra}", of(expected.messages.len())))
+}
+
+fn message_mismatch(expected: &ExpectedMessage, found: &Message, saved: Saved<'_>) -> Option<String> {
+    if (expected.level, expected.component.as_str()) != (found.level, found.component) {
+        let (level, component) = (expected.level, &expected.component);
+        return Some(format!("expected {level:?} {component}, got {:?} {}", found.level, found.component));
+    }
+    let data = Bson::from(found.data.clone());
+    expected.data.compare(Some(&data), saved).err().map(|mismatch| mismatch.to_string())
+}
+
+fn outcome<E: Engine>(engine: &E, expected: &CollectionData) -> Option<String> {
+    let CollectionData { database_name, collection_name, documents } = expected;
+    let place = format!("{database_name}.{collection_name} afterwards");
+    match engine.content(database_name, collection_name) {
+        Err(failure) => Some(format!("{place}: {failure}")),
+        Ok(found) => {
+            let list = |documents: Vec<bson::Document>| text(&Bson::from(documents));
+            let wanted = list(documents.iter().map(|document| document.0.clone()).collect());
+            let found = list(found);
+            (wanted != found).then(|| format!("{place}: expected {wanted}, got {found}"))
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The official tests of connection strings: the result of parsing a string, or that it is refused.
+//!
+//! The suites `connection-string`, `uri-options` and `auth` share one format: [`UriFile`] is such a file, [`run`]
+//! parses the string of each of its cases and compares the result with the expectations of the case. No pool takes
+//! part, so there is no engine and no seed. The string of a case may hold passwords: a failure says that a parsed
+//! secret differs, never its value.
+
+mod compare;
+mod format;
+
+use cmap_core::options::{ClientOptions, ConnectionStringError};
+
+pub use self::format::{Auth, Credential, ExpectedOption, Host, HostType, UriCase, UriFile};
+use crate::suites::outcome::Outcome;
+
+/// Mechanisms that cannot be carried out yet; the special rules of their credentials are not checked.
+const LATER_MECHANISMS: [&str; 3] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"];
+
+/// Runs each case of `file`, in its order.
+pub fn run(file: &UriFile) -> impl Iterator<Item = (&UriCase, Outcome)> {
+    let about_credentials = file.is_about_credentials();
+    file.tests.iter().map(move |case| (case, run_case(case, about_credentials)))
+}
+
+/// Only where credentials are tested does a case need its mechanism; elsewhere it is an option like any other.
+fn run_case(case: &UriCase, about_credentials: bool) -> Outcome {
+    let names = |mechanism: &&str| case.uri.contains(&format!("authMechanism={mechanism}"));
+    if let Some(mechanism) = LATER_MECHANISMS.iter().copied().find(names).filter(|_| about_credentials) {
+        return Outcome::Skipped { reason: format!("the mechanism {mechanism} does not exist yet") };
+    }
+    let reasons = match (ClientOptions::parse(&case.uri), case.valid) {
+        (Err(ConnectionStringError::SrvNotSupported), _) => {
+            return Outcome::Skipped { reason: "SRV connection strings are not supported yet".into() };
+        }
+        (Err(_), false) => Vec::new(),
+        (Err(error), true) => vec![format!("expected a valid connection string, got the error: {error}")],
+        (Ok(_), false) => vec!["expected an error, got a valid connection string".into()],
+        (Ok((options, warnings)), true) => compare::compare(case, &options, &warnings),
+    };
+    Outcome::of(reasons)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Outcome, UriFile, run};
+
+    fn outcomes(cases: Value) -> Vec<Outcome> {
+        let file = UriFile::from_json(json!({ "tests": cases })).unwrap();
+        run(&file).map(|(_, outcome)| outcome).collect()
+    }
+
+    fn case(uri: &str, valid: bool) -> Value {
+        json!({ "description": "d", "uri": uri, "valid": valid })
+    }
+
+    fn failed(reason: &str) -> Outcome {
+        Outcome::of(vec![reason.into()])
+    }
+
+    fn skipped(reason: &str) -> Outcome {
+        Outcome::Skipped { reason: reason.into() }
+    }
+
+    #[test]
+    fn a_string_is_valid_or_not_as_expected() {
+        let of = |uri, valid| outcomes(json!([case(uri, valid)])).remove(0);
+        assert_eq!(of("mongodb://a", true), Outcome::Passed);
+        assert_eq!(of("mongo://a", false), Outcome::Passed);
+        assert_eq!(of("mongodb://a", false), failed("expected an error, got a valid connection string"));
+        let Outcome::Failed { reasons, .. } = of("mongo://a", true) else { panic!("it is no connection string") };
+        assert!(reasons[0].starts_with("expected a valid connection string, got the error: "), "{reasons:?}");
+    }
+
+    #[test]
+    fn what_does_not_exist_yet_is_skipped_by_name() {
+        let srv = skipped("SRV connection strings are not supported yet");
+        assert_eq!(
+            outcomes(json!([case("mongodb+srv://a.b.c", true), case("mongodb+srv://a.b.c", false)])),
+            [srv.clone(), srv]
+        );
+        let kerberos = "mongodb://u@a/?authMechanism=GSSAPI";
+        let mut with_credential = case("mongodb://a", true);
+        with_credential["credential"] = Value::Null;
+        let expected = [Outcome::Passed, skipped("the mechanism GSSAPI does not exist yet")];
+        assert_eq!(outcomes(json!([with_credential, case(kerberos, true)])), expected);
+        assert_eq!(outcomes(json!([case(kerberos, true)])), [Outcome::Passed]);
+    }
+}

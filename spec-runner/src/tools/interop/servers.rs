@@ -1,0 +1,208 @@
+//! The servers of the checks, each a process of its own that ends when this one does.
+
+use core::mem;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::InteropError;
+use super::column::{self, URI_VARIABLE};
+
+/// The embedded servers: the name that the programs know, and the options of `serve`. The checks know users and passwords.
+const EMBEDDED: [(&str, &[&str]); 6] = [
+    ("open", &[]),
+    ("auth", &["--auth", "user:secret", "--auth", "sasl:I\u{ad}X"]),
+    ("tls", &["--tls", "--auth", "user:secret"]),
+    ("wrong-host", &["--tls", "--wrong-host"]),
+    ("replica-set", &["--replica-set", "rs0"]),
+    ("load-balanced", &["--load-balanced"]),
+];
+
+/// How long a server may take until it listens. A JVM on a busy machine needs some seconds.
+const START: Duration = Duration::from_secs(30);
+
+/// The first words of the line that a server prints when it accepts connections.
+const LISTENING: &str = "listening on ";
+
+/// The servers of a column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerSet {
+    /// The embedded servers, all of them.
+    Embedded,
+    /// mongo-java-server.
+    Java,
+    /// The MongoDB that `$MONGODB_URI` names.
+    Named,
+}
+
+/// A server's address, as the programs are told.
+#[derive(Clone, Debug, Serialize, serde::Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum Place {
+    /// A server that was started for the checks.
+    Started {
+        /// `host:port`.
+        address: String,
+        /// The folder of its certificates; empty for a server without TLS.
+        certificates: String,
+    },
+    /// A server that the user has named.
+    Named {
+        /// Its connection string.
+        uri: String,
+    },
+}
+
+/// Running servers. Dropping them stops them.
+#[derive(Debug)]
+pub struct Servers(Vec<Server>);
+
+#[derive(Debug)]
+struct Server {
+    name: &'static str,
+    place: Place,
+    process: Option<Process>,
+}
+
+impl ServerSet {
+    /// Starts the servers; certificates go into folders in `folder`.
+    pub fn start(self, folder: &Path) -> Result<Servers, InteropError> {
+        match self {
+            Self::Embedded => {
+                let servers = EMBEDDED.iter().map(|(name, options)| start_embedded(name, options, folder));
+                servers.collect::<Result<_, _>>().map(Servers)
+            }
+            Self::Java => {
+                let mut command = column::java("server-java/target/server.jar")?;
+                command.arg("0");
+                let (process, address) = Process::start("open", command)?;
+                let place = Place::Started { address, certificates: String::new() };
+                Ok(Servers(vec![Server { name: "open", place, process: Some(process) }]))
+            }
+            Self::Named => {
+                let uri = env::var(URI_VARIABLE).ok().filter(|uri| !uri.is_empty()).ok_or(InteropError::NoUri)?;
+                Ok(Servers(vec![Server { name: "open", place: Place::Named { uri }, process: None }]))
+            }
+        }
+    }
+}
+
+fn start_embedded(name: &'static str, options: &[&str], folder: &Path) -> Result<Server, InteropError> {
+    let mut command = column::this_program()?;
+    command.args(["serve", "--port", "0", "--until-stdin-ends"]).args(options);
+    let mut certificates = String::new();
+    if options.contains(&"--tls") {
+        let path = folder.join(name);
+        if let Err(source) = fs::create_dir_all(&path) {
+            return Err(InteropError::Write { path, source });
+        }
+        command.arg("--certificates").arg(&path);
+        certificates = path.display().to_string();
+    }
+    let (process, address) = Process::start(name, command)?;
+    Ok(Server { name, place: Place::Started { address, certificates }, process: Some(process) })
+}
+
+impl Servers {
+    /// Their addresses, by name.
+    pub fn places(&self) -> serde_json::Value {
+        self.0.iter().map(|server| (server.name, serde_json::json!(server.place))).collect()
+    }
+
+    /// Their output so far, by name.
+    pub fn outputs(&self) -> Vec<(&'static str, String)> {
+        let running = self.0.iter().filter_map(|server| Some((server.name, server.process.as_ref()?)));
+        running.map(|(name, process)| (name, process.output.text())).collect()
+    }
+}
+
+/// A server's process. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    output: Output,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts it, and waits until it prints its address: returns `host:port`, too.
+    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<(Self, String), InteropError> {
+        // Its standard input ends when this process ends, in any way.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|source| InteropError::Start { program: command.get_program().into(), source })?;
+        let (sender, lines) = channel();
+        let output = Output::default();
+        let readers = [
+            child.stdout.take().map(|stdout| output.collect(stdout, Some(sender))),
+            child.stderr.take().map(|stderr| output.collect(stderr, None)),
+        ];
+        let mut process = Self { child, output, readers: readers.into_iter().flatten().collect() };
+        match lines.recv_timeout(START) {
+            Ok(address) => Ok((process, address)),
+            Err(_) => {
+                process.stop();
+                Err(InteropError::NotListening { name, output: process.output.text() })
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        // It may have ended on its own.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for reader in mem::take(&mut self.readers) {
+            // A reader that panicked has nothing more to read.
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The output of a process, on both its streams.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Output(Arc<Mutex<String>>);
+
+impl Output {
+    /// Reads `from` to its end, in a thread. The address in the first line that has one goes to `listening`.
+    fn collect(&self, from: impl Read + Send + 'static, mut listening: Option<Sender<String>>) -> JoinHandle<()> {
+        let own = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                if let Some(address) = line.strip_prefix(LISTENING)
+                    && let Some(listening) = listening.take()
+                {
+                    // The receiver is gone if it took too long.
+                    let _ = listening.send(address.to_owned());
+                } else {
+                    own.push(&line);
+                }
+            }
+        })
+    }
+
+    /// Adds a line.
+    pub(super) fn push(&self, line: &str) {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(line);
+        text.push('\n');
+    }
+
+    /// All lines so far.
+    pub(super) fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
