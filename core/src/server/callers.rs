@@ -158,8 +158,8 @@ impl<C> Server<C> {
         }
     }
 
-    /// Call this in a process that was forked, as [`Pool::reset_after_fork`] (FORK-2): the waiters of the server and of
-    /// its pool fail, and the server is unknown until the next check.
+    /// Call this in a process that was forked, as [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork)
+    /// (FORK-2): the waiters of the server and of its pool fail, and the server is unknown until the next check.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
         if self.phase == Phase::Closed {

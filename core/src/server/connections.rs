@@ -47,7 +47,7 @@ impl<C> Server<C> {
     /// the service's part of it (LB-9, LB-10).
     ///
     /// # Errors
-    /// Those of [`Pool::handle_establish_failed`].
+    /// Those of [`Pool::handle_establish_failed`](crate::pool::Pool::handle_establish_failed).
     pub fn handle_establish_failed(
         &mut self,
         now: Instant,

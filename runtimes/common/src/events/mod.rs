@@ -1,7 +1,7 @@
 //! Events on their way to listeners.
 //!
-//! The machine's events go into a [`queue`](EventQueue), under the server's lock. An [`EventDelivery`] takes them out
-//! and delivers them to the [`Listeners`] without that lock: handlers, subscriptions, and the log.
+//! The machine's events go into a queue, under the server's lock. An `EventDelivery` takes them out
+//! and delivers them to the listeners without that lock: handlers, subscriptions, and the log.
 
 mod delivery;
 mod event;
