@@ -16,8 +16,23 @@ impl<C> Pool<C> {
     ///
     /// # Errors
     /// The handle is another pool's, or its connection is not in use. The socket comes back with the error.
-    #[inline(always)]
+    #[inline]
     pub fn check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        match self.check_in_available(now, connection, socket, condition) {
+            Ok(()) => Ok(CheckedIn::Done),
+            Err(socket) => self.begin_check_in(now, connection, socket, condition),
+        }
+    }
+
+    /// Out of line, so that the code inlined into a caller stays small.
+    #[inline(never)]
+    pub(crate) fn begin_check_in(
         &mut self,
         now: Instant,
         connection: Handle,

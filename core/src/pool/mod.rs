@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | the pool's public interface: calls in, outputs out |
 //! | `state` | the states of pools and connections, and every transition |
+//! | `fast_path` | the check-outs and check-ins that meet no obstacle |
 //! | `serving` | which waiter gets which connection, and when one is created |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
@@ -25,6 +26,7 @@ mod clearing;
 mod connections;
 mod error;
 mod event;
+mod fast_path;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod fuzz;
@@ -160,24 +162,6 @@ impl<C> Pool<C> {
             Some(delivery) => (delivery.check_out, Some(delivery)),
             None => self.begin_check_out(now, request),
         }
-    }
-
-    /// The path of nearly all check-outs: no waiter, no listener, and an available connection may be used as it is. Otherwise
-    /// nothing changes.
-    #[inline(always)]
-    pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        let latest = self.now.max(now);
-        if self.state != PoolState::Ready
-            || self.observed
-            || !self.is_drained()
-            || request.deadline.is_some_and(|deadline| deadline <= latest)
-            || !self.can_serve_arrival(latest)
-        {
-            return None;
-        }
-        self.now = latest;
-        let check_out = self.wait_queue.start_delivered(latest);
-        self.take_hottest(check_out)
     }
 
     /// Out of line, so that the code inlined into a caller stays small.

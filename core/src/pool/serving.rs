@@ -232,18 +232,6 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Whether a check-out that arrives at `now` is next, and the available connection that was returned last can be
-    /// delivered as it is.
-    #[inline(always)]
-    pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
-        let Some(key) = self.connections.available.back() else { return false };
-        let idle_time = self.idle_time(key, now);
-        self.wait_queue.len() == 0
-            && !self.is_stale_at(key)
-            && idle_time <= self.limits.max_idle
-            && idle_time <= self.limits.check_after_idle
-    }
-
     /// As [`can_serve_arrival`](Self::can_serve_arrival) at the latest time, after closing the perished connections in
     /// front of it: behind a load balancer the connections of other services stay.
     #[inline(never)]

@@ -43,7 +43,7 @@ impl<C> Server<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        if self.is_usable() && self.outputs.is_empty() {
+        if matches!(self.phase, Phase::Usable | Phase::Unmonitored) && self.outputs.is_empty() {
             let request = self.bounded(now, request);
             if let Some(delivery) = self.pool.check_out_available(now, request) {
                 return (CheckOut::Started(delivery.check_out), Some(delivery));
@@ -79,7 +79,7 @@ impl<C> Server<C> {
     ///
     /// # Errors
     /// Those of [`Pool::check_in`](crate::pool::Pool::check_in).
-    #[inline]
+    #[inline(always)]
     pub fn check_in(
         &mut self,
         now: Instant,
@@ -87,19 +87,29 @@ impl<C> Server<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        let checked_in = self.pool.check_in(now, connection, socket, condition);
-        if self.has_outputs() {
-            return self.queue_checked_in(now, checked_in);
-        }
-        checked_in
+        let socket = if self.outputs.is_empty() {
+            match self.pool.check_in_available(now, connection, socket, condition) {
+                Ok(()) => return Ok(CheckedIn::Done),
+                Err(socket) => socket,
+            }
+        } else {
+            socket
+        };
+        self.begin_check_in(now, connection, socket, condition)
     }
 
     #[inline(never)]
-    fn queue_checked_in(
+    fn begin_check_in(
         &mut self,
         now: Instant,
-        checked_in: Result<CheckedIn<C>, Refused<C>>,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
+        let checked_in = self.pool.begin_check_in(now, connection, socket, condition);
+        if !self.has_outputs() {
+            return checked_in;
+        }
         let (delivery, refused) = match checked_in {
             Ok(checked_in) => (checked_in.delivery(), None),
             Err(refused) => (None, Some(refused)),

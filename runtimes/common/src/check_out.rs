@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::connection::Connection;
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
-use crate::server::{Begun, Server};
+use crate::server::{Answer, Begun, Server, Unanswered};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
 /// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
@@ -37,21 +37,43 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match self.stage {
-            Stage::Asking(limit) => match self.server.check_out(limit, cx) {
-                Begun::Answered(answer) => answer,
-                Begun::Waits(place) => {
-                    self.stage = Stage::Waiting(place);
-                    return Poll::Pending;
+        if let Stage::Asking(limit) = self.stage {
+            match self.server.check_out(limit) {
+                Ok(delivery) => {
+                    self.stage = Stage::Done;
+                    return Poll::Ready(Ok(Connection::new(Arc::clone(self.server), delivery)));
                 }
-            },
-            Stage::Waiting(place) => match self.server.poll_check_out(place, cx) {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => return Poll::Pending,
-            },
-            // It is polled again after its end, and has no further result.
-            Stage::Done => return Poll::Pending,
-        };
+                Err(unanswered) => return self.follow(unanswered, cx),
+            }
+        }
+        self.poll_again(cx)
+    }
+}
+
+impl<R: Runtime> CheckOut<'_, R> {
+    /// Out of line, as all that follows where no connection is available.
+    #[inline(never)]
+    fn follow(&mut self, unanswered: Unanswered<'_, R::Stream>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        match self.server.follow_check_out(unanswered, cx) {
+            Begun::Answered(answer) => self.end(answer),
+            Begun::Waits(place) => {
+                self.stage = Stage::Waiting(place);
+                Poll::Pending
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn poll_again(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        // One that is polled after its end has no further result.
+        let Stage::Waiting(place) = self.stage else { return Poll::Pending };
+        match self.server.poll_check_out(place, cx) {
+            Poll::Ready(answer) => self.end(answer),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
         Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.server), delivery)))
     }

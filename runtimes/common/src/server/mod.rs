@@ -39,8 +39,9 @@ use self::closing::LastConnection;
 use self::deadlines::Deadline;
 use self::driver::Alarm;
 use self::monitoring::Monitoring;
+pub(crate) use self::state::Answer;
 pub(crate) use self::state::Delivery;
-use self::state::{Answer, CheckInResult, State};
+use self::state::{CheckInResult, State};
 use self::waiters::{Found, Left};
 use self::work::{MoreWork, Work};
 use crate::clock::{self, Clock};
@@ -64,6 +65,14 @@ pub(crate) struct Server<R: Runtime> {
     state: Mutex<State<R::Stream>>,
     /// None behind a load balancer (LB-3), and where the pool's owner has a monitor of their own.
     monitoring: Option<Monitoring>,
+}
+
+/// A check-out whose result the machine may still have in its queue. The lock is held.
+pub(crate) struct Unanswered<'a, S> {
+    state: MutexGuard<'a, State<S>>,
+    now: Instant,
+    /// `None` if the runtime has ended.
+    begun: Option<(CheckOut, Option<Delivery<S>>)>,
 }
 
 /// How a check-out begins.
@@ -111,35 +120,32 @@ impl<R: Runtime> Server<R> {
 
     // Check-outs.
 
-    /// Begins a check-out. If it waits, `cx` is woken.
-    #[inline]
-    pub(crate) fn check_out(self: &Arc<Self>, limit: Option<Duration>, cx: &Context<'_>) -> Begun<R::Stream> {
+    /// Begins a check-out. Returns the delivery, if that is all there is to do.
+    #[inline(always)]
+    pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
         let now = self.clock.now();
         let mut request = CheckOutRequest::default();
         request.deadline = clock::deadline(limit, || now);
         let mut state = self.lock();
         if state.runtime_gone {
-            return Begun::Answered(Err(RuntimeGone.into()));
+            return Err(Unanswered { state, now, begun: None });
         }
-        let (check_out, delivery) = state.machine.check_out(now, request);
-        match delivery {
+        match state.machine.check_out(now, request) {
             // Nothing has to be drained, and the driver need not come back earlier.
-            Some(delivery) if state.machine.is_drained() => Begun::Answered(Ok(delivery)),
-            delivery => self.follow_check_out(state, now, check_out, delivery, cx),
+            (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
+            begun => Err(Unanswered { state, now, begun: Some(begun) }),
         }
     }
 
-    /// What follows a check-out that waits, fails, has a connection created, or is told to listeners. Out of line: what is
-    /// inlined into the callers stays small; so are others here.
-    #[inline(never)]
-    fn follow_check_out(
+    /// What follows a check-out that waits, fails, has a connection created, or is told to listeners. If it waits, `cx` is
+    /// woken.
+    pub(crate) fn follow_check_out(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State<R::Stream>>,
-        now: Instant,
-        check_out: CheckOut,
-        delivery: Option<Delivery<R::Stream>>,
+        unanswered: Unanswered<'_, R::Stream>,
         cx: &Context<'_>,
     ) -> Begun<R::Stream> {
+        let Unanswered { mut state, now, begun } = unanswered;
+        let Some((check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
         let mut work = Work::none();
         let queued = state.drain(now, Some(check_out), &mut work);
         let begun = match delivery.map(Ok).or(queued) {

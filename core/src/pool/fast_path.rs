@@ -1,0 +1,80 @@
+//! The path of nearly all check-outs and check-ins: nobody waits or listens, nothing is queued, and a connection may be
+//! used as it is.
+//!
+//! Each call here either does all of its work or changes nothing. What it does is a special case of what
+//! [`check_out`](Pool::check_out) and [`check_in`](Pool::check_in) do otherwise, without their branches; the property
+//! test compares both with one reference.
+
+use super::connections::Stage;
+use super::list::Key;
+use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, PoolState, Purpose};
+use crate::time::Instant;
+
+impl<C> Pool<C> {
+    /// Delivers the hottest connection, if nothing stands in the way.
+    #[inline(always)]
+    pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let latest = self.now.max(now);
+        if !matches!(self.state, PoolState::Ready)
+            || !self.is_quiet()
+            || request.deadline.is_some_and(|deadline| deadline <= latest)
+            || !self.can_serve_arrival(latest)
+        {
+            return None;
+        }
+        self.now = latest;
+        let check_out = self.wait_queue.start_delivered(latest);
+        self.take_hottest(check_out)
+    }
+
+    /// Makes a connection that came back the hottest one, if nothing stands in the way. Otherwise its socket is returned.
+    #[inline(always)]
+    pub(crate) fn check_in_available(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if !self.is_quiet() || self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
+            return Err(socket);
+        }
+        let Some(check_out) = self.reusable(connection) else { return Err(socket) };
+        self.now = self.now.max(now);
+        self.wait_queue.finish(check_out);
+        self.put_hottest(connection.key, socket);
+        Ok(())
+    }
+
+    /// The check-out that a connection was delivered to, if the connection may be used again and was used by one operation.
+    #[inline(always)]
+    fn reusable(&self, connection: Handle) -> Option<Key> {
+        let slot = self.connections.slots.get(connection.key as usize)?;
+        let Stage::InUse { check_out, perished: None, purpose: Purpose::Other } = slot.stage else { return None };
+        let may_be_used = slot.id == connection.id
+            && connection.pool == self.id
+            && !matches!(self.state, PoolState::Closed)
+            && !self.generations.is_stale(slot.generation, slot.service.as_ref());
+        may_be_used.then_some(check_out)
+    }
+
+    /// Whether a check-out that arrives at `now` is next, and the available connection that was returned last can be
+    /// delivered as it is.
+    #[inline(always)]
+    pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
+        let Some(key) = self.connections.available.back() else { return false };
+        let slot = self.connections.slot(key);
+        let Stage::Available { since, .. } = slot.stage else { return false };
+        let idle_time = now.nanos_since(since);
+        self.wait_queue.len() == 0
+            && !self.generations.is_stale(slot.generation, slot.service.as_ref())
+            && idle_time <= self.limits.max_idle
+            && idle_time <= self.limits.check_after_idle
+    }
+
+    /// Whether no outputs are queued, and no events are produced.
+    #[inline(always)]
+    fn is_quiet(&self) -> bool {
+        !self.observed && self.outputs.is_empty()
+    }
+}
