@@ -128,15 +128,14 @@ impl<R: Runtime, T> Builder<R, T> {
                 let options = options.tls.clone();
                 // Files are read where this blocks no other task.
                 let config = runtime.spawn_blocking(move || TlsConfig::new(&options)).await;
-                Some(config.ok_or(RuntimeGone)??)
+                Some(config.ok_or(RuntimeGone)??.timed_by(runtime.clone()))
             }
             given => given,
         };
         let address = Arc::new(single_server(&options)?);
         let clock = Clock::new(runtime);
         let mut pool_options = options.pool.clone();
-        pool_options.pool_number = pool_number();
-        pool_options.seed = seed();
+        (pool_options.seed, pool_options.pool_number) = seed_and_number(clock.runtime());
         if options.timeout.is_some() {
             // CSOT-3.
             pool_options.wait_queue_timeout = None;
@@ -176,16 +175,18 @@ impl<R: Runtime, T> Builder<R, T> {
 /// The default of connectTimeoutMS (URI-12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tells the pools of this process apart.
-fn pool_number() -> u32 {
+/// The seed of a pool's backoff jitter, and the number that tells the pool from others. Clients that are refused together
+/// must not come back together; if there are no random numbers, at least the clients of one process differ.
+fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
     static LAST: AtomicU32 = AtomicU32::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The seed of a pool's backoff jitter. Clients that are refused together must not come back together; if the system
-/// gives no random numbers, at least the clients of one process differ.
-fn seed() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| pool_number().into())
+    let (mut seed, mut number) = ([0; 8], [0; 4]);
+    match runtime.fill_random(&mut seed).and_then(|()| runtime.fill_random(&mut number)) {
+        Ok(()) => (u64::from_le_bytes(seed), u32::from_le_bytes(number)),
+        Err(_) => {
+            let number = LAST.fetch_add(1, Ordering::Relaxed);
+            (number.into(), number)
+        }
+    }
 }
 
 fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> {

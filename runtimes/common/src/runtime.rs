@@ -6,11 +6,11 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::PathBuf;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_io::{AsyncRead, AsyncWrite};
 
@@ -33,6 +33,12 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// The time. Callable from anywhere, also after the runtime has ended. It must not step back: while it does, no
     /// time limit passes.
     fn now(&self) -> Instant;
+
+    /// The time since 1970, by which certificates are judged. The default is the system's.
+    #[expect(clippy::disallowed_methods, reason = "the default of what an adapter says")]
+    fn unix_time(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    }
 
     /// Ends at `at`. Awaited only in tasks of this runtime.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static;
@@ -71,8 +77,28 @@ pub trait Runtime: Clone + Send + Sync + 'static {
         }
     }
 
+    /// The addresses of a host. Called only in tasks of this runtime. The default asks the system, which blocks a thread.
+    ///
+    /// # Errors
+    /// No resolver knows the host, or the runtime has ended.
+    fn resolve(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send {
+        let host = host.to_owned();
+        async move {
+            let looked_up = self.spawn_blocking(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()));
+            looked_up.await.unwrap_or_else(|| Err(io::Error::other(RuntimeGone)))
+        }
+    }
+
     /// Connects a socket. Called only in tasks of this runtime.
     fn connect(&self, target: Target) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Fills `bytes` with random bytes that nobody can guess: nonces, and seeds of jitter. The default are the system's.
+    ///
+    /// # Errors
+    /// The system gives none.
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
+    }
 }
 
 /// Where to connect to; host names are resolved already.

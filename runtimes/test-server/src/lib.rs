@@ -135,6 +135,15 @@ impl TestServer {
         }
     }
 
+    /// The server that replaces this one after its end, at the same place and with the same documents: another process, with
+    /// `config`, without clients, cursors or sessions.
+    #[must_use]
+    pub fn restarted(self, config: ServerConfig, now: Instant) -> Self {
+        let mut service = Service::new(config, now);
+        service.keep_documents_of(self.exchange.service);
+        Self { now, clients: BTreeMap::new(), exchange: Exchange::new(service), eager: BTreeSet::new() }
+    }
+
     /// A client has connected.
     pub fn accept(&mut self, now: Instant, peer: Peer) -> ClientId {
         self.advance(now);

@@ -82,6 +82,10 @@ impl Service {
         }
     }
 
+    pub(super) fn keep_documents_of(&mut self, earlier: Self) {
+        self.store = earlier.store.without_cursors();
+    }
+
     pub(super) fn topology_version(&self) -> TopologyVersion {
         TopologyVersion { process_id: self.process.bytes(), counter: self.topology_counter }
     }

@@ -115,7 +115,7 @@ impl<R: Runtime> Establisher<R> {
         let targets = limit.during(Phase::Resolve, resolve(self.clock.runtime(), &self.address)).await??;
         let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
-        let mut establish = Establish::new(Arc::clone(&self.options), random()?)?;
+        let mut establish = Establish::new(Arc::clone(&self.options), random(self.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
         let mut buffer = Zeroizing::new(Vec::new());
         loop {
@@ -247,9 +247,9 @@ impl<Q: Requester<S>, S> Drop for Report<Q, S> {
     }
 }
 
-fn random() -> Result<[u8; 24], EstablishError> {
+fn random(runtime: &impl Runtime) -> Result<[u8; 24], EstablishError> {
     let mut random = [0; 24];
-    getrandom::fill(&mut random).map_err(|error| {
+    runtime.fill_random(&mut random).map_err(|error| {
         EstablishError::new(Phase::Authenticate, Fault::Other, format!("the system gave no random numbers: {error}"))
     })?;
     Ok(random)

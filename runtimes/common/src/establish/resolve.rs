@@ -1,17 +1,15 @@
 //! From a server's address to the targets to connect to, looked up for each connection because addresses change.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 
-use crate::error::RuntimeGone;
 use crate::net;
 use crate::runtime::{Runtime, Target};
 
-/// Every target of `address`, in the order to try them. Names are looked up by the operating system, in a thread for
-/// blocking work.
+/// Every target of `address`, in the order to try them. Names are looked up by the runtime.
 ///
 /// # Errors
 /// The name cannot be resolved: an error of its own phase, without the labels of an overloaded server (CMAP-51).
@@ -28,13 +26,7 @@ pub(crate) async fn resolve<R: Runtime>(runtime: &R, address: &ServerAddress) ->
     if let Some(known) = without_look_up(host) {
         return Ok(known.into_iter().map(|ip| Target::Tcp(SocketAddr::new(ip, port))).collect());
     }
-    let name = host.clone();
-    let looked_up = runtime.spawn_blocking(move || Ok((name.as_str(), port).to_socket_addrs()?.collect::<Vec<_>>()));
-    let found: Vec<SocketAddr> = match looked_up.await {
-        Some(Ok(found)) => found,
-        Some(Err(error)) => return Err(unresolved(host, &error)),
-        None => return Err(unresolved(host, &io::Error::other(RuntimeGone))),
-    };
+    let found = runtime.resolve(host, port).await.map_err(|error| unresolved(host, &error))?;
     if found.is_empty() {
         return Err(unresolved(host, &io::Error::other("the name has no addresses")));
     }

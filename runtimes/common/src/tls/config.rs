@@ -10,8 +10,9 @@ use cmap_core::options::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, RootCertStore};
 use zeroize::Zeroizing;
 
@@ -19,6 +20,7 @@ use super::client_certificate::certified_key;
 use super::config_error::{PemOrigin, PemProblem, TlsConfigError};
 use super::pem::{Kind, sections};
 use super::verifier::{Accepted, RelaxedVerifier};
+use crate::runtime::Runtime;
 
 /// TLS as the options say, ready for any number of connections. Cloning it is cheap, and connections of clones resume
 /// each other's sessions.
@@ -67,6 +69,13 @@ impl TlsConfig {
         Self { client }
     }
 
+    /// The same, but certificates are judged by the time of `runtime`.
+    pub(crate) fn timed_by<R: Runtime>(self, runtime: R) -> Self {
+        let mut client = Arc::unwrap_or_clone(self.client);
+        client.time_provider = Arc::new(TimeOf(runtime));
+        Self { client: Arc::new(client) }
+    }
+
     pub(super) fn client(&self) -> &Arc<ClientConfig> {
         &self.client
     }
@@ -90,6 +99,21 @@ impl TlsConfig {
             None => builder.with_no_client_auth(),
         };
         Ok(Self { client: Arc::new(client) })
+    }
+}
+
+/// A runtime's time, for rustls.
+struct TimeOf<R>(R);
+
+impl<R: Runtime> TimeProvider for TimeOf<R> {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(self.0.unix_time()))
+    }
+}
+
+impl<R> fmt::Debug for TimeOf<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TimeOf(..)")
     }
 }
 

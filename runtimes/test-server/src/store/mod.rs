@@ -71,6 +71,12 @@ pub struct StoreCommand<'a> {
 }
 
 impl Store {
+    /// The same documents, and no cursors.
+    #[must_use]
+    pub fn without_cursors(self) -> Self {
+        Self { catalog: self.catalog, cursors: Cursors::default() }
+    }
+
     /// Whether `name` is a command on data.
     pub fn knows(name: &str) -> bool {
         commands::named(name).is_some()

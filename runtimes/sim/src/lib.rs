@@ -1,0 +1,82 @@
+//! MongoDB clients and servers in virtual time, from one seed.
+//!
+//! An application's test runs in a [`Sim`]: the same client as in production, on a runtime whose time, network, servers
+//! and order of tasks are virtual. Hours pass in milliseconds, every fault can be had by a call, and the same seed is the
+//! same run. So a test can look for the one order in which the application is wrong, among thousands.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use cmap_sim::bson::rawdoc;
+//! use cmap_sim::{Client, Data, Sim};
+//!
+//! let sim = Sim::new(42);
+//! let server = sim.server("db.example");
+//! sim.run(async {
+//!     let client = Client::connect("mongodb://db.example/?timeoutMS=20000").await?;
+//!     let mut connection = client.check_out().await?;
+//!     connection.run_command("shop", rawdoc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
+//!
+//!     server.partition();
+//!     sim.sleep(Duration::from_secs(5)).await;
+//!     server.heal();
+//!     connection.run_command("shop", rawdoc! { "ping": 1 }).await?;
+//!     drop(connection);
+//!
+//!     server.restart(Data::Kept);
+//!     sim.sleep(Duration::from_secs(1)).await;
+//!     let mut connection = client.check_out().await?;
+//!     let count = connection.run_command("shop", rawdoc! { "count": "orders" }).await?;
+//!     assert_eq!(count.get_i32("n")?, 1);
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The same seed gives the same events at the same virtual times, in every process. Under TLS that holds for outcomes
+//! only: the keys of a handshake cannot be seeded.
+//!
+//! | file or room | content |
+//! |---|---|
+//! | `sim` | the simulation, as tests see it |
+//! | `seeds` | one test under many seeds |
+//! | `runtime` | the simulation as a [`Runtime`](cmap_runtime::Runtime) |
+//! | `executor` | tasks, timers, the clock |
+//! | `network` | hosts, names, connections and faults |
+//! | `host` | a server, its process, and its end |
+
+#![forbid(unsafe_code)]
+
+mod executor;
+mod host;
+mod network;
+mod runtime;
+mod seeds;
+mod sim;
+mod world;
+
+pub use cmap_runtime::{
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
+    core, tls,
+};
+pub use cmap_test_server::{ServerConfig, User};
+
+pub use self::executor::{Stuck, TaskNames};
+pub use self::host::{Data, Server};
+pub use self::network::{Reachability, Stream};
+pub use self::runtime::{SimRuntime, Sleep};
+pub use self::seeds::for_seeds;
+pub use self::sim::Sim;
+
+/// A client in a simulation.
+pub type Client = cmap_runtime::Client<SimRuntime>;
+/// A builder of a client in a simulation.
+pub type ClientBuilder = cmap_runtime::ClientBuilder<SimRuntime>;
+/// A pool in a simulation, without a monitor.
+pub type Pool = cmap_runtime::Pool<SimRuntime>;
+/// A builder of a pool in a simulation.
+pub type PoolBuilder = cmap_runtime::PoolBuilder<SimRuntime>;
+/// A connection in a simulation.
+pub type Connection = cmap_runtime::Connection<SimRuntime>;
+/// A connection in a simulation, kept for a cursor or a transaction.
+pub type PinnedConnection = cmap_runtime::PinnedConnection<SimRuntime>;

@@ -1,0 +1,230 @@
+//! The virtual network: hosts, names, connections between them, and everything that can go wrong on the way.
+//!
+//! Nothing happens here by itself. A write says when its bytes arrive, and the reader wakes at that time; a fault changes
+//! what has not arrived yet. Bytes of one direction of a connection stay in order, as TCP's do. Connections are not in
+//! step with each other: each segment draws its own latency.
+//!
+//! | file | content |
+//! |---|---|
+//! | `mod` | hosts, names and listeners |
+//! | `connection` | what two ends send each other, and when it arrives |
+//! | `stream` | one end, for those who read and write |
+//! | `faults` | what tests do to the network |
+
+mod connection;
+mod faults;
+mod stream;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::{pending, poll_fn};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use cmap_core::random::Random;
+use slab::Slab;
+
+use self::connection::Connection;
+pub use self::stream::Stream;
+use crate::runtime::SimRuntime;
+use crate::world::World;
+
+/// The host that the application runs on.
+pub(crate) const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// How long bytes are on their way, unless a test says otherwise.
+const LATENCY: RangeInclusive<u64> = 50_000..=500_000;
+
+/// How long a resolver takes.
+const LOOK_UP: Duration = Duration::from_millis(1);
+
+pub(crate) struct Network {
+    random: Random,
+    hosts: BTreeMap<IpAddr, Host>,
+    names: BTreeMap<String, Answer>,
+    /// The hosts that no packet reaches or leaves.
+    cut: BTreeSet<IpAddr>,
+    connections: Slab<Connection>,
+    /// How long bytes are on their way, in nanoseconds.
+    latency: RangeInclusive<u64>,
+    /// What a byte adds to that, in nanoseconds.
+    per_byte: u64,
+}
+
+/// A machine with an address.
+#[derive(Default)]
+struct Host {
+    listeners: BTreeMap<u16, Listening>,
+    is_off: bool,
+    reachability: Reachability,
+}
+
+/// What happens to those who talk to a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reachability {
+    /// They are heard.
+    #[default]
+    Up,
+    /// New connections are refused, and a connection that is written to is closed.
+    Refuses,
+    /// New connections hang, and what is written is lost for ever, with its connection.
+    Silent,
+    /// New connections are accepted, and a connection that is written to is reset.
+    Resets,
+}
+
+/// A port that someone listens on.
+#[derive(Default)]
+struct Listening {
+    /// Connections that were not accepted yet.
+    backlog: VecDeque<usize>,
+    acceptor: Option<Waker>,
+}
+
+/// What a resolver says of a name.
+#[derive(Clone)]
+struct Answer {
+    addresses: Result<Vec<IpAddr>, &'static str>,
+    delay: Duration,
+}
+
+/// What becomes of an attempt to connect.
+enum Attempt {
+    Accepted(usize),
+    Refused,
+    Hangs,
+    Unreachable,
+}
+
+/// A port that is listened on until it is closed.
+#[derive(Clone)]
+pub(crate) struct Listener {
+    world: Arc<World>,
+    address: SocketAddr,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            hosts: BTreeMap::from([(HOME, Host::default())]),
+            names: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            connections: Slab::new(),
+            latency: LATENCY,
+            per_byte: 0,
+        }
+    }
+
+    /// A host with this name. Its address is new.
+    pub(crate) fn add_host(&mut self, name: &str) -> IpAddr {
+        let number = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        let ip = IpAddr::V4(Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 1).to_bits().saturating_add(number)));
+        self.hosts.insert(ip, Host::default());
+        self.names.insert(name.to_owned(), Answer { addresses: Ok(vec![ip]), delay: LOOK_UP });
+        ip
+    }
+
+    /// What the resolver says of `name`, and how long it takes to.
+    pub(crate) fn look_up(&self, name: &str) -> (io::Result<Vec<IpAddr>>, Duration) {
+        let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such host is known");
+        match self.names.get(name) {
+            Some(Answer { addresses: Ok(addresses), delay }) => (Ok(addresses.clone()), *delay),
+            Some(Answer { addresses: Err(problem), delay }) => (Err(io::Error::other(*problem)), *delay),
+            None => (Err(unknown()), LOOK_UP),
+        }
+    }
+
+    /// Nanoseconds that a packet takes now.
+    fn draw_latency(&mut self) -> u64 {
+        let (least, most) = (*self.latency.start(), *self.latency.end());
+        least + self.random.up_to(most.saturating_sub(least))
+    }
+
+    fn attempt(&mut self, from: IpAddr, to: SocketAddr) -> (Attempt, Vec<Waker>) {
+        let Some(host) = self.hosts.get_mut(&to.ip()) else { return (Attempt::Unreachable, Vec::new()) };
+        if host.is_off || self.cut.contains(&to.ip()) || self.cut.contains(&from) {
+            return (Attempt::Hangs, Vec::new());
+        }
+        match host.reachability {
+            Reachability::Up | Reachability::Resets => {}
+            Reachability::Refuses => return (Attempt::Refused, Vec::new()),
+            Reachability::Silent => return (Attempt::Hangs, Vec::new()),
+        }
+        let Some(listening) = host.listeners.get_mut(&to.port()) else { return (Attempt::Refused, Vec::new()) };
+        let connection = self.connections.insert(Connection::new([from, to.ip()]));
+        listening.backlog.push_back(connection);
+        (Attempt::Accepted(connection), listening.acceptor.take().into_iter().collect())
+    }
+
+    fn listen(&mut self, address: SocketAddr) -> io::Result<()> {
+        let host = self.hosts.get_mut(&address.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        if host.listeners.contains_key(&address.port()) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        host.listeners.insert(address.port(), Listening::default());
+        Ok(())
+    }
+
+    fn stop_listening(&mut self, now: u64, address: SocketAddr) -> Vec<Waker> {
+        let host = self.hosts.get_mut(&address.ip());
+        let Some(listening) = host.and_then(|host| host.listeners.remove(&address.port())) else { return Vec::new() };
+        listening.backlog.into_iter().flat_map(|connection| self.reset(now, connection)).collect()
+    }
+}
+
+impl Listener {
+    /// Listens at `address`.
+    pub(crate) fn bind(world: &Arc<World>, address: SocketAddr) -> io::Result<Self> {
+        world.network().listen(address)?;
+        Ok(Self { world: Arc::clone(world), address })
+    }
+
+    /// Listens no more. Connections that nobody has accepted are reset.
+    pub(crate) fn close(&self) {
+        let wakers = self.world.network().stop_listening(self.world.executor.now(), self.address);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for the next connection.
+    pub(crate) async fn accept(&self) -> Stream {
+        let connection = poll_fn(|cx| {
+            let mut network = self.world.network();
+            let host = network.hosts.get_mut(&self.address.ip());
+            let Some(listening) = host.and_then(|host| host.listeners.get_mut(&self.address.port())) else {
+                return Poll::Pending;
+            };
+            match listening.backlog.pop_front() {
+                Some(connection) => Poll::Ready(connection),
+                None => {
+                    listening.acceptor = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        });
+        Stream::new(Arc::clone(&self.world), connection.await, 1)
+    }
+}
+
+/// Connects to `address` from the application's host.
+pub(crate) async fn connect(runtime: &SimRuntime, address: SocketAddr) -> io::Result<Stream> {
+    let world = runtime.world();
+    let there = world.network().draw_latency();
+    runtime.sleep(Duration::from_nanos(there)).await;
+    let (attempt, wakers) = world.network().attempt(HOME, address);
+    wakers.into_iter().for_each(Waker::wake);
+    // Held from now on, so that an attempt that is given up closes the connection.
+    let outcome = match attempt {
+        Attempt::Accepted(connection) => Ok(Stream::new(Arc::clone(world), connection, 0)),
+        Attempt::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+        Attempt::Unreachable => Err(io::ErrorKind::HostUnreachable.into()),
+        Attempt::Hangs => pending().await,
+    };
+    let back = world.network().draw_latency();
+    runtime.sleep(Duration::from_nanos(back)).await;
+    outcome
+}

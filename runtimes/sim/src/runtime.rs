@@ -1,0 +1,169 @@
+//! The simulation as a runtime: what an adapter implements, in virtual time.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use cmap_runtime::RuntimeGone;
+use cmap_runtime::runtime::{Runtime, Target};
+
+use crate::executor::TimerKey;
+use crate::network::{Stream, connect};
+use crate::world::World;
+
+/// The runtime of a simulation. Clones are one.
+#[derive(Clone)]
+pub struct SimRuntime {
+    world: Arc<World>,
+}
+
+thread_local! {
+    /// The simulations that run on this thread, the innermost last.
+    static RUNNING: RefCell<Vec<SimRuntime>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While this lives, its simulation is the current one.
+pub(crate) struct Entered(());
+
+impl SimRuntime {
+    pub(crate) fn new(world: Arc<World>) -> Self {
+        Self { world }
+    }
+
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    pub(crate) fn enter(&self) -> Entered {
+        RUNNING.with_borrow_mut(|running| running.push(self.clone()));
+        Entered(())
+    }
+
+    /// The virtual time since the simulation was made.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.world.executor.now())
+    }
+
+    /// Waits for `time`, which is virtual.
+    pub fn sleep(&self, time: Duration) -> Sleep {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.sleep_until_nanos(self.world.executor.now().saturating_add(nanos))
+    }
+
+    pub(crate) fn sleep_until_nanos(&self, at: u64) -> Sleep {
+        Sleep { world: Arc::clone(&self.world), at, timer: None }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Dropped when it is not borrowed any more.
+        let _left = RUNNING.with_borrow_mut(Vec::pop);
+    }
+}
+
+impl Runtime for SimRuntime {
+    const NAME: &'static str = "sim";
+
+    type Stream = Stream;
+
+    fn current() -> Result<Self, RuntimeGone> {
+        RUNNING.with_borrow(|running| running.last().cloned()).ok_or(RuntimeGone)
+    }
+
+    fn now(&self) -> Instant {
+        self.world.origin + self.elapsed()
+    }
+
+    fn unix_time(&self) -> Duration {
+        World::START_OF_TIME + self.elapsed()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {
+        let age = at.saturating_duration_since(self.world.origin);
+        self.sleep_until_nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.world.executor.spawn(task);
+    }
+
+    /// The job is a task like others, which takes no time.
+    async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.yield_now().await;
+        (!self.world.executor.has_ended()).then(job)
+    }
+
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        stream.read_now(buffer)
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let (answer, delay) = self.world.network().look_up(host);
+        self.sleep(delay).await;
+        Ok(answer?.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+
+    async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
+        match target {
+            Target::Tcp(address) => connect(self, address).await,
+            #[cfg(unix)]
+            Target::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation has no Unix sockets")),
+        }
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        self.world.fill_random(bytes);
+        Ok(())
+    }
+}
+
+impl SimRuntime {
+    /// Lets other tasks run that can.
+    pub(crate) async fn yield_now(&self) {
+        let mut has_yielded = false;
+        std::future::poll_fn(|cx| {
+            if std::mem::replace(&mut has_yielded, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Waits for a virtual time. Made by [`SimRuntime::sleep`].
+#[must_use = "time passes only while it is awaited"]
+pub struct Sleep {
+    world: Arc<World>,
+    at: u64,
+    timer: Option<TimerKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let executor = &self.world.executor;
+        let previous = self.timer;
+        previous.into_iter().for_each(|timer| executor.remove_timer(timer));
+        if executor.now() >= self.at {
+            self.timer = None;
+            return Poll::Ready(());
+        }
+        self.timer = Some(executor.add_timer(self.at, cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.timer.into_iter().for_each(|timer| self.world.executor.remove_timer(timer));
+    }
+}

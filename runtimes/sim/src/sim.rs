@@ -1,0 +1,111 @@
+//! The simulation, as tests see it.
+
+use std::future::Future;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use cmap_runtime::Runtime;
+use cmap_test_server::ServerConfig;
+
+use crate::executor::Stuck;
+use crate::host::{PORT, Server};
+use crate::runtime::{SimRuntime, Sleep};
+use crate::world::World;
+
+/// A world in virtual time: an application, its servers, and the network between them. All chance in it comes from one seed.
+///
+/// It ends when this is dropped: tasks are dropped, and calls of its clients say that their runtime has gone.
+pub struct Sim {
+    runtime: SimRuntime,
+}
+
+impl Sim {
+    /// A simulation without servers, whose clock shows the beginning of 2026.
+    pub fn new(seed: u64) -> Self {
+        Self { runtime: SimRuntime::new(World::new(seed)) }
+    }
+
+    /// A standalone server on a host of this name, at MongoDB's port.
+    pub fn server(&self, host: &str) -> Server {
+        self.server_with(host, |_| {})
+    }
+
+    /// A server on a host of this name, after a look at its configuration.
+    pub fn server_with(&self, host: &str, configure: impl FnOnce(&mut ServerConfig)) -> Server {
+        let mut config = self.config(host);
+        configure(&mut config);
+        Server::start(&self.runtime, host, config, 1)
+    }
+
+    /// A load balancer on a host of this name, which gives each new connection to the next of so many services, after a look
+    /// at their configuration.
+    pub fn load_balancer(&self, host: &str, services: usize, configure: impl FnOnce(&mut ServerConfig)) -> Server {
+        let mut config = self.config(host);
+        config.load_balanced = true;
+        configure(&mut config);
+        Server::start(&self.runtime, host, config, services)
+    }
+
+    /// Runs `main`, the application, to its end. Its tasks go on with the next run.
+    ///
+    /// # Panics
+    /// `main` cannot end ([`Stuck`]), or it panics.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "a test fails by panicking; `try_run` does not")]
+    pub fn run<T>(&self, main: impl Future<Output = T>) -> T {
+        match self.try_run(main) {
+            Ok(output) => output,
+            Err(stuck) => panic!("{stuck}"),
+        }
+    }
+
+    /// Runs `main` to its end.
+    ///
+    /// # Errors
+    /// It cannot end: every task waits for another one, or tasks run on and on while time stands still.
+    pub fn try_run<T>(&self, main: impl Future<Output = T>) -> Result<T, Stuck> {
+        let _entered = self.runtime.enter();
+        self.runtime.world().executor.run(main)
+    }
+
+    /// Runs `task` beside the application.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+    }
+
+    /// Waits for `time`, which is virtual.
+    pub fn sleep(&self, time: Duration) -> Sleep {
+        self.runtime.sleep(time)
+    }
+
+    /// The virtual time since the simulation was made.
+    pub fn elapsed(&self) -> Duration {
+        self.runtime.elapsed()
+    }
+
+    /// The runtime, for what is made by hand.
+    pub fn runtime(&self) -> &SimRuntime {
+        &self.runtime
+    }
+
+    /// How long bytes are on their way from now on, and how many a connection takes in a second (`None`: any number). At
+    /// first 50 to 500 µs, and any number.
+    pub fn set_pace(&self, latency: RangeInclusive<Duration>, bytes_a_second: Option<u64>) {
+        self.runtime.world().network().set_pace(latency, bytes_a_second);
+    }
+
+    fn config(&self, host: &str) -> ServerConfig {
+        let mut config = ServerConfig::new(format!("{host}:{PORT}"));
+        let mut seed = [0; 8];
+        self.runtime.world().fill_random(&mut seed);
+        config.seed = u64::from_le_bytes(seed);
+        config
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        let _entered = self.runtime.enter();
+        self.runtime.world().executor.end();
+    }
+}
