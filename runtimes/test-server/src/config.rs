@@ -35,6 +35,9 @@ pub struct ServerConfig {
     pub time_of_day: Duration,
     /// SCRAM's iterations for new users, SHA-1's and SHA-256's.
     pub iterations: (u32, u32),
+    /// The number of the first connection (`connectionId`). Servers behind one load balancer that count from different numbers
+    /// have different connections.
+    pub first_connection_id: u64,
 }
 
 /// An initial user.
@@ -62,6 +65,8 @@ pub struct Peer {
     pub address: String,
     /// The subject of the certificate that the client proved to have, as RFC 2253 writes it.
     pub certificate_subject: Option<String>,
+    /// Whether it may do everything without a login, as the operator of the machine.
+    pub is_operator: bool,
 }
 
 impl ServerConfig {
@@ -79,6 +84,7 @@ impl ServerConfig {
             seed: 0,
             time_of_day: Duration::ZERO,
             iterations: (StoredCredential::SHA_1_ITERATIONS, StoredCredential::SHA_256_ITERATIONS),
+            first_connection_id: 1,
         }
     }
 }
@@ -93,7 +99,12 @@ impl User {
 impl Peer {
     /// A client at `address`.
     pub fn at(address: impl Into<String>) -> Self {
-        Self { address: address.into(), certificate_subject: None }
+        Self { address: address.into(), certificate_subject: None, is_operator: false }
+    }
+
+    /// The operator of the machine that the server runs on, who needs no login.
+    pub fn operator() -> Self {
+        Self { is_operator: true, ..Self::at("127.0.0.1") }
     }
 
     /// The client with a certificate of this subject.

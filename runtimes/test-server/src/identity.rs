@@ -33,6 +33,11 @@ impl Identity {
         !self.logins.is_empty()
     }
 
+    /// Whether it may give commands that are not for everybody.
+    pub(super) fn may_act(&self) -> bool {
+        self.is_logged_in() || self.peer.is_operator
+    }
+
     pub(super) fn logins(&self) -> &[UserName] {
         &self.logins
     }

@@ -70,7 +70,7 @@ impl Service {
             replica_set: config.replica_set.clone().map(|name| ReplicaSet::new(name, config.address.clone())),
             traffic: Traffic::default(),
             clients: 0,
-            clients_ever: 0,
+            clients_ever: config.first_connection_id.saturating_sub(1),
             process: ObjectId::from_bytes(bytes(&mut random)),
             topology_counter: if config.replica_set.is_some() { 6 } else { 0 },
             fail_points: FailPoints::default(),
@@ -148,7 +148,7 @@ impl Service {
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
         api::check(request)?;
-        if self.config.authorization && !identity.is_logged_in() && !is_for_everybody(request.name) {
+        if self.config.authorization && !identity.may_act() && !is_for_everybody(request.name) {
             return Err(fail(13, format!("Command {} requires authentication", request.name)));
         }
         if ADMIN_ONLY.contains(&request.name) && request.database != "admin" {

@@ -147,7 +147,7 @@ where
                 State::Failed(error) => format!("{error}{}", net::advice(error)),
                 State::Running(_) => {
                     fault = Fault::Timeout;
-                    "no answer in time".to_owned()
+                    "no answer within connectTimeoutMS".to_owned()
                 }
             };
             // Writing to a string does not fail.

@@ -113,10 +113,12 @@ impl Server {
         let mut remains = std::mem::take(&mut state.remains).into_iter();
         let now = process::time(runtime);
         let processes: Vec<_> = (0..host.services)
-            .map(|_| {
+            .map(|service| {
                 let mut config = host.config.clone();
                 // Each start is another process, with ids of its own.
                 config.seed = config.seed.wrapping_add(host.starts.fetch_add(1, Ordering::Relaxed));
+                // Connections of different services have different numbers.
+                config.first_connection_id = 1 + 1_000_000 * service as u64;
                 config.time_of_day = World::START_OF_TIME + runtime.elapsed();
                 let machine = match (data, remains.next()) {
                     (Data::Kept, Some(remains)) => remains.restarted(config, now),
@@ -170,8 +172,6 @@ impl Server {
     }
 
     /// Closes one connection, by the number that its hello told (`connectionId`). Returns whether there was one.
-    ///
-    /// Behind a load balancer the first service that has a connection of this number closes it.
     pub fn hang_up(&self, connection_id: i64) -> bool {
         self.host.state().processes.iter().any(|process| process.hang_up(connection_id))
     }
@@ -204,6 +204,13 @@ impl Server {
     pub fn run_command(&self, database: &str, command: impl AsRef<RawDocument>) -> Vec<RawDocumentBuf> {
         let processes = self.host.state().processes.clone();
         processes.iter().filter_map(|process| process.run_command(database, command.as_ref())).collect()
+    }
+
+    /// The same, only at the service that the next connection reaches.
+    pub fn run_command_at_next(&self, database: &str, command: impl AsRef<RawDocument>) -> Option<RawDocumentBuf> {
+        let (accepted, processes) = (self.accepted(), self.host.state().processes.clone());
+        let next = accepted.checked_rem(processes.len() as u64)?;
+        processes.get(usize::try_from(next).ok()?)?.run_command(database, command.as_ref())
     }
 
     /// What the resolver says of its name from now on: addresses, or an error; after `delay`.

@@ -96,7 +96,7 @@ impl Process {
         let mut reply = None;
         let now = time(&self.runtime);
         let mut state = self.state();
-        let client = state.machine.accept(now, Peer::at("the test"));
+        let client = state.machine.accept(now, Peer::operator());
         state.machine.handle_bytes(now, client, &request);
         let mut wake = Vec::new();
         while let Some(output) = state.machine.poll_output() {

@@ -145,15 +145,16 @@ impl Network {
         least + self.random.up_to(most.saturating_sub(least))
     }
 
+    /// A packet leaves for `to`: how long it takes, and what it meets.
+    fn depart(&mut self, to: SocketAddr) -> (u64, Reachability) {
+        let reachability = self.hosts.get(&to.ip()).map(|host| host.reachability).unwrap_or_default();
+        (self.draw_latency(), reachability)
+    }
+
     fn attempt(&mut self, from: IpAddr, to: SocketAddr) -> (Attempt, Vec<Waker>) {
         let Some(host) = self.hosts.get_mut(&to.ip()) else { return (Attempt::Unreachable, Vec::new()) };
         if host.is_off || self.cut.contains(&to.ip()) || self.cut.contains(&from) {
             return (Attempt::Hangs, Vec::new());
-        }
-        match host.reachability {
-            Reachability::Up | Reachability::Resets => {}
-            Reachability::Refuses => return (Attempt::Refused, Vec::new()),
-            Reachability::Silent => return (Attempt::Hangs, Vec::new()),
         }
         let Some(listening) = host.listeners.get_mut(&to.port()) else { return (Attempt::Refused, Vec::new()) };
         let connection = self.connections.insert(Connection::new([from, to.ip()]));
@@ -213,9 +214,13 @@ impl Listener {
 /// Connects to `address` from the application's host.
 pub(crate) async fn connect(runtime: &SimRuntime, address: SocketAddr) -> io::Result<Stream> {
     let world = runtime.world();
-    let there = world.network().draw_latency();
+    let (there, reachability) = world.network().depart(address);
     runtime.sleep(Duration::from_nanos(there)).await;
-    let (attempt, wakers) = world.network().attempt(HOME, address);
+    let (attempt, wakers) = match reachability {
+        Reachability::Up | Reachability::Resets => world.network().attempt(HOME, address),
+        Reachability::Refuses => (Attempt::Refused, Vec::new()),
+        Reachability::Silent => (Attempt::Hangs, Vec::new()),
+    };
     wakers.into_iter().for_each(Waker::wake);
     // Held from now on, so that an attempt that is given up closes the connection.
     let outcome = match attempt {

@@ -6,6 +6,7 @@
 mod balance;
 mod core;
 mod event;
+mod sim;
 mod sockets;
 
 use ::core::time::Duration;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use self::core::CoreEngine;
+use self::sim::SimEngine;
 pub use self::sockets::ServersError;
 use self::sockets::{OnAsyncStd, OnSmol, OnTokio, Servers, SocketEngine};
 use crate::suites::cmap::format::{Case, Deployment};
@@ -75,7 +77,7 @@ pub struct ActualError {
 }
 
 /// The names of all engines.
-pub const NAMES: [&str; 4] = ["core", "tokio", "async-std", "smol"];
+pub const NAMES: [&str; 5] = ["core", "sim", "tokio", "async-std", "smol"];
 
 /// How long `waitForEvent` waits if the test does not say.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,6 +108,7 @@ pub fn start(is_meant: impl Fn(&str) -> bool, uri: Option<&str>) -> Result<Vec<B
             "tokio" => Box::new(SocketEngine::new(OnTokio::start()?, Arc::clone(&servers))),
             "async-std" => Box::new(SocketEngine::new(OnAsyncStd, Arc::clone(&servers))),
             "smol" => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers))),
+            "sim" => Box::new(SimEngine),
             _ => Box::new(CoreEngine),
         });
     }

@@ -1,15 +1,42 @@
-//! The connection that sets a server's fail points: beside the tested pool, and open before the first one is set.
+//! What a test does to its server: by a connection beside the tested pool, or at the server itself, if it is virtual.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
-use cmap_core::sim::{ConfigureFailPoint, Mode};
-use cmap_runtime::bson::{RawDocumentBuf, serialize_to_raw_document_buf};
+use cmap_core::pool::ServiceId;
+use cmap_core::sim::{ConfigureFailPoint, FailCommand, FailPointName, Mode};
+use cmap_runtime::bson::{RawDocument, RawDocumentBuf, rawdoc, serialize_to_raw_document_buf};
 use cmap_runtime::{Connection, Pool, Runtime};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-/// A way to the server that no fail point of a test hits.
-pub(super) struct Control<R: Runtime> {
-    connection: Mutex<Connection<R>>,
+use crate::suites::cmap::format::{NetworkMode, OperationError};
+
+/// What a test does to its server, beside the tested pool.
+pub(in crate::suites::cmap::engine) enum Control<R: Runtime> {
+    /// By a connection that no fail point of a test hits: open before the first one is set.
+    Connection(Box<Mutex<Connection<R>>>),
+    /// At the server itself, which is virtual, as the network is.
+    Virtual(Arc<dyn VirtualServer>),
+}
+
+/// A server that obeys the test.
+pub(in crate::suites::cmap::engine) trait VirtualServer: Send + Sync {
+    /// Runs a command of an administrator, at every service behind it.
+    fn run_command(&self, command: &RawDocument) -> Result<(), String>;
+
+    /// The ids of the services behind a load balancer, in the order in which connections reach them.
+    fn service_ids(&self) -> Vec<ServiceId>;
+
+    /// Breaks the connection with this number of the server's, or lets it be silent.
+    fn fail(&self, connection: i64, failed: OperationError);
+
+    /// Closes the connection with this number of the server's.
+    fn hang_up(&self, connection: i64);
+
+    /// Changes the network before it.
+    fn set_network(&self, mode: NetworkMode, latency: Option<Duration>);
 }
 
 impl<R: Runtime> Control<R> {
@@ -20,16 +47,55 @@ impl<R: Runtime> Control<R> {
         let pool = Pool::with_options(options).await?;
         pool.ready();
         // Good for as long as it is held, also when its pool is gone.
-        Ok(Self { connection: Mutex::new(pool.check_out().await?) })
+        Ok(Self::Connection(Box::new(Mutex::new(pool.check_out().await?))))
     }
 
     /// Sets the fail point, or ends it.
     pub(super) async fn configure(&self, fail_point: &ConfigureFailPoint) -> Result<(), String> {
         let command = command(fail_point)?;
-        let sent = self.connection.lock().await.run_command("admin", command).await;
-        sent.map(drop).map_err(|error| format!("the fail point was not set: {error}"))
+        match self {
+            Self::Connection(connection) => {
+                let sent = connection.lock().await.run_command("admin", command).await;
+                sent.map(drop).map_err(|error| format!("the fail point was not set: {error}"))
+            }
+            Self::Virtual(server) => server.run_command(&command),
+        }
+    }
+
+    /// Makes the next operation on the connection with this number of the server's fail; returns the command to send.
+    pub(super) async fn let_fail(
+        &self,
+        connection: Result<i64, String>,
+        failed: OperationError,
+    ) -> Result<RawDocumentBuf, String> {
+        match self {
+            Self::Connection(_) => self.configure(&failing_ping(failed)).await.map(|()| rawdoc! { "ping": 1 }),
+            // Refused by every server.
+            Self::Virtual(_) if failed == OperationError::Other => Ok(rawdoc! { "noSuchCommand": 1 }),
+            Self::Virtual(server) => {
+                server.fail(connection?, failed);
+                Ok(rawdoc! { "ping": 1 })
+            }
+        }
+    }
+
+    /// The virtual server.
+    pub(super) fn virtual_server(&self) -> Result<&dyn VirtualServer, String> {
+        match self {
+            Self::Connection(_) => Err("only a virtual server does that".into()),
+            Self::Virtual(server) => Ok(&**server),
+        }
     }
 }
+
+/// The number that the server gave to a connection.
+pub(super) fn number_at_server<R: Runtime>(connection: &Connection<R>) -> Result<i64, String> {
+    let number = connection.description().and_then(|server| server.connection_id);
+    number.ok_or_else(|| "the server did not number the connection".into())
+}
+
+/// How long a server does not answer that lets an operation time out.
+const SILENCE_MS: u64 = 5000;
 
 /// The command as servers take it: without nulls.
 fn command(fail_point: &ConfigureFailPoint) -> Result<RawDocumentBuf, String> {
@@ -42,6 +108,21 @@ fn command(fail_point: &ConfigureFailPoint) -> Result<RawDocumentBuf, String> {
         data.retain(|_, value| !value.is_null());
     }
     serialize_to_raw_document_buf(&command).map_err(|error| format!("the fail point cannot be sent: {error}"))
+}
+
+/// What makes the next `ping` fail like that.
+fn failing_ping(failed: OperationError) -> ConfigureFailPoint {
+    let mut data = FailCommand { fail_commands: vec!["ping".into()], ..FailCommand::default() };
+    match failed {
+        OperationError::Network => data.close_connection = true,
+        OperationError::Timeout => {
+            data.block_connection = true;
+            data.block_time_ms = SILENCE_MS;
+        }
+        // UnknownError.
+        OperationError::Other => data.error_code = Some(8),
+    }
+    ConfigureFailPoint { configure_fail_point: FailPointName::FailCommand, mode: Mode::Times(1), data }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmap_core::address::ServerAddress;
-use cmap_core::pool::Event;
-use cmap_core::pool::{PoolState, Stats};
+use cmap_core::pool::{Event, PoolState, ServiceId, Stats};
 use serde_json::Value;
 
 use super::signal::Signal;
@@ -16,6 +15,8 @@ use crate::suites::cmap::format::Case;
 pub(super) struct Journal {
     case: Arc<Case>,
     signal: Arc<Signal>,
+    /// The ids of the services that the test names, if they are known beforehand.
+    service_ids: Vec<ServiceId>,
     told: Mutex<Told>,
 }
 
@@ -28,15 +29,25 @@ struct Told {
 }
 
 impl Journal {
-    pub(super) fn new(case: Arc<Case>, signal: Arc<Signal>) -> Self {
-        Self { case, signal, told: Mutex::default() }
+    pub(super) fn new(case: Arc<Case>, signal: Arc<Signal>, service_ids: Vec<ServiceId>) -> Self {
+        Self { case, signal, service_ids, told: Mutex::default() }
+    }
+
+    /// The id of the service that the test calls `name`, if it is known beforehand.
+    pub(super) fn service_named(&self, name: &str) -> Option<ServiceId> {
+        let place = self.case.server.service_ids.iter().position(|service| service == name)?;
+        self.service_ids.get(place).copied()
+    }
+
+    fn name_of(&self, service: ServiceId) -> Option<&str> {
+        // Where the ids are not known beforehand, there is one service.
+        let place = self.service_ids.iter().position(|&id| id == service).unwrap_or_default();
+        self.case.server.service_ids.get(place).map(String::as_str)
     }
 
     /// Notes an event.
     pub(super) fn note(&self, address: &ServerAddress, event: &Event) {
-        // Where there are services, there is one.
-        let service = self.case.server.service_ids.first().map(String::as_str);
-        let json = event::to_json(event, &address.to_string(), &self.case, |_| service);
+        let json = event::to_json(event, &address.to_string(), &self.case, |service| self.name_of(service));
         let mut told = self.told();
         told.events.push(json);
         *told.counts.entry(event.name()).or_default() += 1;

@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `home` | the runtimes, and how each runs a future |
-//! | `servers`, `control` | the server that a test gets; the connection that sets its fail points |
+//! | `servers`, `control` | the server that a test gets; what a test does to it |
 //! | `obstacle` | which tests cannot be carried out here, and why |
 //! | `session`, `threads`, `operations` | a test while it runs: its threads, each of which is a task, and what they do |
 //! | `journal`, `signal` | the pool's events so far; waking what waits for them |
@@ -14,13 +14,13 @@
 //! however late tasks are run.
 
 mod aftermath;
-mod control;
+pub(super) mod control;
 mod home;
 mod journal;
 mod obstacle;
 mod operations;
 mod servers;
-mod session;
+pub(super) mod session;
 mod signal;
 mod threads;
 
@@ -67,7 +67,7 @@ impl<H: Home> Engine for SocketEngine<H> {
 
     fn run(&self, case: &Case, _: u64) -> Run {
         match self.servers.lease(case) {
-            Ok(lease) => self.home.block_on(session::run::<H::Runtime>(Arc::new(case.clone()), lease.options())),
+            Ok(lease) => self.home.block_on(session::run::<H::Runtime>(Arc::new(case.clone()), lease.options(), None)),
             Err(error) => Run { violations: vec![error.to_string()], ..Run::default() },
         }
     }

@@ -7,22 +7,19 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cmap_core::pool::{Cause, Clear, Counts};
-use cmap_core::sim::{ConfigureFailPoint, FailCommand, FailPointName, Mode};
-use cmap_runtime::bson::rawdoc;
+use cmap_core::sim::ConfigureFailPoint;
 use cmap_runtime::{CheckOutError, Connection, Runtime};
 
+use super::control::{VirtualServer, number_at_server};
 use super::session::Session;
 use super::threads::Activity;
 use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT};
-use crate::suites::cmap::format::{EventType, ExpectedError, Operation, OperationError};
+use crate::suites::cmap::format::{ConnectionName, EventType, ExpectedError, Operation, OperationError};
 use crate::suites::cmap::verdict;
 
 /// How soon the pool's figures must be as asserted. A virtual clock stands still for that; here, what an operation or an
 /// event leads to happens a little later.
 const SOON: Duration = Duration::from_secs(5);
-
-/// How long a server does not answer that lets an operation time out.
-const SILENCE_MS: u64 = 5000;
 
 impl<R: Runtime> Session<R> {
     /// Carries out one operation, on `thread` or on the main thread. An error ends the thread.
@@ -53,7 +50,7 @@ impl<R: Runtime> Session<R> {
             }
             Operation::CheckIn { connection, error } => self.check_in(thread, connection, *error).await,
             Operation::Clear { interrupt_in_use_connections, service } => {
-                self.clear(interrupt_in_use_connections.unwrap_or_default(), service.is_some());
+                self.clear(interrupt_in_use_connections.unwrap_or_default(), service.as_deref());
             }
             Operation::Close {} => self.pool.close(),
             Operation::Ready {} => self.pool.ready(),
@@ -62,10 +59,11 @@ impl<R: Runtime> Session<R> {
             Operation::AssertCounts { total, available, pending, in_use, waiting } => {
                 self.assert_counts([*total, *available, *pending, *in_use, *waiting]).await;
             }
-            // No test that has them is carried out here.
-            Operation::HangUp { .. } | Operation::Network { .. } => {
-                self.violation(format!("{} cannot be carried out", operation.name()));
-            }
+            Operation::HangUp { connection, .. } => self.hang_up(connection),
+            Operation::Network { mode, latency_ms } => match self.virtual_server() {
+                Ok(server) => server.set_network(*mode, latency_ms.map(millis)),
+                Err(problem) => self.violation(problem),
+            },
         }
         Ok(())
     }
@@ -170,6 +168,12 @@ impl<R: Runtime> Session<R> {
     fn keep(&self, label: Option<&str>, connection: Connection<R>) {
         self.change(|stage| {
             stage.service = stage.service.or(connection.description().and_then(|server| server.service_id));
+            if let Ok(number) = number_at_server(&connection) {
+                stage.numbers_at_server.insert(connection.id().get(), number);
+                label.into_iter().for_each(|label| {
+                    stage.numbers_of_labels.insert(label.to_owned(), number);
+                });
+            }
             let nameless = match label {
                 Some(label) => stage.labels.insert(label.to_owned(), connection),
                 None => Some(connection),
@@ -184,26 +188,50 @@ impl<R: Runtime> Session<R> {
             return self.violation(format!("no connection is labelled {label}"));
         };
         if let Some(failed) = failed {
-            self.set_fail_point(&failing_ping(failed)).await;
-            // One that was interrupted fails without the server's help.
-            if connection.run_command("admin", rawdoc! { "ping": 1 }).await.is_ok() {
-                self.violation(format!("an operation on {label} should have failed"));
+            let number = number_at_server(&connection);
+            let command = match &self.control {
+                Some(control) => control.let_fail(number, failed).await,
+                None => Err("there is no way to let an operation fail".into()),
+            };
+            match command {
+                // One that was interrupted fails without the server's help.
+                Ok(command) if connection.run_command("admin", &command).await.is_ok() => {
+                    self.violation(format!("an operation on {label} should have failed"));
+                }
+                Ok(_) => {}
+                Err(problem) => self.violation(problem),
             }
         }
         drop(connection);
     }
 
-    fn clear(&self, interrupt: bool, service: bool) {
+    fn clear(&self, interrupt: bool, service: Option<&str>) {
         let cause = Cause::new("the test cleared the pool");
-        let known = self.stage().service;
-        let clear = match (service, known) {
-            (false, _) => Clear::pool(cause),
-            (true, Some(id)) => Clear::service(id, cause),
-            (true, None) => return self.violation("no connection has said yet which service it is of"),
+        let clear = match service.map(|name| self.journal.service_named(name).or(self.stage().service)) {
+            None => Clear::pool(cause),
+            Some(Some(id)) => Clear::service(id, cause),
+            Some(None) => return self.violation("no connection has said yet which service it is of"),
         };
         if let Err(misuse) = self.pool.clear(if interrupt { clear.interrupting() } else { clear }) {
             self.violation(misuse);
         }
+    }
+
+    /// The server closes a connection. By its label while it is in use, and by its number in events, if it was in use before.
+    fn hang_up(&self, connection: &ConnectionName) {
+        let number = match connection {
+            ConnectionName::Label(label) => self.stage().numbers_of_labels.get(label).copied(),
+            ConnectionName::Id(id) => self.stage().numbers_at_server.get(&u64::from(*id)).copied(),
+        };
+        match (self.virtual_server(), number) {
+            (Ok(server), Some(number)) => server.hang_up(number),
+            (Err(problem), _) => self.violation(problem),
+            (Ok(_), None) => self.violation(format!("the server's number of {connection:?} is not known")),
+        }
+    }
+
+    fn virtual_server(&self) -> Result<&dyn VirtualServer, String> {
+        self.control.as_ref().ok_or("there is no virtual server")?.virtual_server()
     }
 
     async fn cancel(&self, target: &str) {
@@ -257,19 +285,4 @@ impl<R: Runtime> Session<R> {
     fn error(&self, type_name: &str, message: String) -> ActualError {
         ActualError { type_name: type_name.into(), message, address: self.pool.address().to_string() }
     }
-}
-
-/// What makes the next `ping` fail like that.
-fn failing_ping(failed: OperationError) -> ConfigureFailPoint {
-    let mut data = FailCommand { fail_commands: vec!["ping".into()], ..FailCommand::default() };
-    match failed {
-        OperationError::Network => data.close_connection = true,
-        OperationError::Timeout => {
-            data.block_connection = true;
-            data.block_time_ms = SILENCE_MS;
-        }
-        // UnknownError.
-        OperationError::Other => data.error_code = Some(8),
-    }
-    ConfigureFailPoint { configure_fail_point: FailPointName::FailCommand, mode: Mode::Times(1), data }
 }

@@ -11,7 +11,7 @@ use cmap_core::options::ClientOptions;
 use cmap_core::pool::ServiceId;
 use cmap_runtime::{Connection, Event, Pool, Runtime};
 
-use super::control::Control;
+use super::control::{Control, VirtualServer};
 use super::journal::Journal;
 use super::obstacle;
 use super::signal::Signal;
@@ -21,6 +21,9 @@ use crate::suites::cmap::format::{Case, Operation, OperationError};
 
 /// The time limit of a test.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// The same in virtual time, which costs nothing: longer than any test waits.
+const LONGEST_IN_VIRTUAL_TIME: Duration = Duration::from_secs(100 * 86_400);
 
 /// The time-out of an operation, if a test has one.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(200);
@@ -44,6 +47,10 @@ pub(super) struct Stage<R: Runtime> {
     pub(super) labels: BTreeMap<String, Connection<R>>,
     /// Connections that no operation can name any more; they stay checked out.
     pub(super) nameless: Vec<Connection<R>>,
+    /// The server's numbers of connections that were checked out, by those of the pool.
+    pub(super) numbers_at_server: BTreeMap<u64, i64>,
+    /// The same by label, also after the check-in.
+    pub(super) numbers_of_labels: BTreeMap<String, i64>,
     /// The service behind the load balancer, once a connection has reported it.
     pub(super) service: Option<ServiceId>,
     pub(super) violations: Vec<String>,
@@ -54,26 +61,38 @@ pub(super) struct Stage<R: Runtime> {
     pub(super) is_over: bool,
 }
 
-/// Carries out `case` against the server that `server` names, in the runtime of the caller.
-pub(super) async fn run<R: Runtime>(case: Arc<Case>, server: &ClientOptions) -> Run {
-    match Session::<R>::begin(case, server).await {
+/// Carries out `case` against the server that `server` names, and that obeys if it is virtual, in the runtime of the caller.
+pub(in crate::suites::cmap::engine) async fn run<R: Runtime>(
+    case: Arc<Case>,
+    server: &ClientOptions,
+    obeys: Option<Arc<dyn VirtualServer>>,
+) -> Run {
+    match Session::<R>::begin(case, server, obeys).await {
         Ok(session) => Arc::new(session).run().await,
         Err(problem) => Run { violations: vec![problem], ..Run::default() },
     }
 }
 
 impl<R: Runtime> Session<R> {
-    async fn begin(case: Arc<Case>, server: &ClientOptions) -> Result<Self, String> {
+    async fn begin(
+        case: Arc<Case>,
+        server: &ClientOptions,
+        obeys: Option<Arc<dyn VirtualServer>>,
+    ) -> Result<Self, String> {
         let runtime = R::current().map_err(|gone| gone.to_string())?;
-        let control = match obstacle::sets_fail_points(&case) || obstacle::has_failing_operations(&case) {
-            true => Some(Control::connect(server).await.map_err(|error| error.to_string())?),
-            false => None,
+        let service_ids = obeys.as_ref().map_or_else(Vec::new, |server| server.service_ids());
+        let control = match obeys {
+            Some(server) => Some(Control::Virtual(server)),
+            None if obstacle::sets_fail_points(&case) || obstacle::has_failing_operations(&case) => {
+                Some(Control::connect(server).await.map_err(|error| error.to_string())?)
+            }
+            None => None,
         };
         if let (Some(control), Some(fail_point)) = (&control, &case.fail_point) {
             control.configure(fail_point).await?;
         }
         let signal = Arc::new(Signal::default());
-        let journal = Arc::new(Journal::new(Arc::clone(&case), Arc::clone(&signal)));
+        let journal = Arc::new(Journal::new(Arc::clone(&case), Arc::clone(&signal), service_ids));
         let listener = Arc::clone(&journal);
         let builder = Pool::builder(options(&case, server)).on_event(move |address, event| {
             if let Event::Pool(event) = event {
@@ -85,6 +104,8 @@ impl<R: Runtime> Session<R> {
             threads: Threads::default(),
             labels: BTreeMap::new(),
             nameless: Vec::new(),
+            numbers_at_server: BTreeMap::new(),
+            numbers_of_labels: BTreeMap::new(),
             service: None,
             violations: Vec::new(),
             standstill: Duration::ZERO,
@@ -95,7 +116,7 @@ impl<R: Runtime> Session<R> {
     }
 
     async fn run(self: Arc<Self>) -> Run {
-        let error = match self.within(LONGEST, self.main_thread()).await {
+        let error = match self.within(self.longest(), self.main_thread()).await {
             Some(ended) => ended.err(),
             None => {
                 let threads = format!("{:?}", self.stage().threads);
@@ -109,6 +130,13 @@ impl<R: Runtime> Session<R> {
         let mut stage = self.stage();
         let violations = std::mem::take(&mut stage.violations);
         Run { events, error, violations, standstill: stage.standstill, ..Run::default() }
+    }
+
+    fn longest(&self) -> Duration {
+        match self.control {
+            Some(Control::Virtual(_)) => LONGEST_IN_VIRTUAL_TIME,
+            Some(Control::Connection(_)) | None => LONGEST,
+        }
     }
 
     /// Operations that the main thread gives to others begin before it goes on, even to give more, and before it ends:
