@@ -63,7 +63,7 @@ pub use cmap_test_server::{ServerConfig, User};
 
 pub use self::executor::{Stuck, TaskNames};
 pub use self::host::{Data, Server};
-pub use self::network::{Reachability, Stream};
+pub use self::network::{Listener, Reachability, Stream};
 pub use self::runtime::{SimRuntime, Sleep};
 pub use self::seeds::for_seeds;
 pub use self::sim::Sim;

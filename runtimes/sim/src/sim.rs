@@ -1,6 +1,7 @@
 //! The simulation, as tests see it.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use cmap_test_server::ServerConfig;
 
 use crate::executor::Stuck;
 use crate::host::{PORT, Server};
+use crate::network::Listener;
 use crate::runtime::{SimRuntime, Sleep};
 use crate::world::World;
 
@@ -44,6 +46,13 @@ impl Sim {
         config.load_balanced = true;
         configure(&mut config);
         Server::start(&self.runtime, host, config, services)
+    }
+
+    /// Listens at `port` of a new host of this name, for a server that a test plays itself.
+    pub fn listen(&self, host: &str, port: u16) -> Listener {
+        let world = self.runtime.world();
+        let ip = world.network().add_host(host);
+        Listener::bind(world, SocketAddr::new(ip, port))
     }
 
     /// Runs `main`, the application, to its end. Its tasks go on with the next run.

@@ -55,7 +55,12 @@ impl Ledger {
                 let was_idle = self.created.remove(&connection_id.get()) && !self.in_use.contains(&connection_id.get());
                 self.require(was_idle, event, "exists, and is in nobody's hands");
             }
-            _ => {}
+            PoolEvent::PoolCreated { .. }
+            | PoolEvent::PoolReady
+            | PoolEvent::PoolCleared { .. }
+            | PoolEvent::PoolClosed
+            | PoolEvent::ConnectionReady { .. }
+            | _ => {}
         }
         self.require(self.created.len() <= MOST_CONNECTIONS, event, "maxPoolSize holds");
     }

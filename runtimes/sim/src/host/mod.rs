@@ -128,12 +128,10 @@ impl Server {
             })
             .collect();
         state.processes.clone_from(&processes);
-        // The address is this host's own, and nobody listens there any more.
-        if let Ok(listener) = Listener::bind(world, SocketAddr::new(host.ip, PORT)) {
-            state.listener = Some(listener.clone());
-            drop(state);
-            runtime.spawn(process::accept(processes, listener));
-        }
+        let listener = Listener::bind(world, SocketAddr::new(host.ip, PORT));
+        state.listener = Some(listener.clone());
+        drop(state);
+        runtime.spawn(process::accept(processes, listener));
     }
 
     /// Switches its machine off: connections stay as they are at the other end, which hears nothing any more.

@@ -100,9 +100,9 @@ enum Attempt {
     Unreachable,
 }
 
-/// A port that is listened on until it is closed.
+/// A port that is listened on until it is [closed](Self::close). Clones are one.
 #[derive(Clone)]
-pub(crate) struct Listener {
+pub struct Listener {
     world: Arc<World>,
     address: SocketAddr,
 }
@@ -162,13 +162,10 @@ impl Network {
         (Attempt::Accepted(connection), listening.acceptor.take().into_iter().collect())
     }
 
-    fn listen(&mut self, address: SocketAddr) -> io::Result<()> {
-        let host = self.hosts.get_mut(&address.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        if host.listeners.contains_key(&address.port()) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
+    /// Listens at `address`; whoever did before gets no more connections.
+    fn listen(&mut self, address: SocketAddr) {
+        let host = self.hosts.entry(address.ip()).or_default();
         host.listeners.insert(address.port(), Listening::default());
-        Ok(())
     }
 
     fn stop_listening(&mut self, now: u64, address: SocketAddr) -> Vec<Waker> {
@@ -179,20 +176,20 @@ impl Network {
 }
 
 impl Listener {
-    /// Listens at `address`.
-    pub(crate) fn bind(world: &Arc<World>, address: SocketAddr) -> io::Result<Self> {
-        world.network().listen(address)?;
-        Ok(Self { world: Arc::clone(world), address })
+    /// Listens at `address`, where nobody else does.
+    pub(crate) fn bind(world: &Arc<World>, address: SocketAddr) -> Self {
+        world.network().listen(address);
+        Self { world: Arc::clone(world), address }
     }
 
     /// Listens no more. Connections that nobody has accepted are reset.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let wakers = self.world.network().stop_listening(self.world.executor.now(), self.address);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Waits for the next connection.
-    pub(crate) async fn accept(&self) -> Stream {
+    pub async fn accept(&self) -> Stream {
         let connection = poll_fn(|cx| {
             let mut network = self.world.network();
             let host = network.hosts.get_mut(&self.address.ip());
