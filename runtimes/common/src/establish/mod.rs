@@ -308,11 +308,6 @@ mod tests {
     }
 
     #[test]
-    fn every_login_has_a_nonce_of_its_own() {
-        assert_ne!(random(), random());
-    }
-
-    #[test]
     fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
         let cut_off = io::Error::from(TlsError::Truncated);
 

@@ -151,6 +151,16 @@ fn request(salt: &str, iterations: u32) -> DeriveKey {
 }
 
 #[test]
+fn every_login_has_a_nonce_of_its_own() {
+    let random = || {
+        let mut bytes = [0; 24];
+        Bench::default().fill_random(&mut bytes).map(|()| bytes)
+    };
+
+    assert_ne!(random().unwrap(), random().unwrap());
+}
+
+#[test]
 fn connections_with_the_same_salt_share_a_derivation() {
     let (keys, bench) = (Arc::new(Keys::default()), Bench::default());
     let mut connections = [(); 3].map(|()| Connection::new(&keys, &bench, "AAAA", 4096));
