@@ -6,6 +6,7 @@ use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
 
 use crate::auth::StoredCredential;
+use crate::store::StoreLimits;
 
 /// The protocol of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub time_of_day: Duration,
     /// SCRAM's iterations for new users, SHA-1's and SHA-256's.
     pub iterations: (u32, u32),
+    /// What clients may use of the store: memory, cursors, and work for one command.
+    pub limits: StoreLimits,
 }
 
 /// An initial user.
@@ -79,6 +82,7 @@ impl ServerConfig {
             seed: 0,
             time_of_day: Duration::ZERO,
             iterations: (StoredCredential::SHA_1_ITERATIONS, StoredCredential::SHA_256_ITERATIONS),
+            limits: StoreLimits::default(),
         }
     }
 }
