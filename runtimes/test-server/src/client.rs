@@ -27,6 +27,8 @@ pub(super) struct Line {
     pub(super) identity: Identity,
     /// A command that is being carried out for some time.
     pub(super) waiting: Option<Waiting>,
+    /// Its commands took so long that others have their turn until then.
+    pub(super) rests_until: Option<Instant>,
     /// The number of bytes of replies that the driver has not taken yet.
     pub(super) queued: usize,
 }
@@ -63,7 +65,7 @@ pub(super) struct Backlog {
 impl Client {
     pub(super) fn new(id: ClientId, identity: Identity) -> Self {
         Self {
-            line: Line { id, identity, waiting: None, queued: 0 },
+            line: Line { id, identity, waiting: None, rests_until: None, queued: 0 },
             frames: FrameReader::new(),
             backlog: Backlog::default(),
             is_held: false,
@@ -72,7 +74,7 @@ impl Client {
 
     /// Whether the next request may be carried out: at most this many bytes of replies are queued.
     pub(super) fn is_free(&self, max_queued: usize) -> bool {
-        self.line.waiting.is_none() && !self.is_congested(max_queued)
+        self.line.waiting.is_none() && self.line.rests_until.is_none() && !self.is_congested(max_queued)
     }
 
     /// Whether earlier replies have to leave first.

@@ -6,6 +6,7 @@ use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
 
 use crate::auth::StoredCredential;
+use crate::store::StoreLimits;
 
 /// The protocol of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
@@ -38,6 +39,8 @@ pub struct ServerConfig {
     /// The number of the first connection (`connectionId`). Servers behind one load balancer that count from different numbers
     /// have different connections.
     pub first_connection_id: u64,
+    /// What clients may use of the store: memory, cursors, and work for one command.
+    pub limits: StoreLimits,
 }
 
 /// An initial user.
@@ -85,6 +88,7 @@ impl ServerConfig {
             time_of_day: Duration::ZERO,
             iterations: (StoredCredential::SHA_1_ITERATIONS, StoredCredential::SHA_256_ITERATIONS),
             first_connection_id: 1,
+            limits: StoreLimits::default(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::hello;
 use super::replies::Replies;
 use super::request::{AnswerForm, AnswerKind, Arguments, Body, Request};
 use super::service::{Reply, Service};
-use super::{ClientId, MAX_QUEUED, ServerOutput};
+use super::{ClientId, MAX_QUEUED, PATIENCE, ServerOutput};
 use crate::store::CommandFailure;
 
 /// The shortest time between two streamed replies, whatever the client asks for.
@@ -128,7 +128,7 @@ impl Exchange {
             if line.identity.has_ended {
                 return Progress::HangUp;
             }
-            streams |= may_go_on(line, &request, &reply);
+            streams |= may_go_on(line, &request, &reply) && self.service.work < PATIENCE;
             streams &= !reply.is_error;
             let answer = AnswerForm { response_to: last_reply.unwrap_or(answer.response_to), ..answer };
             let number = self.send(line, answer, request.name, &reply, streams);

@@ -29,6 +29,11 @@ impl Identity {
         Self { connection_id, peer, is_known, app_name: None, logins: Vec::new(), conversation: None, has_ended }
     }
 
+    /// The number of its connection.
+    pub(super) fn number(&self) -> u64 {
+        self.connection_id.unsigned_abs()
+    }
+
     pub(super) fn is_logged_in(&self) -> bool {
         !self.logins.is_empty()
     }

@@ -9,6 +9,10 @@
 //! [`poll_timeout`](TestServer::poll_timeout) when to come back. Every method takes `now`. No bytes make it panic;
 //! a client that breaks the protocol loses its own connection and nothing else.
 //!
+//! [`ServerConfig::limits`] bounds what clients use: 1 GiB of documents, 256 MiB in open cursors, 100 MiB for one
+//! command, and about a second of work for it; more is an error. A cursor ends with its session or its connection, or
+//! after ten idle minutes. A client whose commands take long rests for as long, so that others have their turn.
+//!
 //! ```
 //! use bson::rawdoc;
 //! use cmap_core::time::Instant;
@@ -82,6 +86,8 @@ use cmap_core::wire::Limits;
 const MAX_QUEUED: usize = 1 << 20;
 /// The delay before the server tries again to send a reply to a client with too many queued.
 const CONGESTED: Duration = Duration::from_millis(100);
+/// How long a client's commands may take in a row before it rests for as long.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// How many bytes of requests one client may have waiting: two of the greatest messages.
 const MAX_BACKLOG: usize = 96_000_000;
 
@@ -227,8 +233,7 @@ impl TestServer {
             return Some(self.now);
         }
         let waiting = self.exchange.due.first().map(|(at, _)| *at);
-        let election = self.exchange.service.replica_set.as_ref().and_then(|set| set.next_election());
-        waiting.into_iter().chain(election).min()
+        waiting.into_iter().chain(self.exchange.service.poll_timeout()).min()
     }
 
     fn advance(&mut self, now: Instant) {
@@ -236,10 +241,10 @@ impl TestServer {
     }
 
     fn forget(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.remove(&id)
-            && let Some(waiting) = client.line.waiting
-        {
-            self.exchange.due.remove(&(waiting.until, id));
+        if let Some(client) = self.clients.remove(&id) {
+            let until = client.line.waiting.map(|waiting| waiting.until).into_iter().chain(client.line.rests_until);
+            until.for_each(|until| _ = self.exchange.due.remove(&(until, id)));
+            self.exchange.service.forget(id.0);
         }
         self.eager.remove(&id);
         self.exchange.service.clients = self.clients.len();
@@ -284,6 +289,7 @@ impl TestServer {
     }
 
     fn read(&mut self, id: ClientId, input: &mut &[u8]) -> Progress {
+        self.exchange.service.work = Duration::ZERO;
         while let Some(client) = self.clients.get_mut(&id)
             && client.is_free(MAX_QUEUED)
         {
@@ -300,13 +306,32 @@ impl TestServer {
             if matches!(progress, Progress::HangUp) {
                 return progress;
             }
+            self.rest(id);
         }
         Progress::Done
+    }
+
+    /// Lets a client rest whose commands took long, so that the other clients have their turn.
+    fn rest(&mut self, id: ClientId) {
+        let work = self.exchange.service.work;
+        if work < PATIENCE {
+            return;
+        }
+        self.exchange.service.work = Duration::ZERO;
+        if let Some(client) = self.clients.get_mut(&id) {
+            // The work itself takes time, too.
+            let until = self.now + work * 2;
+            client.line.rests_until = Some(until);
+            self.exchange.due.insert((until, id));
+        }
     }
 
     /// Goes on with a command that waited.
     fn resume(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.line.rests_until.take().is_some() {
+            return self.note_eagerness(id);
+        }
         if client.is_congested(MAX_QUEUED)
             && let Some(waiting) = &mut client.line.waiting
         {
@@ -316,9 +341,13 @@ impl TestServer {
             return;
         }
         let Some(Waiting { frame, last_reply, stage, .. }) = client.line.waiting.take() else { return };
+        self.exchange.service.work = Duration::ZERO;
         match self.exchange.go_on(self.now, &mut client.line, &frame, last_reply, stage) {
             Progress::HangUp => self.hang_up(id),
-            Progress::Done => self.note_eagerness(id),
+            Progress::Done => {
+                self.rest(id);
+                self.note_eagerness(id);
+            }
         }
     }
 

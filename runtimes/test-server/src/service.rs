@@ -3,8 +3,10 @@
 //! A command first meets the fail point, then the checks whether the client may send it and whether this member of a
 //! replica set takes it; then it is carried out, here or in the [`Store`].
 
+use std::time::Duration;
+
 use bson::oid::ObjectId;
-use bson::{RawBsonRef, RawDocumentBuf};
+use bson::{RawArray, RawBsonRef, RawDocumentBuf};
 use cmap_core::sim::{Effect, Outcome as Fate, Random};
 use cmap_core::time::Instant;
 use cmap_core::wire::TopologyVersion;
@@ -26,7 +28,7 @@ use super::sessions::{self, RetryableWrite, Sessions};
 use super::traffic::Traffic;
 use super::users::{Users, bytes};
 use super::write_concern;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Caller, CommandFailure, Store, StoreCommand};
 
 /// The server behind all connections.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(super) struct Service {
     parameters: Parameters,
     sessions: Sessions,
     store: Store,
+    /// What the commands on data since the last look at it took.
+    pub(super) work: Duration,
 }
 
 /// The reply to a command, in two parts so that a long one is not copied.
@@ -76,7 +80,8 @@ impl Service {
             fail_points: FailPoints::default(),
             parameters: Parameters::new(config.iterations),
             sessions: Sessions::default(),
-            store: Store::default(),
+            store: Store::new(config.limits.clone()),
+            work: Duration::ZERO,
             random,
             config,
         }
@@ -90,8 +95,20 @@ impl Service {
         TopologyVersion { process_id: self.process.bytes(), counter: self.topology_counter }
     }
 
-    /// Makes a member that stepped down the primary again, once its time is over.
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let election = self.replica_set.as_ref().and_then(ReplicaSet::next_election);
+        election.into_iter().chain(self.store.poll_timeout()).min()
+    }
+
+    /// A connection is gone.
+    pub(super) fn forget(&mut self, connection: u64) {
+        self.store.end_connection(connection);
+    }
+
+    /// Makes a member that stepped down the primary again, once its time is over, and closes idle cursors.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.store.handle_timeout(now);
         if let Some(set) = &mut self.replica_set
             && set.next_election().is_some_and(|at| at <= now)
         {
@@ -163,7 +180,7 @@ impl Service {
                 let Request { name, database, .. } = request;
                 Err(fail(13, format!("not authorized on {database} to execute command {{ {name} }}")))
             }
-            None => self.run_on_data(identity, request),
+            None => self.run_on_data(now, identity, request),
         }
     }
 
@@ -200,14 +217,31 @@ impl Service {
             "dropAllUsersFromDatabase" => self.users.drop_all(database),
 
             "startSession" => Ok(sessions::start(bytes(&mut self.random))),
-            "endSessions" | "killSessions" => self.sessions.end(request),
-            "refreshSessions" | "killAllSessions" | "killAllSessionsByPattern" => Ok(RawDocumentBuf::new()),
+            "endSessions" | "killSessions" | "refreshSessions" | "killAllSessions" | "killAllSessionsByPattern" => {
+                self.run_on_sessions(now, request)
+            }
 
             "replSetGetStatus" | "replSetGetConfig" | "replSetStepDown" | "replSetFreeze" => {
                 self.run_on_replica_set(now, request)
             }
             _ => return None,
         })
+    }
+
+    /// Sessions that end take their cursors with them.
+    fn run_on_sessions(&mut self, now: Instant, request: &Request<'_>) -> Outcome {
+        match request.name {
+            "refreshSessions" => self.store.refresh_sessions(now, sessions::ids(request)?),
+            "endSessions" | "killSessions" => {
+                let ids = sessions::ids(request)?;
+                self.sessions.end(&ids);
+                self.store.end_sessions(ids);
+            }
+            // An empty list means all; whose a session is, is not known here.
+            _ if request.arguments.array(request.name)?.is_none_or(RawArray::is_empty) => self.store.end_all_sessions(),
+            _ => {}
+        }
+        Ok(RawDocumentBuf::new())
     }
 
     fn run_on_replica_set(&mut self, now: Instant, request: &Request<'_>) -> Outcome {
@@ -226,7 +260,7 @@ impl Service {
     }
 
     /// The commands of the store. A repeated write gets its earlier answer (SRV-8).
-    fn run_on_data(&mut self, identity: &mut Identity, request: &Request<'_>) -> Outcome {
+    fn run_on_data(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
         if self.fail_points.times_out(request) {
             return Err(fail(50, "operation exceeded time limit"));
         }
@@ -259,9 +293,11 @@ impl Service {
             }
         }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
-        let Some(outcome) = self.store.run(&command) else {
+        let caller = Caller::new(now, identity.number());
+        let Some((outcome, work)) = self.store.run_as(caller, &command) else {
             return Err(fail(59, format!("no such command: '{}'", request.name)));
         };
+        self.work += work;
         if let (true, Some(set)) = (writes, &mut self.replica_set) {
             set.count_write();
         }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use bson::spec::BinarySubtype;
-use bson::{RawBinaryRef, RawDocumentBuf};
+use bson::{RawBinaryRef, RawBsonRef, RawDocumentBuf};
 
 use super::document::document;
-use super::failure::{Outcome, fail};
+use super::failure::fail;
 use super::request::Request;
 use crate::store::CommandFailure;
 
@@ -16,10 +16,15 @@ pub(super) const TIMEOUT_MINUTES: i32 = 30;
 /// How many sessions are remembered. The one with the lowest id is forgotten first.
 const MAX_SESSIONS: usize = 10_000;
 
+/// How many bytes of their replies are remembered, one reply more or less.
+const MAX_BYTES: usize = 64 << 20;
+
 /// The last numbered write of each session, and its reply.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     written: BTreeMap<Vec<u8>, (i64, RawDocumentBuf)>,
+    /// The bytes of the replies.
+    bytes: usize,
 }
 
 /// A write that the client may send twice.
@@ -59,21 +64,33 @@ impl Sessions {
 
     /// `write` was carried out, and got `reply`.
     pub(super) fn remember(&mut self, write: RetryableWrite, reply: &RawDocumentBuf) {
+        self.forget(&write.session);
+        // Before it comes in, so that it is not forgotten at once itself.
+        while self.written.len() >= MAX_SESSIONS || self.bytes > MAX_BYTES {
+            let Some((_, (_, forgotten))) = self.written.pop_first() else { break };
+            self.bytes -= forgotten.as_bytes().len();
+        }
+        self.bytes += reply.as_bytes().len();
         self.written.insert(write.session, (write.number, reply.clone()));
-        if self.written.len() > MAX_SESSIONS {
-            self.written.pop_first();
+    }
+
+    /// Forgets the writes of sessions that have ended.
+    pub(super) fn end(&mut self, ids: &[&[u8]]) {
+        for id in ids {
+            self.forget(id);
         }
     }
 
-    /// `endSessions`, `killSessions`: the writes of those sessions are forgotten.
-    pub(super) fn end(&mut self, request: &Request<'_>) -> Outcome {
-        for session in request.arguments.array(request.name)?.into_iter().flatten().map_while(Result::ok) {
-            if let Some(Ok(id)) = session.as_document().map(|session| session.get_binary("id")) {
-                self.written.remove(id.bytes);
-            }
-        }
-        Ok(RawDocumentBuf::new())
+    fn forget(&mut self, id: &[u8]) {
+        self.bytes -= self.written.remove(id).map_or(0, |(_, reply)| reply.as_bytes().len());
     }
+}
+
+/// The sessions that `endSessions` and its like name.
+pub(super) fn ids<'a>(request: &Request<'a>) -> Result<Vec<&'a [u8]>, CommandFailure> {
+    let sessions = request.arguments.array(request.name)?.into_iter().flatten().map_while(Result::ok);
+    let id = |session: RawBsonRef<'a>| Some(session.as_document()?.get_binary("id").ok()?.bytes);
+    Ok(sessions.filter_map(id).collect())
 }
 
 /// `startSession`.

@@ -10,6 +10,8 @@ mod fail_points;
 mod hello;
 #[path = "server/hostile.rs"]
 mod hostile;
+#[path = "server/limits.rs"]
+mod limits;
 #[path = "server/messages.rs"]
 mod messages;
 #[path = "server/network.rs"]

@@ -30,6 +30,8 @@ mod hostile;
 mod indexes;
 #[path = "store/insert.rs"]
 mod insert;
+#[path = "store/limits.rs"]
+mod limits;
 #[path = "store/properties.rs"]
 mod properties;
 #[path = "store/query.rs"]

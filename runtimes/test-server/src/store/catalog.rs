@@ -1,6 +1,7 @@
 //! The databases, and the collections in them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf};
@@ -8,6 +9,8 @@ use cmap_core::random::Random;
 
 use super::collection::{Cap, Collection};
 use super::failure::CommandFailure;
+use super::limits::StoreLimits;
+use super::meter::Meter;
 use super::update::with_id;
 
 /// The longest `database.collection`.
@@ -28,6 +31,8 @@ pub(super) struct Catalog {
     databases: BTreeMap<String, BTreeMap<String, Collection>>,
     uuids: Random,
     object_ids: u64,
+    pub(super) limits: StoreLimits,
+    meter: Arc<Meter>,
 }
 
 impl<'a> Namespace<'a> {
@@ -56,11 +61,17 @@ impl<'a> Namespace<'a> {
 
 impl Default for Catalog {
     fn default() -> Self {
-        Self { databases: BTreeMap::new(), uuids: Random::new(1), object_ids: 0 }
+        Self::new(StoreLimits::default())
     }
 }
 
 impl Catalog {
+    /// A catalog without databases.
+    pub(super) fn new(limits: StoreLimits) -> Self {
+        let meter = Meter::new(limits.bytes);
+        Self { databases: BTreeMap::new(), uuids: Random::new(1), object_ids: 0, limits, meter }
+    }
+
     /// The collection, if it exists.
     pub(super) fn get(&self, namespace: Namespace<'_>) -> Option<&Collection> {
         self.databases.get(namespace.database)?.get(namespace.collection)
@@ -72,22 +83,28 @@ impl Catalog {
     }
 
     /// The collection; a new one if it does not exist.
-    pub(super) fn get_or_create(&mut self, namespace: Namespace<'_>) -> &mut Collection {
+    pub(super) fn get_or_create(&mut self, namespace: Namespace<'_>) -> Result<&mut Collection, CommandFailure> {
         if self.get(namespace).is_none() {
-            self.create(namespace, RawDocumentBuf::new(), None);
+            self.create(namespace, RawDocumentBuf::new(), None)?;
         }
         let database = self.databases.entry(namespace.database.to_owned()).or_default();
-        database
-            .entry(namespace.collection.to_owned())
-            .or_insert_with(|| Collection::new(namespace.full(), RawDocumentBuf::new(), None, [0; 16]))
+        let new = || Collection::new(namespace.full(), RawDocumentBuf::new(), None, [0; 16], &self.meter);
+        Ok(database.entry(namespace.collection.to_owned()).or_insert_with(new))
     }
 
     /// Makes a collection, which replaces one of the same name.
-    pub(super) fn create(&mut self, namespace: Namespace<'_>, options: RawDocumentBuf, cap: Option<Cap>) {
+    pub(super) fn create(
+        &mut self,
+        namespace: Namespace<'_>,
+        options: RawDocumentBuf,
+        cap: Option<Cap>,
+    ) -> Result<(), CommandFailure> {
+        self.meter.check(Collection::size(&options))?;
         let uuid = self.next_uuid();
-        let collection = Collection::new(namespace.full(), options, cap, uuid);
+        let collection = Collection::new(namespace.full(), options, cap, uuid, &self.meter);
         let database = self.databases.entry(namespace.database.to_owned()).or_default();
         database.insert(namespace.collection.to_owned(), collection);
+        Ok(())
     }
 
     /// Adds a collection under a name.

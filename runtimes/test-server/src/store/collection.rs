@@ -1,6 +1,6 @@
 //! A collection: documents in the order of their insertion, indexes, and the bounds of a capped one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::spec::ElementType;
@@ -11,8 +11,11 @@ use cmap_core::wire::document::validate;
 use super::arguments::{fields, type_name};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
-use super::index::{Index, Key};
+use super::index::{Index, Keys};
+use super::meter::{Held, Meter, Stored};
+use super::nested;
 use super::order::Ordered;
+use super::work::{self, Work, weight};
 use super::write_error::WriteFailure;
 
 /// How deep a stored document may be nested: less than a message, in which it is part of others.
@@ -20,6 +23,11 @@ const MAX_STORED_DEPTH: usize = 180;
 
 /// How many indexes a collection may have.
 const MAX_INDEXES: usize = 64;
+
+/// The steps for each value of a document that was made: it is copied, and checked twice.
+const STEPS_PER_VALUE: u64 = 3;
+/// What a collection takes beyond its options and indexes.
+const OVERHEAD: usize = 1024;
 
 /// The place of a document in a collection; later ones are greater.
 pub(super) type RecordId = u64;
@@ -42,21 +50,58 @@ pub(super) struct Collection {
     pub(super) cap: Option<Cap>,
     /// The first is that of `_id`.
     pub(super) indexes: Vec<Index>,
-    documents: BTreeMap<RecordId, Arc<RawDocumentBuf>>,
+    documents: BTreeMap<RecordId, Arc<Stored>>,
     next: RecordId,
     bytes: usize,
+    meter: Arc<Meter>,
+    /// The collection itself, and its indexes without their keys.
+    held: Held,
 }
 
 impl Collection {
-    pub(super) fn new(namespace: String, options: RawDocumentBuf, cap: Option<Cap>, uuid: [u8; 16]) -> Self {
+    pub(super) fn new(
+        namespace: String,
+        options: RawDocumentBuf,
+        cap: Option<Cap>,
+        uuid: [u8; 16],
+        meter: &Arc<Meter>,
+    ) -> Self {
         let (indexes, documents) = (vec![Index::of_id()], BTreeMap::new());
-        Self { namespace, options, uuid, cap, indexes, documents, next: 0, bytes: 0 }
+        let (meter, held) = (Arc::clone(meter), meter.hold(0));
+        let mut new = Self { namespace, options, uuid, cap, indexes, documents, next: 0, bytes: 0, meter, held };
+        new.hold();
+        new
+    }
+
+    /// The bytes of a new collection with these options.
+    pub(super) fn size(options: &RawDocument) -> usize {
+        OVERHEAD + options.as_bytes().len() + Index::of_id().size()
+    }
+
+    /// Takes the bytes of the collection and its indexes as they are now.
+    fn hold(&mut self) {
+        let indexes: usize = self.indexes.iter().map(Index::size).sum();
+        self.held.resize(OVERHEAD + self.options.as_bytes().len() + indexes);
+    }
+
+    /// Keeps the first `count` indexes.
+    pub(super) fn truncate_indexes(&mut self, count: usize) {
+        self.indexes.truncate(count);
+        self.hold();
+    }
+
+    /// Removes the indexes of these names.
+    pub(super) fn drop_indexes(&mut self, names: &[String]) {
+        self.indexes.retain(|index| !names.contains(&index.name));
+        self.hold();
     }
 
     /// A collection like this one, without documents.
     pub(super) fn emptied(&self) -> Self {
-        let mut emptied = Self::new(self.namespace.clone(), self.options.clone(), self.cap, self.uuid);
+        let (namespace, options) = (self.namespace.clone(), self.options.clone());
+        let mut emptied = Self::new(namespace, options, self.cap, self.uuid, &self.meter);
         emptied.indexes = self.indexes.iter().map(Index::emptied).collect();
+        emptied.hold();
         emptied
     }
 
@@ -71,12 +116,12 @@ impl Collection {
     }
 
     /// The documents in their natural order.
-    pub(super) fn documents(&self) -> impl Iterator<Item = &Arc<RawDocumentBuf>> {
+    pub(super) fn documents(&self) -> impl Iterator<Item = &Arc<Stored>> {
         self.documents.values()
     }
 
     /// The documents after a place, each with its own.
-    pub(super) fn documents_from(&self, first: RecordId) -> impl Iterator<Item = (RecordId, &Arc<RawDocumentBuf>)> {
+    pub(super) fn documents_from(&self, first: RecordId) -> impl Iterator<Item = (RecordId, &Arc<Stored>)> {
         self.documents.range(first..).map(|(record, document)| (*record, document))
     }
 
@@ -91,14 +136,25 @@ impl Collection {
     }
 
     /// The documents that match, with their places, up to `limit`.
-    pub(super) fn matching(&self, filter: &Filter, limit: usize) -> Vec<(RecordId, Arc<RawDocumentBuf>)> {
+    pub(super) fn matching(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        work: &Work,
+    ) -> Result<Vec<(RecordId, Arc<Stored>)>, CommandFailure> {
         if let (Some(id), Some(index)) = (filter.only_id(), self.indexes.first()) {
+            work.step(weight(id.as_raw_bson_ref()) * work::depth(self.documents.len()));
             let found = index.find(&vec![Ordered(id.clone())]);
             let found = found.and_then(|record| Some((record, Arc::clone(self.documents.get(&record)?))));
-            return found.into_iter().take(limit).collect();
+            return Ok(found.into_iter().take(limit).collect());
         }
-        let matching = self.documents.iter().filter(|(_, document)| filter.matches(document));
-        matching.map(|(record, document)| (*record, Arc::clone(document))).take(limit).collect()
+        let matching = self.documents.iter().filter(|(_, document)| {
+            work.step(1);
+            filter.matches(document, work)
+        });
+        let matching = matching.map(|(record, document)| (*record, Arc::clone(document))).take(limit).collect();
+        work.check()?;
+        Ok(matching)
     }
 
     /// Refuses a hint that names an unknown index. There is no planner that would follow one.
@@ -119,85 +175,112 @@ impl Collection {
     }
 
     /// Inserts a document that has its `_id`.
-    pub(super) fn insert(&mut self, document: RawDocumentBuf) -> Result<(), WriteFailure> {
-        check_storable(&document)?;
+    pub(super) fn insert(&mut self, document: RawDocumentBuf, work: &Work) -> Result<(), WriteFailure> {
+        check_storable(&document, work)?;
         if let Some(cap) = self.cap
             && document.as_bytes().len() > cap.bytes
         {
             let message = "object to insert exceeds cappedMaxSize";
             return Err(CommandFailure::bad_value(message).into());
         }
-        let keys = self.check_keys(&document, None)?;
+        let keys = self.check_keys(&document, None, work)?;
+        let bytes: usize = keys.iter().map(|keys| keys.bytes).sum();
+        self.meter.check(bytes + Stored::size(&document))?;
         let record = self.next;
         self.next += 1;
         self.store(record, document, keys);
-        self.enforce_cap();
+        self.enforce_cap(work);
         Ok(())
     }
 
-    /// Puts another document in a place; returns whether it differs.
-    pub(super) fn replace(&mut self, record: RecordId, document: RawDocumentBuf) -> Result<bool, WriteFailure> {
-        let Some(old) = self.documents.get(&record).map(Arc::clone) else { return Ok(false) };
-        if old.as_bytes() == document.as_bytes() {
+    /// Puts another document in the place of `old`; returns whether it differs.
+    pub(super) fn replace(
+        &mut self,
+        (record, old): (RecordId, Arc<Stored>),
+        document: RawDocumentBuf,
+        work: &Work,
+    ) -> Result<bool, WriteFailure> {
+        if old.as_bytes() == document.as_bytes() || !self.documents.contains_key(&record) {
             return Ok(false);
         }
-        check_storable(&document)?;
-        let keys = self.check_keys(&document, Some(record))?;
-        self.remove(record);
+        check_storable(&document, work)?;
+        let keys = self.check_keys(&document, Some(record), work)?;
+        // The old document is freed, unless a cursor has it, too.
+        let is_shared = Arc::strong_count(&old) > 2;
+        let freed = if is_shared { 0 } else { Stored::size(&old) };
+        let bytes: usize = keys.iter().map(|keys| keys.bytes).sum();
+        self.meter.check((bytes + Stored::size(&document)).saturating_sub(freed))?;
+        self.remove(record, work);
         self.store(record, document, keys);
         Ok(true)
     }
 
     /// Removes the document in a place.
-    pub(super) fn remove(&mut self, record: RecordId) -> Option<Arc<RawDocumentBuf>> {
+    pub(super) fn remove(&mut self, record: RecordId, work: &Work) -> Option<Arc<Stored>> {
         let document = self.documents.remove(&record)?;
         self.bytes -= document.as_bytes().len();
         for index in &mut self.indexes {
-            index.release(&document, record);
+            index.release(&document, record, work);
         }
         Some(document)
     }
 
     /// Adds an index, with the keys of all documents.
-    pub(super) fn add_index(&mut self, mut index: Index) -> Result<(), WriteFailure> {
+    pub(super) fn add_index(&mut self, mut index: Index, work: &Work) -> Result<(), WriteFailure> {
         if self.indexes.len() >= MAX_INDEXES {
             let message = format!("add index fails, too many indexes for {}", self.namespace);
             return Err(CommandFailure::new(code::CANNOT_CREATE_INDEX, message).into());
         }
+        self.meter.check(index.size())?;
         for (record, document) in &self.documents {
-            let keys = index.check(document, Some(*record), &self.namespace)?;
-            index.take(keys, *record);
+            let keys = index.check(document, Some(*record), &self.namespace, work)?;
+            self.meter.check(keys.bytes)?;
+            index.take(keys, *record, &self.meter);
         }
         self.indexes.push(index);
+        self.hold();
         Ok(())
     }
 
-    fn check_keys(&self, document: &RawDocument, own: Option<RecordId>) -> Result<Vec<BTreeSet<Key>>, WriteFailure> {
-        self.indexes.iter().map(|index| index.check(document, own, &self.namespace)).collect()
+    fn check_keys(
+        &self,
+        document: &RawDocument,
+        own: Option<RecordId>,
+        work: &Work,
+    ) -> Result<Vec<Keys>, WriteFailure> {
+        let mut bytes = 0;
+        let keys = self.indexes.iter().map(|index| {
+            let keys = index.check(document, own, &self.namespace, work)?;
+            // Before those of the other indexes are made, too.
+            bytes += keys.bytes;
+            work.check_bytes("the keys of a document", bytes)?;
+            Ok(keys)
+        });
+        keys.collect()
     }
 
-    fn store(&mut self, record: RecordId, document: RawDocumentBuf, keys: Vec<BTreeSet<Key>>) {
+    fn store(&mut self, record: RecordId, document: RawDocumentBuf, keys: Vec<Keys>) {
         for (index, keys) in self.indexes.iter_mut().zip(keys) {
-            index.take(keys, record);
+            index.take(keys, record, &self.meter);
         }
         self.bytes += document.as_bytes().len();
-        self.documents.insert(record, Arc::new(document));
+        self.documents.insert(record, Arc::new(Stored::new(document, &self.meter)));
     }
 
     /// Removes the oldest documents of a capped collection that has too many.
-    fn enforce_cap(&mut self) {
+    fn enforce_cap(&mut self, work: &Work) {
         let Some(Cap { bytes, documents }) = self.cap else { return };
         while self.bytes > bytes || documents.is_some_and(|documents| self.documents.len() > documents) {
             let Some((oldest, _)) = self.documents.first_key_value() else { return };
             let oldest = *oldest;
-            self.remove(oldest);
+            self.remove(oldest, work);
         }
     }
 }
 
 /// Whether a document may be stored: its size, its depth, its `_id`.
-fn check_storable(document: &RawDocument) -> Result<(), CommandFailure> {
-    check_size(document)?;
+fn check_storable(document: &RawDocument, work: &Work) -> Result<(), CommandFailure> {
+    check_size(document, work)?;
     let id = document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null);
     let kind = id.element_type();
     if matches!(kind, ElementType::Array | ElementType::RegularExpression | ElementType::Undefined) {
@@ -215,14 +298,21 @@ fn check_storable(document: &RawDocument) -> Result<(), CommandFailure> {
 }
 
 /// Whether a document is neither too long nor too deep.
-pub(super) fn check_size(document: &RawDocument) -> Result<(), CommandFailure> {
+pub(super) fn check_size(document: &RawDocument, work: &Work) -> Result<(), CommandFailure> {
     let (length, max) = (document.as_bytes().len(), Limits::DEFAULT.max_document_size as usize);
     if length > max {
         let message = format!("object to insert too large. size in bytes: {length}, max size: {max}");
         return Err(CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, message));
     }
     // It is well-formed, or deeper than any message.
-    if validate(document.as_bytes()).is_err() || depth(document) > MAX_STORED_DEPTH {
+    let (depth, values) = match validate(document.as_bytes()) {
+        Ok(_) => measure(document),
+        Err(_) => (usize::MAX, 0),
+    };
+    work.step(STEPS_PER_VALUE * values);
+    work.copy(length);
+    work.check()?;
+    if depth > MAX_STORED_DEPTH {
         return Err(CommandFailure::new(
             code::OVERFLOW,
             "cannot insert document because it exceeds 180 levels of nesting",
@@ -231,12 +321,16 @@ pub(super) fn check_size(document: &RawDocument) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The depth of a document that is not nested deeper than any message.
-fn depth(document: &RawDocument) -> usize {
-    let inner = document.iter().filter_map(Result::ok).map(|(_, value)| {
-        let array = || RawDocument::from_bytes(value.as_array()?.as_bytes()).ok();
-        let scope = || value.as_javascript_with_scope().map(|code| code.scope);
-        value.as_document().or_else(array).or_else(scope).map_or(0, depth)
-    });
-    1 + inner.max().unwrap_or(0)
+/// The depth of a document that is not nested deeper than any message, and the number of its values.
+fn measure(document: &RawDocument) -> (usize, u64) {
+    let (mut depth, mut values) = (0, 0);
+    for (_, value) in document.iter().filter_map(Result::ok) {
+        values += 1;
+        if let Some(Ok(inner)) = nested(value) {
+            let (inner_depth, inner_values) = measure(inner);
+            depth = depth.max(inner_depth);
+            values += inner_values;
+        }
+    }
+    (depth + 1, values)
 }

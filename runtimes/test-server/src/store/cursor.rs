@@ -2,25 +2,30 @@
 //!
 //! A cursor is exhausted when it looked for another document and found none, or when its limit is reached: a batch that
 //! is exactly filled leaves it open, even if it took the last document (SRV-5). The documents are those that matched
-//! when the command ran; only a tailable cursor sees later insertions.
+//! when the command ran; only a tailable cursor sees later insertions. Those that are open are in `cursors`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
-use cmap_core::random::Random;
 use cmap_core::wire::Limits;
 
 use super::collection::{Collection, RecordId};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
+use super::meter::Stored;
 use super::projection::Projection;
+use super::work::Work;
 use crate::document::document;
 
 /// The default number of documents in the first batch.
 pub(super) const DEFAULT_BATCH_SIZE: usize = 101;
 /// The most that a document costs in a reply beyond its own bytes: its type and its index.
 const OVERHEAD: usize = 10;
+/// What a cursor takes beyond its documents and its query.
+const OVERHEAD_OF_CURSOR: usize = 1024;
+/// How many bytes a byte of a query becomes when it is read.
+const QUERY_GROWTH: usize = 16;
 
 /// A result that is handed out in batches.
 #[derive(Debug)]
@@ -30,13 +35,19 @@ pub(super) struct Cursor {
     pub(super) projection: Option<Projection>,
     /// How many documents it may still hand out.
     pub(super) limit: Option<usize>,
+    /// Whether it may be idle for as long as its session, or its connection, lives.
+    pub(super) no_timeout: bool,
+    /// The bytes of its query and its projection.
+    pub(super) query_bytes: usize,
+    /// The steps left of the time limit that the client set.
+    pub(super) time_left: Option<u64>,
 }
 
 /// The source of a cursor's documents.
 #[derive(Debug)]
 pub(super) enum Source {
     /// A fixed list.
-    Documents(VecDeque<Arc<RawDocumentBuf>>),
+    Documents(VecDeque<Arc<Stored>>),
     /// The documents of a capped collection after a place, later ones included.
     Tail { filter: Filter, position: Option<RecordId> },
     /// None: the collection was dropped.
@@ -49,21 +60,28 @@ pub(super) struct Batch {
     documents: RawArrayBuf,
     count: usize,
     bytes: usize,
-    is_last: bool,
-}
-
-/// The open cursors.
-#[derive(Debug)]
-pub(super) struct Cursors {
-    open: BTreeMap<i64, Cursor>,
-    ids: Random,
+    pub(super) is_last: bool,
 }
 
 impl Cursor {
     /// A cursor over a fixed list of documents.
-    pub(super) fn of(namespace: String, documents: impl IntoIterator<Item = Arc<RawDocumentBuf>>) -> Self {
-        let source = Source::Documents(documents.into_iter().collect());
-        Self { namespace, source, projection: None, limit: None }
+    pub(super) fn of(namespace: String, documents: impl IntoIterator<Item = Arc<Stored>>) -> Self {
+        let mut documents: VecDeque<_> = documents.into_iter().collect();
+        documents.shrink_to_fit();
+        let (source, projection, limit, time_left) = (Source::Documents(documents), None, None, None);
+        Self { namespace, source, projection, limit, no_timeout: false, query_bytes: 0, time_left }
+    }
+
+    /// About how many bytes it takes. A document that is in a collection, too, is a pointer here.
+    pub(super) fn size(&self) -> usize {
+        let documents = match &self.source {
+            Source::Documents(documents) => {
+                let own = documents.iter().filter(|document| Arc::strong_count(document) == 1);
+                documents.len() * size_of::<Arc<Stored>>() + own.map(|document| Stored::size(document)).sum::<usize>()
+            }
+            Source::Tail { .. } | Source::Dropped => 0,
+        };
+        OVERHEAD_OF_CURSOR + self.namespace.len() + QUERY_GROWTH * self.query_bytes + documents
     }
 
     /// The reply with the first and only batch.
@@ -71,8 +89,9 @@ impl Cursor {
         mut self,
         batch_size: usize,
         collection: Option<&Collection>,
+        work: &Work,
     ) -> Result<RawDocumentBuf, CommandFailure> {
-        Ok(self.next_batch(batch_size, collection)?.into_reply("firstBatch", &self.namespace, 0))
+        Ok(self.next_batch(batch_size, collection, work)?.into_reply("firstBatch", &self.namespace, 0))
     }
 
     /// The next documents: up to the number wanted, the number left, and the size of a reply.
@@ -80,6 +99,7 @@ impl Cursor {
         &mut self,
         wanted: usize,
         collection: Option<&Collection>,
+        work: &Work,
     ) -> Result<Batch, CommandFailure> {
         let mut batch = Batch::default();
         loop {
@@ -90,12 +110,16 @@ impl Cursor {
             if batch.count == wanted {
                 return Ok(batch);
             }
-            let Some((document, place)) = self.source.peek(collection)? else {
+            let Some((document, place)) = self.source.peek(collection, work)? else {
                 batch.is_last = matches!(self.source, Source::Documents(_));
                 return Ok(batch);
             };
-            let projected = self.projection.as_ref().map(|projection| projection.apply(&document));
-            if !batch.push(projected.as_deref().unwrap_or(&document)) {
+            let projected = self.projection.as_ref().map(|projection| projection.apply(&document, work));
+            work.step(1);
+            work.check()?;
+            let document = projected.as_deref().unwrap_or(&document);
+            work.copy(document.as_bytes().len());
+            if !batch.push(document) {
                 return Ok(batch);
             }
             self.source.advance(place);
@@ -109,7 +133,8 @@ impl Source {
     fn peek(
         &mut self,
         collection: Option<&Collection>,
-    ) -> Result<Option<(Arc<RawDocumentBuf>, RecordId)>, CommandFailure> {
+        work: &Work,
+    ) -> Result<Option<(Arc<Stored>, RecordId)>, CommandFailure> {
         match self {
             Self::Documents(documents) => Ok(documents.front().map(|document| (Arc::clone(document), 0))),
             Self::Tail { filter, position } => {
@@ -119,7 +144,8 @@ impl Source {
                     return Err(CommandFailure::new(code::CAPPED_POSITION_LOST, message));
                 }
                 let next = position.map_or(0, |position| position + 1);
-                let found = collection.documents_from(next).find(|(_, document)| filter.matches(document));
+                let found = collection.documents_from(next).find(|(_, document)| filter.matches(document, work));
+                work.check()?;
                 if found.is_none() {
                     *position = collection.end().checked_sub(1);
                 }
@@ -156,7 +182,7 @@ impl Batch {
     }
 
     /// The field `cursor` of a reply.
-    fn into_reply(self, name: &'static str, namespace: &str, id: i64) -> RawDocumentBuf {
+    pub(super) fn into_reply(self, name: &'static str, namespace: &str, id: i64) -> RawDocumentBuf {
         let mut cursor = RawDocumentBuf::new();
         match name {
             "firstBatch" => cursor.append(bson::cstr!("firstBatch"), self.documents),
@@ -165,89 +191,5 @@ impl Batch {
         cursor.append(bson::cstr!("id"), id);
         cursor.append(bson::cstr!("ns"), namespace);
         document! { "cursor": cursor }
-    }
-}
-
-impl Default for Cursors {
-    fn default() -> Self {
-        Self { open: BTreeMap::new(), ids: Random::new(0) }
-    }
-}
-
-impl Cursors {
-    /// The reply that opens a cursor: its first batch, and its id if there may be more.
-    pub(super) fn open(
-        &mut self,
-        mut cursor: Cursor,
-        batch_size: usize,
-        collection: Option<&Collection>,
-    ) -> Result<RawDocumentBuf, CommandFailure> {
-        let batch = cursor.next_batch(batch_size, collection)?;
-        let id = if batch.is_last { 0 } else { self.next_id() };
-        let reply = batch.into_reply("firstBatch", &cursor.namespace, id);
-        if id != 0 {
-            self.open.insert(id, cursor);
-        }
-        Ok(reply)
-    }
-
-    /// The reply to getMore.
-    pub(super) fn get_more(
-        &mut self,
-        id: i64,
-        namespace: &str,
-        batch_size: usize,
-        collection: Option<&Collection>,
-    ) -> Result<RawDocumentBuf, CommandFailure> {
-        let Some(cursor) = self.open.get_mut(&id) else {
-            return Err(CommandFailure::new(code::CURSOR_NOT_FOUND, format!("cursor id {id} not found")));
-        };
-        if cursor.namespace != namespace {
-            return Err(CommandFailure::new(
-                code::UNAUTHORIZED,
-                format!(
-                    "Requested getMore on namespace '{namespace}', but cursor was created on different namespace '{}'",
-                    cursor.namespace
-                ),
-            ));
-        }
-        let batch = cursor.next_batch(batch_size, collection);
-        if batch.as_ref().map_or(true, |batch| batch.is_last) {
-            self.open.remove(&id);
-        }
-        let batch = batch?;
-        let id = if batch.is_last { 0 } else { id };
-        Ok(batch.into_reply("nextBatch", namespace, id))
-    }
-
-    /// Closes a cursor; returns whether it was open.
-    pub(super) fn kill(&mut self, id: i64, namespace: &str) -> bool {
-        let is_open = self.open.get(&id).is_some_and(|cursor| cursor.namespace == namespace);
-        if is_open {
-            self.open.remove(&id);
-        }
-        is_open
-    }
-
-    /// A collection was dropped: the next getMore of each of its cursors fails.
-    pub(super) fn drop_collection(&mut self, namespace: &str) {
-        for cursor in self.open.values_mut().filter(|cursor| cursor.namespace == namespace) {
-            cursor.source = Source::Dropped;
-        }
-    }
-
-    /// The number of open cursors.
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
-    }
-
-    fn next_id(&mut self) -> i64 {
-        loop {
-            // Positive, because that is easier to read in a log.
-            let id = i64::try_from(self.ids.next_u64() >> 1).unwrap_or(0);
-            if id != 0 && !self.open.contains_key(&id) {
-                return id;
-            }
-        }
     }
 }

@@ -1,10 +1,17 @@
 //! A document during an update: values at paths, read, set and removed.
 
-use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
+use super::count_in;
 use super::failure::{CommandFailure, code};
 use super::path::{Path, position};
+use super::work::Work;
 
+/// The steps for each value of a document that is changed: it is allocated, copied and freed.
+pub(super) const STEPS_PER_VALUE: u64 = 6;
+
+/// How many values a document may have while it is changed: each takes many times the bytes that it has in BSON.
+const MAX_VALUES: usize = 1_000_000;
 /// How many elements one update may add to arrays because it names an index past their end.
 const MAX_PADDING: usize = 1_500_000;
 
@@ -12,19 +19,45 @@ const MAX_PADDING: usize = 1_500_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edited {
     document: Document,
+    /// Its values, those that were removed or replaced included.
+    values: usize,
     padding: usize,
 }
 
 impl Edited {
     /// The document as it was.
-    pub(super) fn read(document: &RawDocument) -> Result<Self, CommandFailure> {
+    pub(super) fn read(document: &RawDocument, work: &Work) -> Result<Self, CommandFailure> {
+        let mut edited = Self::default();
+        edited.admit(RawBsonRef::Document(document), work)?;
         let document = Document::try_from(document);
-        let document = document.map_err(|error| CommandFailure::invalid_bson(format!("{error}")))?;
-        Ok(Self { document, padding: 0 })
+        edited.document = document.map_err(|error| CommandFailure::invalid_bson(format!("{error}")))?;
+        Ok(edited)
+    }
+
+    /// An owned value, to be put into the document.
+    pub(super) fn owned(&mut self, value: &RawBson, work: &Work) -> Result<Bson, CommandFailure> {
+        let value = value.as_raw_bson_ref();
+        self.admit(value, work)?;
+        Bson::try_from(value).map_err(|error| CommandFailure::invalid_bson(format!("{error}")))
+    }
+
+    /// Counts the values of a value that is about to become part of the document.
+    fn admit(&mut self, value: RawBsonRef<'_>, work: &Work) -> Result<(), CommandFailure> {
+        let added = 1 + count_in(value).unwrap_or(0);
+        self.values += added;
+        work.step(STEPS_PER_VALUE * added as u64);
+        work.check()?;
+        if self.values > MAX_VALUES {
+            let message = format!("a document that is updated has at most {MAX_VALUES} values on this test server");
+            return Err(CommandFailure::new(code::EXCEEDED_MEMORY_LIMIT, message));
+        }
+        Ok(())
     }
 
     /// The document as it is now.
-    pub(super) fn to_raw(&self) -> Result<RawDocumentBuf, CommandFailure> {
+    pub(super) fn to_raw(&self, work: &Work) -> Result<RawDocumentBuf, CommandFailure> {
+        work.step(STEPS_PER_VALUE * self.padding as u64);
+        work.check()?;
         RawDocumentBuf::try_from(&self.document).map_err(|error| CommandFailure::invalid_bson(format!("{error}")))
     }
 
@@ -74,11 +107,6 @@ impl Edited {
         *place = value;
         Ok(())
     }
-}
-
-/// An owned value.
-pub(super) fn owned(value: &RawBson) -> Result<Bson, CommandFailure> {
-    Bson::try_from(value.as_raw_bson_ref()).map_err(|error| CommandFailure::invalid_bson(format!("{error}")))
 }
 
 /// The field or element of `value` that a part of a path names.

@@ -7,6 +7,10 @@ use cmap_core::wire::Limits;
 use super::arguments::{fields, values};
 use super::failure::{CommandFailure, code};
 use super::path::Path;
+use super::work::{Work, weight};
+
+/// The most bytes of the parts of one document while it is computed: some documents of the greatest length.
+const MAX_INTERMEDIATE: usize = 4 * Limits::DEFAULT.max_document_size as usize;
 
 /// An expression for a field's value.
 #[derive(Clone, Debug)]
@@ -68,32 +72,60 @@ impl Expression {
     }
 
     /// Its value for `document`; `None` if that has no such field. A value that is longer than a document is an error.
-    pub(super) fn evaluate(&self, document: &RawDocument) -> Result<Option<RawBson>, CommandFailure> {
+    pub(super) fn evaluate(&self, document: &RawDocument, work: &Work) -> Result<Option<RawBson>, CommandFailure> {
+        self.value(document, work, MAX_INTERMEDIATE)
+    }
+
+    /// `room` is for the bytes of all values that exist while this one is made: nesting could multiply them.
+    fn value(&self, document: &RawDocument, work: &Work, room: usize) -> Result<Option<RawBson>, CommandFailure> {
+        work.step(1);
+        work.check()?;
         Ok(match self {
-            Self::Value(value) => Some(value.clone()),
-            Self::Path(path) => path.get(document).map(RawBson::from),
-            Self::Root => Some(RawBson::Document(document.to_owned())),
+            Self::Value(value) => {
+                work.step(weight(value.as_raw_bson_ref()));
+                Some(value.clone())
+            }
+            Self::Path(path) => path.get(document, work).map(|value| {
+                work.step(weight(value));
+                RawBson::from(value)
+            }),
+            Self::Root => {
+                if document.as_bytes().len() > room {
+                    return Err(too_long());
+                }
+                work.copy(document.as_bytes().len());
+                Some(RawBson::Document(document.to_owned()))
+            }
             Self::Document(inner) => {
                 let mut evaluated = RawDocumentBuf::new();
                 for (name, expression) in inner {
-                    if let Some(value) = expression.evaluate(document)? {
+                    let room = room.saturating_sub(evaluated.as_bytes().len());
+                    if let Some(value) = expression.value(document, work, room)? {
                         evaluated.append(name, value);
                         check_length(evaluated.as_bytes())?;
                     }
                 }
+                work.copy(evaluated.as_bytes().len());
                 Some(RawBson::Document(evaluated))
             }
             Self::Array(inner) => {
                 let mut evaluated = RawArrayBuf::new();
                 for expression in inner {
-                    evaluated.push(expression.evaluate(document)?.unwrap_or(RawBson::Null));
+                    let room = room.saturating_sub(evaluated.as_bytes().len());
+                    evaluated.push(expression.value(document, work, room)?.unwrap_or(RawBson::Null));
                     check_length(evaluated.as_bytes())?;
                 }
+                work.copy(evaluated.as_bytes().len());
                 Some(RawBson::Array(evaluated))
             }
             Self::SetField { field, input, value } => {
-                let Some(RawBson::Document(input)) = input.evaluate(document)? else { return Ok(Some(RawBson::Null)) };
-                Some(RawBson::Document(with_field(&input, field, value.evaluate(document)?)?))
+                let Some(RawBson::Document(input)) = input.value(document, work, room)? else {
+                    return Ok(Some(RawBson::Null));
+                };
+                let room = room.saturating_sub(input.as_bytes().len());
+                let value = value.value(document, work, room)?;
+                work.step(weight(RawBsonRef::Document(&input)));
+                Some(RawBson::Document(with_field(&input, field, value)?))
             }
         })
     }
@@ -117,8 +149,11 @@ fn with_field(document: &RawDocument, field: &CStr, value: Option<RawBson>) -> R
 /// Whether the computed value is no longer than a document.
 pub(super) fn check_length(bytes: &[u8]) -> Result<(), CommandFailure> {
     if bytes.len() > Limits::DEFAULT.max_document_size as usize {
-        let message = "a computed document is longer than 16 MB";
-        return Err(CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, message));
+        return Err(too_long());
     }
     Ok(())
+}
+
+fn too_long() -> CommandFailure {
+    CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, "a computed document is longer than 16 MB")
 }

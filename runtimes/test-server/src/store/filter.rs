@@ -16,6 +16,7 @@ use super::number::Number;
 use super::order::{Ordered, are_comparable, compare};
 use super::path::Path;
 use super::pattern::Pattern;
+use super::work::{self, Work, weight};
 
 /// A query.
 #[derive(Clone, Debug)]
@@ -82,13 +83,17 @@ impl Filter {
         Ok(Self::All(all))
     }
 
-    /// Whether `document` matches.
-    pub(super) fn matches(&self, document: &RawDocument) -> bool {
+    /// Whether `document` matches; after too much work, anything.
+    pub(super) fn matches(&self, document: &RawDocument, work: &Work) -> bool {
+        work.step(1);
+        if work.is_over() {
+            return false;
+        }
         match self {
-            Self::All(all) => all.iter().all(|filter| filter.matches(document)),
-            Self::Any(any) => any.iter().any(|filter| filter.matches(document)),
-            Self::None(none) => !none.iter().any(|filter| filter.matches(document)),
-            Self::Field { path, test } => test.passes_at(path, document),
+            Self::All(all) => all.iter().all(|filter| filter.matches(document, work)),
+            Self::Any(any) => any.iter().any(|filter| filter.matches(document, work)),
+            Self::None(none) => !none.iter().any(|filter| filter.matches(document, work)),
+            Self::Field { path, test } => test.passes_at(path, document, work),
         }
     }
 
@@ -264,11 +269,11 @@ impl Test {
     }
 
     /// Whether the values at `path` pass.
-    fn passes_at(&self, path: &Path, document: &RawDocument) -> bool {
+    fn passes_at(&self, path: &Path, document: &RawDocument, work: &Work) -> bool {
         match self {
-            Self::All(tests) => tests.iter().all(|test| test.passes_at(path, document)),
-            Self::Not(test) => !test.passes_at(path, document),
-            Self::Exists(false) => !Self::Exists(true).passes_at(path, document),
+            Self::All(tests) => tests.iter().all(|test| test.passes_at(path, document, work)),
+            Self::Not(test) => !test.passes_at(path, document, work),
+            Self::Exists(false) => !Self::Exists(true).passes_at(path, document, work),
             Self::Equal(_)
             | Self::Compare { .. }
             | Self::In { .. }
@@ -281,9 +286,13 @@ impl Test {
             | Self::Pattern(_) => {
                 let looks_at_elements =
                     !matches!(self, Self::Size(_) | Self::ElementMatches(_) | Self::ElementPasses(_));
-                let visited = path.visit(document, &mut |found| {
+                let visited = path.visit(document, work, &mut |found| {
                     let counts = looks_at_elements || !found.is_element;
-                    if counts && self.passes(found.value) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                    if counts && self.passes(found.value, work) {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
                 });
                 visited.is_break()
             }
@@ -291,30 +300,46 @@ impl Test {
     }
 
     /// Whether this one value passes, or its absence.
-    fn passes(&self, value: Option<RawBsonRef<'_>>) -> bool {
+    fn passes(&self, value: Option<RawBsonRef<'_>>, work: &Work) -> bool {
+        work.step(1);
+        if work.is_over() {
+            return false;
+        }
         let null_or = value.unwrap_or(RawBsonRef::Null);
-        let elements = || value.and_then(RawBsonRef::as_array).into_iter().flat_map(values);
+        let elements = || value.and_then(RawBsonRef::as_array).into_iter().flat_map(|array| work.values(array));
+        let matches = |pattern: &Pattern| value.and_then(text).is_some_and(|text| pattern.matches(text, work));
         match self {
-            Self::Equal(wanted) => compare(null_or, wanted.as_raw_bson_ref()).is_eq(),
-            Self::Compare { value: wanted, accepts } => compares(null_or, wanted.as_raw_bson_ref(), *accepts),
-            Self::In { equal, patterns } => {
-                equal.contains(&Ordered(RawBson::from(null_or)))
-                    || value.and_then(text).is_some_and(|text| patterns.iter().any(|pattern| pattern.matches(text)))
+            Self::Equal(wanted) => {
+                let wanted = wanted.as_raw_bson_ref();
+                work.step(weight(null_or).min(weight(wanted)));
+                compare(null_or, wanted).is_eq()
             }
-            Self::All(tests) => tests.iter().all(|test| test.passes(value)),
-            Self::Not(test) => !test.passes(value),
+            Self::Compare { value: wanted, accepts } => {
+                let wanted = wanted.as_raw_bson_ref();
+                work.step(weight(null_or).min(weight(wanted)));
+                compares(null_or, wanted, *accepts)
+            }
+            Self::In { equal, patterns } => {
+                work.step(weight(null_or) * work::depth(equal.len()));
+                equal.contains(&Ordered(RawBson::from(null_or))) || patterns.iter().any(matches)
+            }
+            Self::All(tests) => tests.iter().all(|test| test.passes(value, work)),
+            Self::Not(test) => !test.passes(value, work),
             Self::Exists(exists) => value.is_some() == *exists,
-            Self::Type(types) => value.is_some_and(|value| types.contains(&value.element_type())),
+            Self::Type(types) => {
+                work.step(types.len() as u64 / 16);
+                value.is_some_and(|value| types.contains(&value.element_type()))
+            }
             Self::Size(size) => value.is_some_and(|value| value.as_array().is_some()) && elements().count() == *size,
             Self::ElementMatches(filter) => {
-                elements().any(|element| element.as_document().is_some_and(|document| filter.matches(document)))
+                elements().any(|element| element.as_document().is_some_and(|document| filter.matches(document, work)))
             }
-            Self::ElementPasses(test) => elements().any(|element| test.passes(Some(element))),
+            Self::ElementPasses(test) => elements().any(|element| test.passes(Some(element), work)),
             Self::Remainder { divisor, remainder } => value
                 .and_then(Number::read)
                 .and_then(Number::to_integer)
                 .is_some_and(|value| value.checked_rem(*divisor).unwrap_or(0) == *remainder),
-            Self::Pattern(pattern) => value.and_then(text).is_some_and(|text| pattern.matches(text)),
+            Self::Pattern(pattern) => matches(pattern),
         }
     }
 }

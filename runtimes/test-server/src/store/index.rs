@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bson::raw::CString;
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -11,10 +12,12 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use super::arguments::{Arguments, fields, shown};
 use super::collection::RecordId;
 use super::failure::{CommandFailure, code};
+use super::meter::{Held, Meter, value_size};
 use super::number::Number;
 use super::order::{Ordered, compare_documents};
 use super::path::Path;
 use super::sort::MAX_KEYS;
+use super::work::{self, Work, weight};
 use super::write_error::WriteFailure;
 use crate::document::document;
 
@@ -22,7 +25,7 @@ use crate::document::document;
 pub(super) type Key = Vec<Ordered>;
 
 /// An index of one collection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Index {
     pub(super) name: String,
     /// As listIndexes shows it.
@@ -31,9 +34,31 @@ pub(super) struct Index {
     pub(super) pattern: RawDocumentBuf,
     paths: Vec<(String, Path)>,
     is_sparse: bool,
-    /// The record of each key, if no two documents may have the same key.
-    taken: Option<BTreeMap<Key, RecordId>>,
+    /// The keys in use, if no two documents may have the same key.
+    taken: Option<Taken>,
 }
+
+/// The record of each key, and the bytes that the keys take; those count once the index is in a collection.
+#[derive(Debug, Default)]
+struct Taken {
+    records: BTreeMap<Key, RecordId>,
+    held: Option<Held>,
+}
+
+/// The keys of a document, and their bytes.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    keys: BTreeSet<Key>,
+    pub(super) bytes: usize,
+}
+
+/// The most keys that one document may have in an index, as on a server.
+const MAX_KEYS_OF_DOCUMENT: usize = 100_000;
+/// What an index, and a key of it, take beyond the bytes of their documents and values.
+const OVERHEAD: usize = 512;
+const KEY_OVERHEAD: usize = 64;
+/// The steps to describe a key that another document has.
+const STEPS_PER_DUPLICATE: u64 = 80;
 
 impl Index {
     /// The index that every collection has.
@@ -44,7 +69,7 @@ impl Index {
             pattern: document! { "_id": 1 },
             paths: Path::parse("_id").map(|path| ("_id".to_string(), path)).into_iter().collect(),
             is_sparse: false,
-            taken: Some(BTreeMap::new()),
+            taken: Some(Taken::default()),
         }
     }
 
@@ -88,15 +113,25 @@ impl Index {
                 description.append(field, value);
             }
         }
-        let taken = is_unique.then(BTreeMap::new);
+        let taken = is_unique.then(Taken::default);
         Ok(Self { name: name.to_string(), description, pattern: key.to_owned(), paths, is_sparse, taken })
     }
 
     /// An index like this one, of no documents.
     pub(super) fn emptied(&self) -> Self {
-        let mut emptied = Self { taken: None, ..self.clone() };
-        emptied.taken = self.taken.as_ref().map(|_| BTreeMap::new());
-        emptied
+        Self {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            pattern: self.pattern.clone(),
+            paths: self.paths.clone(),
+            is_sparse: self.is_sparse,
+            taken: self.taken.as_ref().map(|_| Taken::default()),
+        }
+    }
+
+    /// The bytes of an index without keys.
+    pub(super) fn size(&self) -> usize {
+        OVERHEAD + 4 * self.description.as_bytes().len()
     }
 
     /// Whether both index the same fields in the same way.
@@ -115,55 +150,78 @@ impl Index {
         document: &RawDocument,
         own: Option<RecordId>,
         namespace: &str,
-    ) -> Result<BTreeSet<Key>, WriteFailure> {
-        let Some(taken) = &self.taken else { return Ok(BTreeSet::new()) };
-        let keys = self.keys(document)?;
-        match keys.iter().find(|key| taken.get(*key).is_some_and(|record| Some(*record) != own)) {
+        work: &Work,
+    ) -> Result<Keys, WriteFailure> {
+        let Some(Taken { records, .. }) = &self.taken else { return Ok(Keys::default()) };
+        let keys = self.keys(document, work)?;
+        // Once to look for them, once to take them.
+        work.step((2 * keys.keys.len() * self.paths.len()) as u64 * work::depth(records.len()));
+        work.check()?;
+        match keys.keys.iter().find(|key| records.get(*key).is_some_and(|record| Some(*record) != own)) {
             None => Ok(keys),
-            Some(key) => Err(self.duplicate(key, namespace)),
+            Some(key) => {
+                work.step(STEPS_PER_DUPLICATE);
+                Err(self.duplicate(key, namespace))
+            }
         }
     }
 
     /// Takes keys for a record.
-    pub(super) fn take(&mut self, keys: BTreeSet<Key>, record: RecordId) {
-        if let Some(taken) = &mut self.taken {
-            taken.extend(keys.into_iter().map(|key| (key, record)));
+    pub(super) fn take(&mut self, keys: Keys, record: RecordId, meter: &Arc<Meter>) {
+        if let Some(Taken { records, held }) = &mut self.taken {
+            records.extend(keys.keys.into_iter().map(|key| (key, record)));
+            let held = held.get_or_insert_with(|| meter.hold(0));
+            held.resize(held.bytes() + keys.bytes);
         }
     }
 
-    /// Gives up the keys of a record.
-    pub(super) fn release(&mut self, document: &RawDocument, record: RecordId) {
-        let keys = if self.taken.is_some() { self.keys(document).unwrap_or_default() } else { BTreeSet::new() };
-        let Some(taken) = &mut self.taken else { return };
-        for key in &keys {
-            if taken.get(key) == Some(&record) {
-                taken.remove(key);
+    /// Gives up the keys of a record: all of them, even after too much work.
+    pub(super) fn release(&mut self, document: &RawDocument, record: RecordId, work: &Work) {
+        let own = work.unlimited();
+        let keys = if self.taken.is_some() { self.keys(document, &own).unwrap_or_default() } else { Keys::default() };
+        work.step(own.done());
+        let Some(Taken { records, held }) = &mut self.taken else { return };
+        work.step(keys.keys.len() as u64 * work::depth(records.len()) / 2);
+        for key in &keys.keys {
+            if records.get(key) == Some(&record) {
+                records.remove(key);
             }
+        }
+        if let Some(held) = held {
+            held.resize(held.bytes().saturating_sub(keys.bytes));
         }
     }
 
     /// The record that has this key.
     pub(super) fn find(&self, key: &Key) -> Option<RecordId> {
-        self.taken.as_ref()?.get(key).copied()
+        self.taken.as_ref()?.records.get(key).copied()
     }
 
-    fn keys(&self, document: &RawDocument) -> Result<BTreeSet<Key>, CommandFailure> {
+    fn keys(&self, document: &RawDocument, work: &Work) -> Result<Keys, CommandFailure> {
         let mut keys = BTreeSet::new();
         let mut key = Key::new();
         let (mut alternatives, mut is_missing): (Option<(usize, BTreeSet<Ordered>)>, _) = (None, true);
         for (_, path) in &self.paths {
             let (mut elements, mut is_array) = (BTreeSet::new(), false);
-            let _ = path.visit(document, &mut |found| {
+            let _ = path.visit(document, work, &mut |found| {
                 is_missing &= found.value.is_none();
                 let whole_array = !found.is_element && found.value.is_some_and(|value| value.as_array().is_some());
                 // The key of an empty array is undefined.
                 let value = if whole_array { RawBsonRef::Undefined } else { found.value.unwrap_or(RawBsonRef::Null) };
                 is_array |= found.is_element || whole_array;
                 if !whole_array || elements.is_empty() {
+                    work.step(weight(value) * work::depth(elements.len()));
                     elements.insert(Ordered(RawBson::from(value)));
                 }
-                ControlFlow::Continue(())
+                if elements.len() > MAX_KEYS_OF_DOCUMENT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
+            if elements.len() > MAX_KEYS_OF_DOCUMENT {
+                let message = format!(
+                    "Index key generation exceeded limit of {MAX_KEYS_OF_DOCUMENT} keys per document in {}",
+                    self.name
+                );
+                return Err(CommandFailure::new(code::CANNOT_BUILD_INDEX_KEYS, message));
+            }
             if is_array || elements.len() > 1 {
                 if alternatives.is_some() {
                     let message = "cannot index parallel arrays";
@@ -176,8 +234,17 @@ impl Index {
             }
         }
         if self.is_sparse && is_missing {
-            return Ok(keys);
+            return Ok(Keys::default());
         }
+        let size =
+            |values: &mut dyn Iterator<Item = &Ordered>| values.map(|Ordered(value)| value_size(value)).sum::<usize>();
+        let common = KEY_OVERHEAD + size(&mut key.iter());
+        let bytes = match &alternatives {
+            None => common,
+            Some((_, elements)) => elements.len() * common + size(&mut elements.iter()),
+        };
+        work.check_bytes("the keys of a document in an index", bytes)?;
+        work.step((bytes / 16) as u64);
         match alternatives {
             None => _ = keys.insert(key),
             Some((position, elements)) => keys.extend(elements.into_iter().map(|element| {
@@ -188,7 +255,7 @@ impl Index {
                 key
             })),
         }
-        Ok(keys)
+        Ok(Keys { keys, bytes })
     }
 
     fn duplicate(&self, key: &Key, namespace: &str) -> WriteFailure {

@@ -5,7 +5,9 @@
 //! file each; everything else here is their parts.
 //!
 //! A command's body is checked as a whole before it is read, so that no bytes make a command panic or recurse without
-//! bound.
+//! bound. [`StoreLimits`] bound the memory of the documents, of the open cursors and of what one command gathers, and
+//! the work of one command. A limit that is reached is an error of the command that would pass it: what is stored stays.
+//! `maxTimeMS` is kept without a clock: a millisecond is [`STEPS_PER_MILLISECOND`] steps of work.
 //!
 //! ```
 //! use bson::rawdoc;
@@ -26,11 +28,14 @@ mod catalog;
 mod collection;
 mod commands;
 mod cursor;
+mod cursors;
 mod edited;
 mod expression;
 mod failure;
 mod filter;
 mod index;
+mod limits;
+mod meter;
 mod modifier;
 mod number;
 mod order;
@@ -41,16 +46,22 @@ mod positional;
 mod projection;
 mod sort;
 mod update;
+mod work;
 mod write_error;
 
+use std::time::Duration;
+
 use bson::spec::ElementType;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 pub use self::failure::{CommandFailure, code, code_name};
+pub use self::limits::{BYTES_PER_STEP, STEPS_PER_MILLISECOND, StoreLimits};
 use arguments::Arguments;
 use catalog::{Catalog, Namespace};
+use cmap_core::time::Instant;
 use cmap_core::wire;
-use cursor::Cursors;
+use cursors::{Cursors, Owner};
+use work::Work;
 
 /// All databases, and the open cursors.
 #[derive(Debug, Default)]
@@ -70,6 +81,38 @@ pub struct StoreCommand<'a> {
     pub body: &'a RawDocument,
 }
 
+/// Who gives a command, and when. A cursor belongs to the session in the command, else to the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Caller {
+    /// The time.
+    pub now: Instant,
+    /// The number of the client's connection.
+    pub connection: Option<u64>,
+}
+
+/// A command that is being carried out.
+struct Call<'a> {
+    name: &'a str,
+    database: &'a str,
+    body: &'a RawDocument,
+    work: Work,
+    owner: Owner,
+}
+
+/// How many values each argument of a command may have that is read into a tree: queries, updates, pipelines.
+const MAX_VALUES: usize = 1_000_000;
+/// The steps for each value of a command, before it is carried out; more if a tree is made of it.
+const STEPS_TO_CHECK: u64 = 2;
+const STEPS_TO_PARSE: u64 = 12;
+
+impl Caller {
+    /// The client behind a connection, now.
+    pub fn new(now: Instant, connection: u64) -> Self {
+        Self { now, connection: Some(connection) }
+    }
+}
+
 impl Store {
     /// The same documents, and no cursors.
     #[must_use]
@@ -77,12 +120,17 @@ impl Store {
         Self { catalog: self.catalog, cursors: Cursors::default() }
     }
 
+    /// A store with other limits than the default ones.
+    pub fn new(limits: StoreLimits) -> Self {
+        Self { catalog: Catalog::new(limits), cursors: Cursors::default() }
+    }
+
     /// Whether `name` is a command on data.
     pub fn knows(name: &str) -> bool {
         commands::named(name).is_some()
     }
 
-    /// Carries out a command.
+    /// Carries out a command, of no connection, at the latest time seen.
     ///
     /// `None` if it is not a command on data. The reply has no `ok` yet.
     ///
@@ -90,44 +138,134 @@ impl Store {
     /// Why the command failed; the reply to it has `ok: 0`. If single writes of a command failed, that is not an error
     /// but a reply with `writeErrors`.
     pub fn run(&mut self, command: &StoreCommand<'_>) -> Option<Result<RawDocumentBuf, CommandFailure>> {
+        self.run_as(Caller::default(), command).map(|(outcome, _)| outcome)
+    }
+
+    /// Carries out a command of a client, like [`run`](Self::run); also returns the time that its work stands for.
+    pub fn run_as(
+        &mut self,
+        caller: Caller,
+        command: &StoreCommand<'_>,
+    ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Duration)> {
         let run = commands::named(command.name)?;
-        Some(check(command.body).and_then(|()| run(self, command)))
+        self.cursors.advance(caller.now);
+        let StoreCommand { name, database, body } = *command;
+        let owner = Owner::of(body, caller.connection);
+        self.cursors.touch(&owner);
+        let call = Call { name, database, body, work: Work::new(&self.catalog.limits), owner };
+        let outcome = check(body, &call.work).and_then(|()| {
+            // The maxTimeMS of getMore is how long to wait for documents.
+            if name != "getMore"
+                && let Some(limit) = work::max_time(&call.arguments())?
+            {
+                call.work.limit(limit);
+            }
+            run(self, &call)
+        });
+        // Whoever ran out of work may not have noticed.
+        let outcome = outcome.and_then(|reply| call.work.check().map(|()| reply));
+        Some((outcome, call.work.time()))
+    }
+
+    /// The sessions have ended, and with them their cursors.
+    pub fn end_sessions<'a>(&mut self, ids: impl IntoIterator<Item = &'a [u8]>) {
+        ids.into_iter().for_each(|id| self.cursors.end(&Owner::Session(id.to_vec())));
+    }
+
+    /// All sessions have ended.
+    pub fn end_all_sessions(&mut self) {
+        self.cursors.end_sessions();
+    }
+
+    /// The sessions are still in use.
+    pub fn refresh_sessions<'a>(&mut self, now: Instant, ids: impl IntoIterator<Item = &'a [u8]>) {
+        self.cursors.advance(now);
+        ids.into_iter().for_each(|id| self.cursors.touch(&Owner::Session(id.to_vec())));
+    }
+
+    /// A connection is gone, and with it the cursors that it opened outside of sessions.
+    pub fn end_connection(&mut self, connection: u64) {
+        self.cursors.end(&Owner::Connection(connection));
+    }
+
+    /// Closes the cursors that have been idle for too long by now.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.cursors.advance(now);
+    }
+
+    /// When the next cursor will have been idle for too long.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.cursors.next_timeout()
     }
 }
 
-impl<'a> StoreCommand<'a> {
+impl<'a> Call<'a> {
     fn arguments(&self) -> Arguments<'a> {
         Arguments::new(self.name, self.body)
     }
 
     /// The collection that the command names.
     fn namespace(&self) -> Result<Namespace<'a>, CommandFailure> {
-        let name = self.arguments().get(self.name);
-        let collection = name.and_then(|name| name.as_str()).ok_or_else(|| {
-            let found = arguments::type_name(name.map_or(ElementType::Null, |name| name.element_type()));
-            CommandFailure::invalid_namespace(format!("collection name has invalid type {found}"))
-        })?;
-        Namespace::new(self.database, collection)
+        namespace(self.name, self.database, self.body)
     }
 }
 
-/// Whether a body can be read: well-formed, not too deep, its texts UTF-8.
-fn check(body: &RawDocument) -> Result<(), CommandFailure> {
+fn namespace<'a>(name: &str, database: &'a str, body: &'a RawDocument) -> Result<Namespace<'a>, CommandFailure> {
+    let name = body.get(name).ok().flatten().filter(|name| name.element_type() != ElementType::Null);
+    let collection = name.and_then(|name| name.as_str()).ok_or_else(|| {
+        let found = arguments::type_name(name.map_or(ElementType::Null, |name| name.element_type()));
+        CommandFailure::invalid_namespace(format!("collection name has invalid type {found}"))
+    })?;
+    Namespace::new(database, collection)
+}
+
+/// Whether a body can be read: well-formed, not too deep, its texts UTF-8, of not too many values.
+fn check(body: &RawDocument, work: &Work) -> Result<(), CommandFailure> {
     let invalid = |error: &dyn std::fmt::Display| CommandFailure::invalid_bson(format!("{error}"));
     wire::document::validate(body.as_bytes()).map_err(|error| invalid(&error))?;
-    check_texts(body).map_err(|error| invalid(&error))
-}
-
-fn check_texts(document: &RawDocument) -> Result<(), bson::error::Error> {
-    for field in document.iter() {
-        let (_, value) = field?;
-        if let Some(document) = value.as_document() {
-            check_texts(document)?;
-        } else if let Some(array) = value.as_array() {
-            check_texts(RawDocument::from_bytes(array.as_bytes())?)?;
-        } else if let Some(code) = value.as_javascript_with_scope() {
-            check_texts(code.scope)?;
+    let mut parsed = 0;
+    for field in body.iter() {
+        let (name, value) = field.map_err(|error| invalid(&error))?;
+        let array = value.as_array().and_then(|array| RawDocument::from_bytes(array.as_bytes()).ok());
+        let count = |value| count_in(value).map_err(|error| invalid(&error));
+        match (name.as_str(), array) {
+            ("documents", Some(_)) => work.step(STEPS_TO_CHECK * count(value)? as u64),
+            // Each statement is read when its turn comes.
+            ("updates" | "deletes", Some(array)) => {
+                for statement in array.iter() {
+                    let (_, statement) = statement.map_err(|error| invalid(&error))?;
+                    let values = count(statement)?;
+                    work.step(STEPS_TO_PARSE * values as u64);
+                    parsed = parsed.max(values);
+                }
+            }
+            _ => {
+                let values = 1 + count(value)?;
+                work.step(STEPS_TO_PARSE * values as u64);
+                parsed = parsed.max(values);
+            }
         }
     }
-    Ok(())
+    if parsed > MAX_VALUES {
+        let message = format!("a query, an update or a pipeline has at most {MAX_VALUES} values on this test server");
+        return Err(CommandFailure::new(code::EXCEEDED_MEMORY_LIMIT, message));
+    }
+    work.check()
+}
+
+/// The number of values in a document, an array, or what is none of them. Texts that are no UTF-8 are errors.
+fn count_in(value: RawBsonRef<'_>) -> Result<usize, bson::error::Error> {
+    let mut count = 0;
+    for field in nested(value).transpose()?.into_iter().flat_map(RawDocument::iter) {
+        count += 1 + count_in(field?.1)?;
+    }
+    Ok(count)
+}
+
+/// The document in a value.
+fn nested(value: RawBsonRef<'_>) -> Option<Result<&RawDocument, bson::error::Error>> {
+    let array = || Some(RawDocument::from_bytes(value.as_array()?.as_bytes()));
+    let scope = || value.as_javascript_with_scope().map(|code| Ok(code.scope));
+    value.as_document().map(Ok).or_else(array).or_else(scope)
 }

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use bson::{Bson, RawBson, RawBsonRef, RawDocument};
 
 use super::arguments::{fields, shown, type_name, values};
-use super::edited::{Edited, owned};
+use super::edited::{Edited, STEPS_PER_VALUE as STEPS_PER_ELEMENT};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
 use super::number::Number;
 use super::order::{Ordered, compare};
 use super::path::Path;
 use super::update::field;
+use super::work::{self, Work};
 use crate::document::document;
 
 /// A change of one field.
@@ -100,48 +101,60 @@ impl Modifier {
     }
 
     /// Changes `document` at `path`.
-    pub(super) fn apply(&self, document: &mut Edited, path: &Path, inserts: bool) -> Result<(), CommandFailure> {
+    pub(super) fn apply(
+        &self,
+        document: &mut Edited,
+        path: &Path,
+        inserts: bool,
+        work: &Work,
+    ) -> Result<(), CommandFailure> {
+        work.step(path.parts().len() as u64);
         match self {
             Self::SetOnInsert(_) if !inserts => Ok(()),
-            Self::Set(value) | Self::SetOnInsert(value) => document.set(path, owned(value)?),
+            Self::Set(value) | Self::SetOnInsert(value) => {
+                let value = document.owned(value, work)?;
+                document.set(path, value)
+            }
             Self::Unset => {
                 document.remove(path);
                 Ok(())
             }
-            Self::Increment(by) => combine(document, path, by, "$inc", Number::plus),
-            Self::Multiply(by) => combine(document, path, by, "$mul", Number::times),
+            Self::Increment(by) => combine(document, path, by, "$inc", Number::plus, work),
+            Self::Multiply(by) => combine(document, path, by, "$mul", Number::times, work),
             Self::Keep(kept, value) => match raw(document.get_mut(path))? {
                 Some(old) if compare(value.as_raw_bson_ref(), old.as_raw_bson_ref()) != *kept => Ok(()),
-                Some(_) | None => document.set(path, owned(value)?),
+                Some(_) | None => {
+                    let value = document.owned(value, work)?;
+                    document.set(path, value)
+                }
             },
             Self::Rename(target) => match document.remove(path) {
                 None => Ok(()),
                 Some(value) => document.set(target, value),
             },
             Self::Push(added) => {
-                let array = array_at(document, path, "$push")?;
-                for value in added {
-                    array.push(owned(value)?);
-                }
+                let added = added.iter().map(|value| document.owned(value, work)).collect::<Result<Vec<_>, _>>()?;
+                array_at(document, path, "$push")?.extend(added);
                 Ok(())
             }
             Self::AddToSet(added) => {
                 let array = array_at(document, path, "$addToSet")?;
+                work.step((array.len() + added.len()) as u64 * (STEPS_PER_ELEMENT + work::depth(array.len())));
+                work.check()?;
                 let mut present = array.iter().map(ordered).collect::<Result<BTreeSet<_>, _>>()?;
-                for value in added {
-                    if present.insert(Ordered(value.clone())) {
-                        array.push(owned(value)?);
-                    }
-                }
+                let new: Vec<_> = added.iter().filter(|value| present.insert(Ordered((*value).clone()))).collect();
+                let new = new.into_iter().map(|value| document.owned(value, work)).collect::<Result<Vec<_>, _>>()?;
+                array_at(document, path, "$addToSet")?.extend(new);
                 Ok(())
             }
-            Self::Pull(filter) => retain(document, path, "$pull", |element| {
+            Self::Pull(filter) => retain(document, path, "$pull", work, |element| {
                 let element = RawBson::try_from(element.clone()).unwrap_or(RawBson::Null);
-                !filter.matches(&document! { "": element })
+                !filter.matches(&document! { "": element }, work)
             }),
             Self::PullAll(pulled) => {
                 let pulled: BTreeSet<_> = pulled.iter().cloned().map(Ordered).collect();
-                retain(document, path, "$pullAll", |element| {
+                work.step(pulled.len() as u64 * STEPS_PER_ELEMENT);
+                retain(document, path, "$pullAll", work, |element| {
                     ordered(element).map_or(true, |element| !pulled.contains(&element))
                 })
             }
@@ -199,6 +212,7 @@ fn combine(
     by: &RawBson,
     operator: &str,
     combine: fn(Number, Number) -> Option<RawBson>,
+    work: &Work,
 ) -> Result<(), CommandFailure> {
     let Some(by_number) = Number::read(by.as_raw_bson_ref()) else { return Ok(()) };
     let value = match raw(document.get_mut(path))? {
@@ -223,7 +237,8 @@ fn combine(
              which this test server does not calculate"
         ))
     })?;
-    document.set(path, owned(&value)?)
+    let value = document.owned(&value, work)?;
+    document.set(path, value)
 }
 
 /// The array at `path`; a new one if there is no value.
@@ -239,12 +254,15 @@ fn retain(
     document: &mut Edited,
     path: &Path,
     operator: &str,
+    work: &Work,
     keep: impl FnMut(&Bson) -> bool,
 ) -> Result<(), CommandFailure> {
     let Some(value) = document.get_mut(path) else { return Ok(()) };
     let array = value.as_array_mut().ok_or_else(|| not_an_array(path, operator))?;
+    work.step(array.len() as u64 * STEPS_PER_ELEMENT);
+    work.check()?;
     array.retain(keep);
-    Ok(())
+    work.check()
 }
 
 fn not_an_array(path: &Path, operator: &str) -> CommandFailure {

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use bson::{RawBsonRef, RawDocument};
 
-use super::arguments::values;
 use super::failure::{CommandFailure, code};
+use super::work::Work;
 
 /// The most parts of a path: no document is nested deeper.
 const MAX_PARTS: usize = 200;
@@ -58,23 +58,24 @@ impl Path {
         matches!(&self.0[..], [only] if only == name)
     }
 
-    /// Calls `visit` with each value found, until it breaks off.
+    /// Calls `visit` with each value found, until it breaks off or there was too much work.
     pub(super) fn visit<'a>(
         &self,
         document: &'a RawDocument,
+        work: &Work,
         visit: &mut impl FnMut(Found<'a>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        visit_document(document, &self.0, visit)
+        visit_document(document, &self.0, work, visit)
     }
 
     /// The value at the end of a way that leads through documents only.
-    pub(super) fn get<'a>(&self, document: &'a RawDocument) -> Option<RawBsonRef<'a>> {
+    pub(super) fn get<'a>(&self, document: &'a RawDocument, work: &Work) -> Option<RawBsonRef<'a>> {
         let (last, parents) = self.0.split_last()?;
         let mut document = document;
         for part in parents {
-            document = document.get(part).ok()??.as_document()?;
+            document = work.get(document, part)?.as_document()?;
         }
-        document.get(last).ok()?
+        work.get(document, last)
     }
 }
 
@@ -87,42 +88,47 @@ pub(super) fn position(part: &str) -> Option<usize> {
 fn visit_document<'a>(
     document: &'a RawDocument,
     parts: &[String],
+    work: &Work,
     visit: &mut impl FnMut(Found<'a>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
+    if work.is_over() {
+        return ControlFlow::Break(());
+    }
     match parts.split_first() {
         None => visit(Found { value: Some(RawBsonRef::Document(document)), is_element: false }),
-        Some((first, rest)) => visit_value(document.get(first).ok().flatten(), rest, visit),
+        Some((first, rest)) => visit_value(work.get(document, first), rest, work, visit),
     }
 }
 
 fn visit_value<'a>(
     value: Option<RawBsonRef<'a>>,
     rest: &[String],
+    work: &Work,
     visit: &mut impl FnMut(Found<'a>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let array = value.and_then(RawBsonRef::as_array);
     let Some(next) = rest.first() else {
-        for element in array.into_iter().flat_map(values) {
+        for element in array.into_iter().flat_map(|array| work.values(array)) {
             visit(Found { value: Some(element), is_element: true })?;
         }
         return visit(Found { value, is_element: false });
     };
     if let Some(document) = value.and_then(RawBsonRef::as_document) {
-        return visit_document(document, rest, visit);
+        return visit_document(document, rest, work, visit);
     }
     let Some(array) = array else { return visit(Found { value: None, is_element: false }) };
     if let Some(position) = position(next)
-        && let Some(element) = values(array).nth(position)
+        && let Some(element) = work.values(array).nth(position)
     {
         match &rest[1..] {
             // The path ends at this element, and does not go on into it if it is an array.
             [] => visit(Found { value: Some(element), is_element: false })?,
-            rest => visit_value(Some(element), rest, visit)?,
+            rest => visit_value(Some(element), rest, work, visit)?,
         }
     }
-    for element in values(array) {
+    for element in work.values(array) {
         if let Some(document) = element.as_document() {
-            visit_document(document, rest, visit)?;
+            visit_document(document, rest, work, visit)?;
         }
     }
     ControlFlow::Continue(())
@@ -133,12 +139,13 @@ mod tests {
 
     use bson::{RawDocumentBuf, rawdoc};
 
+    use super::super::limits::StoreLimits;
     use super::*;
 
     /// The integers that are found, in order; -1 for what is missing, -2 for anything else.
     fn found(document: &RawDocumentBuf, path: &str) -> Vec<i32> {
         let mut all = Vec::new();
-        let _ = Path::parse(path).unwrap().visit(document, &mut |found| {
+        let _ = Path::parse(path).unwrap().visit(document, &Work::new(&StoreLimits::default()), &mut |found| {
             all.push(found.value.map_or(-1, |value| value.as_i32().unwrap_or(-2)));
             ControlFlow::Continue(())
         });

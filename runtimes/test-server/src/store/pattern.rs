@@ -5,6 +5,7 @@
 //! understood half-way matches the wrong documents.
 
 use super::failure::CommandFailure;
+use super::work::Work;
 
 /// A regular expression without choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +60,11 @@ impl Pattern {
     }
 
     /// Whether `text` matches.
-    pub(super) fn matches(&self, text: &str) -> bool {
-        if self.unless.as_ref().is_some_and(|unless| unless.matches(text)) {
+    pub(super) fn matches(&self, text: &str, work: &Work) -> bool {
+        // The search for a long text may take several comparisons for each byte.
+        let bytes_per_step = if self.texts.iter().any(|text| text.len() > 32) { 3 } else { 16 };
+        work.step((self.texts.len() + text.len() / bytes_per_step) as u64);
+        if self.unless.as_ref().is_some_and(|unless| unless.matches(text, work)) {
             return false;
         }
         if self.ignores_case { self.is_in(&text.to_lowercase()) } else { self.is_in(text) }
@@ -89,6 +93,7 @@ impl Pattern {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::StoreLimits;
     use super::*;
 
     #[test]
@@ -108,7 +113,12 @@ mod tests {
             (r"^(?!system\.)", "", "system.users", false),
             (r"^(?!system\.)", "", "users", true),
         ] {
-            assert_eq!(Pattern::parse(pattern, options).unwrap().matches(text), expected, "/{pattern}/ in {text}");
+            let work = Work::new(&StoreLimits::default());
+            assert_eq!(
+                Pattern::parse(pattern, options).unwrap().matches(text, &work),
+                expected,
+                "/{pattern}/ in {text}"
+            );
         }
     }
 

@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::raw::{CStr, CString};
-use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::{fields, type_name, values};
 use super::collection::check_size;
 use super::expression::{Expression, check_length};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
+use super::meter::{Stored, value_size};
 use super::number::Number;
 use super::order::{Ordered, compare};
 use super::projection::Projection;
 use super::sort::Sort;
+use super::work::{self, Work, weight};
 
 /// A step from documents to documents.
 #[derive(Clone, Debug)]
@@ -67,10 +69,19 @@ pub(super) struct Pipeline<'a> {
 
 /// The most stages of a pipeline.
 const MAX_STAGES: usize = 1000;
-/// The most bytes of values that a stage may gather from different documents.
-const MAX_GATHERED: usize = 100 << 20;
 
-type Documents = Vec<Arc<RawDocumentBuf>>;
+/// The steps for each document that is made, besides its values.
+const STEPS_PER_DOCUMENT: u64 = 16;
+
+type Documents = Vec<Arc<Stored>>;
+
+/// The documents that a stage makes; their bytes, and with them their number, are limited.
+struct Made<'a> {
+    documents: Documents,
+    bytes: usize,
+    stage: &'static str,
+    work: &'a Work,
+}
 
 impl<'a> Pipeline<'a> {
     /// Reads the stages.
@@ -122,14 +133,35 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The result of the pipeline for `documents`.
-    pub(super) fn run(&self, documents: Documents) -> Result<Documents, CommandFailure> {
-        run(&self.stages, documents)
+    pub(super) fn run(&self, documents: Documents, work: &Work) -> Result<Documents, CommandFailure> {
+        run(&self.stages, documents, work)
     }
 }
 
 /// The result of the stages for `documents`.
-pub(super) fn run(stages: &[Stage], documents: Documents) -> Result<Documents, CommandFailure> {
-    stages.iter().try_fold(documents, |documents, stage| stage.run(documents))
+pub(super) fn run(stages: &[Stage], documents: Documents, work: &Work) -> Result<Documents, CommandFailure> {
+    stages.iter().try_fold(documents, |documents, stage| {
+        work.step(documents.len() as u64);
+        let documents = stage.run(documents, work)?;
+        work.check()?;
+        Ok(documents)
+    })
+}
+
+impl<'a> Made<'a> {
+    fn by(stage: &'static str, work: &'a Work) -> Self {
+        Self { documents: Vec::new(), bytes: 0, stage, work }
+    }
+
+    fn push(&mut self, document: RawDocumentBuf) -> Result<(), CommandFailure> {
+        self.work.copy(document.as_bytes().len());
+        self.work.step(STEPS_PER_DOCUMENT);
+        self.work.check()?;
+        self.bytes += Stored::size(&document);
+        self.work.check_bytes(self.stage, self.bytes)?;
+        self.documents.push(Arc::new(Stored::computed(document)));
+        Ok(())
+    }
 }
 
 /// The collection that `$out` names, and its database.
@@ -240,29 +272,30 @@ impl Stage {
         }
     }
 
-    fn run(&self, mut documents: Documents) -> Result<Documents, CommandFailure> {
+    fn run(&self, mut documents: Documents, work: &Work) -> Result<Documents, CommandFailure> {
+        let made = |stage, make: &dyn Fn(&RawDocument) -> Result<RawDocumentBuf, CommandFailure>| {
+            let mut made = Made::by(stage, work);
+            documents.iter().try_for_each(|document| made.push(make(document)?))?;
+            Ok(made.documents)
+        };
         match self {
-            Self::Match(filter) => documents.retain(|document| filter.matches(document)),
-            Self::Limit(limit) => documents.truncate(*limit),
-            Self::Skip(skip) => _ = documents.drain(..(*skip).min(documents.len())),
-            Self::Sort(sort) => sort.apply(&mut documents),
             Self::Project(None) => {}
             Self::Project(Some(projection)) => {
-                return Ok(documents.iter().map(|document| Arc::new(projection.apply(document))).collect());
+                return made("$project", &|document| Ok(projection.apply(document, work)));
             }
-            Self::Set(set) => {
-                return documents.iter().map(|document| Ok(Arc::new(with_fields(document, set)?))).collect();
-            }
-            Self::ReplaceRoot(root) => {
-                return documents.iter().map(|document| Ok(Arc::new(new_root(document, root)?))).collect();
-            }
+            Self::Set(set) => return made("$addFields", &|document| with_fields(document, set, work)),
+            Self::ReplaceRoot(root) => return made("$replaceRoot", &|document| new_root(document, root, work)),
+            Self::Group { id, fields } => return group(&documents, id, fields, work),
             Self::Count(_) if documents.is_empty() => {}
             Self::Count(name) => {
                 let mut counted = RawDocumentBuf::new();
                 counted.append(name, count(documents.len()));
-                return Ok(vec![Arc::new(counted)]);
+                return Ok(vec![Arc::new(Stored::computed(counted))]);
             }
-            Self::Group { id, fields } => return group(&documents, id, fields),
+            Self::Match(filter) => documents.retain(|document| filter.matches(document, work)),
+            Self::Limit(limit) => documents.truncate(*limit),
+            Self::Skip(skip) => _ = documents.drain(..(*skip).min(documents.len())),
+            Self::Sort(sort) => sort.apply(&mut documents, work)?,
         }
         Ok(documents)
     }
@@ -285,30 +318,36 @@ fn expressions(document: &RawDocument) -> Result<Vec<(CString, Expression)>, Com
 }
 
 /// `document` with fields set: in their places, or after the others.
-fn with_fields(document: &RawDocument, set: &[(CString, Expression)]) -> Result<RawDocumentBuf, CommandFailure> {
+fn with_fields(
+    document: &RawDocument,
+    set: &[(CString, Expression)],
+    work: &Work,
+) -> Result<RawDocumentBuf, CommandFailure> {
     let mut values = BTreeMap::new();
     for (name, expression) in set {
         values.insert(name.as_str(), expression);
     }
+    work.step(set.len() as u64 * work::depth(set.len()));
     let mut result = RawDocumentBuf::new();
     for (name, value) in document.iter().filter_map(Result::ok) {
+        work.step(1);
         match values.remove(name.as_str()) {
             None => result.append(name, value),
-            Some(expression) => append(&mut result, name, expression.evaluate(document)?)?,
+            Some(expression) => append(&mut result, name, expression.evaluate(document, work)?)?,
         }
     }
     for (name, _) in set {
         if let Some(expression) = values.remove(name.as_str()) {
-            append(&mut result, name, expression.evaluate(document)?)?;
+            append(&mut result, name, expression.evaluate(document, work)?)?;
         }
     }
-    check_size(&result)?;
+    check_size(&result, work)?;
     Ok(result)
 }
 
 /// The replacement of `document`.
-fn new_root(document: &RawDocument, root: &Expression) -> Result<RawDocumentBuf, CommandFailure> {
-    let value = root.evaluate(document)?.unwrap_or(RawBson::Null);
+fn new_root(document: &RawDocument, root: &Expression, work: &Work) -> Result<RawDocumentBuf, CommandFailure> {
+    let value = root.evaluate(document, work)?.unwrap_or(RawBson::Null);
     let found = type_name(value.element_type());
     let RawBson::Document(root) = value else {
         let message = format!("'newRoot' expression must evaluate to an object, but it is of type {found}");
@@ -329,29 +368,31 @@ fn group(
     documents: &Documents,
     id: &Expression,
     fields: &[(CString, Accumulator, Expression)],
+    work: &Work,
 ) -> Result<Documents, CommandFailure> {
     let mut positions = BTreeMap::new();
     let mut groups: Vec<(RawBson, Vec<Accumulated>)> = Vec::new();
     let mut gathered = 0;
     for document in documents {
-        let id = id.evaluate(document)?.unwrap_or(RawBson::Null);
+        let id = id.evaluate(document, work)?.unwrap_or(RawBson::Null);
+        work.step(weight(id.as_raw_bson_ref()) * (2 * work::depth(groups.len())));
         let position = *positions.entry(Ordered(id.clone())).or_insert(groups.len());
         if position == groups.len() {
-            gathered += size(&id);
+            // The value is kept twice.
+            gathered += 2 * value_size(&id) + fields.len() * size_of::<Accumulated>();
+            work.check_bytes("$group", gathered)?;
             groups.push((id, fields.iter().map(|(_, accumulator, _)| accumulator.start()).collect()));
         }
         let Some((_, accumulated)) = groups.get_mut(position) else { continue };
         for (accumulated, (_, accumulator, expression)) in accumulated.iter_mut().zip(fields) {
             let before = accumulated.size();
-            accumulator.add(accumulated, expression.evaluate(document)?);
+            accumulator.add(accumulated, expression.evaluate(document, work)?, work);
             gathered = gathered + accumulated.size() - before;
-            if gathered > MAX_GATHERED {
-                let message = "Exceeded memory limit for $group";
-                return Err(CommandFailure::new(code::EXCEEDED_MEMORY_LIMIT, message));
-            }
+            work.check_bytes("$group", gathered)?;
         }
     }
-    let documents = groups.into_iter().map(|(id, accumulated)| {
+    let mut made = Made::by("$group", work);
+    for (id, accumulated) in groups {
         let mut document = RawDocumentBuf::new();
         append(&mut document, bson::cstr!("_id"), Some(id))?;
         for (accumulated, (name, ..)) in accumulated.into_iter().zip(fields) {
@@ -361,10 +402,10 @@ fn group(
             };
             append(&mut document, name, Some(value))?;
         }
-        check_size(&document)?;
-        Ok(Arc::new(document))
-    });
-    documents.collect()
+        check_size(&document, work)?;
+        made.push(document)?;
+    }
+    Ok(made.documents)
 }
 
 /// The state of a group.
@@ -377,19 +418,10 @@ enum Accumulated {
 impl Accumulated {
     fn size(&self) -> usize {
         match self {
-            Self::One(value) => value.as_ref().map_or(0, size),
+            Self::One(value) => value.as_ref().map_or(0, value_size),
             Self::All(all) => all.as_bytes().len(),
         }
     }
-}
-
-/// About how many bytes a value needs.
-fn size(value: &RawBson) -> usize {
-    let value = value.as_raw_bson_ref();
-    let document = value.as_document().map(RawDocument::as_bytes);
-    let bytes =
-        document.or_else(|| value.as_array().map(RawArray::as_bytes)).or_else(|| value.as_str().map(str::as_bytes));
-    size_of::<RawBson>() + bytes.or_else(|| value.as_binary().map(|binary| binary.bytes)).map_or(0, <[u8]>::len)
 }
 
 impl Accumulator {
@@ -401,7 +433,8 @@ impl Accumulator {
         }
     }
 
-    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>) {
+    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>, work: &Work) {
+        work.step(value.as_ref().map_or(1, |value| weight(value.as_raw_bson_ref())));
         let so_far = match accumulated {
             Accumulated::One(so_far) => so_far,
             Accumulated::All(all) => return value.into_iter().for_each(|value| all.push(value)),

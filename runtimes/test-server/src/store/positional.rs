@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use bson::raw::CString;
-use bson::{Bson, RawArray, RawBson, RawDocument, RawDocumentBuf};
+use bson::{Bson, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::{fields, values};
-use super::edited::Edited;
+use super::edited::{Edited, STEPS_PER_VALUE};
 use super::failure::CommandFailure;
 use super::filter::Filter;
 use super::path::Path;
+use super::work::{Work, weight};
 
 /// The filters of an update, by the names under which its paths use them.
 #[derive(Clone, Debug, Default)]
@@ -75,14 +76,14 @@ impl ArrayFilters {
     }
 
     /// The paths in `document` that `path` stands for.
-    pub(super) fn expand(&self, document: &mut Edited, path: &Path) -> Result<Vec<Path>, CommandFailure> {
+    pub(super) fn expand(&self, document: &mut Edited, path: &Path, work: &Work) -> Result<Vec<Path>, CommandFailure> {
         let mut paths = vec![Path::default()];
         for part in path.parts() {
             let Some(name) = name(part) else {
                 paths.iter_mut().for_each(|path| path.push(part.clone()));
                 continue;
             };
-            let mut longer = Vec::new();
+            let (mut longer, mut bytes) = (Vec::new(), 0);
             for path in paths {
                 let dotted = || path.parts().join(".");
                 let Some(value) = document.get_mut(&path) else {
@@ -94,7 +95,12 @@ impl ArrayFilters {
                     return Err(CommandFailure::bad_value(message));
                 };
                 for (index, element) in array.iter().enumerate() {
-                    if self.matches(name, element)? {
+                    work.step(STEPS_PER_VALUE);
+                    work.check()?;
+                    if self.matches(name, element, work)? {
+                        bytes += path.parts().iter().map(|part| size_of::<String>() + part.len()).sum::<usize>();
+                        work.check_bytes("the paths of an update", bytes)?;
+                        work.step(2 * path.parts().len() as u64);
                         let mut path = path.clone();
                         path.push(index.to_string());
                         longer.push(path);
@@ -107,13 +113,14 @@ impl ArrayFilters {
     }
 
     /// Whether the filter of that name matches an element; the empty name matches every element.
-    fn matches(&self, name: &str, element: &Bson) -> Result<bool, CommandFailure> {
+    fn matches(&self, name: &str, element: &Bson, work: &Work) -> Result<bool, CommandFailure> {
         let Some(ArrayFilter { name, filter }) = self.0.get(name) else { return Ok(true) };
         let element = RawBson::try_from(element.clone());
         let element = element.map_err(|error| CommandFailure::invalid_bson(format!("{error}")))?;
         let mut named = RawDocumentBuf::new();
         named.append(name, element);
-        Ok(filter.matches(&named))
+        work.step(weight(RawBsonRef::Document(&named)));
+        Ok(filter.matches(&named, work))
     }
 }
 

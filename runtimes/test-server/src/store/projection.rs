@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use bson::{RawArray, RawArrayBuf, RawDocument, RawDocumentBuf};
 
-use super::arguments::{fields, truth, values};
+use super::arguments::{fields, truth};
 use super::failure::{CommandFailure, code};
 use super::path::Path;
+use super::work::Work;
 
 /// A projection.
 #[derive(Clone, Debug)]
@@ -72,9 +73,9 @@ impl Projection {
         Ok(Self { keeps: false, listed })
     }
 
-    /// The projected `document`.
-    pub(super) fn apply(&self, document: &RawDocument) -> RawDocumentBuf {
-        self.listed.project(document, self.keeps)
+    /// The projected `document`; after too much work, a part of it.
+    pub(super) fn apply(&self, document: &RawDocument, work: &Work) -> RawDocumentBuf {
+        self.listed.project(document, self.keeps, work)
     }
 }
 
@@ -96,9 +97,10 @@ impl Fields {
         if is_new { Ok(()) } else { Err(collision(path)) }
     }
 
-    fn project(&self, document: &RawDocument, keeps: bool) -> RawDocumentBuf {
+    fn project(&self, document: &RawDocument, keeps: bool, work: &Work) -> RawDocumentBuf {
         let mut projected = RawDocumentBuf::new();
-        for (name, value) in document.iter().filter_map(Result::ok) {
+        for (name, value) in document.iter().filter_map(Result::ok).take_while(|_| !work.is_over()) {
+            work.step(1);
             match self.0.get(name.as_str()) {
                 None if keeps => {}
                 None => projected.append(name, value),
@@ -108,26 +110,28 @@ impl Fields {
                     }
                 }
                 Some(inner) => match (value.as_document(), value.as_array()) {
-                    (Some(document), _) => projected.append(name, inner.project(document, keeps)),
-                    (None, Some(array)) => projected.append(name, inner.project_elements(array, keeps)),
+                    (Some(document), _) => projected.append(name, inner.project(document, keeps, work)),
+                    (None, Some(array)) => projected.append(name, inner.project_elements(array, keeps, work)),
                     (None, None) if keeps => {}
                     (None, None) => projected.append(name, value),
                 },
             }
         }
+        work.copy(projected.as_bytes().len());
         projected
     }
 
-    fn project_elements(&self, array: &RawArray, keeps: bool) -> RawArrayBuf {
+    fn project_elements(&self, array: &RawArray, keeps: bool, work: &Work) -> RawArrayBuf {
         let mut projected = RawArrayBuf::new();
-        for value in values(array) {
+        for value in work.values(array).take_while(|_| !work.is_over()) {
             match (value.as_document(), value.as_array()) {
-                (Some(document), _) => projected.push(self.project(document, keeps)),
-                (None, Some(array)) => projected.push(self.project_elements(array, keeps)),
+                (Some(document), _) => projected.push(self.project(document, keeps, work)),
+                (None, Some(array)) => projected.push(self.project_elements(array, keeps, work)),
                 (None, None) if keeps => {}
                 (None, None) => projected.push(value),
             }
         }
+        work.copy(projected.as_bytes().len());
         projected
     }
 }

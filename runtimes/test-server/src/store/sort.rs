@@ -7,13 +7,15 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument};
 
 use super::arguments::fields;
 use super::failure::{CommandFailure, code};
+use super::meter::Stored;
 use super::number::Number;
 use super::order::compare;
 use super::path::Path;
+use super::work::{self, Work, weight};
 
 /// How many paths documents may be sorted by.
 pub(super) const MAX_KEYS: usize = 32;
@@ -64,27 +66,43 @@ impl Sort {
     }
 
     /// Sorts documents that are in their natural order.
-    pub(super) fn apply(&self, documents: &mut Vec<Arc<RawDocumentBuf>>) {
-        self.apply_to(documents, |document| document);
+    pub(super) fn apply(&self, documents: &mut Vec<Arc<Stored>>, work: &Work) -> Result<(), CommandFailure> {
+        self.apply_to(documents, work, |document| document)
     }
 
     /// Sorts items that have a document each.
-    pub(super) fn apply_to<T: Clone>(&self, items: &mut Vec<T>, document: impl Fn(&T) -> &RawDocument) {
+    pub(super) fn apply_to<T: Clone>(
+        &self,
+        items: &mut Vec<T>,
+        work: &Work,
+        document: impl Fn(&T) -> &RawDocument,
+    ) -> Result<(), CommandFailure> {
         match self {
             Self::Natural { reverse: false } => {}
             Self::Natural { reverse: true } => items.reverse(),
             Self::By(by) => {
-                let mut keyed: Vec<_> = items.iter().map(|item| (keys(by, document(item)), item)).collect();
+                let bytes = items.len() * (by.len() * size_of::<RawBsonRef<'_>>() + size_of::<(&[u8], &T, T)>());
+                if bytes > work.bytes {
+                    let message = format!("Sort exceeded memory limit of {} bytes", work.bytes);
+                    return Err(CommandFailure::new(code::SORT_EXCEEDED_MEMORY_LIMIT, message));
+                }
+                let mut keys = Vec::with_capacity(items.len() * by.len());
+                for item in items.iter() {
+                    keys.extend(by.iter().map(|(path, direction)| key(path, *direction, document(item), work)));
+                    work.check()?;
+                }
+                // A sort cannot be interrupted.
+                let weights: u64 = keys.iter().map(|key| weight(*key)).sum();
+                work.step(weights * work::depth(items.len()));
+                work.check()?;
+                let mut keyed: Vec<_> = keys.chunks(by.len()).zip(items.iter()).collect();
                 keyed.sort_by(|(a, _), (b, _)| compare_keys(by, a, b));
                 let sorted = keyed.into_iter().map(|(_, item)| item.clone()).collect();
                 *items = sorted;
             }
         }
+        Ok(())
     }
-}
-
-fn keys<'a>(by: &[(Path, Direction)], document: &'a RawDocument) -> Vec<RawBsonRef<'a>> {
-    by.iter().map(|(path, direction)| key(path, *direction, document)).collect()
 }
 
 fn compare_keys(by: &[(Path, Direction)], a: &[RawBsonRef<'_>], b: &[RawBsonRef<'_>]) -> Ordering {
@@ -96,9 +114,9 @@ fn compare_keys(by: &[(Path, Direction)], a: &[RawBsonRef<'_>], b: &[RawBsonRef<
 }
 
 /// The value that `document` is sorted by.
-fn key<'a>(path: &Path, direction: Direction, document: &'a RawDocument) -> RawBsonRef<'a> {
+fn key<'a>(path: &Path, direction: Direction, document: &'a RawDocument, work: &Work) -> RawBsonRef<'a> {
     let mut best: Option<RawBsonRef<'a>> = None;
-    let _ = path.visit(document, &mut |found| {
+    let _ = path.visit(document, work, &mut |found| {
         let value = match found.value {
             None => RawBsonRef::Null,
             // Its elements were found before it; an empty array is less than null.
@@ -109,6 +127,7 @@ fn key<'a>(path: &Path, direction: Direction, document: &'a RawDocument) -> RawB
             Some(value) => value,
         };
         let wanted = if direction == Direction::Up { Ordering::Less } else { Ordering::Greater };
+        work.step(best.map_or(0, |best| weight(value).min(weight(best))));
         if best.is_none_or(|best| compare(value, best) == wanted) {
             best = Some(value);
         }

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::{fields, shown, type_name, values};
-use super::edited::{Edited, owned};
+use super::edited::Edited;
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
+use super::meter::Stored;
 use super::modifier::Modifier;
 use super::path::Path;
 use super::pipeline::{self, Pipeline, Stage};
 use super::positional::{self, ArrayFilters};
+use super::work::{self, Work, weight};
 
 /// A way to make a new document of an old one.
 #[derive(Clone, Debug)]
@@ -83,13 +85,16 @@ impl Update {
     }
 
     /// The document that `old` becomes.
-    pub(super) fn apply(&self, old: &RawDocument) -> Result<RawDocumentBuf, CommandFailure> {
+    pub(super) fn apply(&self, old: &RawDocument, work: &Work) -> Result<RawDocumentBuf, CommandFailure> {
         let id = old.get("_id").ok().flatten();
         match self {
-            Self::Replace(new) => replaced(id, new),
-            Self::Pipeline(stages) => replaced(id, &piped(old.to_owned(), stages)?),
+            Self::Replace(new) => {
+                work.step(weight(RawBsonRef::Document(new)));
+                replaced(id, new)
+            }
+            Self::Pipeline(stages) => replaced(id, &piped(old.to_owned(), stages, work)?),
             Self::Modify { changes, array_filters } => {
-                let new = modified(old, changes, array_filters, false)?;
+                let new = modified(old, changes, array_filters, false, work)?;
                 let new_id = new.get("_id").ok().flatten();
                 if new_id != id {
                     return Err(CommandFailure::new(
@@ -103,7 +108,7 @@ impl Update {
     }
 
     /// The document that is inserted if no document matches; it may have no `_id` yet.
-    pub(super) fn insertion(&self, filter: &Filter) -> Result<RawDocumentBuf, CommandFailure> {
+    pub(super) fn insertion(&self, filter: &Filter, work: &Work) -> Result<RawDocumentBuf, CommandFailure> {
         let mut equalities = Vec::new();
         filter.equalities(&mut equalities);
         match self {
@@ -116,19 +121,22 @@ impl Update {
                     (None, wanted) => Ok(with_id(wanted, new)),
                 }
             }
-            Self::Modify { changes, array_filters } => modified(&equal(equalities)?, changes, array_filters, true),
-            Self::Pipeline(stages) => piped(equal(equalities)?, stages),
+            Self::Modify { changes, array_filters } => {
+                modified(&equal(equalities, work)?, changes, array_filters, true, work)
+            }
+            Self::Pipeline(stages) => piped(equal(equalities, work)?, stages, work),
         }
     }
 }
 
 /// The document that has these values and no others.
-fn equal(equalities: Vec<(&Path, &RawBson)>) -> Result<RawDocumentBuf, CommandFailure> {
+fn equal(equalities: Vec<(&Path, &RawBson)>, work: &Work) -> Result<RawDocumentBuf, CommandFailure> {
     let mut document = Edited::default();
     for (path, value) in equalities {
-        document.set(path, owned(value)?)?;
+        let value = document.owned(value, work)?;
+        document.set(path, value)?;
     }
-    document.to_raw()
+    document.to_raw(work)
 }
 
 /// `new` under the `_id` of the document that it replaces.
@@ -141,10 +149,10 @@ fn replaced(id: Option<RawBsonRef<'_>>, new: &RawDocument) -> Result<RawDocument
     Ok(with_id(id, new))
 }
 
-fn piped(document: RawDocumentBuf, stages: &[Stage]) -> Result<RawDocumentBuf, CommandFailure> {
+fn piped(document: RawDocumentBuf, stages: &[Stage], work: &Work) -> Result<RawDocumentBuf, CommandFailure> {
     // The stages of an update make one document of one.
-    let piped = pipeline::run(stages, vec![Arc::new(document)])?.pop();
-    Ok(piped.map(Arc::unwrap_or_clone).unwrap_or_default())
+    let piped = pipeline::run(stages, vec![Arc::new(Stored::computed(document))], work)?.pop();
+    Ok(piped.map_or_else(RawDocumentBuf::new, |document| RawDocument::to_owned(&document)))
 }
 
 /// A path without positional operators.
@@ -222,14 +230,16 @@ fn modified(
     changes: &[(Path, Modifier)],
     array_filters: &ArrayFilters,
     inserts: bool,
+    work: &Work,
 ) -> Result<RawDocumentBuf, CommandFailure> {
-    let mut document = Edited::read(old)?;
+    let mut document = Edited::read(old, work)?;
+    work.step(changes.len() as u64 * work::depth(changes.len()));
     // New fields are added in the order of their names, as a server does.
     let in_order: BTreeMap<_, _> = changes.iter().map(|(path, modifier)| (path, modifier)).collect();
     for (path, modifier) in in_order {
-        for path in array_filters.expand(&mut document, path)? {
-            modifier.apply(&mut document, &path, inserts)?;
+        for path in array_filters.expand(&mut document, path, work)? {
+            modifier.apply(&mut document, &path, inserts, work)?;
         }
     }
-    document.to_raw()
+    document.to_raw(work)
 }

@@ -16,10 +16,14 @@ impl WriteFailure {
         Self(CommandFailure { details, ..CommandFailure::new(code::DUPLICATE_KEY, message) })
     }
 
-    /// The element of `writeErrors` for the write at `index`.
-    pub(super) fn to_document(&self, index: i32) -> RawDocumentBuf {
+    /// The element of `writeErrors` for the write at `index`; a short one has the code alone.
+    pub(super) fn to_document(&self, index: i32, is_short: bool) -> RawDocumentBuf {
         let CommandFailure { code, message, details, .. } = &self.0;
         let mut document = document! { "index": index, "code": *code };
+        if is_short {
+            document.append(bson::cstr!("errmsg"), "");
+            return document;
+        }
         details.iter().filter_map(Result::ok).for_each(|(name, value)| document.append(name, value));
         document.append(bson::cstr!("errmsg"), message.as_str());
         document

@@ -10,9 +10,11 @@ use crate::store::arguments::{Arguments, values};
 use crate::store::catalog::Namespace;
 use crate::store::collection::Collection;
 use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE};
+use crate::store::meter::Stored;
 use crate::store::number::Number;
 use crate::store::pipeline::{Beginning, Pipeline, database_namespace};
-use crate::store::{CommandFailure, Store, StoreCommand, code};
+use crate::store::work::Work;
+use crate::store::{Call, CommandFailure, Store, code};
 
 #[rustfmt::skip]
 const FIELDS: &[&str] = &[
@@ -20,7 +22,7 @@ const FIELDS: &[&str] = &[
     "collation", "let", "isMapReduceCommand", "includeQueryStatsMetrics",
 ];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let stages = arguments.required("pipeline", arguments.array("pipeline")?)?;
@@ -39,7 +41,7 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let is_of_database = arguments.get("aggregate").and_then(Number::read).is_some();
     let namespace = if is_of_database { None } else { Some(command.namespace()?) };
     let documents = match (pipeline.beginning, namespace) {
-        (Some(beginning), None) => vec![Arc::new(beginning.document())],
+        (Some(beginning), None) => vec![Arc::new(Stored::computed(beginning.document()))],
         (None, Some(namespace)) => {
             store.catalog.get(namespace).into_iter().flat_map(Collection::documents).map(Arc::clone).collect()
         }
@@ -52,13 +54,14 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
             return Err(CommandFailure::invalid_namespace(message));
         }
     };
-    let mut documents = pipeline.run(documents)?;
+    let mut documents = pipeline.run(documents, &command.work)?;
     if let Some((database, collection)) = pipeline.out {
-        put_out(store, Namespace::new(database.unwrap_or(command.database), collection)?, &documents)?;
+        put_out(store, Namespace::new(database.unwrap_or(command.database), collection)?, &documents, &command.work)?;
         documents.clear();
     }
     let name = namespace.map_or_else(|| database_namespace(command.database), |namespace| namespace.full());
-    store.cursors.open(Cursor::of(name, documents), batch_size, None)
+    let Store { catalog, cursors } = store;
+    cursors.open(command, &catalog.limits, Cursor::of(name, documents), batch_size, None)
 }
 
 fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFailure> {
@@ -77,12 +80,12 @@ fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFailure> {
 fn put_out(
     store: &mut Store,
     namespace: Namespace<'_>,
-    documents: &[Arc<RawDocumentBuf>],
+    documents: &[Arc<Stored>],
+    work: &Work,
 ) -> Result<(), CommandFailure> {
-    let with_ids: Vec<_> = documents.iter().map(|document| store.catalog.with_id(document)).collect();
-    let mut made = store.catalog.get_or_create(namespace).emptied();
-    for document in with_ids {
-        made.insert(document)?;
+    let mut made = store.catalog.get_or_create(namespace)?.emptied();
+    for document in documents {
+        made.insert(store.catalog.with_id(document), work)?;
     }
     store.catalog.put(namespace, made);
     Ok(())

@@ -1,15 +1,18 @@
 //! `count`: how many documents match.
 
+use std::sync::Arc;
+
 use bson::RawDocumentBuf;
 
 use crate::document::document;
 use crate::store::filter::Filter;
+use crate::store::meter::Stored;
 use crate::store::pipeline::count;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 const FIELDS: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields", "readConcern"];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
@@ -21,8 +24,11 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
 
     let collection = store.catalog.get(namespace);
     collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
-    let matching = collection.map_or(0, |collection| {
-        collection.documents().filter(|document| filter.matches(document)).skip(skip).take(limit).count()
-    });
+    let is_match = |document: &&Arc<Stored>| {
+        command.work.step(1);
+        filter.matches(document, &command.work)
+    };
+    let matching =
+        collection.map_or(0, |collection| collection.documents().filter(is_match).skip(skip).take(limit).count());
     Ok(document! { "n": count(matching) })
 }

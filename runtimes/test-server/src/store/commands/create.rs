@@ -7,7 +7,7 @@ use crate::store::catalog::Namespace;
 use crate::store::collection::Cap;
 use crate::store::failure::code;
 use crate::store::order::compare_documents;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 /// The options that listCollections shows.
 #[rustfmt::skip]
@@ -19,7 +19,7 @@ const OPTIONS: &[&str] = &[
 const OTHER_FIELDS: &[&str] =
     &["autoIndexId", "idIndex", "viewOn", "pipeline", "timeseries", "clusteredIndex", "flags", "temp"];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&[OPTIONS, OTHER_FIELDS].concat())?;
     let namespace = command.namespace()?;
@@ -49,7 +49,7 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
         }
     }
     match store.catalog.get(namespace) {
-        None => store.catalog.create(namespace, options, cap),
+        None => store.catalog.create(namespace, options, cap)?,
         // Creating an existing collection again with the same options is not an error.
         Some(existing) if compare_documents(&existing.options, &options).is_eq() => {}
         Some(existing) => {
@@ -64,7 +64,7 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
 }
 
 /// A collection gets another name, perhaps in another database.
-pub(super) fn rename(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn rename(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["to", "dropTarget", "stayTemp"])?;
     if command.database != "admin" {
@@ -91,8 +91,8 @@ pub(super) fn rename(store: &mut Store, command: &StoreCommand<'_>) -> Result<Ra
         let message = format!("Source collection {} does not exist", from.full());
         return Err(CommandFailure::new(code::NAMESPACE_NOT_FOUND, message));
     };
-    store.cursors.drop_collection(&from.full());
-    store.cursors.drop_collection(&to.full());
+    let (old, new) = (from.full(), to.full());
+    store.cursors.drop_collections(|namespace| namespace == old || namespace == new);
     store.catalog.put(to, collection);
     Ok(RawDocumentBuf::new())
 }

@@ -5,10 +5,10 @@ use bson::{RawArrayBuf, RawDocumentBuf};
 use crate::document::document;
 use crate::store::arguments::values;
 use crate::store::catalog::Namespace;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 /// The next batch: as large as a reply can be, unless the command limits the documents; zero means no limit.
-pub(super) fn get_more(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn get_more(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&[
         "collection",
@@ -29,10 +29,10 @@ pub(super) fn get_more(store: &mut Store, command: &StoreCommand<'_>) -> Result<
     let batch_size = arguments.natural("batchSize")?.filter(|size| *size > 0).unwrap_or(usize::MAX);
     let namespace = Namespace { database: command.database, collection };
     let Store { catalog, cursors } = store;
-    cursors.get_more(id, &namespace.full(), batch_size, catalog.get(namespace))
+    cursors.get_more(command, id, namespace, batch_size, catalog.get(namespace))
 }
 
-pub(super) fn kill(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn kill(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["cursors"])?;
     let collection = arguments.required("killCursors", arguments.string("killCursors")?)?;

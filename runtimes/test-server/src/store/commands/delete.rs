@@ -7,13 +7,14 @@ use crate::document::document;
 use crate::store::arguments::Arguments;
 use crate::store::catalog::Namespace;
 use crate::store::filter::Filter;
+use crate::store::work::Work;
 use crate::store::write_error::WriteFailure;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 const FIELDS: &[&str] = &["deletes", "ordered", "let"];
 const STATEMENT: &[&str] = &["q", "limit", "collation", "hint"];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
@@ -23,14 +24,19 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     }
     let mut writes = Writes::new(&arguments)?;
     for statement in statements {
-        if !writes.add(delete(store, namespace, statement)) {
+        if !writes.add(delete(store, namespace, statement, &command.work)) || command.work.is_over() {
             break;
         }
     }
     Ok(writes.append_errors(document! { "n": writes.count() }))
 }
 
-fn delete(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) -> Result<usize, WriteFailure> {
+fn delete(
+    store: &mut Store,
+    namespace: Namespace<'_>,
+    statement: &RawDocument,
+    work: &Work,
+) -> Result<usize, WriteFailure> {
     let arguments = Arguments::new("delete.deletes", statement);
     let filter = Filter::parse(arguments.required("q", arguments.document("q")?)?)?;
     let limit = match arguments.required("limit", arguments.integer("limit")?)? {
@@ -43,9 +49,10 @@ fn delete(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) 
     };
     let Some(collection) = store.catalog.get_mut(namespace) else { return Ok(0) };
     collection.check_hint(arguments.get("hint"))?;
-    let matching = collection.matching(&filter, limit);
+    let matching = collection.matching(&filter, limit, work)?;
     for (record, _) in &matching {
-        collection.remove(*record);
+        work.check()?;
+        collection.remove(*record, work);
     }
     Ok(matching.len())
 }

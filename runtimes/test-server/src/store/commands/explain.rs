@@ -4,9 +4,9 @@ use bson::{RawArrayBuf, RawDocumentBuf};
 use cmap_core::wire::document::command_name;
 
 use crate::document::document;
-use crate::store::{CommandFailure, Store, StoreCommand, code};
+use crate::store::{Call, CommandFailure, Store, code, namespace};
 
-pub(super) fn run(_: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(_: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["verbosity"])?;
     let explained = arguments.required("explain", arguments.document("explain")?)?;
@@ -21,7 +21,7 @@ pub(super) fn run(_: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocume
         let message = format!("Explain failed due to unknown command: {name}");
         return Err(CommandFailure::new(code::COMMAND_NOT_FOUND, message));
     }
-    let namespace = StoreCommand { name, database: command.database, body: explained }.namespace()?;
+    let namespace = namespace(name, command.database, explained)?;
     let planner = document! {
         "namespace": namespace.full(),
         "indexFilterSet": false,

@@ -6,7 +6,7 @@ use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE, Source};
 use crate::store::filter::Filter;
 use crate::store::projection::Projection;
 use crate::store::sort::Sort;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 #[rustfmt::skip]
 const FIELDS: &[&str] = &[
@@ -15,7 +15,7 @@ const FIELDS: &[&str] = &[
     "allowDiskUse", "let", "includeQueryStatsMetrics",
 ];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
@@ -43,6 +43,7 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
 
     let collection = store.catalog.get(namespace);
     collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let work = &command.work;
     let mut cursor = Cursor::of(namespace.full(), []);
     if let Some(collection) = collection {
         let is_empty = collection.len() == 0;
@@ -60,9 +61,9 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
             let needed = if sort.is_some() { None } else { limit };
             let needed = needed.map_or(usize::MAX, |limit| limit.saturating_add(skip));
             let mut documents: Vec<_> =
-                collection.matching(&filter, needed).into_iter().map(|(_, document)| document).collect();
+                collection.matching(&filter, needed, work)?.into_iter().map(|(_, document)| document).collect();
             if let Some(sort) = sort {
-                sort.apply(&mut documents);
+                sort.apply(&mut documents, work)?;
             }
             cursor = Cursor::of(namespace.full(), documents.into_iter().skip(skip));
             cursor.limit = limit.or(by_id);
@@ -73,7 +74,10 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
         cursor.limit = Some(0);
     }
     if single_batch {
-        return cursor.only_batch(batch_size, collection);
+        return cursor.only_batch(batch_size, collection, work);
     }
-    store.cursors.open(cursor, batch_size, collection)
+    let query = [arguments.document("filter")?, arguments.document("projection")?];
+    cursor.query_bytes = query.into_iter().flatten().map(|query| query.as_bytes().len()).sum();
+    cursor.no_timeout = arguments.boolean("noCursorTimeout")?;
+    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, collection)
 }

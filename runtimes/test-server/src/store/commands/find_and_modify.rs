@@ -1,13 +1,13 @@
 //! `findAndModify`: one document that matches is changed or removed, and returned as it was or as it became.
 
-use bson::{RawBson, RawDocumentBuf};
+use bson::{RawBson, RawDocument, RawDocumentBuf};
 
 use crate::document::document;
 use crate::store::filter::Filter;
 use crate::store::projection::Projection;
 use crate::store::sort::Sort;
 use crate::store::update::Update;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 #[rustfmt::skip]
 const FIELDS: &[&str] = &[
@@ -15,7 +15,7 @@ const FIELDS: &[&str] = &[
     "bypassEmptyTsReplacement", "arrayFilters", "hint", "let",
 ];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
@@ -25,17 +25,18 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let array_filters = arguments.array("arrayFilters")?;
     let update = arguments.get("update").map(|update| Update::parse(update, array_filters)).transpose()?;
     let (remove, new, upsert) = (arguments.boolean("remove")?, arguments.boolean("new")?, arguments.boolean("upsert")?);
-    let shown = |document: &RawDocumentBuf| match &projection {
-        None => RawBson::Document(document.clone()),
-        Some(projection) => RawBson::Document(projection.apply(document)),
+    let work = &command.work;
+    let shown = |document: &RawDocument| match &projection {
+        None => RawBson::Document(document.to_owned()),
+        Some(projection) => RawBson::Document(projection.apply(document, work)),
     };
 
     let limit = if sort.is_some() { usize::MAX } else { 1 };
     let collection = store.catalog.get(namespace);
     collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
-    let mut matching = collection.map(|all| all.matching(&filter, limit)).unwrap_or_default();
+    let mut matching = collection.map_or(Ok(Vec::new()), |all| all.matching(&filter, limit, work))?;
     if let Some(sort) = sort {
-        sort.apply_to(&mut matching, |(_, document)| document);
+        sort.apply_to(&mut matching, work, |(_, document)| document)?;
     }
     let found = matching.into_iter().next();
 
@@ -50,7 +51,7 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
         }
         let removed = found.as_ref().zip(store.catalog.get_mut(namespace));
         let value = removed.map_or(RawBson::Null, |((record, document), collection)| {
-            collection.remove(*record);
+            collection.remove(*record, work);
             shown(document)
         });
         let count = i32::from(found.is_some());
@@ -61,18 +62,18 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     }
     match found {
         Some((record, old)) => {
-            let changed = update.apply(&old)?;
+            let changed = update.apply(&old, work)?;
             let value = if new { shown(&changed) } else { shown(&old) };
             if let Some(collection) = store.catalog.get_mut(namespace) {
-                collection.replace(record, changed)?;
+                collection.replace((record, old), changed, work)?;
             }
             Ok(document! { "lastErrorObject": document! { "n": 1, "updatedExisting": true }, "value": value })
         }
         None if upsert => {
-            let document = store.catalog.with_id(&update.insertion(&filter)?);
+            let document = store.catalog.with_id(&update.insertion(&filter, work)?);
             let id = document.get("_id").ok().flatten().map_or(RawBson::Null, RawBson::from);
             let value = if new { shown(&document) } else { RawBson::Null };
-            store.catalog.get_or_create(namespace).insert(document)?;
+            store.catalog.get_or_create(namespace)?.insert(document, work)?;
             let last_error = document! { "n": 1, "updatedExisting": false, "upserted": id };
             Ok(document! { "lastErrorObject": last_error, "value": value })
         }

@@ -11,11 +11,12 @@ use crate::store::collection::Collection;
 use crate::store::cursor::Cursor;
 use crate::store::failure::code;
 use crate::store::index::Index;
+use crate::store::meter::Stored;
 use crate::store::pipeline::count;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 /// All indexes are made, or none.
-pub(super) fn create(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn create(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["indexes", "ignoreUnknownIndexOptions", "commitQuorum"])?;
     let namespace = command.namespace()?;
@@ -26,13 +27,14 @@ pub(super) fn create(store: &mut Store, command: &StoreCommand<'_>) -> Result<Ra
     let indexes = specifications.into_iter().map(Index::parse).collect::<Result<Vec<_>, _>>()?;
 
     let is_new = store.catalog.get(namespace).is_none();
-    let collection = store.catalog.get_or_create(namespace);
+    let collection = store.catalog.get_or_create(namespace)?;
     let before = collection.indexes.len();
     for index in indexes {
         let is_there = is_there(collection, &index);
-        let added = is_there.and_then(|there| if there { Ok(()) } else { Ok(collection.add_index(index)?) });
+        let added =
+            is_there.and_then(|there| if there { Ok(()) } else { Ok(collection.add_index(index, &command.work)?) });
         if let Err(failure) = added {
-            collection.indexes.truncate(before);
+            collection.truncate_indexes(before);
             if is_new {
                 store.catalog.remove(namespace);
             }
@@ -75,7 +77,7 @@ fn is_there(collection: &Collection, index: &Index) -> Result<bool, CommandFailu
     Ok(false)
 }
 
-pub(super) fn list(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn list(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;
     let namespace = command.namespace()?;
@@ -84,12 +86,12 @@ pub(super) fn list(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawD
         let message = format!("ns does not exist: {}", namespace.full());
         return Err(CommandFailure::new(code::NAMESPACE_NOT_FOUND, message));
     };
-    let documents = collection.indexes.iter().map(|index| Arc::new(index.description.clone()));
+    let documents = collection.indexes.iter().map(|index| Arc::new(Stored::computed(index.description.clone())));
     let cursor = Cursor::of(namespace.full(), documents);
-    store.cursors.open(cursor, batch_size, None)
+    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, None)
 }
 
-pub(super) fn drop(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn drop(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["index"])?;
     let namespace = command.namespace()?;
@@ -100,7 +102,7 @@ pub(super) fn drop(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawD
     };
     let before = collection.indexes.len();
     let dropped = named(collection, wanted)?;
-    collection.indexes.retain(|index| !dropped.contains(&index.name));
+    collection.drop_indexes(&dropped);
     Ok(document! { "nIndexesWas": count(before) })
 }
 

@@ -4,11 +4,11 @@ use bson::RawDocumentBuf;
 
 use super::writes::{Writes, batch};
 use crate::document::document;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 const FIELDS: &[&str] = &["documents", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement"];
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
@@ -16,8 +16,8 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let mut writes = Writes::new(&arguments)?;
     for document in documents {
         let document = store.catalog.with_id(document);
-        let collection = store.catalog.get_or_create(namespace);
-        if !writes.add(collection.insert(document).map(|()| 1)) {
+        let collection = store.catalog.get_or_create(namespace)?;
+        if !writes.add(collection.insert(document, &command.work).map(|()| 1)) || command.work.is_over() {
             break;
         }
     }

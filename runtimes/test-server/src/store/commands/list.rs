@@ -12,30 +12,41 @@ use crate::store::collection::Collection;
 use crate::store::cursor::Cursor;
 use crate::store::failure::code;
 use crate::store::filter::Filter;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::meter::Stored;
+use crate::store::{Call, CommandFailure, Store};
+
+/// The steps for the description of a collection or a database.
+const STEPS_PER_DESCRIPTION: u64 = 50;
 
 /// The databases that a server always has.
 const ALWAYS_THERE: [&str; 3] = ["admin", "config", "local"];
 
-pub(super) fn collections(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn collections(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["filter", "cursor", "nameOnly", "authorizedCollections", "includePendingDrops"])?;
     let filter = Filter::parse(arguments.document("filter")?.unwrap_or(&RawDocumentBuf::new()))?;
     let names_only = arguments.boolean("nameOnly")?;
     let batch_size = batch_size(&arguments)?;
 
-    let descriptions = store.catalog.collections(command.database).map(|(name, collection)| {
+    let (mut matching, mut bytes) = (Vec::new(), 0);
+    for (name, collection) in store.catalog.collections(command.database) {
         let full = description(name, collection);
+        command.work.step(STEPS_PER_DESCRIPTION);
+        command.work.check()?;
+        if !filter.matches(&full, &command.work) {
+            continue;
+        }
         let shown = if names_only {
             document! { "name": name, "type": "collection" }
         } else {
-            full.clone()
+            full
         };
-        (full, Arc::new(shown))
-    });
-    let matching = descriptions.filter(|(full, _)| filter.matches(full)).map(|(_, shown)| shown);
+        bytes += Stored::size(&shown);
+        command.work.check_bytes("listCollections", bytes)?;
+        matching.push(Arc::new(Stored::computed(shown)));
+    }
     let cursor = Cursor::of(format!("{}.$cmd.listCollections", command.database), matching);
-    store.cursors.open(cursor, batch_size, None)
+    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, None)
 }
 
 fn description(name: &str, collection: &Collection) -> RawDocumentBuf {
@@ -55,7 +66,7 @@ pub(super) fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFail
     Ok(cursor.natural("batchSize")?.unwrap_or(usize::MAX))
 }
 
-pub(super) fn databases(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn databases(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["filter", "nameOnly", "authorizedDatabases"])?;
     if command.database != "admin" {
@@ -73,7 +84,9 @@ pub(super) fn databases(store: &mut Store, command: &StoreCommand<'_>) -> Result
     let (mut listed, mut total) = (RawArrayBuf::new(), 0_i64);
     for (name, size) in sizes {
         let full = document! { "name": name, "sizeOnDisk": size, "empty": false };
-        if !filter.matches(&full) {
+        command.work.step(STEPS_PER_DESCRIPTION);
+        command.work.check()?;
+        if !filter.matches(&full, &command.work) {
             continue;
         }
         total = total.saturating_add(size);

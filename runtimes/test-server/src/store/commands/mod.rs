@@ -20,9 +20,9 @@ mod writes;
 
 use bson::RawDocumentBuf;
 
-use super::{CommandFailure, Store, StoreCommand};
+use super::{Call, CommandFailure, Store};
 
-type Run = fn(&mut Store, &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure>;
+type Run = fn(&mut Store, &Call<'_>) -> Result<RawDocumentBuf, CommandFailure>;
 
 /// The command of that name.
 pub(super) fn named(name: &str) -> Option<Run> {

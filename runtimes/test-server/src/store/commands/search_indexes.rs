@@ -2,8 +2,8 @@
 
 use bson::RawDocumentBuf;
 
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
-pub(super) fn run(_: &mut Store, _: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(_: &mut Store, _: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     Err(CommandFailure::search_not_enabled())
 }

@@ -6,9 +6,9 @@ use crate::document::document;
 use crate::store::collection::Collection;
 use crate::store::failure::code;
 use crate::store::pipeline::count;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
-pub(super) fn collection(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn collection(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let namespace = command.namespace()?;
     let found = store.catalog.get(namespace);
     let (documents, bytes) = found.map_or((0, 0), |collection| (collection.len(), collection.bytes()));
@@ -27,7 +27,7 @@ pub(super) fn collection(store: &mut Store, command: &StoreCommand<'_>) -> Resul
     Ok(reply)
 }
 
-pub(super) fn database(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn database(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let collections = || store.catalog.collections(command.database).map(|(_, collection)| collection);
     let bytes: usize = collections().map(Collection::bytes).sum();
     Ok(document! {
@@ -42,7 +42,7 @@ pub(super) fn database(store: &mut Store, command: &StoreCommand<'_>) -> Result<
     })
 }
 
-pub(super) fn validate(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn validate(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let namespace = command.namespace()?;
     let Some(collection) = store.catalog.get(namespace) else {
         let message = format!("Collection '{}' does not exist to validate.", namespace.full());

@@ -8,8 +8,9 @@ use crate::store::arguments::Arguments;
 use crate::store::catalog::Namespace;
 use crate::store::filter::Filter;
 use crate::store::update::Update;
+use crate::store::work::Work;
 use crate::store::write_error::WriteFailure;
-use crate::store::{CommandFailure, Store, StoreCommand};
+use crate::store::{Call, CommandFailure, Store};
 
 const FIELDS: &[&str] = &["updates", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement", "let"];
 const STATEMENT: &[&str] = &["q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint"];
@@ -21,7 +22,7 @@ struct Updated {
     upserted: Option<RawBson>,
 }
 
-pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
@@ -32,12 +33,12 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     let mut writes = Writes::new(&arguments)?;
     let (mut modified, mut upserted) = (0, RawArrayBuf::new());
     for statement in statements {
-        let outcome = update(store, namespace, statement);
+        let outcome = update(store, namespace, statement, &command.work);
         if let Ok(Updated { upserted: Some(id), .. }) = &outcome {
             upserted.push(document! { "index": writes.index(), "_id": id });
         }
         modified += outcome.as_ref().map_or(0, |updated| updated.modified);
-        if !writes.add(outcome.map(|updated| updated.matched)) {
+        if !writes.add(outcome.map(|updated| updated.matched)) || command.work.is_over() {
             break;
         }
     }
@@ -49,7 +50,12 @@ pub(super) fn run(store: &mut Store, command: &StoreCommand<'_>) -> Result<RawDo
     Ok(writes.append_errors(reply))
 }
 
-fn update(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) -> Result<Updated, WriteFailure> {
+fn update(
+    store: &mut Store,
+    namespace: Namespace<'_>,
+    statement: &RawDocument,
+    work: &Work,
+) -> Result<Updated, WriteFailure> {
     let arguments = Arguments::new("update.updates", statement);
     let filter = Filter::parse(arguments.required("q", arguments.document("q")?)?)?;
     let update = Update::parse(arguments.required("u", arguments.get("u"))?, arguments.array("arrayFilters")?)?;
@@ -62,17 +68,18 @@ fn update(store: &mut Store, namespace: Namespace<'_>, statement: &RawDocument) 
     let limit = if multi { usize::MAX } else { 1 };
     let collection = store.catalog.get(namespace);
     collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
-    let matching = collection.map(|collection| collection.matching(&filter, limit)).unwrap_or_default();
+    let matching = collection.map_or(Ok(Vec::new()), |collection| collection.matching(&filter, limit, work))?;
     if matching.is_empty() && upsert {
-        let document = store.catalog.with_id(&update.insertion(&filter)?);
+        let document = store.catalog.with_id(&update.insertion(&filter, work)?);
         let id = document.get("_id").ok().flatten().map(RawBson::from);
-        store.catalog.get_or_create(namespace).insert(document)?;
+        store.catalog.get_or_create(namespace)?.insert(document, work)?;
         return Ok(Updated { matched: 1, modified: 0, upserted: id });
     }
     let mut updated = Updated { matched: matching.len(), modified: 0, upserted: None };
     if let Some(collection) = store.catalog.get_mut(namespace) {
-        for (record, document) in matching {
-            updated.modified += usize::from(collection.replace(record, update.apply(&document)?)?);
+        for (record, old) in matching {
+            let new = update.apply(&old, work)?;
+            updated.modified += usize::from(collection.replace((record, old), new, work)?);
         }
     }
     Ok(updated)

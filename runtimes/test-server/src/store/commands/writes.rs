@@ -7,6 +7,9 @@ use crate::store::arguments::Arguments;
 use crate::store::failure::{CommandFailure, code};
 use crate::store::write_error::WriteFailure;
 
+/// After how many bytes of errors the others have no sentences, so that the reply stays short.
+const MAX_ERRORS: usize = 1 << 20;
+
 /// The outcomes of the writes so far.
 #[derive(Debug)]
 pub(super) struct Writes {
@@ -53,7 +56,8 @@ impl Writes {
                 true
             }
             Err(failure) => {
-                self.errors.push(failure.to_document(self.index));
+                let is_short = self.errors.as_bytes().len() > MAX_ERRORS;
+                self.errors.push(failure.to_document(self.index, is_short));
                 !self.is_ordered
             }
         };
