@@ -13,6 +13,8 @@ use crate::store::CommandFailure;
 /// How long a session lives unused, in minutes.
 pub(super) const TIMEOUT_MINUTES: i32 = 30;
 
+/// The bytes of a session's id.
+const UUID: usize = 16;
 /// How many sessions are remembered. The one with the lowest id is forgotten first.
 const MAX_SESSIONS: usize = 10_000;
 
@@ -44,6 +46,9 @@ impl RetryableWrite {
         };
         let session =
             session.ok_or_else(|| fail(72, "Transaction number requires a session ID to also be specified"))?;
+        if session.len() != UUID {
+            return Err(fail(207, "uuid must be a 16-byte binary field with UUID (4) subtype"));
+        }
         Ok(Some(Self { session: session.to_vec(), number }))
     }
 }

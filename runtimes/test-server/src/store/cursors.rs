@@ -18,6 +18,9 @@ use super::{Call, Namespace};
 /// How long a session lives unused, and with it a cursor that is never idle for too long.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// The bytes of a session's id.
+const UUID: usize = 16;
+
 /// The owner of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
@@ -61,6 +64,8 @@ impl Owner {
     /// The owner of the cursors that a command opens.
     pub(super) fn of(body: &RawDocument, connection: Option<u64>) -> Self {
         let session = body.get_document("lsid").ok().and_then(|lsid| lsid.get_binary("id").ok());
+        // A session is a UUID; whatever else is there has no end.
+        let session = session.filter(|id| id.bytes.len() == UUID);
         match (session, connection) {
             (Some(id), _) => Self::Session(id.bytes.to_vec()),
             (None, Some(connection)) => Self::Connection(connection),

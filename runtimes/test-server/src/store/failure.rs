@@ -95,6 +95,7 @@ codes! {
     PRIMARY_STEPPED_DOWN = 189 "PrimarySteppedDown",
     CANNOT_BUILD_INDEX_KEYS = 201 "CannotBuildIndexKeys",
     NETWORK_INTERFACE_EXCEEDED_TIME_LIMIT = 202 "NetworkInterfaceExceededTimeLimit",
+    INVALID_UUID = 207 "InvalidUUID",
     TRANSACTION_TOO_OLD = 225 "TransactionTooOld",
     CURSOR_KILLED = 237 "CursorKilled",
     NO_SUCH_TRANSACTION = 251 "NoSuchTransaction",
