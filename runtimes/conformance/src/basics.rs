@@ -68,6 +68,20 @@ pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
     });
 }
 
+pub fn an_unacknowledged_command_does_not_repeat_an_earlier_reply<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        let insert = rawdoc! { "insert": "things" };
+        let mut command = Command::new("test", &insert);
+        command.acknowledged = false;
+
+        assert!(connection.exchange(&command).await.unwrap().is_empty());
+    });
+}
+
 pub fn a_pinned_connection_is_checked_out_and_in_once<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

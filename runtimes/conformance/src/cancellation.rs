@@ -75,6 +75,26 @@ pub fn a_waiter_dropped_after_its_delivery_passes_the_connection_on<H: Harness>(
     });
 }
 
+pub fn a_check_out_dropped_after_its_end_disturbs_no_other<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        let first = client.check_out().await.unwrap();
+        let mut ended = Box::pin(client.check_out());
+        assert!(poll_once(&mut ended).await.is_none());
+        drop(first);
+        let second = ended.as_mut().await.unwrap();
+        let mut waiting = Box::pin(client.check_out());
+        assert!(poll_once(&mut waiting).await.is_none());
+
+        drop(ended);
+        drop(second);
+
+        drop(waiting.await.unwrap());
+        assert_nothing_lost(&client);
+    });
+}
+
 pub fn an_establishment_survives_the_check_out_that_caused_it<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

@@ -7,9 +7,11 @@ use std::time::Duration;
 use bson::rawdoc;
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{CheckOutError, CommandErrorKind, Notice, internals};
+use cmap_runtime::{CheckOutError, CommandErrorKind, Notice, Pool, internals};
 
-use super::{Harness, LocalServer, Manners, assert_nothing_lost, client, poll_once, run, until, wait_for};
+use super::{
+    Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, options, poll_once, run, until, wait_for,
+};
 
 /// Longer than a case may take: what waits for the end of this patience fails.
 const LONG: Duration = Duration::from_secs(300);
@@ -103,6 +105,22 @@ pub fn closing_ends_every_socket<H: Harness>() {
         // The client is still there, and keeps none of them.
         until(|| server.open() == 0).await;
         assert_eq!(client.stats().counts.total(), 0);
+    });
+}
+
+pub fn a_connection_under_tls_is_closed_with_a_goodbye<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
+        let options = options(&server, &format!("tls=true&tlsCAFile={}", server.authority().display()));
+        // Without a monitor, whose sockets would be counted as well.
+        let pool = Pool::<H::Runtime>::with_options(options).await.unwrap();
+        pool.ready();
+        drop(pool.check_out().await.unwrap());
+
+        assert_eq!(pool.closed(LONG).await, Ok(0));
+
+        // The server can tell the end from a connection that was cut off.
+        until(|| server.goodbyes() == 1).await;
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Waker};
 use std::thread;
@@ -112,6 +112,24 @@ pub fn a_panic_in_a_handler_goes_no_further<H: Harness>() {
     });
 }
 
+pub fn a_panic_in_a_handler_hides_no_event_from_other_handlers<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let names = Names::default();
+        let seen = Arc::clone(&names);
+        let builder = Pool::<H::Runtime>::builder(options(&server, ""))
+            .on_event(|_, _| std::panic::resume_unwind(Box::new("the first handler panicked")))
+            .on_event(move |_, event| seen.lock().unwrap().push(event.name()));
+        let pool = builder.build().await.unwrap();
+        let mut events = pool.subscribe(100);
+
+        pool.ready();
+
+        wait_for(&mut events, "ConnectionPoolReady").await;
+        assert_eq!(*names.lock().unwrap(), ["ConnectionPoolCreated", "ConnectionPoolReady"]);
+    });
+}
+
 pub fn whoever_tells_events_leaves_those_of_others_to_a_task<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -193,6 +211,52 @@ pub fn a_subscription_says_what_it_lost<H: Harness>() {
             matches!(&read[..], [Notice::Lost(3), Notice::Event(_), Notice::Event(_), Notice::Event(_)]),
             "{read:?}"
         );
+    });
+}
+
+pub fn a_subscription_counts_what_its_client_has_lost_as_well<H: Harness>() {
+    /// This many pairs of a check-out and a check-in, three events each, exceed the client's queue.
+    const PAIRS: u64 = 40_000;
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (go_on, may_go_on) = mpsc::channel();
+        let (has_lost, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (loses, ends, may_go_on) = (Arc::clone(&has_lost), Arc::clone(&is_over), Mutex::new(Some(may_go_on)));
+        let handler = move |_: &ServerAddress, event: &Event| match event.name() {
+            "ConnectionCheckedIn" => {
+                if let Some(may_go_on) = may_go_on.lock().unwrap().take() {
+                    may_go_on.recv().unwrap();
+                }
+            }
+            "ConnectionPoolClosed" => ends.store(true, Ordering::SeqCst),
+            _ => {
+                loses.fetch_or(matches!(event, Event::Lost(_)), Ordering::SeqCst);
+            }
+        };
+        let pool = Pool::<H::Runtime>::builder(options(&server, "")).on_event(handler).build().await.unwrap();
+        pool.ready();
+        let connection = pool.check_out().await.unwrap();
+        // It keeps the newest only.
+        let mut events = pool.subscribe(1);
+        // A thread of its own stands still in the handler, and others go on.
+        let slow = thread::spawn(move || drop(connection));
+        until(|| pool.stats().counts.in_use == 0).await;
+
+        for _ in 0..PAIRS {
+            drop(pool.check_out().await.unwrap());
+        }
+        go_on.send(()).unwrap();
+        slow.join().unwrap();
+        until(|| has_lost.load(Ordering::SeqCst)).await;
+        // The last events overwrite the number of those that the client has lost.
+        drop(pool);
+        until(|| is_over.load(Ordering::SeqCst)).await;
+
+        let mut counted = 0;
+        while let Some(notice) = events.next().await {
+            counted += if let Notice::Lost(count) = notice { count } else { 1 };
+        }
+        assert!(counted >= 3 * PAIRS, "{counted} were read or counted");
     });
 }
 

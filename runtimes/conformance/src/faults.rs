@@ -110,8 +110,10 @@ pub fn half_a_message_then_silence_is_a_timeout<H: Harness>() {
 pub fn a_server_that_is_no_primary_any_more_is_checked_at_once<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        // Nothing else has it checked.
-        let client = client::<H>(&server, "serverMonitoringMode=poll&heartbeatFrequencyMS=3600000").await;
+        // Nothing else has it checked, and no other time limit has the client look what there is to do.
+        let query = "serverMonitoringMode=poll&heartbeatFrequencyMS=3600000&connectTimeoutMS=3600000\
+                     &serverSelectionTimeoutMS=3600000";
+        let client = client::<H>(&server, query).await;
         let mut connection = client.check_out().await.unwrap();
         // The server says that it is not the primary any more.
         let data = rawdoc! { "failCommands": ["ping"], "errorCode": 10107 };
@@ -130,7 +132,9 @@ pub fn a_server_that_is_no_primary_any_more_is_checked_at_once<H: Harness>() {
 pub fn a_server_is_checked_again_and_again_on_one_socket<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let client = client::<H>(&server, "serverMonitoringMode=poll&heartbeatFrequencyMS=500").await;
+        // No other time limit has the client look what there is to do.
+        let query = "serverMonitoringMode=poll&heartbeatFrequencyMS=500&connectTimeoutMS=3600000";
+        let client = client::<H>(&server, query).await;
         let mut events = client.subscribe(100);
 
         let mut succeeded = 0;

@@ -94,6 +94,33 @@ pub fn timeout_ms_cuts_off_a_command<H: Harness>() {
     });
 }
 
+pub fn a_limit_cuts_off_the_wait_for_a_further_reply<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        // The monitor checks too seldom to interrupt it.
+        let query = "socketTimeoutMS=200&serverMonitoringMode=poll&heartbeatFrequencyMS=3600000";
+        let client = client::<H>(&server, query).await;
+        let mut connection = client.check_out().await.unwrap();
+        let hello = connection.run_command("admin", rawdoc! { "hello": 1 }).await.unwrap();
+        let version = hello.get_document("topologyVersion").unwrap().to_owned();
+        let streaming = rawdoc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 10 };
+        let mut command = Command::new("admin", &streaming);
+        command.exhaust_allowed = true;
+        connection.exchange(&command).await.unwrap();
+
+        server.hang(true);
+        // Some replies may be on their way.
+        let error = loop {
+            if let Err(error) = connection.next_reply().await {
+                break error;
+            }
+        };
+        server.hang(false);
+
+        assert!(matches!(error.kind, CommandErrorKind::Timeout(_)), "{error}");
+    });
+}
+
 pub fn timeout_ms_is_told_to_the_server_csot_9<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -108,6 +135,23 @@ pub fn timeout_ms_is_told_to_the_server_csot_9<H: Harness>() {
 
         assert!(error.is_timeout() && matches!(error.kind, CommandErrorKind::Server(_)), "{error}");
         connection.exchange_within(&Command::new("db", &find), None).await.unwrap();
+    });
+}
+
+pub fn a_get_more_is_told_no_limit_csot_9<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "timeoutMS=60000").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }, { "_id": 2 }] };
+        connection.run_command("db", insert).await.unwrap();
+        let found = connection.run_command("db", rawdoc! { "find": "things", "batchSize": 1 }).await.unwrap();
+        let cursor = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+        let always = rawdoc! { "configureFailPoint": "maxTimeAlwaysTimeOut", "mode": "alwaysOn" };
+        connection.run_command("admin", always).await.unwrap();
+
+        // The fail point hits commands that come with a limit, which getMore takes only if its cursor waits for data.
+        connection.run_command("db", rawdoc! { "getMore": cursor, "collection": "things" }).await.unwrap();
     });
 }
 

@@ -1,15 +1,20 @@
 //! Behind a load balancer: no monitor, a generation for each service, and connections that cursors and transactions keep.
 
-use bson::rawdoc;
+use bson::oid::ObjectId;
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocument, rawdoc};
+use cmap_core::connection::Phase;
 use cmap_core::pool::Event as PoolEvent;
-use cmap_core::pool::{CheckOutErrorKind, Purpose, WaitLimit};
+use cmap_core::pool::{CheckOutErrorKind, Purpose, ServiceId, WaitLimit};
 use cmap_core::server::ServerType;
 use cmap_runtime::{CheckOutError, Client, CommandErrorKind, Connection, Event, Notice};
 
 use super::lab::Lab;
 use super::recovery::recovered;
+use super::rogue::Rogue;
 use super::{
-    Harness, LocalServer, Setup, assert_nothing_lost, client, is_reset, options, poll_once, run, told, wait_for,
+    Harness, LocalServer, Setup, assert_nothing_lost, client, establish_error, is_reset, options, poll_once, run, told,
+    wait_for,
 };
 
 pub fn a_load_balancer_is_not_checked<H: Harness>() {
@@ -103,6 +108,33 @@ pub fn an_error_clears_its_own_service_only<H: Harness>() {
         assert_eq!(client.check_out().await.unwrap().id(), survivor, "the other service's connection is still good");
         assert_eq!(client.stats().closed.total(), 2);
         recovered("a reset behind a load balancer", &client).await;
+    });
+}
+
+pub fn an_error_that_comes_with_the_hello_clears_its_service_lb_10<H: Harness>() {
+    run::<H>(async {
+        let service = ServiceId([7; 12]);
+        // The answer to the first step of a login, which the client has not begun like this.
+        let first = Binary { subtype: BinarySubtype::Generic, bytes: b"r=another,s=c2FsdA==,i=4096".to_vec() };
+        let hello = rawdoc! {
+            "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
+            "serviceId": ObjectId::from_bytes(service.0), "saslSupportedMechs": ["SCRAM-SHA-256"],
+            "speculativeAuthenticate": { "conversationId": 1, "done": false, "payload": first },
+        };
+        let rogue = Rogue::start(move || {
+            let hello = hello.clone();
+            move |_: &str, _: &RawDocument| hello.clone()
+        });
+        let client = Client::<H::Runtime>::with_options(rogue.options("loadBalanced=true")).await.unwrap();
+        let mut events = client.subscribe(100);
+
+        let error = establish_error(client.check_out().await);
+
+        assert_eq!(error.phase, Phase::Authenticate, "{error}");
+        assert_eq!(client.stats().cleared, 1);
+        let cleared = wait_for(&mut events, "ConnectionPoolCleared").await;
+        let Event::Pool(PoolEvent::PoolCleared { service_id, .. }) = cleared else { panic!("{cleared:?}") };
+        assert_eq!(service_id, Some(service));
     });
 }
 

@@ -4,10 +4,15 @@
 //! The server is known and its monitor connected before it begins to misbehave, so that the pool's connections meet the
 //! fault.
 
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
 use bson::rawdoc;
 use cmap_core::connection::{Fault, Phase};
 use cmap_runtime::{Client, CommandErrorKind};
 
+use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::server::Deed;
 use super::unusable::full_listener;
@@ -96,6 +101,23 @@ pub fn a_black_hole_in_the_tls_handshake_is_given_up<H: Harness>() {
 pub fn a_black_hole_in_hello_is_given_up<H: Harness>() {
     let manners = Manners::To("hello", Deed::Silence);
     run::<H>(Trial::new("a black hole in hello", manners, (Phase::Hello, Fault::Timeout)).run::<H>());
+}
+
+pub fn a_hello_that_comes_too_slowly_is_given_up_x_17<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
+        let proxy = Proxy::start(server.place());
+        // Every byte comes in time, and the last one does not.
+        proxy.set_passage(Passage::ByteWise(Arc::new(|_| thread::sleep(Duration::from_millis(20)))));
+        let uri = format!("mongodb://{}/?loadBalanced=true&connectTimeoutMS=1000", proxy.place());
+        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+
+        let error = establish_error(client.check_out().await);
+
+        assert_eq!((error.phase, error.fault), (Phase::Hello, Fault::Timeout), "{error}");
+        proxy.set_passage(Passage::Whole);
+        recovered("a slow hello", &client).await;
+    });
 }
 
 pub fn a_black_hole_at_sasl_start_is_given_up<H: Harness>() {

@@ -100,6 +100,48 @@ pub fn an_interrupting_clear_cuts_off_a_command_cmap_40<H: Harness>() {
     });
 }
 
+pub fn a_limit_that_passes_after_an_interruption_does_not_hide_it<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (runtime, pool) = (H::Runtime::current().unwrap(), pool::<H>(&server, "").await);
+        pool.ready();
+        let mut connection = pool.check_out().await.unwrap();
+        let (body, limit) = (rawdoc! { "neverAnswer": 1 }, Duration::from_millis(50));
+        let command = Command::new("admin", &body);
+        let mut command = Box::pin(connection.exchange_within(&command, Some(limit)));
+        assert!(poll_once(&mut command).await.is_none());
+
+        pool.clear(Clear::pool(Cause::new("gone")).interrupting()).unwrap();
+        // Its task has no turn until the limit has passed as well.
+        runtime.sleep_until(runtime.now() + 4 * limit).await;
+
+        let error = command.await.unwrap_err();
+        assert!(matches!(error.kind, CommandErrorKind::Interrupted(_)), "{error}");
+    });
+}
+
+pub fn a_connection_that_was_interrupted_sends_no_further_command<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let pool = pool::<H>(&server, "").await;
+        pool.ready();
+        let mut interrupted = pool.check_out().await.unwrap();
+        pool.clear(Clear::pool(Cause::new("gone")).interrupting()).unwrap();
+        pool.ready();
+        let mut other = pool.check_out().await.unwrap();
+
+        let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }] };
+        let error = interrupted.run_command("test", insert).await.unwrap_err();
+        drop(interrupted);
+
+        assert!(matches!(error.kind, CommandErrorKind::Interrupted(_)), "{error}");
+        // The server has read all that came on it.
+        until(|| server.open() == 1).await;
+        let count = other.run_command("test", rawdoc! { "count": "things" }).await.unwrap();
+        assert_eq!(count.get_i32("n").unwrap(), 0);
+    });
+}
+
 pub fn a_lost_connection_clears_a_pool_without_a_monitor_sdam_10<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

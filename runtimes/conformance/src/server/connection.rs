@@ -115,6 +115,14 @@ impl Channel {
         Ok(count > 0)
     }
 
+    /// Whether the client has ended TLS by a close_notify.
+    pub(super) fn heard_goodbye(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| {
+            let mut tls = tls.lock().unwrap_or_else(PoisonError::into_inner);
+            tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
+        })
+    }
+
     fn flush(&self, tls: &mut ServerConnection) -> io::Result<()> {
         while tls.wants_write() {
             tls.write_tls(&mut &self.stream)?;

@@ -62,6 +62,7 @@ struct Shared {
     machines: Vec<Arc<Machine>>,
     accepted: AtomicUsize,
     channels: Mutex<Vec<Weak<Channel>>>,
+    goodbyes: AtomicUsize,
 }
 
 impl LocalServer {
@@ -131,6 +132,11 @@ impl LocalServer {
         self.shared.channels.lock().unwrap().iter().filter(|channel| channel.strong_count() > 0).count()
     }
 
+    /// How many connections under TLS clients have ended by a close_notify.
+    pub(super) fn goodbyes(&self) -> usize {
+        self.shared.goodbyes.load(Ordering::SeqCst)
+    }
+
     /// Whether it stops, like a process that gets no more time: it reads, and does nothing else until it goes on.
     pub fn hang(&self, hang: bool) {
         self.shared.machines.iter().for_each(|machine| machine.hang(hang));
@@ -167,6 +173,7 @@ impl LocalServer {
             machines: (0..setup.services.max(1)).map(machine).collect(),
             accepted: AtomicUsize::new(0),
             channels: Mutex::default(),
+            goodbyes: AtomicUsize::new(0),
         });
         let acceptor = {
             let (shared, tls) = (Arc::clone(&shared), certificates.as_ref().map(|made| made.server_config()));
@@ -176,8 +183,12 @@ impl LocalServer {
                 let manners = *shared.manners.lock().unwrap();
                 let turn = shared.accepted.fetch_add(1, Ordering::Relaxed) % shared.machines.len();
                 let machine = Arc::clone(&shared.machines[turn]);
-                // A connection ends when either side hangs up; whatever the error, the thread ends with it.
-                thread::spawn(move || drop(connection::serve(channel, manners, &machine)));
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    // A connection ends when either side hangs up; whatever the error, the thread ends with it.
+                    drop(connection::serve(Arc::clone(&channel), manners, &machine));
+                    shared.goodbyes.fetch_add(usize::from(channel.heard_goodbye()), Ordering::SeqCst);
+                });
             })
         };
         Self { setup, place, certificates, shared, acceptor, reserved, folder }
