@@ -15,7 +15,10 @@ use super::{Harness, LocalServer, establish_error, run};
 
 /// A pool of localhost, whose first and second address lead where the routes say. `query` are its options.
 async fn pool<R: Runtime>(first: Route, second: Route, query: &str) -> Pool<Lab<R>> {
-    let lab = Lab::new();
+    pool_in(Lab::new(), first, second, query).await
+}
+
+async fn pool_in<R: Runtime>(lab: Lab<R>, first: Route, second: Route, query: &str) -> Pool<Lab<R>> {
     lab.route(Ipv4Addr::LOCALHOST, first);
     lab.route(Ipv6Addr::LOCALHOST, second);
     let (options, _) = ClientOptions::parse(&format!("mongodb://localhost/?{query}")).unwrap();
@@ -45,14 +48,16 @@ fn to(server: &LocalServer) -> Route {
 pub fn an_address_that_hangs_costs_a_quarter_of_a_second_once<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let pool = pool::<H::Runtime>(Route::Nowhere, to(&server), "").await;
+        let lab = Lab::<H::Runtime>::new();
+        let pool = pool_in(lab.clone(), Route::Nowhere, to(&server), "").await;
 
         let (_one, first) = connect(&pool).await;
         let (_other, second) = connect(&pool).await;
 
         println!("an address that hangs costs {first:?}, and {second:?} once another one has worked");
         assert!(first >= Duration::from_millis(250) && first < Duration::from_secs(5), "{first:?}");
-        assert!(second < first, "the address that worked comes first: {second:?} after {first:?}");
+        // The address that worked comes first: the one that hangs was tried once.
+        assert_eq!(lab.hanging(), 1);
     });
 }
 
@@ -61,7 +66,14 @@ pub fn an_address_that_refuses_costs_no_time<H: Harness>() {
         let (server, mut gone) = (LocalServer::start(), LocalServer::start());
         gone.kill();
 
-        connect(&pool::<H::Runtime>(to(&gone), to(&server), "").await).await;
+        let mut fastest = Duration::MAX;
+        for _ in 0..10 {
+            let (_connection, took) = connect(&pool::<H::Runtime>(to(&gone), to(&server), "").await).await;
+            fastest = fastest.min(took);
+        }
+
+        // On a busy machine some take longer; none would be as fast if the next address had to wait.
+        assert!(fastest < Duration::from_millis(250), "{fastest:?}");
     });
 }
 

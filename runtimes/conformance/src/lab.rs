@@ -47,6 +47,8 @@ struct Conditions {
     all_jobs: AtomicUsize,
     /// The outcome of attempts to connect, by their address; others are as usual.
     routes: Mutex<Vec<(IpAddr, Route)>>,
+    /// The number of attempts that hang.
+    hanging: AtomicUsize,
     reader: Reader,
 }
 
@@ -134,6 +136,11 @@ impl<R: Runtime> Lab<R> {
     /// Sets the outcome of attempts to connect to `address`.
     pub(super) fn route(&self, address: impl Into<IpAddr>, route: Route) {
         self.conditions.routes.lock().unwrap().push((address.into(), route));
+    }
+
+    /// The number of attempts so far that led nowhere.
+    pub(super) fn hanging(&self) -> usize {
+        self.conditions.hanging.load(Ordering::SeqCst)
     }
 
     /// The number of sleeps so far.
@@ -255,7 +262,10 @@ impl<R: Runtime> Runtime for Lab<R> {
 
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         let target = match self.conditions.route(&target) {
-            Some(Route::Nowhere) => pending().await,
+            Some(Route::Nowhere) => {
+                self.conditions.hanging.fetch_add(1, Ordering::SeqCst);
+                pending().await
+            }
             Some(Route::To(address)) => Target::Tcp(address),
             None => target,
         };
