@@ -154,7 +154,8 @@ impl<C> Pool<C> {
     /// of them, unless the check-out is cancelled. The delivery comes through the queue, too, if outputs were queued
     /// before the call.
     ///
-    /// Where the delivery is returned and nothing is queued, no timeout has become an earlier one.
+    /// Where nothing is queued afterwards, no timeout has become an earlier one, but for
+    /// [`next_check_out_timeout`](Self::next_check_out_timeout).
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {

@@ -89,6 +89,12 @@ impl<C> Pool<C> {
         }
     }
 
+    /// When the first of the waiting check-outs times out; `None` if none does.
+    #[inline]
+    pub fn next_check_out_timeout(&self) -> Option<Instant> {
+        self.wait_queue.next_deadline()
+    }
+
     /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.
     #[inline]
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {

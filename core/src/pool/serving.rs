@@ -30,7 +30,9 @@ impl<C> Pool<C> {
     /// Serves a check-out that has just arrived, or lets it wait.
     #[inline]
     pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) -> Option<Delivery<C>> {
-        if self.can_serve_arrival(self.now) || self.can_serve_arrival_after_closing() {
+        if !self.connections.available.is_empty()
+            && (self.can_serve_arrival(self.now) || self.can_serve_arrival_after_closing())
+        {
             return self.take_hottest_for(check_out);
         }
         self.enqueue(check_out, deadline);
@@ -39,7 +41,9 @@ impl<C> Pool<C> {
 
     fn enqueue(&mut self, check_out: Key, deadline: Option<Instant>) {
         self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout);
-        self.serve_from_available();
+        if !self.connections.available.is_empty() {
+            self.serve_from_available();
+        }
         // An arrival creates a connection whenever it may (CMAP-26), even if the pending ones would suffice. Its origin
         // is the longest waiter without one.
         if self.wait_queue.len() > self.connections.checking

@@ -19,8 +19,9 @@ pub(crate) fn of_check_out(pool: &Pool<()>, now: Instant, request: CheckOutReque
         check("a check-out returns its own delivery", is_own, (check_out, &delivery))?;
         let is_served = applied.last_delivery().is_some_and(|delivery| delivery.check_out == check_out);
         check("what is served at once is returned", delivery.is_some() == is_served, (&delivery, &applied.outputs))?;
-        if delivery.is_some() && copy.is_drained() {
-            no_earlier(&drained, &copy, None)?;
+        if copy.is_drained() {
+            let next_check_out = copy.next_check_out_timeout().filter(|_| delivery.is_none());
+            no_earlier(&drained, &copy, next_check_out)?;
         }
         applied.is_same(copy, delivery, events)?;
     }
@@ -59,12 +60,12 @@ pub(crate) fn of_check_in(pool: &Pool<()>, now: Instant, connection: Handle, how
     Ok(())
 }
 
-/// No timeout has become an earlier one, but for one at `idle_until` or later.
-fn no_earlier(before: &Pool<()>, after: &Pool<()>, idle_until: Option<Instant>) -> Result<(), Broken> {
+/// No timeout has become an earlier one, but for one at `new` or later.
+fn no_earlier(before: &Pool<()>, after: &Pool<()>, new: Option<Instant>) -> Result<(), Broken> {
     let (before, after) = (before.poll_timeout(), after.poll_timeout());
-    let is_known = |at| before.is_some_and(|before| before.at <= at) || idle_until.is_some_and(|until| until <= at);
+    let is_known = |at| before.is_some_and(|before| before.at <= at) || new.is_some_and(|new| new <= at);
     let holds = after.is_none_or(|after| is_known(after.at));
-    check("what leaves no outputs makes no timeout an earlier one", holds, (before, after, idle_until))
+    check("what leaves no outputs makes no timeout an earlier one", holds, (before, after, new))
 }
 
 /// Whether events are produced on a copy.

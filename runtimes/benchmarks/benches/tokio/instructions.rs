@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
-const BUDGET_PER_PAIR: u64 = 620;
+const BUDGET_PER_PAIR: u64 = 601;
 
 /// Instructions that a waiting check-out may cost, with the check-in that it waits for.
 const BUDGET_PER_HAND_OFF: u64 = 1300;

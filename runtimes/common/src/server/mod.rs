@@ -146,6 +146,16 @@ impl<R: Runtime> Server<R> {
     ) -> Begun<R::Stream> {
         let Unanswered { mut state, now, begun } = unanswered;
         let Some((check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
+        if delivery.is_none() && state.machine.is_drained() {
+            // Nothing has to be drained, and only the time of a waiter may be up earlier.
+            let rings_alarm = state.machine.pool().next_check_out_timeout().is_some_and(|at| state.arm(at));
+            let place = state.waiters.enter(check_out, cx.waker().clone());
+            drop(state);
+            if rings_alarm {
+                self.alarm.ring();
+            }
+            return Begun::Waits(place);
+        }
         let mut work = Work::none();
         let queued = state.drain(now, Some(check_out), &mut work);
         let begun = match delivery.map(Ok).or(queued) {
@@ -206,6 +216,20 @@ impl<R: Runtime> Server<R> {
         now: Instant,
         checked_in: CheckInResult<R::Stream>,
     ) {
+        let checked_in = match checked_in {
+            // Nothing has to be drained, and the driver need not come back earlier.
+            Ok(CheckedIn::Delivered(delivery)) if state.machine.is_drained() => {
+                match state.waiters.answer(CheckOut::Started(delivery.check_out), Ok(delivery)) {
+                    Ok(waker) => {
+                        drop(state);
+                        return waker.wake();
+                    }
+                    Err(Ok(delivery)) => Ok(CheckedIn::Delivered(delivery)),
+                    Err(Err(_)) => Ok(CheckedIn::Done),
+                }
+            }
+            checked_in => checked_in,
+        };
         let mut work = Work::none();
         state.follow_check_in(now, checked_in, &mut work);
         state.drain(now, None, &mut work);
