@@ -44,7 +44,7 @@ struct Segment {
 
 /// What a reader finds.
 pub(super) enum Arrived {
-    /// So many bytes were read; 0 means the end of the stream.
+    /// The number of bytes that were read; 0 means the end of the stream.
     Bytes(usize),
     /// Something arrives at that time.
     At(u64),

@@ -162,7 +162,7 @@ impl Network {
         (Attempt::Accepted(connection), listening.acceptor.take().into_iter().collect())
     }
 
-    /// Listens at `address`; whoever did before gets no more connections.
+    /// Listens at `address`; an earlier listener there gets no more connections.
     fn listen(&mut self, address: SocketAddr) {
         let host = self.hosts.entry(address.ip()).or_default();
         host.listeners.insert(address.port(), Listening::default());

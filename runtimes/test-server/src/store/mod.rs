@@ -162,7 +162,7 @@ impl Store {
             }
             run(self, &call)
         });
-        // Whoever ran out of work may not have noticed.
+        // A command that ran out of work may not have noticed it.
         let outcome = outcome.and_then(|reply| call.work.check().map(|()| reply));
         Some((outcome, call.work.time()))
     }

@@ -1,7 +1,7 @@
 //! The work of one command, in steps: a machine without a clock measures time by them.
 //!
 //! Steps are counted where values are looked at, copied or compared. Once there were too many, tests of documents fail
-//! at once, so that loops end soon; whoever uses their results checks first.
+//! at once, so that loops end soon; check it before you use their results.
 
 use std::cell::Cell;
 use std::time::Duration;
