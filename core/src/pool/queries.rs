@@ -89,10 +89,15 @@ impl<C> Pool<C> {
         }
     }
 
-    /// When the first of the waiting check-outs times out; `None` if none does.
+    /// When time alone changes something for the check-outs that wait: the first of them times out, or a pause after an
+    /// overload ends and a connection is created. `None` if neither comes.
     #[inline]
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
-        self.wait_queue.next_deadline()
+        let first = self.wait_queue.next_deadline();
+        if self.backoff.is_none() {
+            return first;
+        }
+        first.into_iter().chain(self.backoff_timeout().map(|timeout| timeout.at)).min()
     }
 
     /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.

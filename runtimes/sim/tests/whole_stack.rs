@@ -7,8 +7,10 @@
     reason = "a test is told by its name and fails by panicking"
 )]
 
+use std::process::{self, Command};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{env, fs};
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};
 use cmap_sim::{CheckOutError, Client, Data, Sim, Stuck};
@@ -45,48 +47,65 @@ fn time_jumps_to_where_something_happens() {
     assert_eq!(sim.elapsed(), Duration::from_secs(86_400));
 }
 
+/// Every event of a client and its time, while 20 tasks use it and its server restarts.
+fn log(seed: u64) -> String {
+    let sim = Sim::new(seed);
+    let server = sim.server("db.example");
+    let log = Arc::new(Mutex::new(String::new()));
+    sim.run(async {
+        let options = "mongodb://db.example/?maxPoolSize=3&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=3000";
+        let (options, _) = cmap_sim::core::options::ClientOptions::parse(options).unwrap();
+        let (noted, runtime) = (Arc::clone(&log), sim.runtime().clone());
+        let client = Client::builder(options)
+            .on_event(move |_, event| {
+                let line = format!("{:?} {event:?}\n", runtime.elapsed());
+                noted.lock().unwrap().push_str(&line);
+            })
+            .build()
+            .await
+            .unwrap();
+        for _ in 0..20 {
+            let client = client.clone();
+            sim.spawn(async move {
+                for _ in 0..20 {
+                    if let Ok(mut connection) = client.check_out().await {
+                        let _ = connection.run_command("admin", ping()).await;
+                    }
+                }
+            });
+        }
+        sim.sleep(Duration::from_millis(20)).await;
+        server.restart(Data::Lost);
+        sim.sleep(Duration::from_secs(60)).await;
+    });
+    let log = log.lock().unwrap();
+    log.clone()
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let log = |seed| {
-        let sim = Sim::new(seed);
-        let server = sim.server("db.example");
-        let log = Arc::new(Mutex::new(String::new()));
-        sim.run(async {
-            let options = "mongodb://db.example/?maxPoolSize=3&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=3000";
-            let (options, _) = cmap_sim::core::options::ClientOptions::parse(options).unwrap();
-            let (noted, runtime) = (Arc::clone(&log), sim.runtime().clone());
-            let client = Client::builder(options)
-                .on_event(move |_, event| {
-                    let line = format!("{:?} {event:?}\n", runtime.elapsed());
-                    noted.lock().unwrap().push_str(&line);
-                })
-                .build()
-                .await
-                .unwrap();
-            for _ in 0..20 {
-                let client = client.clone();
-                sim.spawn(async move {
-                    for _ in 0..20 {
-                        if let Ok(mut connection) = client.check_out().await {
-                            let _ = connection.run_command("admin", ping()).await;
-                        }
-                    }
-                });
-            }
-            sim.sleep(Duration::from_millis(20)).await;
-            server.restart(Data::Lost);
-            sim.sleep(Duration::from_secs(60)).await;
-        });
-        let log = log.lock().unwrap();
-        log.clone()
-    };
-
     let first = log(3);
 
-    assert!(first.len() > 10_000);
     assert!(first == log(3), "the second run differs");
     assert!(first != log(4));
     assert!(first.contains("PoolCleared") && first.rfind("PoolReady") > first.rfind("PoolCleared"));
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_in_another_process() {
+    const FILE: &str = "CMAP_SIM_LOG";
+    if let Some(file) = env::var_os(FILE) {
+        return fs::write(file, log(3)).unwrap();
+    }
+    let file = env::temp_dir().join(format!("cmap-sim-log-{}", process::id()));
+
+    let test = ["--exact", "the_same_seed_is_the_same_run_in_another_process"];
+    let other = Command::new(env::current_exe().unwrap()).args(test).env(FILE, &file).output().unwrap();
+
+    let others = fs::read_to_string(&file);
+    let _ = fs::remove_file(&file);
+    assert!(other.status.success(), "{other:?}");
+    assert!(others.unwrap() == log(3), "the run of the other process differs");
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl<R: Runtime> Server<R> {
         let Unanswered { mut state, now, begun } = unanswered;
         let Some((check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
         if delivery.is_none() && state.machine.is_drained() {
-            // Nothing has to be drained, and only the time of a waiter may be up earlier.
+            // Nothing has to be drained, and no timeout but those of waiters can have become an earlier one.
             let rings_alarm = state.machine.pool().next_check_out_timeout().is_some_and(|at| state.arm(at));
             let place = state.waiters.enter(check_out, cx.waker().clone());
             drop(state);
