@@ -223,9 +223,9 @@ fn a_test_is_run_on_every_engine_and_its_line_names_them() {
     let output = spec_runner(&["run"], &[&path]);
 
     let lines: Vec<&str> = stdout(&output).lines().collect();
-    assert_eq!(lines[0], format!("PASS {}: made ready [core, tokio, async-std, smol]", path.display()));
+    assert_eq!(lines[0], format!("PASS {}: made ready [core, sim, tokio, async-std, smol]", path.display()));
     assert_eq!(lines[1], "core: 1 passed, 0 failed, 0 skipped");
-    assert_eq!(lines.last(), Some(&"4 passed, 0 failed, 0 skipped"));
+    assert_eq!(lines.last(), Some(&"5 passed, 0 failed, 0 skipped"));
     let all = spec_runner(&["run", "--engine", "all"], &[&path]);
     assert_eq!(stdout(&all), stdout(&output));
 }
@@ -259,7 +259,7 @@ fn what_needs_virtual_time_is_skipped_on_runtimes_and_says_so() {
 
     let skip = "d [tokio, async-std, smol] (needs virtual time: it bounds times from above)";
     assert!(stdout(&output).contains(skip), "{}", stdout(&output));
-    assert!(stdout(&output).contains("d [core]"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("d [core, sim]"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
 }
 
