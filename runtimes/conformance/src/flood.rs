@@ -2,6 +2,7 @@
 //! the same, and the monitor checks no more often than it should.
 
 use std::future::{Future, pending};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -18,14 +19,14 @@ const FLOOD: u64 = 1 << 20;
 
 pub fn hellos_without_end_on_the_monitors_socket_starve_nobody<H: Harness>() {
     run_alone::<H>(async {
-        let server = ScriptedServer::start(|_, client| {
+        let server = ScriptedServer::start(|_, mut client| async move {
             loop {
-                let request = client.next_request()?;
+                let request = client.next_request().await?;
                 if request.exhaust_allowed {
                     // Each is from another process than the one before, and is therefore news.
-                    client.flood(request, [&streaming_hello(1), &streaming_hello(2)])?;
+                    client.flood(request, [&streaming_hello(1), &streaming_hello(2)]).await?;
                 }
-                client.answer(request, &streaming_hello(1))?;
+                client.answer(request, &streaming_hello(1)).await?;
             }
         });
 
@@ -37,13 +38,13 @@ pub fn hellos_without_end_on_the_monitors_socket_starve_nobody<H: Harness>() {
 
 pub fn hellos_without_end_on_the_round_trip_socket_starve_nobody<H: Harness>() {
     run_alone::<H>(async {
-        let server = ScriptedServer::start(|before, client| {
-            let request = client.next_request()?;
+        let server = ScriptedServer::start(|before, mut client| async move {
+            let request = client.next_request().await?;
             if before > 0 {
-                return client.flood(request, [&streaming_hello(1); 2]);
+                return client.flood(request, [&streaming_hello(1); 2]).await;
             }
-            client.answer(request, &streaming_hello(1))?;
-            client.wait_for_the_end()
+            client.answer(request, &streaming_hello(1)).await?;
+            client.wait_for_the_end().await
         });
 
         are_served_beside::<H>("a flood of hellos on the round trip socket", checks_of::<H>(&server, "")).await;
@@ -54,9 +55,9 @@ pub fn hellos_without_end_on_the_round_trip_socket_starve_nobody<H: Harness>() {
 
 pub fn hellos_without_end_for_a_monitor_that_polls_starve_nobody<H: Harness>() {
     run_alone::<H>(async {
-        let server = ScriptedServer::start(|_, client| {
-            let request = client.next_request()?;
-            client.flood(request, [&streaming_hello(1); 2])
+        let server = ScriptedServer::start(|_, mut client| async move {
+            let request = client.next_request().await?;
+            client.flood(request, [&streaming_hello(1); 2]).await
         });
 
         let attack = checks_of::<H>(&server, "serverMonitoringMode=poll");
@@ -68,9 +69,9 @@ pub fn hellos_without_end_for_a_monitor_that_polls_starve_nobody<H: Harness>() {
 
 pub fn hellos_without_end_for_connections_starve_nobody<H: Harness>() {
     run_alone::<H>(async {
-        let server = ScriptedServer::start(|_, client| {
-            let request = client.next_request()?;
-            client.babble(request)
+        let server = ScriptedServer::start(|_, mut client| async move {
+            let request = client.next_request().await?;
+            client.babble(request).await
         });
         let pool = pool::<H>(&server).await;
 
@@ -88,13 +89,16 @@ pub fn hellos_without_end_for_connections_starve_nobody<H: Harness>() {
 
 pub fn large_replies_starve_nobody<H: Harness>() {
     run_alone::<H>(async {
-        let body = rawdoc! { "ok": 1, "text": "x".repeat(15_000_000) };
-        let server = ScriptedServer::start(move |_, client| {
-            let request = client.next_request()?;
-            client.answer(request, &streaming_hello(1))?;
-            loop {
-                let request = client.next_request()?;
-                client.answer(request, &body)?;
+        let body = Arc::new(rawdoc! { "ok": 1, "text": "x".repeat(15_000_000) });
+        let server = ScriptedServer::start(move |_, mut client| {
+            let body = Arc::clone(&body);
+            async move {
+                let request = client.next_request().await?;
+                client.answer(request, &streaming_hello(1)).await?;
+                loop {
+                    let request = client.next_request().await?;
+                    client.answer(request, &body).await?;
+                }
             }
         });
         let pool = pool::<H>(&server).await;
@@ -113,10 +117,10 @@ pub fn large_replies_starve_nobody<H: Harness>() {
 pub fn a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_second<H: Harness>() {
     const TIME: Duration = Duration::from_secs(2);
     run_alone::<H>(async {
-        let server = ScriptedServer::start(|_, client| {
-            let request = client.next_request()?;
-            client.answer(request, &streaming_hello(1))?;
-            client.next_request().map(drop)
+        let server = ScriptedServer::start(|_, mut client| async move {
+            let request = client.next_request().await?;
+            client.answer(request, &streaming_hello(1)).await?;
+            client.next_request().await.map(drop)
         });
         let runtime = H::Runtime::current().unwrap();
 

@@ -69,8 +69,11 @@ async fn byte_by_byte<H: Harness>(tls: Option<Hosts>) {
     let (reader, pieces) = (lab.reader(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&pieces);
     scene.proxy.set_passage(Passage::ByteWise(Arc::new(move |bytes| {
-        reader(bytes);
-        counted.fetch_add(1, Ordering::SeqCst);
+        let (reader, counted) = (reader.clone(), Arc::clone(&counted));
+        Box::pin(async move {
+            reader.wait_and_send(bytes).await;
+            counted.fetch_add(1, Ordering::SeqCst);
+        })
     })));
     let client = Client::builder(scene.options(tls.is_some())).runtime(lab).build().await.unwrap();
 

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use cmap_runtime::runtime::{Runtime, Target};
 use cmap_runtime::{Client, RuntimeGone};
 use futures_io::{AsyncRead, AsyncWrite};
 
+use super::ground::Bell;
 use super::{LocalServer, options, yield_now};
 
 /// The runtime `R` under conditions that the test sets. Clones are one lab.
@@ -49,7 +50,7 @@ struct Conditions {
     routes: Mutex<Vec<(IpAddr, Route)>>,
     /// The number of attempts that hang.
     hanging: AtomicUsize,
-    reader: Reader,
+    reader: Arc<Reader>,
 }
 
 /// The outcome of an attempt to connect.
@@ -77,7 +78,7 @@ struct NotedJob(Arc<Conditions>);
 #[derive(Default)]
 pub(super) struct Reader {
     state: Mutex<ReaderState>,
-    changed: Condvar,
+    changed: Bell,
 }
 
 #[derive(Default)]
@@ -163,10 +164,9 @@ impl<R: Runtime> Lab<R> {
         self.conditions.all_jobs.load(Ordering::SeqCst)
     }
 
-    /// Calls `wait_for_reader` of what this returns before each piece that is sent to the lab's one socket.
-    pub(super) fn reader(&self) -> impl Fn(usize) + Send + Sync + Clone + 'static {
-        let conditions = Arc::clone(&self.conditions);
-        move |bytes| conditions.reader.wait_and_send(bytes)
+    /// The reader of the lab's one socket.
+    pub(super) fn reader(&self) -> Arc<Reader> {
+        Arc::clone(&self.conditions.reader)
     }
 }
 
@@ -184,17 +184,22 @@ impl Conditions {
 
 impl Reader {
     /// Waits until everything was read and the reader waits for more; then `bytes` are on their way.
-    fn wait_and_send(&self, bytes: usize) {
-        let state = self.state.lock().unwrap();
-        let is_busy = |state: &mut ReaderState| !state.gone && (state.unread > 0 || !state.waits);
-        let mut state = self.changed.wait_while(state, is_busy).unwrap();
-        state.unread += bytes;
-        state.waits = false;
+    pub(super) async fn wait_and_send(&self, bytes: usize) {
+        let waits = || {
+            let mut state = self.state.lock().unwrap();
+            let waits = state.gone || (state.unread == 0 && state.waits);
+            if waits {
+                state.unread += bytes;
+                state.waits = false;
+            }
+            waits
+        };
+        self.changed.wait_until(waits).await;
     }
 
     fn note(&self, change: impl FnOnce(&mut ReaderState)) {
         change(&mut self.state.lock().unwrap());
-        self.changed.notify_all();
+        self.changed.ring();
     }
 }
 
@@ -236,6 +241,18 @@ impl<R: Runtime> Runtime for Lab<R> {
         }
         let job = LabJob { noted: NotedJob::new(&self.conditions), job };
         self.runtime.spawn_blocking(move || job.run()).await
+    }
+
+    fn unix_time(&self) -> Duration {
+        self.runtime.unix_time()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        self.runtime.fill_random(bytes)
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self.runtime.resolve(host, port).await
     }
 
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {

@@ -29,6 +29,7 @@ pub mod drops;
 pub mod events;
 pub mod faults;
 pub mod flood;
+pub mod ground;
 pub mod handshakes;
 mod lab;
 pub mod limits;
@@ -77,6 +78,11 @@ pub trait Harness: 'static {
 
     /// Whether the runtime ends when [`block_on`](Self::block_on) returns.
     const ENDS: bool;
+
+    /// Runs a case, or runs it often.
+    fn test(case: impl Fn()) {
+        case();
+    }
 
     /// Runs `future` in a runtime of its own, or in the one there is.
     fn block_on<T>(future: impl Future<Output = T>) -> T;
@@ -131,17 +137,9 @@ fn options(server: &LocalServer, query: &str) -> ClientOptions {
     ClientOptions::parse(&server.uri(query)).unwrap().0
 }
 
-/// Ends after the turn of the other tasks that can run, if the executor takes turns.
+/// Ends after the turn of the other tasks that can run, if the executor takes turns; in virtual time, after a moment.
 async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
+    ground::current().pause().await;
 }
 
 /// Polls once.

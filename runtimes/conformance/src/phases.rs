@@ -5,17 +5,16 @@
 //! fault.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::connection::{Fault, Phase};
 use cmap_runtime::{Client, CommandErrorKind};
 
+use super::ground;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::server::Deed;
-use super::unusable::full_listener;
 use super::{Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, establish_error, run};
 
 /// A fault of a connection while it is established.
@@ -78,8 +77,8 @@ impl Trial {
 
 pub fn a_black_hole_while_connecting_is_given_up<H: Harness>() {
     run::<H>(async {
-        let (full, _queued) = full_listener();
-        let place = full.place().unwrap();
+        let full = ground::current().full_site().unwrap();
+        let place = full.place().clone();
         // Behind a load balancer the pool connects without waiting for a check.
         let uri = format!("mongodb://{place}/?loadBalanced=true&connectTimeoutMS=200");
         let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
@@ -108,7 +107,9 @@ pub fn a_hello_that_comes_too_slowly_is_given_up_x_17<H: Harness>() {
         let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
         let proxy = Proxy::start(server.place());
         // Every byte comes in time, and the last one does not.
-        proxy.set_passage(Passage::ByteWise(Arc::new(|_| thread::sleep(Duration::from_millis(20)))));
+        let ground = ground::current();
+        let slow = move |_| ground.sleep_until(ground.age() + Duration::from_millis(20));
+        proxy.set_passage(Passage::ByteWise(Arc::new(slow)));
         let uri = format!("mongodb://{}/?loadBalanced=true&connectTimeoutMS=1000", proxy.place());
         let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
 

@@ -1,12 +1,11 @@
 //! A proxy between a client and a server, which passes bytes on as they come, cuts a connection off after a number of
 //! bytes, or hands them to the client one by one.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
-use super::server::listener::{Acceptor, Listener, Place, Stream};
+use super::ground::{self, Place, Site, Socket, Work};
 
 /// How bytes pass.
 #[derive(Clone)]
@@ -17,14 +16,15 @@ pub(super) enum Passage {
     Cut(usize),
     /// One by one: to the server as they come; to the client when it waits for the next, which this function knows.
     /// Before each byte it is told how many bytes the client has.
-    ByteWise(Arc<dyn Fn(usize) + Send + Sync>),
+    ByteWise(Arc<dyn Fn(usize) -> Work + Send + Sync>),
 }
 
 /// A proxy at a port of its own.
 pub(super) struct Proxy {
-    place: Place,
     route: Arc<Mutex<Route>>,
-    _acceptor: Acceptor,
+    // Dropped before its site.
+    _acceptor: Box<dyn Send>,
+    site: Box<dyn Site>,
 }
 
 /// Where new connections lead, and how.
@@ -32,6 +32,14 @@ pub(super) struct Proxy {
 struct Route {
     server: Place,
     passage: Passage,
+}
+
+/// A connection of a client, and the one to the server that belongs to it.
+struct Ends {
+    client: Arc<dyn Socket>,
+    server: Arc<dyn Socket>,
+    /// How many bytes have passed, in both directions together.
+    passed: AtomicUsize,
 }
 
 /// One direction of a connection.
@@ -44,31 +52,27 @@ enum Direction {
 impl Proxy {
     /// A proxy before `server`.
     pub(super) fn start(server: &Place) -> Self {
-        let listener = Listener::tcp_anywhere().unwrap();
-        let place = listener.place().unwrap();
+        let ground = ground::current();
+        let site = ground.site().unwrap();
         let route = Arc::new(Mutex::new(Route { server: server.clone(), passage: Passage::Whole }));
         let chosen = Arc::clone(&route);
-        let acceptor = Acceptor::start(listener, move |client| {
+        let acceptor = site.listen(Box::new(move |client| {
             let Route { server, passage } = chosen.lock().unwrap().clone();
-            let Ok(server) = Stream::connect(&server) else { return };
-            let ends = Arc::new((client, server, AtomicUsize::new(0)));
-            for direction in [Direction::ToServer, Direction::ToClient] {
-                let (ends, passage) = (Arc::clone(&ends), passage.clone());
-                thread::spawn(move || {
-                    let (client, server, passed) = &*ends;
-                    // Either side may hang up; whatever the error, the connection ends with it.
-                    drop(pass_on(direction, client, server, &passage, passed));
-                    client.close();
-                    server.close();
-                });
-            }
-        });
-        Self { place, route, _acceptor: acceptor }
+            let (server, spawner) = (ground.connect(&server), Arc::clone(&ground));
+            ground.spawn(Box::pin(async move {
+                let Ok(server) = server.await else { return client.close() };
+                let ends = Arc::new(Ends { client, server, passed: AtomicUsize::new(0) });
+                for direction in [Direction::ToServer, Direction::ToClient] {
+                    spawner.spawn(Box::pin(Arc::clone(&ends).pass_all_on(direction, passage.clone())));
+                }
+            }));
+        }));
+        Self { route, _acceptor: acceptor.unwrap(), site }
     }
 
     /// Where it listens, as a connection string names it.
     pub(super) fn place(&self) -> &Place {
-        &self.place
+        self.site.place()
     }
 
     /// How the bytes pass of connections that are made from now on.
@@ -82,39 +86,42 @@ impl Proxy {
     }
 }
 
-fn pass_on(
-    direction: Direction,
-    client: &Stream,
-    server: &Stream,
-    passage: &Passage,
-    passed: &AtomicUsize,
-) -> io::Result<()> {
-    let (mut from, mut to) = match direction {
-        Direction::ToServer => (client, server),
-        Direction::ToClient => (server, client),
-    };
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        let count = from.read(&mut buffer)?;
-        let bytes = &buffer[..count];
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        match passage {
-            Passage::Whole => to.write_all(bytes)?,
-            Passage::Cut(limit) => {
-                let left = limit.saturating_sub(passed.fetch_add(count, Ordering::SeqCst));
-                to.write_all(&bytes[..left.min(count)])?;
-                if left < count {
-                    return Ok(());
-                }
+impl Ends {
+    async fn pass_all_on(self: Arc<Self>, direction: Direction, passage: Passage) {
+        // Either side may hang up; whatever the error, the connection ends with it.
+        drop(self.pass_on(direction, &passage).await);
+        self.client.close();
+        self.server.close();
+    }
+
+    async fn pass_on(&self, direction: Direction, passage: &Passage) -> io::Result<()> {
+        let (from, to) = match direction {
+            Direction::ToServer => (&*self.client, &*self.server),
+            Direction::ToClient => (&*self.server, &*self.client),
+        };
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            let count = ground::read(from, &mut buffer).await?;
+            let bytes = &buffer[..count];
+            if bytes.is_empty() {
+                return Ok(());
             }
-            Passage::ByteWise(before_each) => {
-                for byte in bytes.chunks(1) {
-                    if direction == Direction::ToClient {
-                        before_each(byte.len());
+            match passage {
+                Passage::Whole => ground::write_all(to, bytes).await?,
+                Passage::Cut(limit) => {
+                    let left = limit.saturating_sub(self.passed.fetch_add(count, Ordering::SeqCst));
+                    ground::write_all(to, &bytes[..left.min(count)]).await?;
+                    if left < count {
+                        return Ok(());
                     }
-                    to.write_all(byte)?;
+                }
+                Passage::ByteWise(before_each) => {
+                    for byte in bytes.chunks(1) {
+                        if direction == Direction::ToClient {
+                            before_each(byte.len()).await;
+                        }
+                        ground::write_all(to, byte).await?;
+                    }
                 }
             }
         }

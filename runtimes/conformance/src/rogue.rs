@@ -1,18 +1,18 @@
 //! A server that lies: the test decides the answer to every command, whatever was true before.
 
-use std::io::{Read, Write};
-use std::thread;
+use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::options::ClientOptions;
 use cmap_core::wire::{Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter};
 
-use super::server::listener::{Acceptor, Listener, Place, Stream};
+use super::ground::{self, Site, Socket};
 
 /// A lying server at a port of its own, until it is dropped.
 pub(super) struct Rogue {
-    place: Place,
-    _acceptor: Acceptor,
+    // Dropped before its site.
+    _acceptor: Box<dyn Send>,
+    site: Box<dyn Site>,
 }
 
 impl Rogue {
@@ -21,26 +21,23 @@ impl Rogue {
     where
         A: FnMut(&str, &RawDocument) -> RawDocumentBuf + Send + 'static,
     {
-        let listener = Listener::tcp_anywhere().unwrap();
-        let place = listener.place().unwrap();
-        let acceptor = Acceptor::start(listener, move |stream| {
-            let answer = accept();
-            thread::spawn(move || serve(&stream, answer));
-        });
-        Self { place, _acceptor: acceptor }
+        let ground = ground::current();
+        let site = ground.site().unwrap();
+        let acceptor = site.listen(Box::new(move |socket| ground.spawn(Box::pin(serve(socket, accept())))));
+        Self { _acceptor: acceptor.unwrap(), site }
     }
 
     /// The options of a client that logs in as `app`; `query` are those of its connection string.
     pub(super) fn options(&self, query: &str) -> ClientOptions {
-        ClientOptions::parse(&format!("mongodb://app:secret@{}/?{query}", self.place)).unwrap().0
+        ClientOptions::parse(&format!("mongodb://app:secret@{}/?{query}", self.site.place())).unwrap().0
     }
 }
 
 /// Answers until the client hangs up.
-fn serve(mut stream: &Stream, mut answer: impl FnMut(&str, &RawDocument) -> RawDocumentBuf) {
+async fn serve(socket: Arc<dyn Socket>, mut answer: impl FnMut(&str, &RawDocument) -> RawDocumentBuf) {
     let (mut frames, mut decoder) = (FrameReader::new(), Decoder::new());
     let mut buffer = [0; 16 * 1024];
-    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+    while let Ok(count @ 1..) = ground::read(&*socket, &mut buffer).await {
         let (mut bytes, mut replies) = (&buffer[..count], Vec::new());
         while let Some(frame) = frames.read(&mut bytes, &Limits::DEFAULT).unwrap() {
             let incoming = decoder.decode(frame, &Limits::DEFAULT).unwrap();
@@ -50,7 +47,7 @@ fn serve(mut stream: &Stream, mut answer: impl FnMut(&str, &RawDocument) -> RawD
             let ids = MessageIds::reply(1, command.header.ids.request_id);
             MessageWriter::begin(&mut replies, ids, Flags::NONE, &reply, &[], &Limits::DEFAULT).unwrap().finish();
         }
-        if stream.write_all(&replies).is_err() {
+        if ground::write_all(&*socket, &replies).await.is_err() {
             return;
         }
     }

@@ -1,24 +1,25 @@
-//! A server that treats each connection as a script says, on a thread of its own: with harm, or with its duty only.
+//! A server that treats each connection as a script says, in a task of its own: with harm, or with its duty only.
 
-use std::io::{self, Read, Write};
+use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread;
 
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::wire::{Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter};
 
-use super::server::listener::{Acceptor, Listener, Place, Stream};
+use super::ground::{self, Site, Socket};
 
 /// The number of replies in a ring.
 const RING: i32 = 1000;
 
 /// A server at a port of its own.
 pub(super) struct ScriptedServer {
-    place: Place,
     counts: Arc<Counts>,
-    _acceptor: Acceptor,
+    // Dropped before its site.
+    _acceptor: Box<dyn Send>,
+    site: Box<dyn Site>,
 }
 
 #[derive(Default)]
@@ -29,7 +30,7 @@ struct Counts {
 
 /// A connection that was accepted.
 pub(super) struct Accepted {
-    stream: Stream,
+    socket: Arc<dyn Socket>,
     counts: Arc<Counts>,
     frames: FrameReader,
     decoder: Decoder,
@@ -46,24 +47,26 @@ pub(super) struct Request {
 impl ScriptedServer {
     /// Carries out `script` on each connection, given the number of earlier ones. An error ends the connection: the
     /// client has hung up.
-    pub(super) fn start(script: impl Fn(usize, &mut Accepted) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        let listener = Listener::tcp_anywhere().unwrap();
-        let (place, counts, script) = (listener.place().unwrap(), Arc::<Counts>::default(), Arc::new(script));
+    pub(super) fn start<W: Future<Output = io::Result<()>> + Send + 'static>(
+        script: impl Fn(usize, Accepted) -> W + Send + 'static,
+    ) -> Self {
+        let ground = ground::current();
+        let site = ground.site().unwrap();
+        let counts = Arc::<Counts>::default();
         let shared = Arc::clone(&counts);
-        let acceptor = Acceptor::start(listener, move |stream| {
+        let acceptor = site.listen(Box::new(move |socket| {
             let before = shared.accepted.fetch_add(1, Ordering::SeqCst);
-            let (counts, script) = (Arc::clone(&shared), Arc::clone(&script));
-            thread::spawn(move || {
-                let mut accepted = Accepted { stream, counts, frames: FrameReader::new(), decoder: Decoder::new() };
-                drop(script(before, &mut accepted));
-            });
-        });
-        Self { place, counts, _acceptor: acceptor }
+            let counts = Arc::clone(&shared);
+            let accepted = Accepted { socket, counts, frames: FrameReader::new(), decoder: Decoder::new() };
+            let treatment = script(before, accepted);
+            ground.spawn(Box::pin(async move { drop(treatment.await) }));
+        }));
+        Self { counts, _acceptor: acceptor.unwrap(), site }
     }
 
     /// The connection string; `query` are its options.
     pub(super) fn uri(&self, query: &str) -> String {
-        format!("mongodb://{}/?{query}", self.place)
+        format!("mongodb://{}/?{query}", self.site.place())
     }
 
     /// The number of connections so far.
@@ -79,10 +82,10 @@ impl ScriptedServer {
 
 impl Accepted {
     /// Waits for the next request.
-    pub(super) fn next_request(&mut self) -> io::Result<Request> {
+    pub(super) async fn next_request(&mut self) -> io::Result<Request> {
         let mut buffer = [0; 4096];
         loop {
-            let count = (&self.stream).read(&mut buffer)?;
+            let count = ground::read(&*self.socket, &mut buffer).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -97,31 +100,31 @@ impl Accepted {
         }
     }
 
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        (&self.stream).write_all(bytes)?;
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        ground::write_all(&*self.socket, bytes).await?;
         self.counts.sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
         Ok(())
     }
 
     /// Answers `request` by `body`, as an honest server does.
-    pub(super) fn answer(&mut self, request: Request, body: &RawDocument) -> io::Result<()> {
-        self.send(&message(1, request.id, Flags::NONE, body))
+    pub(super) async fn answer(&mut self, request: Request, body: &RawDocument) -> io::Result<()> {
+        self.send(&message(1, request.id, Flags::NONE, body)).await
     }
 
     /// Answers `request` by bytes without end, which begin as a reply of the greatest size.
-    pub(super) fn babble(&mut self, request: Request) -> io::Result<()> {
+    pub(super) async fn babble(&mut self, request: Request) -> io::Result<()> {
         let mut bytes = message(1, request.id, Flags::NONE, &rawdoc! { "ok": 1 });
         bytes[..4].copy_from_slice(&Limits::DEFAULT.max_message_size.to_le_bytes());
         bytes.resize(1 << 20, 0);
-        self.send(&bytes)?;
+        self.send(&bytes).await?;
         bytes.fill(0);
         loop {
-            self.send(&bytes)?;
+            self.send(&bytes).await?;
         }
     }
 
     /// Answers `request` by replies without end, each of which announces the next one, and has the bodies by turns.
-    pub(super) fn flood(&mut self, request: Request, bodies: [&RawDocument; 2]) -> io::Result<()> {
+    pub(super) async fn flood(&mut self, request: Request, bodies: [&RawDocument; 2]) -> io::Result<()> {
         let flags = Flags::MORE_TO_COME;
         // The first reply of the ring follows the last one, so the ring can be sent again and again.
         let mut ring = Vec::new();
@@ -129,16 +132,16 @@ impl Accepted {
             let before = if id == 1 { RING } else { id - 1 };
             ring.extend(message(id, before, flags, body));
         }
-        self.send(&message(RING, request.id, flags, bodies[0]))?;
+        self.send(&message(RING, request.id, flags, bodies[0])).await?;
         loop {
-            self.send(&ring)?;
+            self.send(&ring).await?;
         }
     }
 
     /// Waits until the client hangs up.
-    pub(super) fn wait_for_the_end(&mut self) -> io::Result<()> {
+    pub(super) async fn wait_for_the_end(&mut self) -> io::Result<()> {
         loop {
-            self.next_request()?;
+            self.next_request().await?;
         }
     }
 }

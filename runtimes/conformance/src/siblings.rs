@@ -39,13 +39,13 @@ struct Pings {
 
 pub fn a_sibling_waits_little_longer_for_its_socket_beside_pings<H: Harness>() {
     run_alone::<H>(async {
-        let server = ScriptedServer::start(|_, client| {
-            let request = client.next_request()?;
-            client.answer(request, &streaming_hello(1))?;
+        let server = ScriptedServer::start(|_, mut client| async move {
+            let request = client.next_request().await?;
+            client.answer(request, &streaming_hello(1)).await?;
             let ok = rawdoc! { "ok": 1 };
             loop {
-                let request = client.next_request()?;
-                client.answer(request, &ok)?;
+                let request = client.next_request().await?;
+                client.answer(request, &ok).await?;
             }
         });
         let options = ClientOptions::parse(&server.uri("")).unwrap().0;

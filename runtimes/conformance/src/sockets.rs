@@ -1,10 +1,9 @@
 //! The promises of an adapter's sockets, without a client.
 
 use std::future::poll_fn;
-use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io;
 use std::pin::{Pin, pin};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -13,21 +12,21 @@ use cmap_runtime::runtime::{Runtime, Target};
 use cmap_runtime::{Client, Pool};
 use futures_io::AsyncRead as _;
 
+use super::ground::{self, Place, Socket};
 use super::scripted_server::{ScriptedServer, streaming_hello};
-use super::yield_now;
-use super::{Harness, Hosts, LocalServer, Setup, client, poll_once, run};
+use super::{Harness, Hosts, LocalServer, Setup, client, poll_once, run, until, yield_now};
 
 type StreamOf<H> = <<H as Harness>::Runtime as Runtime>::Stream;
 
 pub fn a_socket_is_read_at_once_if_there_is_something_to_read<H: Harness>() {
     run::<H>(async {
-        let (mut socket, mut peer) = connected::<H>().await;
+        let (mut socket, peer) = connected::<H>().await;
         let mut buffer = [0; 8];
 
         let silent = H::Runtime::read_now(&mut socket, &mut buffer).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
 
-        peer.write_all(b"abc").unwrap();
+        ground::write_all(&*peer, b"abc").await.unwrap();
         assert_eq!(read_soon::<H>(&mut socket, &mut buffer).await, 3);
         assert!(buffer.starts_with(b"abc"));
 
@@ -38,11 +37,11 @@ pub fn a_socket_is_read_at_once_if_there_is_something_to_read<H: Harness>() {
 
 pub fn whoever_waits_for_a_socket_is_woken_when_it_can_be_read<H: Harness>() {
     run::<H>(async {
-        let (mut socket, mut peer) = connected::<H>().await;
+        let (mut socket, peer) = connected::<H>().await;
 
         let mut read = pin!(read_when_readable::<H>(&mut socket));
         assert!(poll_once(&mut read).await.is_none());
-        peer.write_all(b"abc").unwrap();
+        ground::write_all(&*peer, b"abc").await.unwrap();
 
         assert_eq!(read.await.unwrap(), b"abc");
     });
@@ -62,17 +61,17 @@ pub fn whoever_waits_for_a_socket_is_woken_when_its_peer_hangs_up<H: Harness>() 
 
 pub fn whoever_waits_after_a_look_is_woken_by_what_comes_next<H: Harness>() {
     run::<H>(async {
-        let (mut socket, mut peer) = connected::<H>().await;
+        let (mut socket, peer) = connected::<H>().await;
         let mut buffer = [0; 8];
 
         for _ in 0..10 {
-            peer.write_all(b"abc").unwrap();
+            ground::write_all(&*peer, b"abc").await.unwrap();
             assert_eq!(read_soon::<H>(&mut socket, &mut buffer).await, 3);
             // The reactor reports bytes that have been read already.
             yield_now().await;
             let mut read = pin!(read_when_readable::<H>(&mut socket));
             assert!(poll_once(&mut read).await.is_none());
-            peer.write_all(b"defg").unwrap();
+            ground::write_all(&*peer, b"defg").await.unwrap();
             assert_eq!(read.await.unwrap(), b"defg");
         }
     });
@@ -95,13 +94,17 @@ pub fn a_connection_is_good_for_many_commands_under_tls<H: Harness>() {
 
 pub fn a_task_that_waits_for_a_reply_sleeps_until_it_comes<H: Harness>() {
     run::<H>(async {
-        let server = ScriptedServer::start(|_, client| {
-            let request = client.next_request()?;
-            client.answer(request, &streaming_hello(1))?;
-            loop {
-                let request = client.next_request()?;
-                thread::sleep(Duration::from_millis(2));
-                client.answer(request, &rawdoc! { "ok": 1 })?;
+        let ground = ground::current();
+        let server = ScriptedServer::start(move |_, mut client| {
+            let ground = Arc::clone(&ground);
+            async move {
+                let request = client.next_request().await?;
+                client.answer(request, &streaming_hello(1)).await?;
+                loop {
+                    let request = client.next_request().await?;
+                    ground.sleep_until(ground.age() + Duration::from_millis(2)).await;
+                    client.answer(request, &rawdoc! { "ok": 1 }).await?;
+                }
             }
         });
         let pool = Pool::<H::Runtime>::with_options(ClientOptions::parse(&server.uri("")).unwrap().0).await.unwrap();
@@ -137,11 +140,15 @@ async fn ping_often<R: Runtime>(client: &Client<R>) {
 }
 
 /// A socket, and its peer.
-async fn connected<H: Harness>() -> (StreamOf<H>, TcpStream) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let target = Target::Tcp(listener.local_addr().unwrap());
-    let socket = H::Runtime::current().unwrap().connect(target).await.unwrap();
-    (socket, listener.accept().unwrap().0)
+async fn connected<H: Harness>() -> (StreamOf<H>, Arc<dyn Socket>) {
+    let site = ground::current().site().unwrap();
+    let accepted = Arc::new(Mutex::new(None));
+    let peer = Arc::clone(&accepted);
+    let _acceptor = site.listen(Box::new(move |socket| *peer.lock().unwrap() = Some(socket))).unwrap();
+    let Place::Tcp(address) = site.place() else { panic!("it is TCP") };
+    let socket = H::Runtime::current().unwrap().connect(Target::Tcp(*address)).await.unwrap();
+    until(|| accepted.lock().unwrap().is_some()).await;
+    (socket, accepted.lock().unwrap().take().unwrap())
 }
 
 /// The bytes sent have been read after some attempts.

@@ -1,11 +1,29 @@
 //! The cases of the suite, by name: what [`conformance!`](crate::conformance!) makes tests of.
 
 /// Instantiates the suite for a [`Harness`](crate::Harness). With `alone` before it, those cases that measure how tasks
-/// are served beside others: in a program of their own, because all clients of a process may share one executor.
+/// are served beside others: in a program of their own, because all clients of a process may share one executor. With
+/// `virtual`, those for a runtime in virtual time are run: a case that needs more than that says so, and is ignored.
 #[macro_export]
 macro_rules! conformance {
-    ($harness:ty) => {
-        $crate::conformance! { @ $harness,
+    ($harness:ty) => { $crate::conformance! { @cases real $harness } };
+    (virtual $harness:ty) => { $crate::conformance! { @cases virtual $harness } };
+    (alone $harness:ty) => {
+        $crate::conformance! { @modules real $harness,
+            flood {
+                hellos_without_end_on_the_monitors_socket_starve_nobody,
+                hellos_without_end_on_the_round_trip_socket_starve_nobody,
+                hellos_without_end_for_a_monitor_that_polls_starve_nobody,
+                hellos_without_end_for_connections_starve_nobody,
+                large_replies_starve_nobody,
+                a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_second,
+            }
+            siblings {
+                a_sibling_waits_little_longer_for_its_socket_beside_pings,
+            }
+        }
+    };
+    (@cases $kind:ident $harness:ty) => {
+        $crate::conformance! { @modules $kind $harness,
             basics {
                 a_command_runs_on_a_checked_out_connection,
                 a_returned_connection_is_used_again,
@@ -18,7 +36,7 @@ macro_rules! conformance {
                 a_command_may_have_several_replies_msg_8,
                 a_connection_is_looked_at_before_it_is_used_after_idleness,
                 #[cfg(unix)]
-                a_unix_socket_is_an_address_like_others,
+                a_unix_socket_is_an_address_like_others: "it needs Unix sockets",
             }
             logins {
                 the_three_lines_log_in_by_scram_sha_256_under_tls,
@@ -110,9 +128,9 @@ macro_rules! conformance {
                 a_panic_in_a_handler_goes_no_further,
                 a_panic_in_a_handler_hides_no_event_from_other_handlers,
                 a_subscription_says_what_it_lost,
-                a_handler_that_is_too_slow_learns_how_much_it_missed,
-                a_subscription_counts_what_its_client_has_lost_as_well,
-                whoever_tells_events_leaves_those_of_others_to_a_task,
+                a_handler_that_is_too_slow_learns_how_much_it_missed: "it needs threads",
+                a_subscription_counts_what_its_client_has_lost_as_well: "it needs threads",
+                whoever_tells_events_leaves_those_of_others_to_a_task: "it needs threads",
                 what_a_handler_causes_is_told_though_the_runtime_ends,
                 a_subscription_ends_with_its_client,
                 a_reader_that_waits_learns_of_the_end,
@@ -152,11 +170,11 @@ macro_rules! conformance {
                 a_connection_is_dropped_outside_of_any_runtime,
                 a_connection_is_dropped_after_its_runtime_ended,
                 a_client_outlives_its_runtime,
-                those_who_wait_learn_that_the_runtime_has_ended,
-                a_close_that_waits_learns_that_the_runtime_has_ended,
+                those_who_wait_learn_that_the_runtime_has_ended: "it needs threads",
+                a_close_that_waits_learns_that_the_runtime_has_ended: "it needs threads",
                 a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended,
                 a_future_that_another_task_goes_on_with_wakes_that_task,
-                several_runtimes_and_threads_share_a_client,
+                several_runtimes_and_threads_share_a_client: "it needs threads",
                 a_panicking_task_returns_its_connection,
             }
             sockets {
@@ -215,30 +233,26 @@ macro_rules! conformance {
             }
         }
     };
-    (alone $harness:ty) => {
-        $crate::conformance! { @ $harness,
-            flood {
-                hellos_without_end_on_the_monitors_socket_starve_nobody,
-                hellos_without_end_on_the_round_trip_socket_starve_nobody,
-                hellos_without_end_for_a_monitor_that_polls_starve_nobody,
-                hellos_without_end_for_connections_starve_nobody,
-                large_replies_starve_nobody,
-                a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_second,
-            }
-            siblings {
-                a_sibling_waits_little_longer_for_its_socket_beside_pings,
-            }
+    (@modules $kind:ident $harness:ty,
+        $($module:ident { $($(#[$condition:meta])? $case:ident $(: $need:literal)?,)* })*
+    ) => {
+        $(mod $module {
+            $($crate::conformance! { @test $kind $harness, $(#[$condition])? $module $case $(: $need)? })*
+        })*
+    };
+    (@test virtual $harness:ty, $(#[$condition:meta])? $module:ident $case:ident : $need:literal) => {
+        $(#[$condition])?
+        #[test]
+        #[ignore = $need]
+        fn $case() {
+            <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
         }
     };
-    (@ $harness:ty, $($module:ident { $($(#[$condition:meta])? $case:ident,)* })*) => {
-        $(mod $module {
-            $(
-                $(#[$condition])?
-                #[test]
-                fn $case() {
-                    $crate::$module::$case::<$harness>();
-                }
-            )*
-        })*
+    (@test $kind:ident $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
+        $(#[$condition])?
+        #[test]
+        fn $case() {
+            <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
+        }
     };
 }

@@ -1,6 +1,7 @@
 //! A server sends more than it was asked for: the extra bytes never answer a command.
 
-use std::sync::{Mutex, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -10,6 +11,7 @@ use cmap_core::pool::Purpose;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, CommandErrorKind, Connection, Pool};
 
+use super::ground::Bell;
 use super::scripted_server::{ScriptedServer, streaming_hello};
 use super::{ClientOf, Harness, Hosts, LocalServer, Setup, assert_nothing_lost, client, run, yield_now};
 
@@ -55,15 +57,19 @@ pub fn half_a_reply_sent_ahead_closes_its_connection_at_check_in<H: Harness>() {
 
 pub fn what_comes_while_a_connection_is_idle_closes_it<H: Harness>() {
     run::<H>(async {
-        let (came_back, is_idle) = mpsc::channel();
-        let is_idle = Mutex::new(is_idle);
-        let server = ScriptedServer::start(move |before, client| {
-            let hello = client.next_request()?;
-            client.answer(hello, &streaming_hello(1))?;
-            if before == 0 && is_idle.lock().unwrap().recv().is_ok() {
-                client.answer(hello, &rawdoc! { "ok": 1 })?;
+        let (is_idle, came_back) = (Arc::new(AtomicBool::new(false)), Arc::new(Bell::default()));
+        let (seen, heard) = (Arc::clone(&is_idle), Arc::clone(&came_back));
+        let server = ScriptedServer::start(move |before, mut client| {
+            let (is_idle, came_back) = (Arc::clone(&seen), Arc::clone(&heard));
+            async move {
+                let hello = client.next_request().await?;
+                client.answer(hello, &streaming_hello(1)).await?;
+                if before == 0 {
+                    came_back.wait_until(|| is_idle.load(Ordering::SeqCst)).await;
+                    client.answer(hello, &rawdoc! { "ok": 1 }).await?;
+                }
+                client.wait_for_the_end().await
             }
-            client.wait_for_the_end()
         });
         let mut options = ClientOptions::parse(&server.uri("")).unwrap().0;
         options.pool.check_after_idle = Some(Duration::ZERO);
@@ -71,7 +77,8 @@ pub fn what_comes_while_a_connection_is_idle_closes_it<H: Harness>() {
         pool.ready();
 
         drop(pool.check_out().await.unwrap());
-        came_back.send(()).unwrap();
+        is_idle.store(true, Ordering::SeqCst);
+        came_back.ring();
 
         // It takes a moment until it has come.
         while pool.check_out().await.unwrap().id().get() == 1 {

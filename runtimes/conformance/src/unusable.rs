@@ -1,7 +1,6 @@
 //! Connection strings and servers that cannot be used: the author of the string gets the reason at once; a waiter for
 //! the server gets the reason in time, and the server is checked no more often than needed.
 
-use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use cmap_core::options::{ClientOptions, Warning};
@@ -10,8 +9,8 @@ use cmap_runtime::runtime::Runtime;
 use cmap_runtime::tls::TlsConfig;
 use cmap_runtime::{CheckOutError, Client, Event, Notice};
 
+use super::ground;
 use super::recovery::recovered;
-use super::server::listener::{Listener, Place};
 use super::{
     Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, options, poll_once, run, told, wait_for,
     wait_for_failed_check,
@@ -155,8 +154,8 @@ pub fn a_host_that_cannot_be_resolved_is_named<H: Harness>() {
 
 pub fn a_server_that_never_accepts_is_given_up<H: Harness>() {
     run::<H>(async {
-        let (full, _queued) = full_listener();
-        let place = full.place().unwrap();
+        let full = ground::current().full_site().unwrap();
+        let place = full.place().clone();
         let uri = format!("mongodb://{place}/?connectTimeoutMS=200&serverSelectionTimeoutMS=300");
         let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
 
@@ -166,15 +165,6 @@ pub fn a_server_that_never_accepts_is_given_up<H: Harness>() {
         let _server = LocalServer::start_at(full, Setup::default());
         recovered("a server that did not accept", &client).await;
     });
-}
-
-/// A listener that takes no more connections, since its queue is full; and those in the queue.
-pub(super) fn full_listener() -> (Listener, Vec<TcpStream>) {
-    let full = Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 0)), 0).unwrap();
-    let Ok(Place::Tcp(address)) = full.place() else { panic!("it listens on TCP") };
-    let limit = Duration::from_millis(50);
-    let queued = std::iter::from_fn(|| TcpStream::connect_timeout(&address, limit).ok()).collect();
-    (full, queued)
 }
 
 pub fn a_client_waits_for_a_server_that_comes_late<H: Harness>() {

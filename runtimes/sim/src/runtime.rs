@@ -13,7 +13,7 @@ use cmap_runtime::RuntimeGone;
 use cmap_runtime::runtime::{Runtime, Target};
 
 use crate::executor::TimerKey;
-use crate::network::{Stream, connect};
+use crate::network::{Listener, Stream, connect};
 use crate::world::World;
 
 /// The runtime of a simulation. Clones are one.
@@ -53,6 +53,11 @@ impl SimRuntime {
     pub fn sleep(&self, time: Duration) -> Sleep {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.sleep_until_nanos(self.world.executor.now().saturating_add(nanos))
+    }
+
+    /// Listens at an address of any host. With port 0 it is a port that nobody has had.
+    pub fn listen(&self, address: SocketAddr) -> Listener {
+        Listener::bind(&self.world, address)
     }
 
     pub(crate) fn sleep_until_nanos(&self, at: u64) -> Sleep {

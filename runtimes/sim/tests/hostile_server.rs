@@ -178,7 +178,7 @@ fn run(seed: u64) {
     let (told, runtime, mut chance) = (Arc::clone(&lies), sim.runtime().clone(), Random::new(seed));
     sim.spawn(async move {
         loop {
-            let stream = listener.accept().await;
+            let Some(stream) = listener.accept().await else { return };
             let chance = Random::new(chance.next_u64());
             runtime.spawn(serve(stream, runtime.clone(), chance, Arc::clone(&told), login));
         }

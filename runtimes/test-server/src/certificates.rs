@@ -28,6 +28,7 @@ const KEY_DERIVATION_ITERATIONS: u32 = 2_048;
 /// Signs certificates.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
+    made_at: OffsetDateTime,
 }
 
 /// A certificate and its key.
@@ -85,10 +86,26 @@ impl Authority {
     /// # Errors
     /// The system's cryptography fails; the same holds for all functions here that make something.
     pub fn new(common_name: &str) -> Result<Self, CertificateError> {
-        let mut params = params(&[], common_name, Validity::Now)?;
+        Self::made(common_name, OffsetDateTime::now_utc())
+    }
+
+    /// An authority with a new key, for whose certificates it is `now`, the time since 1970: in virtual time another one than
+    /// the system's.
+    ///
+    /// # Errors
+    /// See [`new`](Self::new).
+    pub fn made_at(common_name: &str, now: core::time::Duration) -> Result<Self, CertificateError> {
+        Self::made(
+            common_name,
+            OffsetDateTime::UNIX_EPOCH.saturating_add(Duration::try_from(now).unwrap_or(Duration::MAX)),
+        )
+    }
+
+    fn made(common_name: &str, made_at: OffsetDateTime) -> Result<Self, CertificateError> {
+        let mut params = params(&[], common_name, made_at, Validity::Now)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
+        Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)?, made_at })
     }
 
     /// Its own certificate.
@@ -115,7 +132,7 @@ impl Authority {
     /// # Errors
     /// See [`new`](Self::new).
     pub fn server(&self, hosts: &[&str], validity: Validity) -> Result<Identity, CertificateError> {
-        self.sign(params(hosts, "server", validity)?, ExtendedKeyUsagePurpose::ServerAuth, KeyKind::P256)
+        self.sign(params(hosts, "server", self.made_at, validity)?, ExtendedKeyUsagePurpose::ServerAuth, KeyKind::P256)
     }
 
     /// A client's certificate.
@@ -123,7 +140,7 @@ impl Authority {
     /// # Errors
     /// See [`new`](Self::new).
     pub fn client(&self, common_name: &str, key: KeyKind) -> Result<Identity, CertificateError> {
-        self.sign(params(&[], common_name, Validity::Now)?, ExtendedKeyUsagePurpose::ClientAuth, key)
+        self.sign(params(&[], common_name, self.made_at, Validity::Now)?, ExtendedKeyUsagePurpose::ClientAuth, key)
     }
 
     fn sign(
@@ -194,7 +211,12 @@ impl Identity {
     }
 }
 
-fn params(hosts: &[&str], common_name: &str, validity: Validity) -> Result<CertificateParams, CertificateError> {
+fn params(
+    hosts: &[&str],
+    common_name: &str,
+    now: OffsetDateTime,
+    validity: Validity,
+) -> Result<CertificateParams, CertificateError> {
     let mut params = CertificateParams::new(hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>())?;
     // RFC 2253 writes a subject from its end: see `subject`.
     let mut name = DistinguishedName::new();
@@ -203,11 +225,11 @@ fn params(hosts: &[&str], common_name: &str, validity: Validity) -> Result<Certi
     name.push(DnType::CommonName, common_name);
     params.distinguished_name = name;
     let begin = match validity {
-        Validity::Now => OffsetDateTime::now_utc() + VALID_FROM,
+        Validity::Now => now.saturating_add(VALID_FROM),
         Validity::Over => date_time_ymd(2020, 1, 1),
         Validity::NotBegun => date_time_ymd(3000, 1, 1),
     };
-    (params.not_before, params.not_after) = (begin, begin + VALID_FOR);
+    (params.not_before, params.not_after) = (begin, begin.saturating_add(VALID_FOR));
     Ok(params)
 }
 

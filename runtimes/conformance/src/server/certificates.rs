@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cmap_test_server::certificates::{Authority, Identity, KeyKind, LOCAL_HOSTS, Validity, subject};
 use rustls::crypto::aws_lc_rs;
@@ -29,12 +30,13 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn make(hosts: Hosts) -> Self {
+    /// Makes them at the time of day `now`, since 1970.
+    pub(super) fn make(hosts: Hosts, now: Duration) -> Self {
         let hosts = match hosts {
             Hosts::Local => &LOCAL_HOSTS[..],
             Hosts::Elsewhere => &["elsewhere.example"],
         };
-        let authority = Authority::new("the suite's authority").unwrap();
+        let authority = Authority::made_at("the suite's authority", now).unwrap();
         let server = authority.server(hosts, Validity::Now).unwrap();
         let client = authority.client(CLIENT, KeyKind::P256).unwrap();
 

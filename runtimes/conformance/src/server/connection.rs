@@ -1,29 +1,39 @@
-//! One connection: its thread reads, in the clear or under TLS, and hands commands to the machine, unless it has to
+//! One connection: its task reads, in the clear or under TLS, and hands commands to the machine, unless it has to
 //! misbehave.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use cmap_core::wire::{Content, Decoder, FrameReader, Limits};
 use cmap_test_server::{ClientId, Peer};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::certificates::client_subject;
-use super::listener::Stream;
 use super::machine::Machine;
 use super::misbehaviour::{Deed, Manners};
+use crate::ground::{self, Bell, Socket};
 
 /// A connection's bytes, without TLS on this side.
 pub(super) struct Channel {
-    stream: Stream,
-    tls: Option<Mutex<ServerConnection>>,
+    socket: Arc<dyn Socket>,
+    out: Mutex<Out>,
+    /// Rings when everything that was to be sent has been.
+    sent: Bell,
+}
+
+/// The way out, which several tasks share: what one has begun to send, another may finish.
+struct Out {
+    tls: Option<ServerConnection>,
+    unsent: Vec<u8>,
 }
 
 /// Serves the client behind `channel` to the end.
-pub(super) fn serve(channel: Arc<Channel>, manners: Manners, machine: &Machine) -> io::Result<()> {
+pub(super) async fn serve(channel: Arc<Channel>, manners: Manners, machine: &Machine) -> io::Result<()> {
     let mut client = None;
-    let outcome = converse(&channel, manners, machine, &mut client);
+    let outcome = converse(&channel, manners, machine, &mut client).await;
     // The machine's share of the channel goes first: the last one closes the socket, perhaps by a reset.
     if let Some(client) = client {
         machine.handle_hang_up(client);
@@ -31,18 +41,18 @@ pub(super) fn serve(channel: Arc<Channel>, manners: Manners, machine: &Machine) 
     outcome
 }
 
-fn converse(
+async fn converse(
     channel: &Arc<Channel>,
     manners: Manners,
     machine: &Machine,
     client: &mut Option<ClientId>,
 ) -> io::Result<()> {
     if let Some(deed) = manners.at_once() {
-        return channel.at_once(deed);
+        return channel.at_once(deed).await;
     }
     let (mut frames, mut decoder) = (FrameReader::new(), Decoder::new());
     let mut plain = Vec::new();
-    while channel.read(&mut plain)? {
+    while channel.read(&mut plain).await? {
         let mut bytes = plain.as_slice();
         while let Ok(Some(frame)) = frames.read(&mut bytes, &Limits::DEFAULT) {
             let Ok(incoming) = decoder.decode(frame, &Limits::DEFAULT) else { return Ok(()) };
@@ -52,14 +62,14 @@ fn converse(
             };
             match deed {
                 Some((deed, reply)) => {
-                    machine.wait_until_it_goes_on();
-                    if channel.carry_out(deed, &reply)?.is_break() {
+                    machine.wait_until_it_goes_on().await;
+                    if channel.carry_out(deed, &reply).await?.is_break() {
                         return Ok(());
                     }
                 }
                 None => {
                     let client = *client.get_or_insert_with(|| machine.accept(Arc::clone(channel), channel.peer()));
-                    machine.handle_bytes(client, frame);
+                    machine.handle_bytes(client, frame).await;
                 }
             }
         }
@@ -69,72 +79,65 @@ fn converse(
 }
 
 impl Channel {
-    pub(super) fn new(stream: Stream, tls: Option<&Arc<ServerConfig>>) -> Self {
+    pub(super) fn new(socket: Arc<dyn Socket>, tls: Option<&Arc<ServerConfig>>) -> Self {
         let tls = tls.map(|config| {
             let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
             tls.set_buffer_limit(None);
-            Mutex::new(tls)
+            tls
         });
-        Self { stream, tls }
+        Self { socket, out: Mutex::new(Out { tls, unsent: Vec::new() }), sent: Bell::default() }
     }
 
     /// Sends `bytes`.
-    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let Some(tls) = &self.tls else { return (&self.stream).write_all(bytes) };
-        let mut tls = tls.lock().unwrap_or_else(PoisonError::into_inner);
-        tls.writer().write_all(bytes)?;
-        self.flush(&mut tls)
+    pub(super) async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.out().push(bytes)?;
+        self.flush().await
     }
 
     /// Ends the connection.
     pub(super) fn close(&self) {
-        self.stream.close();
+        self.socket.close();
     }
 
     /// Waits for bytes and appends them to `plain`. Returns whether there may be more.
-    fn read(&self, plain: &mut Vec<u8>) -> io::Result<bool> {
+    async fn read(&self, plain: &mut Vec<u8>) -> io::Result<bool> {
         let mut buffer = [0; 16 * 1024];
-        let count = (&self.stream).read(&mut buffer)?;
-        let mut bytes = &buffer[..count];
-        let Some(tls) = &self.tls else {
-            plain.extend_from_slice(bytes);
-            return Ok(count > 0);
-        };
-        let mut tls = tls.lock().unwrap_or_else(PoisonError::into_inner);
-        while !bytes.is_empty() {
-            tls.read_tls(&mut bytes)?;
-            let processed = tls.process_new_packets();
-            // A failure leaves an alert to be sent.
-            self.flush(&mut tls)?;
-            processed.map_err(io::Error::other)?;
-            match tls.reader().read_to_end(plain) {
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
-                Ok(_) | Err(_) => {}
-            }
-        }
+        let count = ground::read(&*self.socket, &mut buffer).await?;
+        let decrypted = self.out().decrypt(&buffer[..count], plain);
+        // A failure leaves an alert to be sent.
+        self.flush().await?;
+        decrypted?;
         Ok(count > 0)
     }
 
     /// Whether the client has ended TLS by a close_notify.
     pub(super) fn heard_goodbye(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| {
-            let mut tls = tls.lock().unwrap_or_else(PoisonError::into_inner);
-            tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
-        })
+        let mut out = self.out();
+        out.tls.as_mut().is_some_and(|tls| tls.process_new_packets().is_ok_and(|state| state.peer_has_closed()))
     }
 
-    fn flush(&self, tls: &mut ServerConnection) -> io::Result<()> {
-        while tls.wants_write() {
-            tls.write_tls(&mut &self.stream)?;
-        }
-        Ok(())
+    async fn flush(&self) -> io::Result<()> {
+        poll_fn(|cx| {
+            let mut out = self.out();
+            while !out.unsent.is_empty() {
+                let Poll::Ready(written) = self.socket.poll_write(cx, &out.unsent) else {
+                    // Another task may send what this one waits to send.
+                    return self.sent.poll(cx, || false).map(Ok);
+                };
+                out.unsent.drain(..written?);
+            }
+            drop(out);
+            self.sent.ring();
+            Poll::Ready(Ok(()))
+        })
+        .await
     }
 
     /// Does a deed to the first bytes that come, under TLS to the handshake.
-    fn at_once(&self, deed: Deed) -> io::Result<()> {
+    async fn at_once(&self, deed: Deed) -> io::Result<()> {
         let mut buffer = [0; 16 * 1024];
-        while (&self.stream).read(&mut buffer)? > 0 {
-            if self.carry_out(deed, &[])?.is_break() {
+        while ground::read(&*self.socket, &mut buffer).await? > 0 {
+            if self.carry_out(deed, &[]).await?.is_break() {
                 return Ok(());
             }
         }
@@ -142,34 +145,75 @@ impl Channel {
     }
 
     /// Does `deed` instead of answering, or to the answer `reply`.
-    fn carry_out(&self, deed: Deed, reply: &[u8]) -> io::Result<ControlFlow<()>> {
+    async fn carry_out(&self, deed: Deed, reply: &[u8]) -> io::Result<ControlFlow<()>> {
         let half = &reply[..reply.len() / 2];
         match deed {
             Deed::Silence => return Ok(ControlFlow::Continue(())),
-            Deed::HalfThenSilence => return self.send(half).map(ControlFlow::Continue),
+            Deed::HalfThenSilence => return self.send(half).await.map(ControlFlow::Continue),
             Deed::AnswerTwice | Deed::AnswerAhead | Deed::AnswerHalfAhead => {
-                return self.send(reply).map(ControlFlow::Continue);
+                return self.send(reply).await.map(ControlFlow::Continue);
             }
             Deed::HangUp => {}
             Deed::Reset => {
-                self.stream.reset_at_end()?;
+                self.socket.reset_at_end()?;
                 return Ok(ControlFlow::Break(()));
             }
-            Deed::HalfThenEnd => self.send(half)?,
-            Deed::AnswerThenEnd => self.send(reply)?,
-            Deed::SpeakHttp => (&self.stream).write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")?,
+            Deed::HalfThenEnd => self.send(half).await?,
+            Deed::AnswerThenEnd => self.send(reply).await?,
+            Deed::SpeakHttp => ground::write_all(&*self.socket, b"HTTP/1.1 400 Bad Request\r\n\r\n").await?,
         }
-        self.stream.close();
+        self.socket.close();
         Ok(ControlFlow::Break(()))
     }
 
     fn peer(&self) -> Peer {
         let peer = Peer::at("the suite");
-        let tls = self.tls.as_ref().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner));
         // There is one certificate of a client that the authority has signed.
-        match tls.is_some_and(|tls| tls.peer_certificates().is_some()) {
+        match self.out().tls.as_ref().is_some_and(|tls| tls.peer_certificates().is_some()) {
             true => peer.with_certificate(client_subject()),
             false => peer,
         }
+    }
+
+    fn out(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Out {
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else {
+            self.unsent.extend_from_slice(bytes);
+            return Ok(());
+        };
+        tls.writer().write_all(bytes)?;
+        self.encrypt()
+    }
+
+    fn decrypt(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else {
+            plain.extend_from_slice(bytes);
+            return Ok(());
+        };
+        let mut outcome = Ok(());
+        while !bytes.is_empty() && outcome.is_ok() {
+            tls.read_tls(&mut bytes)?;
+            outcome = tls.process_new_packets().map(drop).map_err(io::Error::other);
+            match tls.reader().read_to_end(plain) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => outcome = outcome.and(Err(error)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.encrypt()?;
+        outcome
+    }
+
+    fn encrypt(&mut self) -> io::Result<()> {
+        while let Some(tls) = &mut self.tls
+            && tls.wants_write()
+        {
+            tls.write_tls(&mut self.unsent)?;
+        }
+        Ok(())
     }
 }

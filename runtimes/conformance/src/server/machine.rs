@@ -1,26 +1,27 @@
-//! The test server, shared by the threads of its connections and the one that keeps its time.
+//! The test server, shared by the tasks of its connections and the one that keeps its time.
 //!
 //! Each caller of the machine drains it under the lock and sends its outputs when the lock is free again. A connection
-//! has one request at a time, and the replies that stream to it all come from the thread that keeps the time, so the
+//! has one request at a time, and the replies that stream to it all come from the task that keeps the time, so the
 //! order is right.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Instant;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use cmap_core::time::Instant as ServerTime;
 use cmap_test_server::{ClientId, Peer, ServerConfig, ServerOutput, TestServer};
 
 use super::connection::Channel;
+use crate::ground::{Bell, Ground};
 
 pub(super) struct Machine {
+    ground: Arc<dyn Ground>,
     state: Mutex<State>,
-    /// There may be something to do earlier.
-    earlier: Condvar,
-    origin: Instant,
-    hangs: Mutex<bool>,
-    goes_on: Condvar,
+    hangs: AtomicBool,
+    /// Rings when there may be something to do earlier, and when the server hangs, goes on or ends.
+    bell: Bell,
 }
 
 struct State {
@@ -33,20 +34,17 @@ struct State {
 type Errand = (Arc<Channel>, Option<Vec<u8>>);
 
 impl Machine {
-    /// A machine whose time starts now.
-    pub(super) fn start(config: ServerConfig) -> Arc<Self> {
-        let server = TestServer::new(config, ServerTime::ORIGIN);
-        #[expect(clippy::disallowed_methods, reason = "a server behind real sockets has a real clock")]
-        let origin = Instant::now();
+    /// A machine whose time is the ground's.
+    pub(super) fn start(ground: Arc<dyn Ground>, config: ServerConfig) -> Arc<Self> {
+        let server = TestServer::new(config, ServerTime::ORIGIN + ground.age());
         let machine = Arc::new(Self {
+            ground,
             state: Mutex::new(State { server, channels: BTreeMap::new(), ended: false }),
-            earlier: Condvar::new(),
-            origin,
-            hangs: Mutex::new(false),
-            goes_on: Condvar::new(),
+            hangs: AtomicBool::new(false),
+            bell: Bell::default(),
         });
         let timed = Arc::clone(&machine);
-        thread::spawn(move || timed.keep_time());
+        machine.ground.spawn(Box::pin(async move { timed.keep_time().await }));
         machine
     }
 
@@ -59,14 +57,15 @@ impl Machine {
     }
 
     /// Bytes came from a client.
-    pub(super) fn handle_bytes(&self, client: ClientId, bytes: &[u8]) {
-        self.wait_until_it_goes_on();
-        let mut state = self.lock();
-        state.server.handle_bytes(self.now(), client, bytes);
-        let errands = state.drain();
-        drop(state);
-        self.earlier.notify_one();
-        run(errands);
+    pub(super) async fn handle_bytes(&self, client: ClientId, bytes: &[u8]) {
+        self.wait_until_it_goes_on().await;
+        let errands = {
+            let mut state = self.lock();
+            state.server.handle_bytes(self.now(), client, bytes);
+            state.drain()
+        };
+        self.bell.ring();
+        run(errands).await;
     }
 
     /// A client is gone.
@@ -77,49 +76,59 @@ impl Machine {
     }
 
     pub(super) fn hang(&self, hang: bool) {
-        *self.hangs.lock().unwrap() = hang;
-        self.goes_on.notify_all();
+        self.hangs.store(hang, Ordering::SeqCst);
+        self.bell.ring();
     }
 
     /// Waits while the server hangs.
-    pub(super) fn wait_until_it_goes_on(&self) {
-        let hangs = self.hangs.lock().unwrap();
-        drop(self.goes_on.wait_while(hangs, |hangs| *hangs).unwrap());
+    pub(super) async fn wait_until_it_goes_on(&self) {
+        self.bell.wait_until(|| !self.hangs.load(Ordering::SeqCst)).await;
     }
 
-    /// Ends the thread that keeps the time.
+    /// Ends the task that keeps the time.
     pub(super) fn end(&self) {
         self.lock().ended = true;
-        self.earlier.notify_one();
         self.hang(false);
     }
 
-    fn keep_time(&self) {
-        let mut state = self.lock();
-        while !state.ended {
-            state.server.handle_timeout(self.now());
-            let errands = state.drain();
-            if !errands.is_empty() {
-                drop(state);
-                self.wait_until_it_goes_on();
-                run(errands);
-                state = self.lock();
-                continue;
+    async fn keep_time(&self) {
+        while !self.lock().ended {
+            let errands = self.handle_timeout();
+            if errands.is_empty() {
+                self.wait().await;
+            } else {
+                self.wait_until_it_goes_on().await;
+                run(errands).await;
             }
-            state = match state.server.poll_timeout() {
-                Some(at) => {
-                    let wait = at.saturating_since(self.now());
-                    self.earlier.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.earlier.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
         }
-        // The connections end their own threads, which hold their sockets.
-        state.channels.clear();
+        // The connections end their own tasks, which hold their sockets.
+        self.lock().channels.clear();
+    }
+
+    fn handle_timeout(&self) -> Vec<Errand> {
+        let mut state = self.lock();
+        state.server.handle_timeout(self.now());
+        state.drain()
+    }
+
+    /// Waits until something is due, or has become due earlier, or it is over.
+    async fn wait(&self) {
+        let due = self.due();
+        let mut timer = due.map(|due| self.ground.sleep_until(due.saturating_since(ServerTime::ORIGIN)));
+        poll_fn(|cx| {
+            let changed = self.bell.poll(cx, || self.lock().ended || self.due() != due);
+            let passed = timer.as_mut().map_or(Poll::Pending, |timer| timer.as_mut().poll(cx));
+            if changed.is_ready() { changed } else { passed }
+        })
+        .await;
+    }
+
+    fn due(&self) -> Option<ServerTime> {
+        self.lock().server.poll_timeout()
     }
 
     fn now(&self) -> ServerTime {
-        ServerTime::ORIGIN + self.origin.elapsed()
+        ServerTime::ORIGIN + self.ground.age()
     }
 
     /// A case that fails elsewhere must not hang at its end.
@@ -146,11 +155,11 @@ impl State {
     }
 }
 
-fn run(errands: Vec<Errand>) {
+async fn run(errands: Vec<Errand>) {
     for (channel, bytes) in errands {
         match bytes {
             // A client that is gone gets no bytes.
-            Some(bytes) => drop(channel.send(&bytes)),
+            Some(bytes) => drop(channel.send(&bytes).await),
             None => channel.close(),
         }
     }

@@ -1,30 +1,27 @@
-//! A server for the suite: the test server behind threads and sockets, in the test's own process.
+//! A server for the suite: the test server on the case's [ground](crate::ground), in the test's own process.
 //!
-//! It listens on TCP or a Unix socket, in the clear or under TLS ([`certificates`]). One thread accepts connections
-//! ([`listener`]), each connection has a thread that reads ([`connection`]), and one more keeps the time ([`machine`]).
+//! It listens on TCP or a Unix socket, in the clear or under TLS ([`certificates`]). Each connection has a task that reads
+//! ([`connection`]), and one more keeps the time ([`machine`]).
 //! Before a command reaches the machine, [`misbehaviour`] checks for another deed: [`Manners`] say how new connections
 //! are treated, and the names of commands what happens to one of them.
 
 mod certificates;
 mod connection;
-pub(super) mod listener;
 mod machine;
 mod misbehaviour;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::thread;
 
 use cmap_test_server::{ServerConfig, User};
-use tempfile::TempDir;
 
 pub use self::certificates::Hosts;
 use self::certificates::{Certificates, client_subject};
 use self::connection::Channel;
-use self::listener::{Acceptor, Listener, Place, ReservedPort};
 use self::machine::Machine;
 pub use self::misbehaviour::{Deed, Manners};
+use crate::ground::{self, Ground, Place, Site};
 
 /// The configuration of a server.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,17 +42,15 @@ pub struct Setup {
 /// A server at an address of its own, until it is dropped.
 pub struct LocalServer {
     setup: Setup,
-    place: Place,
+    ground: Arc<dyn Ground>,
+    site: Box<dyn Site>,
     certificates: Option<Arc<Certificates>>,
     shared: Arc<Shared>,
-    acceptor: Acceptor,
-    /// Keeps the port while the server is down.
-    reserved: Option<ReservedPort>,
-    /// Where the Unix socket is.
-    folder: Option<TempDir>,
+    /// None while it is down.
+    acceptor: Option<Box<dyn Send>>,
 }
 
-/// The state that the server's threads share.
+/// The state that the server's tasks share.
 struct Shared {
     manners: Mutex<Manners>,
     /// One for each service, or one.
@@ -73,38 +68,37 @@ impl LocalServer {
 
     /// A server with the configuration `setup`.
     pub fn start_as(setup: Setup) -> Self {
-        let (listener, reserved, folder) = match setup.unix_socket {
-            true => {
-                let folder = tempfile::tempdir().unwrap();
-                (Listener::unix(folder.path().join("mongodb.sock")).unwrap(), None, Some(folder))
-            }
-            false => {
-                let (listener, reserved) = Listener::tcp_reserved().unwrap();
-                (listener, reserved, None)
-            }
+        let ground = ground::current();
+        let site = match setup.unix_socket {
+            true => ground.unix_site().unwrap(),
+            false => ground.site().unwrap(),
         };
-        let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts)));
-        Self::listen(setup, listener, certificates, reserved, folder)
+        Self::start_at(site, setup)
     }
 
-    /// A server at an existing listener, in the clear.
-    pub(super) fn start_at(listener: Listener, setup: Setup) -> Self {
-        Self::listen(setup, listener, None, None, None)
+    /// A server at a site of the case's ground.
+    pub(super) fn start_at(site: Box<dyn Site>, setup: Setup) -> Self {
+        let ground = ground::current();
+        let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts, ground.unix_time())));
+        let shared = Arc::new(Shared::new(&ground, setup, site.place()));
+        let mut server = Self { setup, ground, site, certificates, shared, acceptor: None };
+        server.listen();
+        server
     }
 
     /// The connection string; `query` are its options.
     pub fn uri(&self, query: &str) -> String {
-        format!("mongodb://{}/?{query}", self.place)
+        format!("mongodb://{}/?{query}", self.site.place())
     }
 
     /// The connection string of a client that logs in, as in `app:secret`.
     pub fn uri_as(&self, login: &str, query: &str) -> String {
-        format!("mongodb://{login}@{}/?{query}", self.place)
+        format!("mongodb://{login}@{}/?{query}", self.site.place())
     }
 
     /// Its address.
     pub(super) fn place(&self) -> &Place {
-        &self.place
+        self.site.place()
     }
 
     /// The authority that has signed the certificate of a server with TLS, as a PEM file.
@@ -144,54 +138,49 @@ impl LocalServer {
 
     /// Ends the server and all its connections, as if its process were killed.
     pub fn kill(&mut self) {
-        self.acceptor.end();
+        self.acceptor = None;
         self.shared.machines.iter().for_each(|machine| machine.end());
         for channel in self.shared.channels.lock().unwrap().drain(..).filter_map(|channel| channel.upgrade()) {
             channel.close();
         }
     }
 
-    /// Starts it again at the same address.
+    /// Starts it again at the same address, as another process.
     pub fn restart(&mut self) {
         self.kill();
-        let listener = Listener::at(&self.place).unwrap();
-        let (certificates, reserved, folder) = (self.certificates.take(), self.reserved.take(), self.folder.take());
-        *self = Self::listen(self.setup, listener, certificates, reserved, folder);
+        self.shared = Arc::new(Shared::new(&self.ground, self.setup, self.site.place()));
+        self.listen();
     }
 
-    fn listen(
-        setup: Setup,
-        listener: Listener,
-        certificates: Option<Arc<Certificates>>,
-        reserved: Option<ReservedPort>,
-        folder: Option<TempDir>,
-    ) -> Self {
-        let place = listener.place().unwrap();
-        let machine = |_| Machine::start(config(setup, &place));
-        let shared = Arc::new(Shared {
+    fn listen(&mut self) {
+        let (ground, shared) = (Arc::clone(&self.ground), Arc::clone(&self.shared));
+        let tls = self.certificates.as_ref().map(|made| made.server_config());
+        let acceptor = self.site.listen(Box::new(move |socket| {
+            let channel = Arc::new(Channel::new(socket, tls.as_ref()));
+            shared.channels.lock().unwrap().push(Arc::downgrade(&channel));
+            let manners = *shared.manners.lock().unwrap();
+            let turn = shared.accepted.fetch_add(1, Ordering::Relaxed) % shared.machines.len();
+            let (machine, shared) = (Arc::clone(&shared.machines[turn]), Arc::clone(&shared));
+            ground.spawn(Box::pin(async move {
+                // A connection ends when either side hangs up; whatever the error, the task ends with it.
+                drop(connection::serve(Arc::clone(&channel), manners, &machine).await);
+                shared.goodbyes.fetch_add(usize::from(channel.heard_goodbye()), Ordering::SeqCst);
+            }));
+        }));
+        self.acceptor = Some(acceptor.unwrap());
+    }
+}
+
+impl Shared {
+    fn new(ground: &Arc<dyn Ground>, setup: Setup, place: &Place) -> Self {
+        let machine = |_| Machine::start(Arc::clone(ground), config(setup, place));
+        Self {
             manners: Mutex::default(),
             machines: (0..setup.services.max(1)).map(machine).collect(),
             accepted: AtomicUsize::new(0),
             channels: Mutex::default(),
             goodbyes: AtomicUsize::new(0),
-        });
-        let acceptor = {
-            let (shared, tls) = (Arc::clone(&shared), certificates.as_ref().map(|made| made.server_config()));
-            Acceptor::start(listener, move |stream| {
-                let channel = Arc::new(Channel::new(stream, tls.as_ref()));
-                shared.channels.lock().unwrap().push(Arc::downgrade(&channel));
-                let manners = *shared.manners.lock().unwrap();
-                let turn = shared.accepted.fetch_add(1, Ordering::Relaxed) % shared.machines.len();
-                let machine = Arc::clone(&shared.machines[turn]);
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || {
-                    // A connection ends when either side hangs up; whatever the error, the thread ends with it.
-                    drop(connection::serve(Arc::clone(&channel), manners, &machine));
-                    shared.goodbyes.fetch_add(usize::from(channel.heard_goodbye()), Ordering::SeqCst);
-                });
-            })
-        };
-        Self { setup, place, certificates, shared, acceptor, reserved, folder }
+        }
     }
 }
 

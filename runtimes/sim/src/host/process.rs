@@ -216,7 +216,7 @@ pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener) {
         let mut next = pin!(listener.accept());
         let accepted = poll_fn(|cx| match process.poll_alive(cx) {
             Poll::Ready(false) => Poll::Ready(None),
-            Poll::Ready(true) => next.as_mut().poll(cx).map(Some),
+            Poll::Ready(true) => next.as_mut().poll(cx),
             Poll::Pending => Poll::Pending,
         });
         let Some(stream) = accepted.await else { return };

@@ -18,7 +18,7 @@ mod stream;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{pending, poll_fn};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -34,6 +34,12 @@ use crate::world::World;
 
 /// The host that the application runs on.
 pub(crate) const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// The addresses of localhost.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// The first port that is given to listeners who want any.
+const FIRST_FREE_PORT: u16 = 49152;
 
 /// How long bytes are on their way, unless a test says otherwise.
 const LATENCY: RangeInclusive<u64> = 50_000..=500_000;
@@ -58,6 +64,8 @@ pub(crate) struct Network {
 #[derive(Default)]
 struct Host {
     listeners: BTreeMap<u16, Listening>,
+    /// The last port that was given to a listener who wanted any.
+    last_free_port: Option<u16>,
     is_off: bool,
     reachability: Reachability,
 }
@@ -112,7 +120,7 @@ impl Network {
         Self {
             random: Random::new(seed),
             hosts: BTreeMap::from([(HOME, Host::default())]),
-            names: BTreeMap::new(),
+            names: BTreeMap::from([("localhost".to_owned(), Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP })]),
             cut: BTreeSet::new(),
             connections: Slab::new(),
             latency: LATENCY,
@@ -132,6 +140,9 @@ impl Network {
     /// What the resolver says of `name`, and how long it takes to.
     pub(crate) fn look_up(&self, name: &str) -> (io::Result<Vec<IpAddr>>, Duration) {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such host is known");
+        if let Ok(ip) = name.parse() {
+            return (Ok(vec![ip]), Duration::ZERO);
+        }
         match self.names.get(name) {
             Some(Answer { addresses: Ok(addresses), delay }) => (Ok(addresses.clone()), *delay),
             Some(Answer { addresses: Err(problem), delay }) => (Err(io::Error::other(*problem)), *delay),
@@ -162,24 +173,45 @@ impl Network {
         (Attempt::Accepted(connection), listening.acceptor.take().into_iter().collect())
     }
 
-    /// Listens at `address`; an earlier listener there gets no more connections.
-    fn listen(&mut self, address: SocketAddr) {
+    /// Listens at `address`, whose port may be 0 for a free one; an earlier listener there gets no more connections. Returns
+    /// the port.
+    fn listen(&mut self, address: SocketAddr) -> u16 {
         let host = self.hosts.entry(address.ip()).or_default();
-        host.listeners.insert(address.port(), Listening::default());
+        let port = match address.port() {
+            // A port is not given away again: its listener may come back.
+            0 => host.last_free_port.map_or(FIRST_FREE_PORT, |last| last.saturating_add(1)),
+            port => port,
+        };
+        if address.port() == 0 {
+            host.last_free_port = Some(port);
+        }
+        host.listeners.insert(port, Listening::default());
+        port
     }
 
     fn stop_listening(&mut self, now: u64, address: SocketAddr) -> Vec<Waker> {
         let host = self.hosts.get_mut(&address.ip());
         let Some(listening) = host.and_then(|host| host.listeners.remove(&address.port())) else { return Vec::new() };
-        listening.backlog.into_iter().flat_map(|connection| self.reset(now, connection)).collect()
+        let resets = listening.backlog.into_iter().flat_map(|connection| self.reset(now, connection));
+        resets.chain(listening.acceptor).collect()
     }
 }
 
 impl Listener {
     /// Listens at `address`, where nobody else does.
     pub(crate) fn bind(world: &Arc<World>, address: SocketAddr) -> Self {
-        world.network().listen(address);
-        Self { world: Arc::clone(world), address }
+        let port = world.network().listen(address);
+        Self { world: Arc::clone(world), address: SocketAddr::new(address.ip(), port) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What happens from now on to those who talk to its host.
+    pub fn set_reachability(&self, reachability: Reachability) {
+        self.world.network().set_reachability(self.address.ip(), reachability);
     }
 
     /// Listens no more. Connections that nobody has accepted are reset.
@@ -188,23 +220,23 @@ impl Listener {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits for the next connection.
-    pub async fn accept(&self) -> Stream {
+    /// Waits for the next connection; there is none after the end.
+    pub async fn accept(&self) -> Option<Stream> {
         let connection = poll_fn(|cx| {
             let mut network = self.world.network();
             let host = network.hosts.get_mut(&self.address.ip());
             let Some(listening) = host.and_then(|host| host.listeners.get_mut(&self.address.port())) else {
-                return Poll::Pending;
+                return Poll::Ready(None);
             };
             match listening.backlog.pop_front() {
-                Some(connection) => Poll::Ready(connection),
+                Some(connection) => Poll::Ready(Some(connection)),
                 None => {
                     listening.acceptor = Some(cx.waker().clone());
                     Poll::Pending
                 }
             }
         });
-        Stream::new(Arc::clone(&self.world), connection.await, 1)
+        connection.await.map(|connection| Stream::new(Arc::clone(&self.world), connection, 1))
     }
 }
 

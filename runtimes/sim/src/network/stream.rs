@@ -32,6 +32,12 @@ impl Stream {
         self.connection
     }
 
+    /// Breaks the connection: both ends read a reset.
+    pub fn reset(&self) {
+        let wakers = self.world.network().reset(self.world.executor.now(), self.connection);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// Reads what has arrived, without waiting.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.receive(buffer)? {
