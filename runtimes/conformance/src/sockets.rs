@@ -27,11 +27,11 @@ pub fn a_socket_is_read_at_once_if_there_is_something_to_read<H: Harness>() {
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
 
         ground::write_all(&*peer, b"abc").await.unwrap();
-        assert_eq!(read_soon::<H>(&mut socket, &mut buffer).await, 3);
+        read_soon::<H>(&mut socket, &mut buffer[..3]).await;
         assert!(buffer.starts_with(b"abc"));
 
         drop(peer);
-        assert_eq!(read_soon::<H>(&mut socket, &mut buffer).await, 0);
+        assert_eq!(read_once::<H>(&mut socket, &mut buffer).await, 0);
     });
 }
 
@@ -41,9 +41,9 @@ pub fn whoever_waits_for_a_socket_is_woken_when_it_can_be_read<H: Harness>() {
 
         let mut read = pin!(read_when_readable::<H>(&mut socket));
         assert!(poll_once(&mut read).await.is_none());
-        ground::write_all(&*peer, b"abc").await.unwrap();
+        ground::write_all(&*peer, b"a").await.unwrap();
 
-        assert_eq!(read.await.unwrap(), b"abc");
+        assert_eq!(read.await.unwrap(), b"a");
     });
 }
 
@@ -66,13 +66,13 @@ pub fn whoever_waits_after_a_look_is_woken_by_what_comes_next<H: Harness>() {
 
         for _ in 0..10 {
             ground::write_all(&*peer, b"abc").await.unwrap();
-            assert_eq!(read_soon::<H>(&mut socket, &mut buffer).await, 3);
+            read_soon::<H>(&mut socket, &mut buffer[..3]).await;
             // The reactor reports bytes that have been read already.
             yield_now().await;
             let mut read = pin!(read_when_readable::<H>(&mut socket));
             assert!(poll_once(&mut read).await.is_none());
-            ground::write_all(&*peer, b"defg").await.unwrap();
-            assert_eq!(read.await.unwrap(), b"defg");
+            ground::write_all(&*peer, b"d").await.unwrap();
+            assert_eq!(read.await.unwrap(), b"d");
         }
     });
 }
@@ -151,8 +151,15 @@ async fn connected<H: Harness>() -> (StreamOf<H>, Arc<dyn Socket>) {
     (socket, accepted.lock().unwrap().take().unwrap())
 }
 
-/// The bytes sent have been read after some attempts.
-async fn read_soon<H: Harness>(socket: &mut StreamOf<H>, buffer: &mut [u8]) -> usize {
+/// Fills `buffer`, after some attempts.
+async fn read_soon<H: Harness>(socket: &mut StreamOf<H>, buffer: &mut [u8]) {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        filled += read_once::<H>(socket, &mut buffer[filled..]).await;
+    }
+}
+
+async fn read_once<H: Harness>(socket: &mut StreamOf<H>, buffer: &mut [u8]) -> usize {
     loop {
         match H::Runtime::read_now(socket, buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => yield_now().await,

@@ -49,11 +49,11 @@ macro_rules! conformance {
                 an_authority_that_is_not_trusted_is_said_so,
             }
             derivations {
-                a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind,
-                a_derivation_that_takes_too_long_is_said_so,
+                a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind: "it needs work that takes time",
+                a_derivation_that_takes_too_long_is_said_so: "it needs work that takes time",
                 connections_that_start_together_derive_their_keys_once_auth_17,
-                closing_breaks_off_a_derivation,
-                the_end_of_the_runtime_breaks_off_a_derivation,
+                closing_breaks_off_a_derivation: "it needs work that takes time",
+                the_end_of_the_runtime_breaks_off_a_derivation: "it needs work that takes time",
                 more_iterations_than_a_client_allows_are_refused_with_their_number,
             }
             load_balanced {
@@ -175,7 +175,7 @@ macro_rules! conformance {
                 a_thousand_who_wait_for_handshakes_learn_that_the_runtime_has_ended,
                 a_future_that_another_task_goes_on_with_wakes_that_task,
                 several_runtimes_and_threads_share_a_client: "it needs threads",
-                a_panicking_task_returns_its_connection,
+                a_panicking_task_returns_its_connection: "it needs a runtime that goes on after a panic",
             }
             sockets {
                 a_socket_is_read_at_once_if_there_is_something_to_read,
@@ -189,10 +189,10 @@ macro_rules! conformance {
             unasked {
                 a_doubled_reply_closes_its_connection_at_check_in,
                 a_doubled_reply_under_tls_closes_its_connection_at_check_in,
-                a_reply_sent_ahead_answers_no_command,
+                a_reply_sent_ahead_answers_no_command: "it needs bytes that arrive in one piece",
                 a_reply_sent_ahead_under_tls_answers_no_command,
-                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection,
-                half_a_reply_sent_ahead_closes_its_connection_at_check_in,
+                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection: "it needs bytes that arrive in one piece",
+                half_a_reply_sent_ahead_closes_its_connection_at_check_in: "it needs bytes that arrive in one piece",
                 what_comes_while_a_connection_is_idle_closes_it,
             }
             faults {

@@ -160,7 +160,12 @@ impl Channel {
             }
             Deed::HalfThenEnd => self.send(half).await?,
             Deed::AnswerThenEnd => self.send(reply).await?,
-            Deed::SpeakHttp => ground::write_all(&*self.socket, b"HTTP/1.1 400 Bad Request\r\n\r\n").await?,
+            Deed::SpeakHttp => {
+                ground::write_all(&*self.socket, b"HTTP/1.1 400 Bad Request\r\n\r\n").await?;
+                // As web servers do: a request that is not read to its end makes the end a reset, which may come first.
+                let mut rest = [0; 16 * 1024];
+                while ground::read(&*self.socket, &mut rest).await? > 0 {}
+            }
         }
         self.socket.close();
         Ok(ControlFlow::Break(()))

@@ -34,7 +34,7 @@ pub enum Deed {
     HalfThenSilence,
     /// It is answered, and then the connection ends.
     AnswerThenEnd,
-    /// It is answered in another protocol, and then the connection ends.
+    /// It is answered in another protocol, until the client hangs up.
     SpeakHttp,
     /// It is answered twice, in one piece.
     AnswerTwice,

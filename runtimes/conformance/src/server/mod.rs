@@ -79,7 +79,7 @@ impl LocalServer {
     /// A server at a site of the case's ground.
     pub(super) fn start_at(site: Box<dyn Site>, setup: Setup) -> Self {
         let ground = ground::current();
-        let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts, ground.unix_time())));
+        let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts, &ground)));
         let shared = Arc::new(Shared::new(&ground, setup, site.place()));
         let mut server = Self { setup, ground, site, certificates, shared, acceptor: None };
         server.listen();

@@ -120,7 +120,10 @@ impl Network {
         Self {
             random: Random::new(seed),
             hosts: BTreeMap::from([(HOME, Host::default())]),
-            names: BTreeMap::from([("localhost".to_owned(), Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP })]),
+            names: BTreeMap::from([(
+                "localhost".to_owned(),
+                Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP },
+            )]),
             cut: BTreeSet::new(),
             connections: Slab::new(),
             latency: LATENCY,

@@ -33,9 +33,11 @@ impl Harness for Virtual {
     fn test(case: impl Fn()) {
         let began = cpu_time();
         for_seeds(0..1, |seed| run(seed, &case));
-        if cpu_time() - began < LITTLE {
+        let is_short = cpu_time() - began < LITTLE;
+        if is_short {
             for_seeds(1..SEEDS, |seed| run(seed, &case));
         }
+        println!("{} seeds took {:?} of CPU", if is_short { SEEDS } else { 1 }, cpu_time() - began);
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -45,12 +47,19 @@ impl Harness for Virtual {
 }
 
 fn run(seed: u64, case: impl Fn()) {
+    /// Ends the simulation, whether its case fails or not.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            drop(SIM.take());
+        }
+    }
+
     let sim = Rc::new(Sim::new(seed));
     let hosts = Arc::new(Hosts::new(sim.runtime().clone()));
-    // What a case before this one has left, if it has failed.
-    let _left = SIM.replace(Some(sim));
+    SIM.set(Some(sim));
+    let _end = End;
     ground::on(hosts, case);
-    let _ended = SIM.take();
 }
 
 /// The time that this thread has worked.
