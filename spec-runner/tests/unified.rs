@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use spec_runner::suites::outcome::{Outcome, Round};
 use spec_runner::suites::requirement::Topology;
 use spec_runner::suites::unified::client::{Client, Engine};
-use spec_runner::suites::unified::engine::CoreEngine;
+use spec_runner::suites::unified::engine::SimEngine;
 use spec_runner::suites::unified::entities;
 use spec_runner::suites::unified::format::{ClientEntity, Deployment, EventName, Severity, UnifiedFile};
 use spec_runner::suites::unified::matching::Pattern;
@@ -246,7 +246,7 @@ fn each_test_has_a_line_and_a_broken_outline_is_a_mistake() {
 
 /// Everything that a client notes under a seed, times included.
 fn notes(seed: u64) -> String {
-    let engine = CoreEngine::new(Deployment { topology: Topology::Single, auth: false }, seed);
+    let engine = SimEngine::new(Deployment { topology: Topology::Single, auth: false }, seed);
     let entity = ClientEntity {
         id: "client".into(),
         observe_events: vec![EventName::ServerHeartbeatSucceededEvent, EventName::ConnectionReadyEvent],
@@ -256,7 +256,7 @@ fn notes(seed: u64) -> String {
         ..ClientEntity::default()
     };
     let notes = engine.run(async {
-        let caller = entities::connect(&engine, &entity).unwrap();
+        let caller = entities::connect(&engine, &entity).await.unwrap();
         let session = caller.session(None);
         let mut connection = caller.check_out(cmap_core::pool::Purpose::Other, &session).await.unwrap();
         caller.run(&mut connection, "admin", &bson::doc! { "ping": 1 }, &session).await.unwrap();

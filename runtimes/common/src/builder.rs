@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ impl<R: Runtime, T> Builder<R, T> {
             clock,
             last_address: LastAddress::default(),
             command_limit: CommandLimit::of_client(&options),
-            options: Arc::new(connection_options),
+            options: Mutex::new(Arc::new(connection_options)),
         });
         let (mut machine, monitor) = match monitored {
             Monitored::ByOwner => (Machine::unmonitored(pool), None),

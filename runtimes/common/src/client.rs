@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::Stats;
 use cmap_core::server::ServerDescription;
@@ -114,6 +115,15 @@ impl<R: Runtime> Client<R> {
     /// A client made from options has only the warnings about protection: [`ClientOptions::parse`] returned the others.
     pub fn warnings(&self) -> &[Warning] {
         self.pool.warnings()
+    }
+
+    /// Adds a library that wraps this one to the client's name in the server's logs, for connections yet to come (HS-14).
+    /// The same for all connections: [`Builder::wrapped_by`].
+    ///
+    /// # Errors
+    /// A part contains the character that separates libraries.
+    pub fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
+        self.pool.append_metadata(name, version, platform)
     }
 
     /// The events from now on. At most `capacity` unread ones are kept.

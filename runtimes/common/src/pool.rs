@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
 
@@ -156,6 +157,14 @@ impl<R: Runtime> Pool<R> {
     /// The server's address.
     pub fn address(&self) -> &ServerAddress {
         self.owner.server.address()
+    }
+
+    /// Adds a library that wraps this one to the pool's name in the server's logs, for connections yet to come (HS-14).
+    ///
+    /// # Errors
+    /// A part contains the character that separates libraries.
+    pub fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
+        self.server().append_metadata(name, version, platform)
     }
 
     /// The events from now on. At most `capacity` unread ones are kept.

@@ -35,19 +35,6 @@ impl<C> Monitored<C> {
         Self { server, monitor }
     }
 
-    /// Ends the monitor, then the server (MON-14).
-    pub(crate) fn close(&mut self, now: Instant) -> Vec<monitor::Action> {
-        if let Some(monitor) = &mut self.monitor {
-            monitor.close(now);
-        }
-        let mut actions = Vec::new();
-        while let Some(output) = self.monitor.as_mut().and_then(Monitor::poll_output) {
-            actions.extend(self.pass_on(now, output));
-        }
-        self.server.close(now);
-        actions
-    }
-
     /// Time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.server.handle_timeout(now);

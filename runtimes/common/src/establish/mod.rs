@@ -12,13 +12,13 @@ use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress};
+use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress};
 use cmap_core::pool::{Handle, ServiceId};
 use cmap_core::server::ServerDescription;
 use cmap_core::time::Instant;
@@ -41,7 +41,8 @@ use crate::tls::{self, TlsConfig, TlsError};
 /// How connections to one server are established.
 pub(crate) struct Establisher<R> {
     pub(crate) address: Arc<ServerAddress>,
-    pub(crate) options: Arc<ConnectionOptions>,
+    /// For connections yet to come; replaced when a library names itself.
+    pub(crate) options: Mutex<Arc<ConnectionOptions>>,
     /// connectTimeoutMS; zero and `None` mean forever.
     pub(crate) timeout: Option<Duration>,
     /// The default time limit of a command on an established connection.
@@ -106,6 +107,22 @@ impl<R: Runtime> Establisher<R> {
         });
     }
 
+    /// Adds a library that wraps this one to the metadata of connections yet to come (HS-14).
+    ///
+    /// # Errors
+    /// A part contains the character that separates libraries.
+    pub(crate) fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
+        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut appended = ConnectionOptions::clone(&options);
+        appended.metadata.append(name, version, platform)?;
+        *options = Arc::new(appended);
+        Ok(())
+    }
+
+    fn options(&self) -> Arc<ConnectionOptions> {
+        Arc::clone(&self.options.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     async fn run<Q: Requester<R::Stream>>(
         &self,
         report: &Report<Q, R::Stream>,
@@ -115,7 +132,7 @@ impl<R: Runtime> Establisher<R> {
         let targets = limit.during(Phase::Resolve, resolve(self.clock.runtime(), &self.address)).await??;
         let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
-        let mut establish = Establish::new(Arc::clone(&self.options), random(self.clock.runtime())?)?;
+        let mut establish = Establish::new(self.options(), random(self.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
         let mut buffer = Zeroizing::new(Vec::new());
         loop {

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::Monitor;
 use cmap_core::pool::{
     ApiMisuse, CheckOutRequest, CheckedIn, Clear, Condition, Handle, PoolState, Purpose, ServiceId, Stats,
@@ -360,6 +360,11 @@ impl<R: Runtime> Server<R> {
 
     pub(crate) fn description(&self) -> Arc<ServerDescription> {
         Arc::clone(self.lock().machine.description())
+    }
+
+    /// Adds a library that wraps this one to the metadata of connections yet to come (HS-14).
+    pub(crate) fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
+        self.establisher.append_metadata(name, version, platform)
     }
 
     pub(crate) fn command_limit(&self) -> CommandLimit {

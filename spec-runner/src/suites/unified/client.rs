@@ -33,13 +33,20 @@ pub trait Engine: Clone + 'static {
     ///
     /// # Errors
     /// There can be no such client.
-    fn client(&self, options: ClientOptions, journal: Journal) -> Result<Self::Client, Failure>;
+    fn client(
+        &self,
+        options: ClientOptions,
+        journal: Journal,
+    ) -> impl Future<Output = Result<Self::Client, Failure>>;
 
     /// Lets `thread` run beside the others.
     fn spawn(&self, thread: Pin<Box<dyn Future<Output = ()>>>);
 
     /// Lets time pass.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()>;
+
+    /// Waits until the journals hold what has happened.
+    fn settle(&self) -> impl Future<Output = ()>;
 
     /// Waits until `condition` holds, as long as `patience` lasts. Returns whether it does.
     fn wait(&self, patience: Duration, condition: impl FnMut() -> bool) -> impl Future<Output = bool>;

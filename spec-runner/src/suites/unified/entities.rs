@@ -168,11 +168,11 @@ impl<E: Engine> Entities<E> {
 ///
 /// # Errors
 /// Its options are none that a client has.
-pub fn connect<E: Engine>(engine: &E, entity: &ClientEntity) -> Result<Caller<E::Client>, Stop> {
+pub async fn connect<E: Engine>(engine: &E, entity: &ClientEntity) -> Result<Caller<E::Client>, Stop> {
     let options = options(&engine.uri(entity.use_multiple_mongoses), entity)?;
     let journal = Journal::new(entity);
-    let client =
-        engine.client(options.clone(), journal.clone()).map_err(|failure| Stop::failed(failure.to_string()))?;
+    let client = engine.client(options.clone(), journal.clone()).await;
+    let client = client.map_err(|failure| Stop::failed(failure.to_string()))?;
     Ok(Caller { client, options, journal, sessions: Rc::default() })
 }
 

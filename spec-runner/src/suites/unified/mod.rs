@@ -2,7 +2,7 @@
 //! server.
 //!
 //! A [`format::UnifiedFile`] holds tests. Each is carried out by an [`Engine`]: [`engine`] is the one in virtual time, the
-//! machines of `cmap_core` against the embedded server, without a socket. [`operations`] does what the test says to its
+//! public client in a simulation, without a socket. [`operations`] does what the test says to its
 //! [`entities`], with commands from [`data`] and [`cursor`]s; each client keeps a [`journal`]; [`verdict`] compares by the
 //! rules in [`matching`].
 //!
@@ -28,7 +28,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use self::client::{Client, Engine};
-use self::engine::CoreEngine;
+use self::engine::SimEngine;
 use self::format::{Action, Deployment, EventKind, Occurrences, Operation, Setup, Special, Test, UnifiedFile};
 use self::operations::Running;
 use crate::suites::outcome::{Outcome, Round};
@@ -96,7 +96,7 @@ fn counts_members(operation: &Operation) -> bool {
 
 fn run_test(setup: &Setup, test: &Test, deployment: Deployment, seeds: RangeInclusive<u64>) -> Outcome {
     for seed in seeds {
-        let engine = CoreEngine::new(deployment, seed);
+        let engine = SimEngine::new(deployment, seed);
         let running = Rc::new(Running::new(engine.clone(), deployment.topology));
         let ended = engine.run(carry_out(Rc::clone(&running), setup.clone(), test.clone()));
         match ended.unwrap_or_else(|stuck| Err(vec![Stop::Failed(stuck)])) {
@@ -117,6 +117,7 @@ fn run_test(setup: &Setup, test: &Test, deployment: Deployment, seeds: RangeIncl
 /// Carries out a test from its first entity to its end, then closes its clients, however it went.
 async fn carry_out<E: Engine>(running: Rc<Running<E>>, setup: Setup, test: Test) -> Result<(), Vec<Stop>> {
     let ended = begin_and_go_on(&running, &setup, &test).await;
+    running.engine.settle().await;
     let reasons = match ended {
         Ok(()) => verdict::judge(&running, &test).into_iter().map(Stop::Failed).collect(),
         Err(stop) => vec![stop],

@@ -50,7 +50,7 @@ impl<E: Engine> Running<E> {
     /// It cannot be made.
     pub async fn create(&self, entity: &Entity) -> Result<(), Stop> {
         let Entity::Client(client) = entity else { return self.entities.create(entity) };
-        let caller = entities::connect(&self.engine, client)?;
+        let caller = entities::connect(&self.engine, client).await?;
         self.entities.insert(&client.id, Live::Client(caller.clone()))?;
         if let Some(patience) = client.await_min_pool_size_ms {
             let wanted = u64::from(caller.options.pool.min_pool_size.unwrap_or_default());
@@ -114,6 +114,7 @@ impl<E: Engine> Running<E> {
             }
             Special::WaitForEvent(occurrences) => self.wait_for_event(occurrences).await?,
             Special::AssertEventCount(Occurrences { client, event, count }) => {
+                self.engine.settle().await;
                 let found = self.count(client, event)?;
                 if found != *count {
                     return Err(Stop::failed(format!("{client} has had {found} of {event:?}, expected {count}")));

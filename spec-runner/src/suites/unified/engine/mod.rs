@@ -1,101 +1,98 @@
-//! The engine `core`: the machines of `cmap_core` in virtual time, clients on one side, embedded servers on the other.
+//! The engine of the unified suites: the public client in a simulation, against virtual servers.
 //!
-//! Nothing sleeps and no socket is opened. The threads of a test are futures; while one of them can go on, time stands
-//! still. When all wait, the world takes a step: something arrives, a timer of a machine is due, or time jumps to the
-//! next moment at which anything happens. Where several things could happen at once, the seed decides.
+//! Nothing sleeps and no socket is opened. The threads of a test are futures beside the test itself; while one of them
+//! can go on, time stands still. Where several things could happen at once, the seed decides.
 
 mod connection;
-mod machine;
-mod network;
 mod servers;
-mod world;
 
-use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use core::time::Duration;
 
 use bson::Document;
 use cmap_core::options::ClientOptions;
+use cmap_sim::{Server, Sim};
 
-pub use self::connection::{CoreClient, CoreConnection};
-use self::world::World;
+pub use self::connection::{SimClient, SimConnection};
 use super::client::Engine;
 use super::failure::Failure;
 use super::format::{CollectionData, Deployment};
 use super::journal::Journal;
 
-/// The most moves of a test; more means that it runs in circles.
-const MOST_MOVES: u32 = 2_000_000;
+/// The longest that a test may take, in virtual time: no test waits that long.
+const LIMIT: Duration = Duration::from_secs(3600);
 
-/// A virtual world: clients, servers, threads and their time.
+/// How often a condition is looked at of which nobody tells.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How long events may be on their way to the journal.
+const DELIVERY: Duration = Duration::from_millis(1);
+
+/// A simulation with the servers of one deployment, and the threads of a test.
 #[derive(Clone)]
-pub struct CoreEngine {
+pub struct SimEngine {
     deployment: Deployment,
-    world: Rc<RefCell<World>>,
+    sim: Rc<Sim>,
+    servers: Rc<[Server]>,
+    /// The server that clients were last made for.
+    used: Rc<Cell<usize>>,
     threads: Rc<RefCell<Vec<Thread>>>,
 }
 
 type Thread = Pin<Box<dyn Future<Output = ()>>>;
 
-impl CoreEngine {
-    /// A world with the servers of `deployment`. All chance is drawn from `seed`.
+impl SimEngine {
+    /// A simulation with the servers of `deployment`. All chance is drawn from `seed`.
     pub fn new(deployment: Deployment, seed: u64) -> Self {
-        let world = World::new(servers::start(deployment, seed), seed);
-        Self { deployment, world: Rc::new(RefCell::new(world)), threads: Rc::default() }
+        let sim = Sim::new(seed);
+        let servers = servers::start(&sim, deployment).into();
+        Self { deployment, sim: Rc::new(sim), servers, used: Rc::default(), threads: Rc::default() }
     }
 
-    /// Lets the world go on until `main` has come to its end.
+    /// Runs `main` and its threads to the end of `main`.
     ///
     /// # Errors
-    /// It never will.
+    /// It has none.
     pub fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, String> {
-        let mut main = pin!(main);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..MOST_MOVES {
-            loop {
-                if let Poll::Ready(ended) = main.as_mut().poll(&mut context) {
-                    return Ok(ended);
+        let limited = async {
+            let (mut main, mut limit) = (pin!(main), pin!(self.sim.sleep(LIMIT)));
+            poll_fn(|cx| {
+                self.poll_threads(cx);
+                match main.as_mut().poll(cx) {
+                    Poll::Ready(output) => Poll::Ready(Ok(output)),
+                    Poll::Pending => {
+                        limit.as_mut().poll(cx).map(|()| Err(format!("the test does not end within {LIMIT:?}")))
+                    }
                 }
-                if !self.poll_threads(&mut context) {
-                    break;
-                }
-            }
-            if !self.world.borrow_mut().step() {
-                return Err("everything waits, and nothing will happen any more".into());
-            }
-        }
-        Err("the test does not come to an end".into())
+            })
+            .await
+        };
+        self.sim.try_run(limited).unwrap_or_else(|stuck| Err(stuck.to_string()))
     }
 
-    /// Lets each thread go on. Returns whether that may have given the others something to do.
-    fn poll_threads(&self, context: &mut Context<'_>) -> bool {
-        let before = self.world.borrow().activity();
+    /// Lets each thread go on. A thread that is spawned meanwhile gets its turn when the test has waited.
+    fn poll_threads(&self, cx: &mut Context<'_>) {
         let mut threads = core::mem::take(&mut *self.threads.borrow_mut());
-        let count = threads.len();
-        let first = self.world.borrow_mut().choose(count);
-        threads.rotate_left(first);
-        threads.retain_mut(|thread| thread.as_mut().poll(context).is_pending());
-        let has_ended = threads.len() < count;
-        let mut own = self.threads.borrow_mut();
-        let has_begun = !own.is_empty();
-        own.append(&mut threads);
-        has_ended || has_begun || self.world.borrow().activity() != before
+        threads.retain_mut(|thread| thread.as_mut().poll(cx).is_pending());
+        self.threads.borrow_mut().append(&mut threads);
     }
 }
 
-impl Engine for CoreEngine {
-    type Client = CoreClient;
+impl Engine for SimEngine {
+    type Client = SimClient;
 
     fn uri(&self, multiple: bool) -> String {
-        servers::uri(self.deployment, multiple)
+        let server = servers::reached(&self.servers, multiple);
+        self.used.set(server);
+        servers::uri(self.deployment, self.servers.get(server))
     }
 
-    fn client(&self, options: ClientOptions, journal: Journal) -> Result<CoreClient, Failure> {
-        CoreClient::new(&self.world, options, journal)
+    async fn client(&self, options: ClientOptions, journal: Journal) -> Result<SimClient, Failure> {
+        SimClient::new(self.sim.runtime().clone(), options, journal).await
     }
 
     fn spawn(&self, thread: Thread) {
@@ -103,34 +100,31 @@ impl Engine for CoreEngine {
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.wait(duration, || false).await;
+        self.sim.sleep(duration).await;
+    }
+
+    async fn settle(&self) {
+        self.sim.sleep(DELIVERY).await;
     }
 
     async fn wait(&self, patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
-        let until = self.world.borrow_mut().set_alarm(patience);
-        poll_fn(|_| {
-            if condition() {
-                Poll::Ready(true)
-            } else if self.world.borrow().now() >= until {
-                Poll::Ready(false)
-            } else {
-                Poll::Pending
+        let until = self.sim.elapsed().saturating_add(patience);
+        while !condition() {
+            if self.sim.elapsed() >= until {
+                return false;
             }
-        })
-        .await
+            self.sim.sleep(LOOK).await;
+        }
+        true
     }
 
     fn fill(&self, data: &CollectionData) -> Result<(), Failure> {
-        let mut world = self.world.borrow_mut();
-        let now = world.now();
-        world.network().servers_mut().iter_mut().try_for_each(|server| servers::fill(server, now, data))
+        self.servers.iter().try_for_each(|server| servers::fill(server, data))
     }
 
     fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure> {
-        let mut world = self.world.borrow_mut();
-        let now = world.now();
-        match world.network().servers_mut().first_mut() {
-            Some(server) => servers::content(server, now, database, collection),
+        match self.servers.get(self.used.get()) {
+            Some(server) => servers::content(server, database, collection),
             None => Err(Failure::client("there is no server")),
         }
     }
