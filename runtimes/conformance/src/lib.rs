@@ -31,6 +31,7 @@ pub mod faults;
 pub mod flood;
 pub mod ground;
 pub mod handshakes;
+pub mod hostile;
 mod lab;
 pub mod limits;
 pub mod load_balanced;
@@ -49,6 +50,7 @@ pub mod storms;
 mod suite;
 pub mod unasked;
 pub mod unusable;
+pub mod virtual_time;
 mod watch;
 
 use std::error::Error;
@@ -63,7 +65,7 @@ use cmap_core::connection::EstablishError;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutErrorKind;
 
-pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup};
+pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup, Whim};
 use self::watch::Watch;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, Client, Connection, Event, Notice, Subscription};

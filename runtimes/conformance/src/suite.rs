@@ -220,6 +220,9 @@ macro_rules! conformance {
                 a_reset_at_sasl_start_is_an_error,
                 a_reset_at_sasl_continue_is_an_error,
             }
+            hostile {
+                a_server_that_lies_costs_errors_and_nothing_else,
+            }
             storms {
                 a_server_that_takes_no_connections_is_left_alone_and_found_again_soon,
             }

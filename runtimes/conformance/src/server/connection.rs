@@ -12,6 +12,7 @@ use cmap_test_server::{ClientId, Peer};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::certificates::client_subject;
+use super::lies::{self, Liar};
 use super::machine::Machine;
 use super::misbehaviour::{Deed, Manners};
 use crate::ground::{self, Bell, Socket};
@@ -20,6 +21,7 @@ use crate::ground::{self, Bell, Socket};
 pub(super) struct Channel {
     socket: Arc<dyn Socket>,
     out: Mutex<Out>,
+    liar: Option<Liar>,
     /// Rings when everything that was to be sent has been.
     sent: Bell,
 }
@@ -79,17 +81,29 @@ async fn converse(
 }
 
 impl Channel {
-    pub(super) fn new(socket: Arc<dyn Socket>, tls: Option<&Arc<ServerConfig>>) -> Self {
+    pub(super) fn new(socket: Arc<dyn Socket>, tls: Option<&Arc<ServerConfig>>, liar: Option<Liar>) -> Self {
         let tls = tls.map(|config| {
             let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
             tls.set_buffer_limit(None);
             tls
         });
-        Self { socket, out: Mutex::new(Out { tls, unsent: Vec::new() }), sent: Bell::default() }
+        Self { socket, out: Mutex::new(Out { tls, unsent: Vec::new() }), liar, sent: Bell::default() }
     }
 
-    /// Sends `bytes`.
+    /// Sends the machine's `bytes`, or lies.
     pub(super) async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some(liar) = &self.liar else { return self.send_all(bytes).await };
+        for deed in liar.tell(bytes) {
+            match deed {
+                lies::Deed::Pause(pause) => liar.pause(pause).await,
+                lies::Deed::Send(bytes) => self.send_all(&bytes).await?,
+                lies::Deed::HangUp => self.close(),
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
         self.out().push(bytes)?;
         self.flush().await
     }
@@ -149,17 +163,17 @@ impl Channel {
         let half = &reply[..reply.len() / 2];
         match deed {
             Deed::Silence => return Ok(ControlFlow::Continue(())),
-            Deed::HalfThenSilence => return self.send(half).await.map(ControlFlow::Continue),
+            Deed::HalfThenSilence => return self.send_all(half).await.map(ControlFlow::Continue),
             Deed::AnswerTwice | Deed::AnswerAhead | Deed::AnswerHalfAhead => {
-                return self.send(reply).await.map(ControlFlow::Continue);
+                return self.send_all(reply).await.map(ControlFlow::Continue);
             }
             Deed::HangUp => {}
             Deed::Reset => {
                 self.socket.reset_at_end()?;
                 return Ok(ControlFlow::Break(()));
             }
-            Deed::HalfThenEnd => self.send(half).await?,
-            Deed::AnswerThenEnd => self.send(reply).await?,
+            Deed::HalfThenEnd => self.send_all(half).await?,
+            Deed::AnswerThenEnd => self.send_all(reply).await?,
             Deed::SpeakHttp => {
                 ground::write_all(&*self.socket, b"HTTP/1.1 400 Bad Request\r\n\r\n").await?;
                 // As web servers do: a request that is not read to its end makes the end a reset, which may come first.

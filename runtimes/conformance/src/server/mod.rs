@@ -7,6 +7,7 @@
 
 mod certificates;
 mod connection;
+mod lies;
 mod machine;
 mod misbehaviour;
 
@@ -19,6 +20,8 @@ use cmap_test_server::{ServerConfig, User};
 pub use self::certificates::Hosts;
 use self::certificates::{Certificates, client_subject};
 use self::connection::Channel;
+use self::lies::Lies;
+pub use self::lies::Whim;
 use self::machine::Machine;
 pub use self::misbehaviour::{Deed, Manners};
 use crate::ground::{self, Ground, Place, Site};
@@ -46,6 +49,7 @@ pub struct LocalServer {
     site: Box<dyn Site>,
     certificates: Option<Arc<Certificates>>,
     shared: Arc<Shared>,
+    lies: Option<Arc<Lies>>,
     /// None while it is down.
     acceptor: Option<Box<dyn Send>>,
 }
@@ -76,12 +80,24 @@ impl LocalServer {
         Self::start_at(site, setup)
     }
 
+    /// A server that lies, as `whim` says.
+    pub(super) fn start_lying(setup: Setup, whim: Whim) -> Self {
+        let ground = ground::current();
+        let lies = Lies::new(whim, Arc::clone(&ground));
+        let site = ground.site().unwrap();
+        Self::make(site, setup, Some(lies))
+    }
+
     /// A server at a site of the case's ground.
     pub(super) fn start_at(site: Box<dyn Site>, setup: Setup) -> Self {
+        Self::make(site, setup, None)
+    }
+
+    fn make(site: Box<dyn Site>, setup: Setup, lies: Option<Arc<Lies>>) -> Self {
         let ground = ground::current();
         let certificates = setup.tls.map(|hosts| Arc::new(Certificates::make(hosts, &ground)));
         let shared = Arc::new(Shared::new(&ground, setup, site.place()));
-        let mut server = Self { setup, ground, site, certificates, shared, acceptor: None };
+        let mut server = Self { setup, ground, site, certificates, shared, lies, acceptor: None };
         server.listen();
         server
     }
@@ -109,6 +125,11 @@ impl LocalServer {
     /// A client's certificate of that authority, and its key.
     pub fn client_certificate(&self) -> PathBuf {
         self.certificates.as_ref().unwrap().client()
+    }
+
+    /// Ends its lies.
+    pub(super) fn tell_the_truth(&self) {
+        self.lies.iter().for_each(|lies| lies.stop());
     }
 
     /// How connections are treated that are made from now on.
@@ -154,9 +175,9 @@ impl LocalServer {
 
     fn listen(&mut self) {
         let (ground, shared) = (Arc::clone(&self.ground), Arc::clone(&self.shared));
-        let tls = self.certificates.as_ref().map(|made| made.server_config());
+        let (tls, lies) = (self.certificates.as_ref().map(|made| made.server_config()), self.lies.clone());
         let acceptor = self.site.listen(Box::new(move |socket| {
-            let channel = Arc::new(Channel::new(socket, tls.as_ref()));
+            let channel = Arc::new(Channel::new(socket, tls.as_ref(), lies.as_ref().map(Lies::liar)));
             shared.channels.lock().unwrap().push(Arc::downgrade(&channel));
             let manners = *shared.manners.lock().unwrap();
             let turn = shared.accepted.fetch_add(1, Ordering::Relaxed) % shared.machines.len();

@@ -33,11 +33,7 @@ pub trait Engine: Clone + 'static {
     ///
     /// # Errors
     /// There can be no such client.
-    fn client(
-        &self,
-        options: ClientOptions,
-        journal: Journal,
-    ) -> impl Future<Output = Result<Self::Client, Failure>>;
+    fn client(&self, options: ClientOptions, journal: Journal) -> impl Future<Output = Result<Self::Client, Failure>>;
 
     /// Lets `thread` run beside the others.
     fn spawn(&self, thread: Pin<Box<dyn Future<Output = ()>>>);

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use cmap_conformance::ground::{Ground, Place, Site, Socket, TakeIn, Work};
+use crate::ground::{Ground, Place, Site, Socket, TakeIn, Work};
 use cmap_runtime::runtime::{Runtime, Target};
 use cmap_sim::{Listener, Reachability, SimRuntime, Stream};
 use futures_io::{AsyncRead, AsyncWrite};
 
 /// The hosts of a simulation. Servers are at 127.0.0.1, as elsewhere.
-pub(crate) struct Hosts {
+pub(super) struct Hosts {
     runtime: SimRuntime,
 }
 
@@ -44,7 +44,7 @@ struct State {
 }
 
 impl Hosts {
-    pub(crate) fn new(runtime: SimRuntime) -> Self {
+    pub(super) fn new(runtime: SimRuntime) -> Self {
         Self { runtime }
     }
 

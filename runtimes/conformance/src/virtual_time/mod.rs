@@ -1,4 +1,6 @@
-//! How the suite runs in a simulation: each case under many seeds, with its servers on the same virtual network.
+//! The suite in virtual time: each case under many seeds, in a simulation with its servers on the same virtual network.
+
+mod ground;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -6,13 +8,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmap_conformance::{Harness, ground};
 use cmap_sim::{Sim, SimRuntime, for_seeds};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::ground::Hosts;
+use self::ground::Hosts;
+use crate::Harness;
 
-pub(crate) struct Virtual;
+/// How the suite runs in simulations.
+pub struct Virtual;
 
 /// The seeds of a case that takes little time. Others have one.
 const SEEDS: u64 = 200;
@@ -32,10 +35,10 @@ impl Harness for Virtual {
 
     fn test(case: impl Fn()) {
         let began = cpu_time();
-        for_seeds(0..1, |seed| run(seed, &case));
+        for_seeds(0..1, |seed| Self::simulate(seed, &case));
         let is_short = cpu_time() - began < LITTLE;
         if is_short {
-            for_seeds(1..SEEDS, |seed| run(seed, &case));
+            for_seeds(1..SEEDS, |seed| Self::simulate(seed, &case));
         }
         println!("{} seeds took {:?} of CPU", if is_short { SEEDS } else { 1 }, cpu_time() - began);
     }
@@ -46,20 +49,23 @@ impl Harness for Virtual {
     }
 }
 
-fn run(seed: u64, case: impl Fn()) {
-    /// Ends the simulation, whether its case fails or not.
-    struct End;
-    impl Drop for End {
-        fn drop(&mut self) {
-            drop(SIM.take());
+impl Virtual {
+    /// Runs `case` in a simulation of its own.
+    pub fn simulate(seed: u64, case: impl Fn()) {
+        /// Ends the simulation, whether its case fails or not.
+        struct End;
+        impl Drop for End {
+            fn drop(&mut self) {
+                drop(SIM.take());
+            }
         }
-    }
 
-    let sim = Rc::new(Sim::new(seed));
-    let hosts = Arc::new(Hosts::new(sim.runtime().clone()));
-    SIM.set(Some(sim));
-    let _end = End;
-    ground::on(hosts, case);
+        let sim = Rc::new(Sim::new(seed));
+        let hosts = Arc::new(Hosts::new(sim.runtime().clone()));
+        SIM.set(Some(sim));
+        let _end = End;
+        crate::ground::on(hosts, case);
+    }
 }
 
 /// The time that this thread has worked.

@@ -1,0 +1,81 @@
+//! Servers that lie: in any field, at any byte, at any speed. Whatever they send, every call of the client ends in time,
+//! nothing is lost, and the client works as soon as the server tells the truth.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::rawdoc;
+use cmap_core::random::Random;
+use cmap_runtime::Client;
+use cmap_runtime::runtime::Runtime;
+
+use super::virtual_time::Virtual;
+use super::{Harness, LocalServer, Setup, Whim, assert_nothing_lost, run, until, yield_now};
+
+/// The client's limits: of an operation, and of an establishment.
+const OPTIONS: &str = "maxPoolSize=3&heartbeatFrequencyMS=500&timeoutMS=400&connectTimeoutMS=200&compressors=zlib";
+
+/// The longest that an operation may take: a check-out and a command, timeoutMS each, and what a machine adds.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// How often the client tries while the server lies.
+const OPERATIONS: usize = 15;
+
+/// How long a client may take to find out that the server tells the truth.
+const RECOVERY: Duration = Duration::from_secs(20);
+
+pub fn a_server_that_lies_costs_errors_and_nothing_else<H: Harness>() {
+    run::<H>(survive::<H>(Whim::Seeded(Random::new(1)), true));
+}
+
+/// The same in virtual time, under a seed of its own.
+pub fn run_seed(seed: u64) {
+    let whim = Whim::Seeded(Random::new(seed));
+    Virtual::simulate(seed, || run::<Virtual>(survive::<Virtual>(whim.clone(), seed.is_multiple_of(2))));
+}
+
+/// The same with the lies of a fuzzer.
+pub fn run_script(script: &[u8]) {
+    let (seed, login) = script.first().map_or((0, false), |first| (u64::from(*first), first % 2 == 0));
+    let script = || Whim::Script(Arc::new(Mutex::new(script.iter().skip(1).copied().collect())));
+    Virtual::simulate(seed, || run::<Virtual>(survive::<Virtual>(script(), login)));
+}
+
+/// A client uses a server that lies, and then one that tells the truth.
+async fn survive<H: Harness>(whim: Whim, login: bool) {
+    let server = LocalServer::start_lying(Setup { authorization: login, ..Setup::default() }, whim);
+    let uri = if login { server.uri_as("app:secret", OPTIONS) } else { server.uri(OPTIONS) };
+    let runtime = H::Runtime::current().unwrap();
+    let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+
+    let mut failed = 0;
+    for _ in 0..OPERATIONS {
+        let began = runtime.now();
+        failed += usize::from(!works(&client).await);
+        let took = runtime.now() - began;
+        assert!(took <= LONGEST, "an operation took {took:?}");
+    }
+
+    println!("{failed} of {OPERATIONS} operations failed");
+    server.tell_the_truth();
+    let began = runtime.now();
+    while !works(&client).await {
+        let took = runtime.now() - began;
+        assert!(
+            took < RECOVERY,
+            "the server tells the truth, and the client does not work: {:?}",
+            client.description()
+        );
+        yield_now().await;
+    }
+    until(|| client.stats().counts.in_use == 0).await;
+    assert_nothing_lost(&client);
+    assert_eq!(client.close(Duration::from_secs(1)).await.unwrap(), 0);
+}
+
+async fn works<R: Runtime>(client: &Client<R>) -> bool {
+    match client.check_out().await {
+        Ok(mut connection) => connection.run_command("shop", rawdoc! { "ping": 1 }).await.is_ok(),
+        Err(_) => false,
+    }
+}
