@@ -15,6 +15,7 @@ use cmap_core::server::{SelectionError, SelectionErrorKind};
 use cmap_core::wire::ServerError;
 use thiserror::Error;
 
+use crate::command_limit::TimeLimit;
 use crate::tls::TlsConfigError;
 
 /// Any error of a client.
@@ -103,13 +104,13 @@ pub enum CommandErrorKind {
     #[error("the connection was lost: {0}")]
     Network(#[source] io::Error),
     /// There was no reply in time. Whether the command was carried out is unknown.
-    #[error("no reply within {0:?}; allow more by timeoutMS or socketTimeoutMS")]
-    Timeout(Duration),
+    #[error("no reply within {0}; allow more time")]
+    Timeout(TimeLimit),
     /// The time left for the operation is too short for a round trip to the server; nothing was sent (CSOT-10).
-    #[error("{left:?} are left, and a round trip takes {round_trip:?}: nothing was sent; allow more by timeoutMS")]
+    #[error("nothing was sent: {left} is left, and a round trip takes {round_trip:?}; allow more time")]
     NoTimeLeft {
         /// The time that was left.
-        left: Duration,
+        left: TimeLimit,
         /// The shortest recent round trip.
         round_trip: Duration,
     },

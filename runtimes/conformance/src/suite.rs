@@ -126,6 +126,9 @@ macro_rules! conformance {
                 timeout_ms_is_told_to_the_server_csot_9,
                 a_get_more_is_told_no_limit_csot_9,
                 the_time_of_a_check_out_runs_from_its_first_poll,
+                a_spent_limit_fails_a_check_out_at_once,
+                a_spent_limit_sends_nothing_and_spares_the_connection,
+                a_deadline_bounds_a_check_out_and_its_commands,
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
             }
