@@ -56,6 +56,9 @@ impl<R: Runtime> Connection<R> {
 
     /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3).
     ///
+    /// A command that succeeded as a whole is no error, though single writes of it failed: the reply says so, in `writeErrors`
+    /// and `writeConcernError`. Use [`write`](Self::write) for commands that write.
+    ///
     /// # Errors
     /// The server refused the command, or there was no usable reply.
     pub async fn run_command(
@@ -66,7 +69,45 @@ impl<R: Runtime> Connection<R> {
         self.exchange(&Command::new(database, command.as_ref())).await.map(ToOwned::to_owned)
     }
 
-    /// The same without a copy of the reply, which is kept by the connection until its next command, and with all that
+    /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
+    /// failed is an error here, with its place and its code, and so is a write concern that was not satisfied. The errors of
+    /// `bulkWrite` are in its cursor, and remain in the reply.
+    ///
+    /// ```
+    /// use cmap_runtime::bson::rawdoc;
+    /// use cmap_runtime::{CommandError, CommandErrorKind, Connection, Runtime};
+    ///
+    /// const DUPLICATE_KEY: i32 = 11000;
+    ///
+    /// /// Whether the name was free.
+    /// async fn reserve<R: Runtime>(connection: &mut Connection<R>, name: &str) -> Result<bool, CommandError> {
+    ///     let insert = rawdoc! { "insert": "names", "documents": [{ "_id": name }] };
+    ///     match connection.write("db", insert).await {
+    ///         Ok(_) => Ok(true),
+    ///         Err(error) => match &error.kind {
+    ///             CommandErrorKind::Writes(failure)
+    ///                 if failure.writes.iter().any(|write| write.code == Some(DUPLICATE_KEY)) => Ok(false),
+    ///             _ => Err(error),
+    ///         },
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`run_command`](Self::run_command), and [`Writes`](CommandErrorKind::Writes).
+    pub async fn write(
+        &mut self,
+        database: &str,
+        command: impl AsRef<RawDocument>,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let reply = self.run_command(database, command).await?;
+        match CommandReply::read(&reply).write_failure() {
+            Some(failure) => Err(self.failed(CommandErrorKind::Writes(Box::new(failure)))),
+            None => Ok(reply),
+        }
+    }
+
+    /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next command, and with all that
     /// a [`Command`] can say. An unacknowledged one has an empty reply (MSG-7).
     ///
     /// # Errors
@@ -220,6 +261,7 @@ impl<R: Runtime> Connection<R> {
             CommandErrorKind::Timeout(_) => Some(Fault::Timeout),
             CommandErrorKind::Protocol(_) => Some(Fault::Other),
             CommandErrorKind::Server(_)
+            | CommandErrorKind::Writes(_)
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)

@@ -10,6 +10,8 @@ macro_rules! conformance {
                 a_command_runs_on_a_checked_out_connection,
                 a_returned_connection_is_used_again,
                 a_refused_command_leaves_the_connection_usable,
+                a_write_that_failed_is_an_error_with_its_place_and_code,
+                a_write_concern_that_was_not_satisfied_is_an_error_of_a_kept_connection_too,
                 an_unacknowledged_command_has_no_reply,
                 an_unacknowledged_command_does_not_repeat_an_earlier_reply,
                 a_pinned_connection_is_checked_out_and_in_once,
