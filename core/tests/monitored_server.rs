@@ -117,6 +117,19 @@ fn a_requests_own_deadline_ends_the_wait_sooner() {
 }
 
 #[test]
+fn a_request_whose_time_is_up_fails_at_once_and_asks_for_no_check() {
+    let mut bench = bench(PoolOptions::default());
+    bench.fail_check(Fault::Network);
+    bench.log.clear();
+
+    bench.selecting(CheckOutRequest::until(bench.now));
+    bench.pass(500);
+
+    assert_eq!(bench.failed.len(), 1);
+    assert_eq!(bench.log, [""; 0]);
+}
+
+#[test]
 fn an_arrival_asks_for_a_check_at_the_pace_of_mon_3() {
     let mut bench = bench(PoolOptions::default());
     bench.fail_check(Fault::Network);

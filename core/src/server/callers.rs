@@ -210,9 +210,11 @@ impl<C> Server<C> {
         let deadline = request.deadline.map_or(limit, |deadline| deadline.min(limit));
         let request = CheckOutRequest { deadline: request.deadline.map(|_| deadline), ..request };
         let selection = self.selections.add(self.now, request, deadline);
-        self.outputs.push_back(Output::Monitor(Call::RequestCheck));
         if deadline <= self.now {
+            // Nobody would wait for the check.
             self.fail_selection(selection, SelectionErrorKind::Timeout);
+        } else {
+            self.outputs.push_back(Output::Monitor(Call::RequestCheck));
         }
         self.refuse_if_incompatible();
         selection

@@ -58,6 +58,7 @@ mod op_msg_writer;
 mod op_query;
 mod reply;
 mod spares;
+mod write_failure;
 
 pub use bson;
 
@@ -78,5 +79,6 @@ pub use op_msg_writer::MessageWriter;
 pub use op_query::{Query, Reply, encode_query, encode_reply};
 pub use reply::{CommandReply, ErrorFields, ServerError, integer};
 pub use spares::{Excess, KEPT, Lender, Spares};
+pub use write_failure::{WriteError, WriteFailure};
 
 pub use crate::topology_version::TopologyVersion;

@@ -14,11 +14,12 @@ use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 
 use super::document::{Element, elements};
+use super::write_failure::WriteFailure;
 use crate::error_text::presentable;
 use crate::topology_version::TopologyVersion;
 
 /// The code of an operation that exceeded the server's time limit for it.
-const MAX_TIME_MS_EXPIRED: i32 = 50;
+pub(super) const MAX_TIME_MS_EXPIRED: i32 = 50;
 
 /// The most labels that an error keeps. A server gives a handful.
 const MAX_LABELS: usize = 64;
@@ -38,6 +39,7 @@ pub struct CommandReply<'a> {
     /// The server's version of its own topology, which orders errors and hellos.
     pub topology_version: Option<TopologyVersion>,
     write_errors: Option<&'a RawArray>,
+    n: Option<i64>,
 }
 
 /// The fields that describe an error.
@@ -79,6 +81,7 @@ impl<'a> CommandReply<'a> {
             write_concern_error: None,
             topology_version: None,
             write_errors: None,
+            n: None,
         };
         if let Some(ok) = verdict(body) {
             reply.ok = ok;
@@ -90,6 +93,7 @@ impl<'a> CommandReply<'a> {
                 "topologyVersion" => reply.topology_version = document(&element).and_then(TopologyVersion::read),
                 "writeConcernError" => reply.write_concern_error = document(&element).map(ErrorFields::read),
                 "writeErrors" => reply.write_errors = element.value().ok().and_then(RawBsonRef::as_array),
+                "n" => reply.n = element.value().ok().and_then(integer),
                 _ => reply.error.take(&element),
             }
         }
@@ -108,6 +112,14 @@ impl<'a> CommandReply<'a> {
         Some(error)
     }
 
+    /// The writes that failed, and the write concern that was not satisfied, though the command succeeded.
+    pub fn write_failure(&self) -> Option<WriteFailure> {
+        let write_concern = self.write_concern_failure();
+        let labels = write_concern.as_ref().map(|error| error.labels.clone());
+        let labels = labels.unwrap_or_else(|| kept(self.error.labels()));
+        self.ok.then(|| WriteFailure::new(self.write_errors, write_concern, self.n, labels)).flatten()
+    }
+
     /// Whether the server exceeded its time limit: for the command, one of its writes, or its write concern. The code
     /// alone decides (CSOT-15).
     pub fn is_timeout(&self) -> bool {
@@ -120,7 +132,7 @@ impl<'a> CommandReply<'a> {
 }
 
 impl<'a> ErrorFields<'a> {
-    fn read(document: &'a RawDocument) -> Self {
+    pub(super) fn read(document: &'a RawDocument) -> Self {
         let mut fields = Self::default();
         for element in document.iter_elements().map_while(Result::ok) {
             fields.take(&element);
@@ -148,7 +160,7 @@ impl<'a> ErrorFields<'a> {
         self.labels().any(|own| own == label)
     }
 
-    fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
+    pub(super) fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
         ServerError {
             code: self.code,
             code_name: self.code_name.as_deref().map(|name| presentable(name).into_owned()),

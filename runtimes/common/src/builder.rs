@@ -15,7 +15,7 @@ use cmap_core::pool;
 use cmap_core::server::{Server as Machine, ServerOptions};
 
 use crate::clock::Clock;
-use crate::command_limit::CommandLimit;
+use crate::command_limit::TimeLimit;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Establisher, Keys, LastAddress};
 use crate::events::{Event, Listeners};
@@ -146,12 +146,12 @@ impl<R: Runtime, T> Builder<R, T> {
         connection_options.max_scram_iterations = max_scram_iterations;
         let establisher = Arc::new(Establisher {
             address,
-            timeout: Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT)),
+            timeout: without_zero(Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT))),
             tls,
             keys: Arc::new(Keys::default()),
             clock,
             last_address: LastAddress::default(),
-            command_limit: CommandLimit::of_client(&options),
+            command_limit: TimeLimit::of_client(&options),
             options: Mutex::new(Arc::new(connection_options)),
         });
         let (mut machine, monitor) = match monitored {
@@ -168,12 +168,17 @@ impl<R: Runtime, T> Builder<R, T> {
             }
         };
         machine.observe(listeners.are_logged() || listeners.any());
-        Ok(Pool::new(Server::start(machine, monitor, establisher, listeners), options.timeout, warnings))
+        Ok(Pool::new(Server::start(machine, monitor, establisher, listeners), without_zero(options.timeout), warnings))
     }
 }
 
 /// The default of connectTimeoutMS (URI-12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The limit that an option sets; zero sets none (CSOT-2).
+pub(crate) fn without_zero(option: Option<Duration>) -> Option<Duration> {
+    option.filter(|limit| !limit.is_zero())
+}
 
 /// The seed of a pool's backoff jitter, and the number that tells the pool from others. Clients that are refused together
 /// must not come back together; if there are no random numbers, at least the clients of one process differ.

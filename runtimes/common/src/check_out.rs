@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use cmap_core::time::Instant;
+
 use crate::connection::Connection;
+use crate::deadline::Limit;
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 use crate::server::{Answer, Begun, Server, Unanswered};
@@ -22,6 +25,8 @@ pub struct CheckOut<'a, R: Runtime> {
 enum Stage {
     /// The longest wait.
     Asking(Option<Duration>),
+    /// The end of the wait.
+    AskingUntil(Instant),
     Waiting(usize),
     Done,
 }
@@ -29,6 +34,18 @@ enum Stage {
 impl<'a, R: Runtime> CheckOut<'a, R> {
     pub(crate) fn new(server: &'a Arc<Server<R>>, limit: Option<Duration>) -> Self {
         Self { server, stage: Stage::Asking(limit) }
+    }
+
+    pub(crate) fn within(server: &'a Arc<Server<R>>, limit: Limit) -> Self {
+        let stage = match limit {
+            Limit::None => Stage::Asking(None),
+            Limit::Within(limit) => Stage::Asking(Some(limit)),
+            Limit::Until(deadline) => match deadline.at() {
+                Some(at) => Stage::AskingUntil(server.clock().instant(at)),
+                None => Stage::Asking(None),
+            },
+        };
+        Self { server, stage }
     }
 }
 
@@ -65,11 +82,17 @@ impl<R: Runtime> CheckOut<'_, R> {
 
     #[inline(never)]
     fn poll_again(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        // One that is polled after its end has no further result.
-        let Stage::Waiting(place) = self.stage else { return Poll::Pending };
-        match self.server.poll_check_out(place, cx) {
-            Poll::Ready(answer) => self.end(answer),
-            Poll::Pending => Poll::Pending,
+        match self.stage {
+            Stage::Waiting(place) => match self.server.poll_check_out(place, cx) {
+                Poll::Ready(answer) => self.end(answer),
+                Poll::Pending => Poll::Pending,
+            },
+            Stage::AskingUntil(deadline) => match self.server.check_out_until(deadline) {
+                Ok(delivery) => self.end(Ok(delivery)),
+                Err(unanswered) => self.follow(unanswered, cx),
+            },
+            // One that is polled after its end has no further result.
+            Stage::Asking(_) | Stage::Done => Poll::Pending,
         }
     }
 

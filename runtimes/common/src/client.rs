@@ -13,6 +13,7 @@ use cmap_core::server::ServerDescription;
 
 use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
+use crate::deadline::{Deadline, Limit};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
 use crate::pool::Pool;
@@ -71,10 +72,21 @@ impl<R: Runtime> Client<R> {
         self.pool.check_out()
     }
 
-    /// Checks out a connection, but for at most `limit` instead of timeoutMS; zero and `None` mean forever.
-    /// waitQueueTimeoutMS, where it applies, and serverSelectionTimeoutMS bound it as well.
-    pub fn check_out_within(&self, limit: Option<Duration>) -> CheckOut<'_, R> {
+    /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
+    /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, and
+    /// serverSelectionTimeoutMS bound it as well.
+    pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         self.pool.check_out_within(limit)
+    }
+
+    /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
+    pub fn deadline(&self, limit: Duration) -> Deadline {
+        self.pool.deadline(limit)
+    }
+
+    /// The time that an operation has left; zero when it is over.
+    pub fn time_left(&self, deadline: Deadline) -> Duration {
+        self.pool.time_left(deadline)
     }
 
     /// Closes the client: available connections are closed, every waiter fails, and no connection is checked out any

@@ -27,9 +27,14 @@ impl<R: Runtime> Clock<R> {
         Instant::from_nanos(age.as_secs().wrapping_mul(1_000_000_000).wrapping_add(age.subsec_nanos().into()))
     }
 
-    /// The end of a wait that begins now and may last for `limit`; zero and `None` mean forever (CSOT-2).
+    /// The end of a wait that begins now and may last for `limit`; `None` means forever.
     pub(crate) fn deadline(&self, limit: Option<Duration>) -> Option<Instant> {
-        deadline(limit, || self.now())
+        limit.map(|limit| self.now() + limit)
+    }
+
+    /// A time of the runtime's clock in the core's terms.
+    pub(crate) fn instant(&self, at: std::time::Instant) -> Instant {
+        Instant::ORIGIN + at.saturating_duration_since(self.origin)
     }
 
     /// Ends at `at`; never, if `at` lies beyond the runtime's range.
@@ -43,10 +48,4 @@ impl<R: Runtime> Clock<R> {
     pub(crate) fn runtime(&self) -> &R {
         &self.runtime
     }
-}
-
-/// The end of a wait that begins `now` and may last for `limit`; zero and `None` mean forever (CSOT-2).
-#[inline]
-pub(crate) fn deadline(limit: Option<Duration>, now: impl FnOnce() -> Instant) -> Option<Instant> {
-    limit.filter(|limit| !limit.is_zero()).map(|limit| now() + limit)
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::address::ServerAddress;
@@ -13,7 +12,8 @@ use cmap_core::server::OperationError;
 use cmap_core::wire::CommandReply;
 use futures_io::{AsyncRead, AsyncWrite};
 
-use crate::command_limit::CommandLimit;
+use crate::command_limit::{self, TimeLimit};
+use crate::deadline::Limit;
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
@@ -56,6 +56,9 @@ impl<R: Runtime> Connection<R> {
 
     /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3).
     ///
+    /// A command that succeeded as a whole is no error, though single writes of it failed: the reply says so, in `writeErrors`
+    /// and `writeConcernError`. Use [`write`](Self::write) for commands that write.
+    ///
     /// # Errors
     /// The server refused the command, or there was no usable reply.
     pub async fn run_command(
@@ -66,7 +69,45 @@ impl<R: Runtime> Connection<R> {
         self.exchange(&Command::new(database, command.as_ref())).await.map(ToOwned::to_owned)
     }
 
-    /// The same without a copy of the reply, which is kept by the connection until its next command, and with all that
+    /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
+    /// failed is an error here, with its place and its code, and so is a write concern that was not satisfied. The errors of
+    /// `bulkWrite` are in its cursor, and remain in the reply.
+    ///
+    /// ```
+    /// use cmap_runtime::bson::rawdoc;
+    /// use cmap_runtime::{CommandError, CommandErrorKind, Connection, Runtime};
+    ///
+    /// const DUPLICATE_KEY: i32 = 11000;
+    ///
+    /// /// Whether the name was free.
+    /// async fn reserve<R: Runtime>(connection: &mut Connection<R>, name: &str) -> Result<bool, CommandError> {
+    ///     let insert = rawdoc! { "insert": "names", "documents": [{ "_id": name }] };
+    ///     match connection.write("db", insert).await {
+    ///         Ok(_) => Ok(true),
+    ///         Err(error) => match &error.kind {
+    ///             CommandErrorKind::Writes(failure)
+    ///                 if failure.writes.iter().any(|write| write.code == Some(DUPLICATE_KEY)) => Ok(false),
+    ///             _ => Err(error),
+    ///         },
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`run_command`](Self::run_command), and [`Writes`](CommandErrorKind::Writes).
+    pub async fn write(
+        &mut self,
+        database: &str,
+        command: impl AsRef<RawDocument>,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let reply = self.run_command(database, command).await?;
+        match CommandReply::read(&reply).write_failure() {
+            Some(failure) => Err(self.failed(CommandErrorKind::Writes(Box::new(failure)))),
+            None => Ok(reply),
+        }
+    }
+
+    /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next command, and with all that
     /// a [`Command`] can say. An unacknowledged one has an empty reply (MSG-7).
     ///
     /// # Errors
@@ -75,18 +116,19 @@ impl<R: Runtime> Connection<R> {
         self.perform(command, self.server.command_limit()).await
     }
 
-    /// The same for at most `limit`, whatever the options say: what is left of an operation that began before. The server
-    /// is told how long it may work, unless the command says so itself or is a getMore (CSOT-9). Zero and none mean for ever,
-    /// and then the command is sent as it is.
+    /// The same within a `Duration`, or before a [`Deadline`](crate::Deadline), whatever the options say: what is left of an
+    /// operation that began before. The server is told how long it may work, unless the command says so itself or is a getMore
+    /// (CSOT-9). With `None` there is no limit, and the command is sent as it is; with zero time is up, and nothing is sent.
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
     pub async fn exchange_within(
         &mut self,
         command: &Command<'_>,
-        limit: Option<Duration>,
+        limit: impl Into<Limit>,
     ) -> Result<&RawDocument, CommandError> {
-        self.perform(command, CommandLimit::operation(limit)).await
+        let limit = self.server.left(limit.into()).map(TimeLimit::Caller);
+        self.perform(command, limit).await
     }
 
     /// The next reply to a command that allowed several ([`Command::exhaust_allowed`], MSG-9), for at most timeoutMS, or
@@ -104,7 +146,7 @@ impl<R: Runtime> Connection<R> {
         self.reply().map(Some)
     }
 
-    async fn perform(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<&RawDocument, CommandError> {
+    async fn perform(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<&RawDocument, CommandError> {
         if let Err(kind) = self.run(command, limit).await {
             return Err(self.failed(kind));
         }
@@ -154,14 +196,14 @@ impl<R: Runtime> Connection<R> {
         self.server.set_purpose(self.handle, purpose);
     }
 
-    async fn run(&mut self, command: &Command<'_>, limit: CommandLimit) -> Result<(), CommandErrorKind> {
+    async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
             Stage::BetweenCommands | Stage::AfterLargeReply => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
-        let command = limit.apply(command, || self.server.description().min_round_trip_time)?;
+        let command = command_limit::apply(limit, command, || self.server.description().min_round_trip_time)?;
         let spares = self.server.spares();
         socket.prepare(&command, spares)?;
         self.stage = Stage::UnderWay;
@@ -170,7 +212,7 @@ impl<R: Runtime> Connection<R> {
             socket.send(spares).await.map_err(CommandErrorKind::Network)?;
             if command.acknowledged { socket.receive::<R>(spares).await } else { Ok(()) }
         };
-        limited(&self.server, &abort, limit.duration(), exchange).await?;
+        limited(&self.server, &abort, limit, exchange).await?;
         if command.acknowledged {
             return self.end_reply();
         }
@@ -184,7 +226,7 @@ impl<R: Runtime> Connection<R> {
         self.stage = Stage::UnderWay;
         let abort = Arc::clone(&socket.abort);
         let receive = socket.receive::<R>(self.server.spares());
-        limited(&self.server, &abort, self.server.command_limit().duration(), receive).await?;
+        limited(&self.server, &abort, self.server.command_limit(), receive).await?;
         self.end_reply()
     }
 
@@ -219,6 +261,7 @@ impl<R: Runtime> Connection<R> {
             CommandErrorKind::Timeout(_) => Some(Fault::Timeout),
             CommandErrorKind::Protocol(_) => Some(Fault::Other),
             CommandErrorKind::Server(_)
+            | CommandErrorKind::Writes(_)
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
@@ -232,22 +275,23 @@ impl<R: Runtime> Connection<R> {
     }
 }
 
-/// `work` at a connection, for at most `timeout`, unless it is cut off.
+/// `work` at a connection, within `limit`, unless it is cut off.
 async fn limited<R: Runtime>(
     server: &Arc<Server<R>>,
     abort: &Arc<Abort>,
-    timeout: Option<Duration>,
+    limit: Option<TimeLimit>,
     work: impl Future<Output = Result<(), CommandErrorKind>>,
 ) -> Result<(), CommandErrorKind> {
-    let limit = server.limit(timeout, abort);
+    let limited = server.limit(limit.map(TimeLimit::duration), abort);
     let outcome = abort.during(work).await;
-    drop(limit);
-    match outcome {
-        Ok(outcome) => outcome,
-        Err(AbortReason::TimedOut) => Err(CommandErrorKind::Timeout(timeout.unwrap_or_default())),
-        Err(AbortReason::Interrupted) => Err(CommandErrorKind::Interrupted(Arc::clone(server.address()))),
-        Err(AbortReason::Closed) => Err(CommandErrorKind::Closed),
-        Err(AbortReason::RuntimeGone) => Err(RuntimeGone.into()),
+    drop(limited);
+    match (outcome, limit) {
+        (Ok(outcome), _) => outcome,
+        (Err(AbortReason::TimedOut), Some(limit)) => Err(CommandErrorKind::Timeout(limit)),
+        (Err(AbortReason::Interrupted), _) => Err(CommandErrorKind::Interrupted(Arc::clone(server.address()))),
+        // Time is up only where there is a limit.
+        (Err(AbortReason::Closed | AbortReason::TimedOut), _) => Err(CommandErrorKind::Closed),
+        (Err(AbortReason::RuntimeGone), _) => Err(RuntimeGone.into()),
     }
 }
 

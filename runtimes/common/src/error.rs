@@ -12,9 +12,10 @@ use cmap_core::connection::{CommandError as NotSent, ProtocolError, RETRYABLE_ER
 use cmap_core::options::ConnectionStringError;
 use cmap_core::pool::{self, CheckOutErrorKind, ConnectionId};
 use cmap_core::server::{SelectionError, SelectionErrorKind};
-use cmap_core::wire::ServerError;
+use cmap_core::wire::{ServerError, WriteFailure};
 use thiserror::Error;
 
+use crate::command_limit::TimeLimit;
 use crate::tls::TlsConfigError;
 
 /// Any error of a client.
@@ -91,25 +92,29 @@ pub struct CommandError {
     pub connection_id: ConnectionId,
 }
 
-/// Why a command failed. After all but [`NotSent`](Self::NotSent), [`NoTimeLeft`](Self::NoTimeLeft) and
-/// [`Server`](Self::Server) the connection is broken, and closed when it comes back.
+/// Why a command failed. After all but [`NotSent`](Self::NotSent), [`NoTimeLeft`](Self::NoTimeLeft),
+/// [`Server`](Self::Server) and [`Writes`](Self::Writes) the connection is broken, and closed when it comes back.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CommandErrorKind {
     /// The server refused the command, in its own words.
     #[error("the server refused the command: {0}")]
     Server(#[source] Box<ServerError>),
+    /// Single writes failed, or the write concern was not satisfied; the rest of the command was carried out. Only
+    /// [`Connection::write`](crate::Connection::write) makes this error.
+    #[error("{0}")]
+    Writes(Box<WriteFailure>),
     /// Reading or writing failed, or the server hung up. Whether the command was carried out is unknown.
     #[error("the connection was lost: {0}")]
     Network(#[source] io::Error),
     /// There was no reply in time. Whether the command was carried out is unknown.
-    #[error("no reply within {0:?}; allow more by timeoutMS or socketTimeoutMS")]
-    Timeout(Duration),
+    #[error("no reply within {0}; allow more time")]
+    Timeout(TimeLimit),
     /// The time left for the operation is too short for a round trip to the server; nothing was sent (CSOT-10).
-    #[error("{left:?} are left, and a round trip takes {round_trip:?}: nothing was sent; allow more by timeoutMS")]
+    #[error("nothing was sent: {left} is left, and a round trip takes {round_trip:?}; allow more time")]
     NoTimeLeft {
         /// The time that was left.
-        left: Duration,
+        left: TimeLimit,
         /// The shortest recent round trip.
         round_trip: Duration,
     },
@@ -174,7 +179,7 @@ impl CommandError {
     pub fn is_retryable(&self) -> bool {
         match &self.kind {
             CommandErrorKind::Interrupted(_) | CommandErrorKind::Network(_) => true,
-            CommandErrorKind::Server(_) => self.has_label(RETRYABLE_ERROR),
+            CommandErrorKind::Server(_) | CommandErrorKind::Writes(_) => self.has_label(RETRYABLE_ERROR),
             CommandErrorKind::Timeout(_)
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::NotSent(_)
@@ -189,6 +194,7 @@ impl CommandError {
         match &self.kind {
             CommandErrorKind::Timeout(_) | CommandErrorKind::NoTimeLeft { .. } => true,
             CommandErrorKind::Server(error) => error.is_timeout(),
+            CommandErrorKind::Writes(failure) => failure.is_timeout(),
             CommandErrorKind::Network(_)
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
@@ -200,7 +206,18 @@ impl CommandError {
 
     /// Whether the server put `label` on its error.
     pub fn has_label(&self, label: &str) -> bool {
-        matches!(&self.kind, CommandErrorKind::Server(error) if error.labels.iter().any(|own| own == label))
+        match &self.kind {
+            CommandErrorKind::Server(error) => error.labels.iter().any(|own| own == label),
+            CommandErrorKind::Writes(failure) => failure.has_label(label),
+            CommandErrorKind::Network(_)
+            | CommandErrorKind::Timeout(_)
+            | CommandErrorKind::NoTimeLeft { .. }
+            | CommandErrorKind::Interrupted(_)
+            | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Protocol(_)
+            | CommandErrorKind::Closed
+            | CommandErrorKind::RuntimeGone(_) => false,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `client`, `pool`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, the future of a check-out, the connection in use |
 //! | `builder` | builders of clients and pools |
+//! | `deadline` | the limits that callers set |
 //! | `server` | one server: the machine under its mutex, driven where calls are made; its timer; its monitor |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
 //! | [`tls`] | TLS through rustls, the same on every runtime |
@@ -33,6 +34,7 @@ mod client;
 mod clock;
 mod command_limit;
 mod connection;
+mod deadline;
 mod error;
 mod establish;
 pub mod events;
@@ -51,7 +53,9 @@ pub use cmap_core as core;
 pub use builder::Builder;
 pub use check_out::CheckOut;
 pub use client::{Client, ClientBuilder};
+pub use command_limit::TimeLimit;
 pub use connection::Connection;
+pub use deadline::{Deadline, Limit};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
 pub use events::{Event, Notice, Subscription};
 pub use pinned::PinnedConnection;

@@ -12,6 +12,7 @@ use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
 
 use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
+use crate::deadline::{Deadline, Limit};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
 use crate::runtime::Runtime;
@@ -64,7 +65,7 @@ pub type PoolBuilder<R> = Builder<R, Pool<R>>;
 /// The state that all clones share. Connections in use hold the server alone.
 struct Owner<R: Runtime> {
     server: Arc<Server<R>>,
-    /// timeoutMS.
+    /// timeoutMS; `None` sets no limit.
     timeout: Option<Duration>,
     /// The warnings of the connection string, if there was one.
     warnings: Vec<Warning>,
@@ -100,13 +101,24 @@ impl<R: Runtime> Pool<R> {
     /// timeoutMS, or waitQueueTimeoutMS (CSOT-3).
     #[inline]
     pub fn check_out(&self) -> CheckOut<'_, R> {
-        self.check_out_within(self.owner.timeout)
+        CheckOut::new(&self.owner.server, self.owner.timeout)
     }
 
-    /// Checks out a connection, but for at most `limit` instead of timeoutMS; zero and `None` mean forever.
-    /// waitQueueTimeoutMS, where it applies, bounds it as well.
-    pub fn check_out_within(&self, limit: Option<Duration>) -> CheckOut<'_, R> {
-        CheckOut::new(&self.owner.server, limit)
+    /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
+    /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds it as
+    /// well.
+    pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
+        CheckOut::within(&self.owner.server, limit.into())
+    }
+
+    /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
+    pub fn deadline(&self, limit: Duration) -> Deadline {
+        Deadline::within(self.owner.server.clock().runtime(), limit)
+    }
+
+    /// The time that an operation has left; zero when it is over.
+    pub fn time_left(&self, deadline: Deadline) -> Duration {
+        deadline.left(self.owner.server.clock().runtime())
     }
 
     /// The server answers: connections are given out and established from now on (CMAP-18). Does nothing unless the pool

@@ -54,6 +54,43 @@ pub fn a_refused_command_leaves_the_connection_usable<H: Harness>() {
     });
 }
 
+pub fn a_write_that_failed_is_an_error_with_its_place_and_code<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }, { "_id": 1 }] };
+
+        let error = connection.write("db", insert).await.unwrap_err();
+
+        let CommandErrorKind::Writes(failure) = &error.kind else { panic!("{error}") };
+        let writes: Vec<_> = failure.writes.iter().map(|write| (write.index, write.code)).collect();
+        assert_eq!((writes.as_slice(), failure.n), ([(Some(1), Some(11000))].as_slice(), Some(1)));
+        assert!(error.to_string().contains("E11000"), "{error}");
+        connection.write("db", rawdoc! { "insert": "things", "documents": [{ "_id": 2 }] }).await.unwrap();
+    });
+}
+
+pub fn a_write_concern_that_was_not_satisfied_is_an_error_of_a_kept_connection_too<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap().pin(Purpose::Transaction);
+        let concern = rawdoc! { "code": 64, "errmsg": "waiting for replication timed out", "errorLabels": ["Mine"] };
+        let data = rawdoc! { "failCommands": ["insert"], "writeConcernError": concern };
+        let once = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+        connection.run_command("admin", once).await.unwrap();
+        let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }] };
+
+        let error = connection.write("db", insert).await.unwrap_err();
+
+        let CommandErrorKind::Writes(failure) = &error.kind else { panic!("{error}") };
+        let concern = failure.write_concern.as_ref().unwrap();
+        assert_eq!((failure.writes.len(), concern.code), (0, Some(64)));
+        assert!(error.has_label("Mine"), "{error:?}");
+    });
+}
+
 pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

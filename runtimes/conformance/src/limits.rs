@@ -8,7 +8,7 @@ use bson::rawdoc;
 use cmap_core::connection::Command;
 use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{CheckOutError, CommandErrorKind, internals};
+use cmap_runtime::{CheckOutError, CommandErrorKind, TimeLimit, internals};
 
 use super::{Harness, LocalServer, assert_nothing_lost, client, poll_once, run, until, yield_now};
 
@@ -181,6 +181,62 @@ pub fn the_time_of_a_check_out_runs_from_its_first_poll<H: Harness>() {
         runtime.sleep_until(runtime.now() + Duration::from_millis(100)).await;
 
         later.await.unwrap();
+    });
+}
+
+pub fn a_spent_limit_fails_a_check_out_at_once<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        drop(client.check_out().await.unwrap());
+        let over = client.deadline(Duration::ZERO);
+
+        let mut check_outs = [client.check_out_within(Duration::ZERO), client.check_out_within(over)];
+        for check_out in &mut check_outs {
+            let answer = poll_once(check_out).await.expect("it does not wait");
+            assert!(answer.is_err_and(|error| error.is_timeout()), "time is up");
+        }
+
+        let stats = client.stats();
+        assert_eq!((stats.counts.available, stats.checked_out), (1, 1), "no connection was touched");
+    });
+}
+
+pub fn a_spent_limit_sends_nothing_and_spares_the_connection<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }] };
+        let insert = Command::new("db", &insert);
+
+        let error = connection.exchange_within(&insert, Duration::ZERO).await.unwrap_err();
+
+        let CommandErrorKind::NoTimeLeft { left: TimeLimit::Caller(Duration::ZERO), .. } = error.kind else {
+            panic!("{error}")
+        };
+        let reply = connection.exchange_within(&insert, None).await.unwrap();
+        assert_eq!(reply.get_i32("n").ok(), Some(1), "the first was not carried out");
+    });
+}
+
+pub fn a_deadline_bounds_a_check_out_and_its_commands<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "timeoutMS=60000").await;
+        let deadline = client.deadline(Duration::from_millis(500));
+        let mut connection = client.check_out_within(deadline).await.unwrap();
+        let (ping, silence) = (rawdoc! { "ping": 1 }, rawdoc! { "neverAnswer": 1 });
+
+        connection.exchange_within(&Command::new("admin", &ping), deadline).await.unwrap();
+        let error = connection.exchange_within(&Command::new("admin", &silence), deadline).await.unwrap_err();
+
+        let CommandErrorKind::Timeout(TimeLimit::Caller(left)) = error.kind else { panic!("{error}") };
+        assert!(left <= Duration::from_millis(500), "{left:?}");
+        assert!(error.to_string().contains("the caller's limit"), "{error}");
+        assert_eq!(client.time_left(deadline), Duration::ZERO);
+        let error = client.check_out_within(deadline).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
     });
 }
 

@@ -28,6 +28,8 @@ macro_rules! conformance {
                 a_command_runs_on_a_checked_out_connection,
                 a_returned_connection_is_used_again,
                 a_refused_command_leaves_the_connection_usable,
+                a_write_that_failed_is_an_error_with_its_place_and_code,
+                a_write_concern_that_was_not_satisfied_is_an_error_of_a_kept_connection_too,
                 an_unacknowledged_command_has_no_reply,
                 an_unacknowledged_command_does_not_repeat_an_earlier_reply,
                 a_pinned_connection_is_checked_out_and_in_once,
@@ -144,6 +146,9 @@ macro_rules! conformance {
                 timeout_ms_is_told_to_the_server_csot_9,
                 a_get_more_is_told_no_limit_csot_9,
                 the_time_of_a_check_out_runs_from_its_first_poll,
+                a_spent_limit_fails_a_check_out_at_once,
+                a_spent_limit_sends_nothing_and_spares_the_connection,
+                a_deadline_bounds_a_check_out_and_its_commands,
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
             }

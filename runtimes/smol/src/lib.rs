@@ -29,8 +29,8 @@ use smol::{Async, Timer};
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
-    core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, Limit, Notice, RuntimeGone,
+    Subscription, TimeLimit, bson, core, tls,
 };
 
 /// A client on smol.

@@ -31,8 +31,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
-    core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, Limit, Notice, RuntimeGone,
+    Subscription, TimeLimit, bson, core, tls,
 };
 pub use stream::TokioStream;
 

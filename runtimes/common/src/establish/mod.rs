@@ -30,7 +30,7 @@ use self::connect::connect;
 pub(crate) use self::keys::Keys;
 use self::resolve::resolve;
 use crate::clock::Clock;
-use crate::command_limit::CommandLimit;
+use crate::command_limit::TimeLimit;
 use crate::runtime::{Runtime, Target};
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::net::EitherStream;
@@ -43,10 +43,10 @@ pub(crate) struct Establisher<R> {
     pub(crate) address: Arc<ServerAddress>,
     /// For connections yet to come; replaced when a library names itself.
     pub(crate) options: Mutex<Arc<ConnectionOptions>>,
-    /// connectTimeoutMS; zero and `None` mean forever.
+    /// connectTimeoutMS; `None` sets no limit.
     pub(crate) timeout: Option<Duration>,
-    /// The default time limit of a command on an established connection.
-    pub(crate) command_limit: CommandLimit,
+    /// The limit of a command for which its caller sets none.
+    pub(crate) command_limit: Option<TimeLimit>,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,

@@ -13,27 +13,27 @@ use crate::socket::abort::{Abort, AbortReason};
 /// The times at which operations are aborted, the earliest first.
 #[derive(Default)]
 pub(crate) struct Deadlines {
-    aborts: BTreeMap<Deadline, Arc<Abort>>,
+    aborts: BTreeMap<Entry, Arc<Abort>>,
     last_number: u64,
 }
 
 /// An entry among [`Deadlines`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Deadline {
+pub(crate) struct Entry {
     at: Instant,
     number: u64,
 }
 
 impl Deadlines {
-    pub(crate) fn insert(&mut self, at: Instant, abort: Arc<Abort>) -> Deadline {
+    pub(crate) fn insert(&mut self, at: Instant, abort: Arc<Abort>) -> Entry {
         self.last_number = self.last_number.wrapping_add(1);
-        let deadline = Deadline { at, number: self.last_number };
-        self.aborts.insert(deadline, abort);
-        deadline
+        let entry = Entry { at, number: self.last_number };
+        self.aborts.insert(entry, abort);
+        entry
     }
 
-    pub(crate) fn remove(&mut self, deadline: Deadline) {
-        self.aborts.remove(&deadline);
+    pub(crate) fn remove(&mut self, entry: Entry) {
+        self.aborts.remove(&entry);
     }
 
     /// Aborts everything whose time is up; returns the tasks to wake.
@@ -52,7 +52,7 @@ impl Deadlines {
     }
 
     pub(crate) fn first(&self) -> Option<Instant> {
-        self.aborts.keys().next().map(|deadline| deadline.at)
+        self.aborts.keys().next().map(|entry| entry.at)
     }
 }
 

@@ -36,7 +36,7 @@ use cmap_core::server::{CheckOut, OperationError, Server as Machine, ServerDescr
 use cmap_core::time::Instant;
 
 use self::closing::LastConnection;
-use self::deadlines::Deadline;
+use self::deadlines::Entry;
 use self::driver::Alarm;
 use self::monitoring::Monitoring;
 pub(crate) use self::state::Answer;
@@ -44,8 +44,9 @@ pub(crate) use self::state::Delivery;
 use self::state::{CheckInResult, State};
 use self::waiters::{Found, Left};
 use self::work::{MoreWork, Work};
-use crate::clock::{self, Clock};
-use crate::command_limit::CommandLimit;
+use crate::clock::Clock;
+use crate::command_limit::TimeLimit;
+use crate::deadline::Limit;
 use crate::error::RuntimeGone;
 use crate::establish::{Establisher, Requester};
 use crate::events::{Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
@@ -83,10 +84,10 @@ pub(crate) enum Begun<S> {
 }
 
 /// A limit on what goes on at a connection. Dropping it lifts the limit.
-pub(crate) struct TimeLimit<'a, R: Runtime> {
+pub(crate) struct Limited<'a, R: Runtime> {
     server: &'a Server<R>,
     abort: Arc<Abort>,
-    deadline: Deadline,
+    entry: Entry,
 }
 
 /// What a call leaves to be done without the lock, with the duty to tell its events.
@@ -120,12 +121,27 @@ impl<R: Runtime> Server<R> {
 
     // Check-outs.
 
-    /// Begins a check-out. Returns the delivery, if that is all there is to do.
+    /// Begins a check-out, which may wait for `limit`. Returns the delivery, if that is all there is to do.
     #[inline(always)]
     pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
         let now = self.clock.now();
+        self.begin_check_out(now, limit.map(|limit| now + limit))
+    }
+
+    /// The same until `deadline`.
+    #[inline(never)]
+    pub(crate) fn check_out_until(&self, deadline: Instant) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
+        self.begin_check_out(self.clock.now(), Some(deadline))
+    }
+
+    #[inline(always)]
+    fn begin_check_out(
+        &self,
+        now: Instant,
+        deadline: Option<Instant>,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
         let mut request = CheckOutRequest::default();
-        request.deadline = clock::deadline(limit, || now);
+        request.deadline = deadline;
         let mut state = self.lock();
         if state.runtime_gone {
             return Err(Unanswered { state, now, begun: None });
@@ -257,17 +273,17 @@ impl<R: Runtime> Server<R> {
         let _ = self.drive(|machine, _| machine.set_purpose(connection, purpose));
     }
 
-    /// Aborts what goes on after `limit`; zero and none mean never.
-    pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, abort: &Arc<Abort>) -> Option<TimeLimit<'_, R>> {
+    /// Aborts what goes on after `limit`; `None` means never.
+    pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, abort: &Arc<Abort>) -> Option<Limited<'_, R>> {
         let at = self.clock.deadline(limit)?;
         let mut state = self.lock();
-        let deadline = state.deadlines.insert(at, Arc::clone(abort));
+        let entry = state.deadlines.insert(at, Arc::clone(abort));
         let is_first = state.arm(at);
         drop(state);
         if is_first {
             self.alarm.ring();
         }
-        Some(TimeLimit { server: self, abort: Arc::clone(abort), deadline })
+        Some(Limited { server: self, abort: Arc::clone(abort), entry })
     }
 
     // The driver.
@@ -324,7 +340,7 @@ impl<R: Runtime> Server<R> {
     /// Returns how many connections that were.
     pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Result<u32, RuntimeGone> {
         let patience_ends = Arc::new(Abort::default());
-        let limit = self.limit(Some(patience.max(Duration::from_nanos(1))), &patience_ends);
+        let limit = self.limit(Some(patience), &patience_ends);
         let outcome = patience_ends.during(LastConnection::of(self)).await;
         drop(limit);
         outcome.unwrap_or_else(|_| {
@@ -367,8 +383,18 @@ impl<R: Runtime> Server<R> {
         self.establisher.append_metadata(name, version, platform)
     }
 
-    pub(crate) fn command_limit(&self) -> CommandLimit {
+    /// The limit of a command for which its caller sets none.
+    pub(crate) fn command_limit(&self) -> Option<TimeLimit> {
         self.establisher.command_limit
+    }
+
+    /// The time that a call with `limit` has from now on; `None` means as long as it needs.
+    pub(crate) fn left(&self, limit: Limit) -> Option<Duration> {
+        limit.left(self.clock.runtime())
+    }
+
+    pub(crate) fn clock(&self) -> &Clock<R> {
+        &self.clock
     }
 
     pub(crate) fn spares(&self) -> &SharedSpares {
@@ -525,9 +551,9 @@ impl<R: Runtime> EventSource for Server<R> {
     }
 }
 
-impl<R: Runtime> Drop for TimeLimit<'_, R> {
+impl<R: Runtime> Drop for Limited<'_, R> {
     fn drop(&mut self) {
-        self.server.lock().deadlines.remove(self.deadline);
+        self.server.lock().deadlines.remove(self.entry);
         // A limit that passed when its work was just done in time must not abort what comes next.
         self.abort.forget_timeout();
     }
