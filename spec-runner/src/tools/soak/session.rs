@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cmap_core::options::{ClientOptions, ConnectionStringError};
 use cmap_core::random::Random;
-use cmap_runtime::{Client, ClientError, Runtime, RuntimeGone};
+use cmap_runtime::{CheckOutError, Client, ClientError, Runtime, RuntimeGone};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -20,11 +20,11 @@ use super::counted::Counted;
 use super::failure::Kind;
 use super::panics;
 use super::samples::{self, Figures, Sample};
-use super::server_process::ServerProcess;
 use super::tally::{Ends, Events, Operation};
 use super::verdict;
 use super::work::{Logbook, Worker};
 use crate::tools::interop::InteropError;
+use crate::tools::server_process::ServerProcess;
 
 /// The result of a soak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct Run {
     pub panics: u64,
 }
 
-/// Why a soak could not be carried out.
+/// Why no client could be put to work on a server.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -74,14 +74,17 @@ pub enum SessionError {
     /// The client was not made.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// There was no connection to begin with.
+    #[error(transparent)]
+    CheckOut(#[from] CheckOutError),
     /// The operating system did not let the runtime start.
     #[error("the runtime did not start: {0}")]
     Runtime(#[source] std::io::Error),
     /// The runtime has ended.
     #[error(transparent)]
     RuntimeGone(#[from] RuntimeGone),
-    /// The reader of the samples is gone.
-    #[error("the samples cannot be printed: {0}")]
+    /// The reader of the output is gone.
+    #[error("the output cannot be printed: {0}")]
     Print(#[from] std::io::Error),
 }
 
@@ -316,7 +319,7 @@ fn look_until<R: Runtime>(runtime: &R, is_quiet: impl Fn(&Figures) -> bool, look
 }
 
 /// Runs `future` in the runtime while this thread waits.
-fn wait_for<R: Runtime, T: Send + 'static>(
+pub(in crate::tools) fn wait_for<R: Runtime, T: Send + 'static>(
     runtime: &R,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, RuntimeGone> {
