@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmap_core::pool::Stats;
 
-use crate::tools::soak::failure::{Failure, Kind};
+use crate::tools::soak::failure::{Failure, Kind, Surroundings};
 
 /// What callers saw while a scene was played.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +44,8 @@ pub(super) struct Outcome {
     /// From the server's return to the first ping.
     pub(super) recovery: Option<Duration>,
     pub(super) restarts: u64,
+    /// What the server does that explains errors.
+    pub(super) surroundings: Surroundings,
     /// The pool after its close.
     pub(super) end: Stats,
     /// Tasks that did not come to their end.
@@ -110,7 +112,7 @@ impl Outcome {
         ];
         let missing = missing.into_iter().filter(|(_, all, found)| all != found);
         let missing = missing.map(|(what, all, found)| format!("{} {what}", all.abs_diff(found)));
-        let strange = self.errors().into_iter().filter(|(kind, _)| !kind.is_expected(self.restarts));
+        let strange = self.errors().into_iter().filter(|(kind, _)| !kind.is_expected(self.surroundings));
         missing.chain(strange.map(|(kind, count)| format!("{count} errors without a cause: {kind}"))).collect()
     }
 }

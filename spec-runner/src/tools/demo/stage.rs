@@ -16,6 +16,7 @@ use super::figures::{Outcome, Played};
 use super::screen::Screen;
 use super::{DemoArgs, story};
 use crate::tools::server_process::ServerProcess;
+use crate::tools::soak::failure::Surroundings;
 use crate::tools::soak::session::{SessionError, wait_for};
 
 /// What is played on every runtime.
@@ -78,7 +79,8 @@ impl Stage<'_, '_> {
         let tasks = cast.begin(self.plan.tasks);
 
         let busy = self.scene(&cast, "busy", self.plan.part(35), 40)?;
-        let mut result = Outcome { busy, ..Outcome::default() };
+        let surroundings = if self.server.is_some() { Surroundings::Killed } else { Surroundings::Slow };
+        let mut result = Outcome { busy, surroundings, ..Outcome::default() };
         self.say::<R>(&story::busy(&result.busy, self.plan.tasks, size))?;
 
         let (kept, id) = self.keep_a_connection(&cast)?;
