@@ -264,6 +264,9 @@ impl Service {
         if self.fail_points.times_out(request) {
             return Err(fail(50, "operation exceeded time limit"));
         }
+        if self.replica_set.is_none() && !self.config.load_balanced && opens_change_stream(request) {
+            return Err(fail(40573, "The $changeStream stage is only supported on replica sets"));
+        }
         read_concern::check(request, self.replica_set.is_some() || self.config.load_balanced)?;
         let writes = WRITES.contains(&request.name) || puts_out(request);
         let write = RetryableWrite::of(request)?;
@@ -330,10 +333,19 @@ fn is_for_everybody(command: &str) -> bool {
 
 /// Whether the last stage of a pipeline changes a collection.
 fn puts_out(request: &Request<'_>) -> bool {
+    request.name == "aggregate" && matches!(stages(request).last(), Some("$out" | "$merge"))
+}
+
+/// Whether the first stage of a pipeline listens to changes.
+fn opens_change_stream(request: &Request<'_>) -> bool {
+    request.name == "aggregate" && stages(request).next() == Some("$changeStream")
+}
+
+/// The names of a pipeline's stages.
+fn stages<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a str> {
     let stages = request.arguments.array("pipeline").ok().flatten().into_iter().flatten();
-    let last = stages.filter_map(Result::ok).last();
-    let name = last.and_then(RawBsonRef::as_document).and_then(|stage| Some(stage.iter().next()?.ok()?.0.as_str()));
-    request.name == "aggregate" && matches!(name, Some("$out" | "$merge"))
+    let name = |stage: RawBsonRef<'a>| Some(stage.as_document()?.iter().next()?.ok()?.0.as_str());
+    stages.filter_map(Result::ok).filter_map(name)
 }
 
 const FOR_EVERYBODY: [&str; 9] = [

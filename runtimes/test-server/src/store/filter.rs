@@ -16,6 +16,7 @@ use super::number::Number;
 use super::order::{Ordered, are_comparable, compare};
 use super::path::Path;
 use super::pattern::Pattern;
+use super::unsupported::Place;
 use super::work::{self, Work, weight};
 
 /// A query.
@@ -70,13 +71,7 @@ impl Filter {
                 "$or" => all.push(Self::Any(branches(name, value)?)),
                 "$nor" => all.push(Self::None(branches(name, value)?)),
                 "$comment" => {}
-                "$expr" | "$where" | "$text" | "$jsonSchema" => return Err(CommandFailure::not_supported(name)),
-                name if name.starts_with('$') => {
-                    return Err(CommandFailure::bad_value(format!(
-                        "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
-                         consider using $getField or $setField."
-                    )));
-                }
+                name if name.starts_with('$') => return Err(Place::Query.unknown(name)),
                 name => all.push(Self::Field { path: Path::parse(name)?, test: Test::parse(value)? }),
             }
         }
@@ -226,7 +221,7 @@ impl Test {
                     (None, None) => return Err(bad("$regex has to be a string")),
                 }
             }
-            name => return Err(CommandFailure::bad_value(format!("unknown operator: {name}"))),
+            name => return Err(Place::Condition.unknown(name)),
         })
     }
 

@@ -25,6 +25,7 @@
 
 mod arguments;
 mod catalog;
+mod collation;
 mod collection;
 mod commands;
 mod cursor;
@@ -45,6 +46,8 @@ mod pipeline;
 mod positional;
 mod projection;
 mod sort;
+mod unsupported;
+mod unwind;
 mod update;
 mod work;
 mod write_error;
