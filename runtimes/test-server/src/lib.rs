@@ -36,7 +36,7 @@
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
 //! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
-//! `parameters`, `diagnostics`, `sessions`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
+//! `parameters`, `diagnostics`, `sessions`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
 //! encodes what it says. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
 
 #![forbid(unsafe_code)]
@@ -47,6 +47,8 @@ pub mod auth;
 pub mod certificates;
 mod client;
 mod clock;
+mod cluster_time;
+mod common_arguments;
 mod config;
 mod diagnostics;
 mod document;

@@ -13,6 +13,8 @@ use cmap_core::wire::TopologyVersion;
 
 use super::api;
 use super::clock::Clock;
+use super::cluster_time::ClusterTime;
+use super::common_arguments;
 use super::config::ServerConfig;
 use super::diagnostics;
 use super::document::document;
@@ -39,6 +41,7 @@ pub(super) struct Service {
     pub(super) service_id: ObjectId,
     pub(super) users: Users,
     pub(super) replica_set: Option<ReplicaSet>,
+    pub(super) cluster_time: ClusterTime,
     pub(super) traffic: Traffic,
     /// The current clients, and the number of all so far.
     pub(super) clients: usize,
@@ -72,6 +75,7 @@ impl Service {
             service_id: ObjectId::from_bytes(bytes(&mut random)),
             users: Users::new(&config, &mut random),
             replica_set: config.replica_set.clone().map(|name| ReplicaSet::new(name, config.address.clone())),
+            cluster_time: ClusterTime::default(),
             traffic: Traffic::default(),
             clients: 0,
             clients_ever: config.first_connection_id.saturating_sub(1),
@@ -93,6 +97,11 @@ impl Service {
 
     pub(super) fn topology_version(&self) -> TopologyVersion {
         TopologyVersion { process_id: self.process.bytes(), counter: self.topology_counter }
+    }
+
+    /// Whether it is a member of a replica set, or a mongos: the server behind a load balancer is one.
+    fn is_in_cluster(&self) -> bool {
+        self.replica_set.is_some() || self.config.load_balanced
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
@@ -157,14 +166,16 @@ impl Service {
             Ok(body) => (body, document! { "ok": 1.0 }, false),
             Err(failure) => (super::failure::reply(&failure), RawDocumentBuf::new(), true),
         };
-        if let Some(set) = &self.replica_set {
-            set.stamp(&mut tail, self.clock.unix(now));
+        if self.is_in_cluster() {
+            self.cluster_time.stamp(&mut tail, self.clock.unix(now));
         }
         Reply { body, tail, is_error }
     }
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
         api::check(request)?;
+        // The other commands of the store read.
+        common_arguments::check(request, !Store::knows(request.name) || changes_data(request))?;
         if self.config.authorization && !identity.may_act() && !is_for_everybody(request.name) {
             return Err(fail(13, format!("Command {} requires authentication", request.name)));
         }
@@ -248,7 +259,10 @@ impl Service {
         let set = self.replica_set.as_mut().ok_or_else(no_replication)?;
         let was_primary = set.is_primary();
         let outcome = match request.name {
-            "replSetGetStatus" => Ok(set.status(self.clock.unix(now))),
+            "replSetGetStatus" => {
+                let unix = self.clock.unix(now);
+                Ok(set.status(self.cluster_time.at(unix), unix))
+            }
             "replSetGetConfig" => Ok(set.config()),
             "replSetStepDown" => set.step_down(now, request),
             _ => set.freeze(request),
@@ -264,11 +278,11 @@ impl Service {
         if self.fail_points.times_out(request) {
             return Err(fail(50, "operation exceeded time limit"));
         }
-        if self.replica_set.is_none() && !self.config.load_balanced && opens_change_stream(request) {
+        if !self.is_in_cluster() && opens_change_stream(request) {
             return Err(fail(40573, "The $changeStream stage is only supported on replica sets"));
         }
-        read_concern::check(request, self.replica_set.is_some() || self.config.load_balanced)?;
-        let writes = WRITES.contains(&request.name) || puts_out(request);
+        read_concern::check(request, self.is_in_cluster())?;
+        let writes = changes_data(request);
         let write = RetryableWrite::of(request)?;
         match &self.replica_set {
             // The server behind a load balancer is a mongos, which knows transaction numbers.
@@ -301,8 +315,8 @@ impl Service {
             return Err(fail(59, format!("no such command: '{}'", request.name)));
         };
         self.work += work;
-        if let (true, Some(set)) = (writes, &mut self.replica_set) {
-            set.count_write();
+        if writes {
+            self.cluster_time.count_write();
         }
         let mut reply = outcome?;
         if writes
@@ -319,9 +333,8 @@ impl Service {
 
     /// The labels that a server gives an error on its own (SRV-8).
     fn default_labels(&self, request: &Request<'_>, code: i32) -> Vec<String> {
-        let retryable = (self.replica_set.is_some() || self.config.load_balanced)
-            && request.arguments.get("txnNumber").is_some()
-            && RETRYABLE_CODES.contains(&code);
+        let retryable =
+            self.is_in_cluster() && request.arguments.get("txnNumber").is_some() && RETRYABLE_CODES.contains(&code);
         if retryable { vec!["RetryableWriteError".into()] } else { vec![] }
     }
 }
@@ -329,6 +342,11 @@ impl Service {
 /// Commands that clients may give before they log in.
 fn is_for_everybody(command: &str) -> bool {
     super::request::is_hello(command) || FOR_EVERYBODY.contains(&command)
+}
+
+/// Whether a command changes the store.
+fn changes_data(request: &Request<'_>) -> bool {
+    WRITES.contains(&request.name) || puts_out(request)
 }
 
 /// Whether the last stage of a pipeline changes a collection.

@@ -4,6 +4,8 @@
 
 #[path = "server/auth.rs"]
 mod auth;
+#[path = "server/common_arguments.rs"]
+mod common_arguments;
 #[path = "server/fail_points.rs"]
 mod fail_points;
 #[path = "server/hello.rs"]

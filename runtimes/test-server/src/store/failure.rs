@@ -87,6 +87,7 @@ codes! {
     READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET = 134 "ReadConcernMajorityNotAvailableYet",
     CAPPED_POSITION_LOST = 136 "CappedPositionLost",
     EXCEEDED_MEMORY_LIMIT = 146 "ExceededMemoryLimit",
+    MAX_STALENESS_OUT_OF_RANGE = 160 "MaxStalenessOutOfRange",
     FAIL_POINT_SET_FAILED = 167 "FailPointSetFailed",
     INVALID_EXPRESSION = 168 "InvalidPipelineOperator",
     CANNOT_INDEX_PARALLEL_ARRAYS = 171 "CannotIndexParallelArrays",
