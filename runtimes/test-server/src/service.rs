@@ -21,10 +21,11 @@ use super::document::document;
 use super::fail_points::FailPoints;
 use super::failure::{Outcome, append_labels, fail};
 use super::identity::Identity;
+use super::ingress::Ingress;
 use super::parameters::Parameters;
 use super::read_concern;
 use super::replica_set::{ReplicaSet, no_replication};
-use super::request::Request;
+use super::request::{Arguments, Request};
 use super::sasl::Sasl;
 use super::sessions::{self, RetryableWrite, Sessions};
 use super::traffic::Traffic;
@@ -43,6 +44,7 @@ pub(super) struct Service {
     pub(super) replica_set: Option<ReplicaSet>,
     pub(super) cluster_time: ClusterTime,
     pub(super) traffic: Traffic,
+    pub(super) ingress: Ingress,
     /// The current clients, and the number of all so far.
     pub(super) clients: usize,
     pub(super) clients_ever: u64,
@@ -55,9 +57,17 @@ pub(super) struct Service {
     store: Store,
     /// What the commands on data since the last look at it took.
     pub(super) work: Duration,
+    /// For how long the last of them sleeps before its reply.
+    pub(super) slept: Duration,
+    /// Grows with every change that a getMore may wait for.
+    pub(super) changes: u64,
 }
 
+/// How long a getMore waits for documents that says nothing of it.
+const AWAIT: Duration = Duration::from_secs(1);
+
 /// The reply to a command, in two parts so that a long one is not copied.
+#[derive(Debug)]
 pub(super) struct Reply {
     /// The command's own part.
     pub(super) body: RawDocumentBuf,
@@ -77,6 +87,7 @@ impl Service {
             replica_set: config.replica_set.clone().map(|name| ReplicaSet::new(name, config.address.clone())),
             cluster_time: ClusterTime::default(),
             traffic: Traffic::default(),
+            ingress: Ingress::new(now),
             clients: 0,
             clients_ever: config.first_connection_id.saturating_sub(1),
             process: ObjectId::from_bytes(bytes(&mut random)),
@@ -86,6 +97,8 @@ impl Service {
             sessions: Sessions::default(),
             store: Store::new(config.limits.clone()),
             work: Duration::ZERO,
+            slept: Duration::ZERO,
+            changes: 0,
             random,
             config,
         }
@@ -207,8 +220,8 @@ impl Service {
             "hostInfo" => Ok(diagnostics::host_info(&self.config.address)),
             "getLog" => Ok(diagnostics::log()),
             "whatsmyuri" => Ok(document! { "you": identity.peer.address.as_str() }),
-            "getParameter" => self.parameters.get(request),
-            "setParameter" => self.parameters.set(request),
+            "getParameter" => self.parameters.get(&self.ingress, request),
+            "setParameter" => self.parameters.set(now, &mut self.ingress, request),
             "configureFailPoint" => self.fail_points.configure(request),
 
             "saslStart" => Sasl { users: &self.users, random: &mut self.random }.start(identity, database, arguments),
@@ -309,15 +322,22 @@ impl Service {
                 return Err(fail(code, "Failing write due to failpoint. The write must not be reflected."));
             }
         }
+        if let Some(failure) = self.fail_get_more(request)? {
+            return Err(failure);
+        }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
-        let caller = Caller::new(now, identity.number());
-        let Some((outcome, work)) = self.store.run_as(caller, &command) else {
+        let mut caller = Caller::new(now, identity.number());
+        caller.ignores_max_time = self.fail_points.never_times_out();
+        let Some((outcome, spent)) = self.store.run_as(caller, &command) else {
             return Err(fail(59, format!("no such command: '{}'", request.name)));
         };
-        self.work += work;
+        self.work += spent.work;
+        self.slept = spent.slept;
         if writes {
             self.cluster_time.count_write();
         }
+        // A cursor that was killed has no more documents to wait for.
+        self.changes += u64::from(writes || request.name == "killCursors");
         let mut reply = outcome?;
         if writes
             && self.replica_set.is_some()
@@ -329,6 +349,34 @@ impl Service {
             self.sessions.remember(write, &reply);
         }
         Ok(reply)
+    }
+
+    /// The failure of a getMore that finds its cursor and is hit by a fail point; the cursor is closed.
+    fn fail_get_more(&mut self, request: &Request<'_>) -> Result<Option<CommandFailure>, CommandFailure> {
+        if request.name != "getMore" {
+            return Ok(None);
+        }
+        let Some(id) = request.arguments.integer("getMore")?.filter(|id| self.store.has_cursor(*id)) else {
+            return Ok(None);
+        };
+        let code = self.fail_points.on_get_more();
+        if code.is_some() {
+            self.store.close_cursor(id);
+        }
+        Ok(code.map(|code| fail(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint")))
+    }
+
+    /// How long a getMore that found nothing waits for documents: for `maxTimeMS`, and by default for a second. `None` if it
+    /// does not wait.
+    pub(super) fn wait_for_data(&self, request: &Request<'_>, reply: &Reply) -> Option<Duration> {
+        if request.name != "getMore" || reply.is_error {
+            return None;
+        }
+        let cursor = Arguments(&reply.body).document("cursor").ok()??;
+        let is_empty = cursor.array("nextBatch").ok()?.is_none_or(RawArray::is_empty);
+        let awaits = is_empty && self.store.awaits_data(cursor.integer("id").ok()??);
+        let limit = request.arguments.integer("maxTimeMS").ok()?.and_then(|limit| u64::try_from(limit).ok());
+        awaits.then(|| limit.filter(|limit| *limit > 0).map_or(AWAIT, Duration::from_millis))
     }
 
     /// The labels that a server gives an error on its own (SRV-8).

@@ -12,6 +12,8 @@ mod fail_points;
 mod hello;
 #[path = "server/hostile.rs"]
 mod hostile;
+#[path = "server/ingress.rs"]
+mod ingress;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/messages.rs"]
@@ -20,5 +22,9 @@ mod messages;
 mod network;
 #[path = "server/replica_set.rs"]
 mod replica_set;
+#[path = "server/sleep.rs"]
+mod sleep;
+#[path = "server/tailable.rs"]
+mod tailable;
 #[path = "server/users.rs"]
 mod users;

@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 #[rustfmt::skip]
 const QUERIES: &[&str] =
-    &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema", "$sampleRate", "$text", "$where"];
+    &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema", "$sampleRate", "$text"];
 
 #[rustfmt::skip]
 const CONDITIONS: &[&str] = &[
