@@ -1,7 +1,7 @@
 //! The command line: what to run, on which engines, and how often.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::suites::official::{self, Suite};
 use crate::suites::problem::Problem;
 use crate::suites::report::{Detail, Report};
 use crate::suites::run;
+use crate::tools::demo::{self, DemoArgs};
 use crate::tools::interop::column::{self, Column};
 use crate::tools::interop::{self, Selection, checks};
 use crate::tools::serve::{self, ServeArgs};
@@ -46,6 +47,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Shows the pool at work, in seconds: many tasks, few connections, a server that stops and comes back; what happened and why
+    #[command(after_help = DEMO_EXIT_STATUS)]
+    Demo(DemoArgs),
     /// Runs test files, and all test files in folders, printing a line for each test
     Run(RunArgs),
     /// Runs checks on real sockets: official drivers with the embedded server, and our client with it and foreign servers
@@ -137,6 +141,9 @@ const EXIT_STATUS: &str = "Exit status: 0 if no test failed, 1 if one did, 2 if 
 const SOAK_EXIT_STATUS: &str =
     "Exit status: 0 if nothing is left over, 1 if something is, 2 if an adapter could not be soaked.";
 
+const DEMO_EXIT_STATUS: &str =
+    "Exit status: 0 if nothing is missing, 1 if something is, 2 if the demo could not be played.";
+
 const INTEROP_EXIT_STATUS: &str = "Exit status: 0 if no check failed, 1 if one did, 2 if a program could not be run.";
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -152,7 +159,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match &cli.command {
         Some(Command::Serve(args)) => return serve(args),
         Some(Command::SoakAdapter) => return soak_adapter(),
-        Some(Command::Run(_) | Command::Interop(_) | Command::InteropClient { .. } | Command::Soak(_)) | None => {}
+        Some(
+            Command::Demo(_) | Command::Run(_) | Command::Interop(_) | Command::InteropClient { .. } | Command::Soak(_),
+        )
+        | None => {}
     }
     let mut out = BufWriter::new(WhileRead { out: io::stdout().lock(), is_read: true });
     let mut err = io::stderr().lock();
@@ -169,6 +179,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             (run_paths(&mut report, &args), report.status())
         }
         Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
+        Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err)),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };

@@ -3,6 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use std::process::Command;
+use std::thread;
+
+use cmap_smol::Client;
+use cmap_smol::bson::rawdoc;
+use cmap_test_server::ServerConfig;
+use spec_runner::tools::serve::{Host, HostedServer};
 
 /// The output of the command, and its exit status.
 struct Soak {
@@ -23,6 +29,19 @@ impl Soak {
         let line = self.text.lines().find_map(|line| line.trim_start().strip_prefix(name));
         line.unwrap_or_default().split_whitespace().collect()
     }
+}
+
+/// A server that a soak does not restart.
+struct Server {
+    uri: String,
+    _server: HostedServer,
+    _host: Host,
+}
+
+fn serve() -> Server {
+    let host = Host::start().unwrap();
+    let server = host.serve(|address| ServerConfig::new(address.to_string())).unwrap();
+    Server { uri: format!("mongodb://{}/", server.address()), _server: server, _host: host }
 }
 
 #[test]
@@ -46,6 +65,49 @@ fn a_soak_without_a_server_has_failed() {
     assert_eq!(soak.row("succeeded"), ["0"], "{}", soak.text);
     assert!(soak.text.contains("\nFAIL smol: no operation of this sort succeeded: ping\n"), "{}", soak.text);
     assert_eq!(soak.status, Some(1));
+}
+
+#[test]
+fn the_server_is_known_before_operations_with_little_time_begin() {
+    let soak = Soak::run(&["--seconds", "2", "--restart-every", "0", "--tasks", "50"]);
+
+    assert_eq!(soak.status, Some(0), "{}{}", soak.text, soak.errors);
+    assert_eq!(soak.row("server killed"), ["0"; 3], "{}", soak.text);
+    assert!(!soak.text.contains("server not usable in time"), "{}", soak.text);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn descriptors_are_counted_when_the_runtime_has_opened_its_own() {
+    let server = serve();
+    thread::scope(|scope| {
+        for engine in ["async-std", "smol", "async-std", "smol"] {
+            scope.spawn(|| {
+                let soak = Soak::run(&["--engine", engine, "--seconds", "1", "--tasks", "5", "--uri", &server.uri]);
+
+                assert_eq!(soak.status, Some(0), "{}{}", soak.text, soak.errors);
+                let descriptors = soak.row("descriptors");
+                assert!(matches!(descriptors[..], [start, "/", _, "/", end] if start == end), "{descriptors:?}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_not_ours_may_be_slow() {
+    let server = serve();
+    let data = rawdoc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 1000 };
+    let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 3 }, "data": data };
+    smol::block_on(async {
+        let client = Client::connect(&server.uri).await.unwrap();
+        client.check_out().await.unwrap().run_command("admin", slow).await.unwrap();
+    });
+
+    let uri = format!("{}?timeoutMS=300", server.uri);
+    let soak = Soak::run(&["--engine", "smol", "--seconds", "3", "--tasks", "20", "--uri", &uri]);
+
+    assert_eq!(soak.status, Some(0), "{}{}", soak.text, soak.errors);
+    assert_eq!(soak.row("command: timed out"), ["3"], "{}", soak.text);
 }
 
 #[test]

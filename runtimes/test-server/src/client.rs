@@ -8,6 +8,7 @@ use cmap_core::wire::FrameReader;
 
 use super::ClientId;
 use super::identity::Identity;
+use super::service::Reply;
 
 /// One connection.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub(super) struct Waiting {
 }
 
 /// The progress of a command.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Stage {
     /// New.
     Fresh,
@@ -52,6 +53,10 @@ pub(super) enum Stage {
     Blocked(Effect),
     /// A hello has waited for news long enough.
     Awaited(Effect),
+    /// A getMore waits for documents until then.
+    AwaitedData { effect: Effect, until: Instant },
+    /// The command was carried out, and has slept long enough.
+    Slept(Box<Reply>),
 }
 
 /// Bytes to be read later.

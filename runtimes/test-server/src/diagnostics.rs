@@ -86,6 +86,7 @@ impl Service {
                 "current": current, "available": i32::MAX - current, "totalCreated": long(self.clients_ever),
                 "active": current,
             },
+            "queues": document! { "ingressSessionEstablishment": self.ingress.status() },
             "network": self.traffic.to_document(&self.config.compressors),
             "storageEngine": document! { "name": "inMemory", "supportsCommittedReads": true, "persistent": false },
         };

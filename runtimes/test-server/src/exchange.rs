@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! Fresh --fail point: delay--> Blocked --hello: await news--> Awaited --> reply --stream--> Fresh
+//!                                     --getMore: await data--> AwaitedData --> reply
+//!                                     --$where: sleep--> Slept --> reply
 //! ```
 //!
 //! Stages are left out where there is nothing to wait for. A request that waits keeps its bytes and is read anew
@@ -32,6 +34,8 @@ pub(super) struct Exchange {
     pub(super) outputs: VecDeque<ServerOutput>,
     /// The clients that wait, and until when.
     pub(super) due: BTreeSet<(Instant, ClientId)>,
+    /// The clients whose getMore waits for documents, and some that no longer do.
+    pub(super) awaiting_data: BTreeSet<ClientId>,
     decoder: Decoder,
     replies: Replies,
 }
@@ -51,6 +55,7 @@ impl Exchange {
             service,
             outputs: VecDeque::new(),
             due: BTreeSet::new(),
+            awaiting_data: BTreeSet::new(),
             decoder: Decoder::new(),
             replies: Replies::default(),
         }
@@ -97,6 +102,7 @@ impl Exchange {
         };
         let answer = request.answer;
         loop {
+            let mut awaits_data_until = None;
             let (effect, has_waited) = match stage {
                 Stage::Fresh => {
                     let effect = self.service.fail_point(&line.identity, &request);
@@ -107,6 +113,14 @@ impl Exchange {
                 }
                 Stage::Blocked(effect) => (effect, false),
                 Stage::Awaited(effect) => (effect, true),
+                Stage::AwaitedData { effect, until } => {
+                    awaits_data_until = Some(until);
+                    (effect, false)
+                }
+                Stage::Slept(reply) => {
+                    self.send(line, answer, request.name, &reply, false);
+                    return Progress::Done;
+                }
             };
             let is_carried_out = match effect.outcome {
                 Fate::CloseConnection => return Progress::HangUp,
@@ -127,6 +141,17 @@ impl Exchange {
             let reply = self.service.answer(now, &mut line.identity, &request, &effect);
             if line.identity.has_ended {
                 return Progress::HangUp;
+            }
+            if is_carried_out && let Some(wait) = self.service.wait_for_data(&request, &reply) {
+                let until = awaits_data_until.unwrap_or(now + wait);
+                if until > now {
+                    self.awaiting_data.insert(line.id);
+                    return self.wait(line, until, frame, last_reply, Stage::AwaitedData { effect, until });
+                }
+            }
+            let slept = std::mem::take(&mut self.service.slept);
+            if !slept.is_zero() {
+                return self.wait(line, now + slept, frame, last_reply, Stage::Slept(Box::new(reply)));
             }
             streams |= may_go_on(line, &request, &reply) && self.service.work < PATIENCE;
             streams &= !reply.is_error;

@@ -1,7 +1,8 @@
 //! `configureFailPoint`, as drivers' test suites send it, and the effect of a fail point on one command.
 //!
-//! `failCommand` hits commands by their names, `maxTimeAlwaysTimeOut` those with a time limit, and
-//! `onPrimaryTransactionalWrite` writes that may be sent twice. A command is committed as a whole here, so the last of
+//! `failCommand` hits commands by their names, `maxTimeAlwaysTimeOut` those with a time limit, which `maxTimeNeverTimeOut` takes
+//! away, `failGetMoreAfterCursorCheckout` getMore of an open cursor, which it closes, and `onPrimaryTransactionalWrite` writes
+//! that may be sent twice. A command is committed as a whole here, so the last of
 //! them counts commands.
 //!
 //! Numbers may have any type. A field that the model does not know is refused, so that no test passes because its fault
@@ -20,6 +21,8 @@ use crate::store::CommandFailure;
 #[derive(Debug, Default)]
 pub(super) struct FailPoints {
     max_time_always_time_out: Mode,
+    max_time_never_time_out: Mode,
+    fail_get_more: (Mode, i32),
     on_transactional_write: (Mode, WriteFault),
     fail_command: FailPoint,
     /// Only commands on this collection.
@@ -55,6 +58,8 @@ impl FailPoints {
         match arguments.text("configureFailPoint")? {
             Some("failCommand") => self.configure_fail_command(mode, data)?,
             Some("maxTimeAlwaysTimeOut") => self.max_time_always_time_out = mode,
+            Some("maxTimeNeverTimeOut") => self.max_time_never_time_out = mode,
+            Some("failGetMoreAfterCursorCheckout") => self.fail_get_more = (mode, get_more_code(mode, data)?),
             Some("onPrimaryTransactionalWrite") => self.on_transactional_write = (mode, write_fault(data)?),
             name => return Err(fail(167, format!("'{}' is not a fail point here", name.unwrap_or_default()))),
         }
@@ -90,6 +95,17 @@ impl FailPoints {
     pub(super) fn times_out(&mut self, request: &Request<'_>) -> bool {
         let has_limit = request.arguments.integer("maxTimeMS").is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
         has_limit && self.max_time_always_time_out.is_on()
+    }
+
+    /// Whether commands may take longer than their time limits.
+    pub(super) fn never_times_out(&mut self) -> bool {
+        self.max_time_never_time_out.is_on()
+    }
+
+    /// The code by which a getMore fails whose cursor is open; the call counts as one hit.
+    pub(super) fn on_get_more(&mut self) -> Option<i32> {
+        let (mode, code) = &mut self.fail_get_more;
+        mode.is_on().then_some(*code)
     }
 
     /// The effect on a write that may be sent twice, before it is carried out; the call counts as one hit.
@@ -165,6 +181,16 @@ fn write_fault(data: Option<Arguments<'_>>) -> Result<WriteFault, CommandFailure
         closes_connection: data.get("closeConnection").is_none() || data.flag("closeConnection"),
         error_code: code.map_err(|_| fail(2, "failBeforeCommitExceptionCode is not a 32-bit number"))?,
     })
+}
+
+/// The code by which getMore is to fail.
+fn get_more_code(mode: Mode, data: Option<Arguments<'_>>) -> Result<i32, CommandFailure> {
+    let code = data.map(|data| data.integer("errorCode")).transpose()?.flatten();
+    match code.and_then(|code| i32::try_from(code).ok()) {
+        Some(code) => Ok(code),
+        None if mode == Mode::Off => Ok(0),
+        None => Err(fail(2, "failGetMoreAfterCursorCheckout needs an errorCode")),
+    }
 }
 
 fn write_concern_error(data: Arguments<'_>) -> Result<Option<WriteConcernError>, CommandFailure> {

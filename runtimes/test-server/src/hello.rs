@@ -78,7 +78,8 @@ impl Service {
         let size = |size: u32| i32::try_from(size).unwrap_or(i32::MAX);
         reply.append(bson::cstr!("topologyVersion"), topology_document(version));
         if let Some(set) = &self.replica_set {
-            set.describe(&mut reply, self.clock.unix(now));
+            let unix = self.clock.unix(now);
+            set.describe(&mut reply, self.cluster_time.at(unix), unix);
         }
         reply.append(bson::cstr!("maxBsonObjectSize"), size(limits.max_document_size));
         reply.append(bson::cstr!("maxMessageSizeBytes"), size(limits.max_message_size));

@@ -36,7 +36,7 @@
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
 //! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
-//! `parameters`, `diagnostics`, `sessions`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
+//! `parameters`, `diagnostics`, `sessions`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
 //! encodes what it says. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
 
 #![forbid(unsafe_code)]
@@ -47,6 +47,8 @@ pub mod auth;
 pub mod certificates;
 mod client;
 mod clock;
+mod cluster_time;
+mod common_arguments;
 mod config;
 mod diagnostics;
 mod document;
@@ -57,6 +59,7 @@ mod failure;
 pub mod fuzz;
 mod hello;
 mod identity;
+mod ingress;
 mod parameters;
 mod read_concern;
 mod replica_set;
@@ -78,6 +81,7 @@ pub use self::config::{Peer, ServerConfig, User};
 use self::client::{Client, Stage, Waiting};
 use self::exchange::{Exchange, Progress};
 use self::identity::Identity;
+use self::ingress::Admission;
 use self::service::Service;
 use cmap_core::time::Instant;
 use cmap_core::wire::Limits;
@@ -150,14 +154,26 @@ impl TestServer {
         Self { now, clients: BTreeMap::new(), exchange: Exchange::new(service), eager: BTreeSet::new() }
     }
 
-    /// A client has connected.
+    /// A client has connected. Where the parameters of ingress rate limiting forbid it, the next output hangs up.
     pub fn accept(&mut self, now: Instant, peer: Peer) -> ClientId {
         self.advance(now);
         self.exchange.service.clients_ever += 1;
         let id = ClientId(self.exchange.service.clients_ever);
+        let is_exempt = peer.is_operator;
+        let admission = if is_exempt { Admission::Now } else { self.exchange.service.ingress.admit(self.now) };
         let identity = Identity::new(i64::try_from(id.0).unwrap_or(i64::MAX), peer);
         self.clients.insert(id, Client::new(id, identity));
         self.exchange.service.clients = self.clients.len();
+        match admission {
+            Admission::Now => {}
+            Admission::At(until) => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.line.rests_until = Some(until);
+                    self.exchange.due.insert((until, id));
+                }
+            }
+            Admission::Refused => self.hang_up(id),
+        }
         id
     }
 
@@ -299,6 +315,7 @@ impl TestServer {
                 Err(_) => return Progress::HangUp,
             };
             let before = self.exchange.service.topology_version();
+            let changes = self.exchange.service.changes;
             let progress = self.exchange.go_on(self.now, &mut client.line, frame, None, Stage::Fresh);
             if self.exchange.service.topology_version() != before {
                 self.wake_those_who_await_news();
@@ -307,6 +324,9 @@ impl TestServer {
                 return progress;
             }
             self.rest(id);
+            if self.exchange.service.changes != changes {
+                self.wake_those_who_await_data();
+            }
         }
         Progress::Done
     }
@@ -342,11 +362,27 @@ impl TestServer {
         }
         let Some(Waiting { frame, last_reply, stage, .. }) = client.line.waiting.take() else { return };
         self.exchange.service.work = Duration::ZERO;
+        let changes = self.exchange.service.changes;
         match self.exchange.go_on(self.now, &mut client.line, &frame, last_reply, stage) {
             Progress::HangUp => self.hang_up(id),
             Progress::Done => {
                 self.rest(id);
                 self.note_eagerness(id);
+            }
+        }
+        if self.exchange.service.changes != changes {
+            self.wake_those_who_await_data();
+        }
+    }
+
+    /// The getMore of tailable cursors look again, since there may be documents.
+    fn wake_those_who_await_data(&mut self) {
+        for id in std::mem::take(&mut self.exchange.awaiting_data) {
+            if let Some(waiting) = self.clients.get(&id).and_then(|client| client.line.waiting.as_ref())
+                && matches!(waiting.stage, Stage::AwaitedData { .. })
+            {
+                self.exchange.due.remove(&(waiting.until, id));
+                self.resume(id);
             }
         }
     }

@@ -1,11 +1,13 @@
-//! `getParameter` and `setParameter`: the parameters that clients' test suites read.
+//! `getParameter` and `setParameter`: the parameters that clients' test suites read, and those of `ingress`.
 
 use std::collections::BTreeMap;
 
 use bson::{RawArrayBuf, RawBson, RawDocumentBuf};
+use cmap_core::time::Instant;
 
 use super::document::document;
 use super::failure::{Outcome, fail};
+use super::ingress::Ingress;
 use super::request::{Arguments, Request, append};
 use super::sasl::MECHANISMS;
 
@@ -37,13 +39,15 @@ impl Parameters {
     }
 
     /// `getParameter`: all, or those that are named.
-    pub(super) fn get(&self, request: &Request<'_>) -> Outcome {
+    pub(super) fn get(&self, ingress: &Ingress, request: &Request<'_>) -> Outcome {
         let wanted = request.arguments.get(request.name);
         let all = wanted.is_some_and(|value| {
             value.as_str() == Some("*") || value.as_document().is_some_and(|how| Arguments(how).flag("allParameters"))
         });
         let mut found = RawDocumentBuf::new();
-        for (name, value) in &self.values {
+        let ingress = ingress.parameters();
+        let values = self.values.iter().map(|(name, value)| (*name, value));
+        for (name, value) in values.chain(ingress.iter().map(|(name, value)| (*name, value))) {
             if all || request.arguments.get(name).is_some() {
                 append(&mut found, name, value.clone());
             }
@@ -55,8 +59,14 @@ impl Parameters {
     }
 
     /// `setParameter`.
-    pub(super) fn set(&mut self, request: &Request<'_>) -> Outcome {
+    pub(super) fn set(&mut self, now: Instant, ingress: &mut Ingress, request: &Request<'_>) -> Outcome {
         let mut was = RawDocumentBuf::new();
+        for (name, old) in ingress.parameters() {
+            if let Some(value) = request.arguments.get(name) {
+                ingress.set(now, name, &RawBson::from(value))?;
+                was = document! { "was": old };
+            }
+        }
         for (name, slot) in &mut self.values {
             if let Some(value) = request.arguments.get(name) {
                 was = document! { "was": std::mem::replace(slot, RawBson::from(value)) };

@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use bson::oid::ObjectId;
-use bson::spec::BinarySubtype;
-use bson::{RawArrayBuf, RawBinaryRef, RawDocumentBuf, Timestamp};
+use bson::{RawArrayBuf, RawDocumentBuf, Timestamp};
 use cmap_core::time::Instant;
 
 use super::clock::date;
@@ -21,8 +20,6 @@ pub(super) struct ReplicaSet {
     name: String,
     me: String,
     election_id: ObjectId,
-    /// The operations so far: the increment of the next one's time.
-    operations: u32,
     /// Until when it is a secondary.
     stepped_down_until: Option<Instant>,
 }
@@ -31,7 +28,7 @@ impl ReplicaSet {
     pub(super) fn new(name: String, me: String) -> Self {
         // The first election; ids of elections grow.
         let election_id = ObjectId::from_bytes([0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1]);
-        Self { name, me, election_id, operations: 1, stepped_down_until: None }
+        Self { name, me, election_id, stepped_down_until: None }
     }
 
     pub(super) fn is_primary(&self) -> bool {
@@ -52,7 +49,7 @@ impl ReplicaSet {
     }
 
     /// The fields of a hello's reply.
-    pub(super) fn describe(&self, reply: &mut RawDocumentBuf, unix: Duration) {
+    pub(super) fn describe(&self, reply: &mut RawDocumentBuf, time: Timestamp, unix: Duration) {
         let mut hosts = RawArrayBuf::new();
         hosts.push(self.me.as_str());
         reply.append(bson::cstr!("hosts"), hosts);
@@ -64,27 +61,12 @@ impl ReplicaSet {
         }
         reply.append(bson::cstr!("me"), self.me.as_str());
         reply.append(bson::cstr!("electionId"), self.election_id);
-        let op_time = document! { "ts": self.time(unix), "t": 1_i64 };
+        let op_time = document! { "ts": time, "t": 1_i64 };
         let now = date(Duration::from_secs(unix.as_secs()));
         reply.append(
             bson::cstr!("lastWrite"),
             document! { "opTime": op_time.clone(), "lastWriteDate": now, "majorityOpTime": op_time, "majorityWriteDate": now },
         );
-    }
-
-    /// The fields of every reply: the cluster's time and the operation's.
-    pub(super) fn stamp(&self, reply: &mut RawDocumentBuf, unix: Duration) {
-        let time = self.time(unix);
-        // No client checks the signature.
-        let hash = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: &[0; 20] };
-        let signature = document! { "hash": hash, "keyId": 0_i64 };
-        reply.append(bson::cstr!("$clusterTime"), document! { "clusterTime": time, "signature": signature });
-        reply.append(bson::cstr!("operationTime"), time);
-    }
-
-    /// Records a write.
-    pub(super) fn count_write(&mut self) {
-        self.operations = self.operations.saturating_add(1);
     }
 
     /// Why this member cannot take `request`, which is about data, now.
@@ -132,9 +114,9 @@ impl ReplicaSet {
     }
 
     /// `replSetGetStatus`.
-    pub(super) fn status(&self, unix: Duration) -> RawDocumentBuf {
+    pub(super) fn status(&self, time: Timestamp, unix: Duration) -> RawDocumentBuf {
         let (state, state_name) = if self.is_primary() { (1, "PRIMARY") } else { (2, "SECONDARY") };
-        let op_time = document! { "ts": self.time(unix), "t": 1_i64 };
+        let op_time = document! { "ts": time, "t": 1_i64 };
         let mut members = RawArrayBuf::new();
         members.push(document! {
             "_id": 0, "name": self.me.as_str(), "health": 1.0, "state": state, "stateStr": state_name,
@@ -160,11 +142,6 @@ impl ReplicaSet {
                 "protocolVersion": 1_i64, "settings": document! { "electionTimeoutMillis": 10_000 },
             },
         }
-    }
-
-    fn time(&self, unix: Duration) -> Timestamp {
-        let time = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        Timestamp { time, increment: self.operations }
     }
 }
 

@@ -13,16 +13,19 @@ use cmap_core::wire::TopologyVersion;
 
 use super::api;
 use super::clock::Clock;
+use super::cluster_time::ClusterTime;
+use super::common_arguments;
 use super::config::ServerConfig;
 use super::diagnostics;
 use super::document::document;
 use super::fail_points::FailPoints;
 use super::failure::{Outcome, append_labels, fail};
 use super::identity::Identity;
+use super::ingress::Ingress;
 use super::parameters::Parameters;
 use super::read_concern;
 use super::replica_set::{ReplicaSet, no_replication};
-use super::request::Request;
+use super::request::{Arguments, Request};
 use super::sasl::Sasl;
 use super::sessions::{self, RetryableWrite, Sessions};
 use super::traffic::Traffic;
@@ -39,7 +42,9 @@ pub(super) struct Service {
     pub(super) service_id: ObjectId,
     pub(super) users: Users,
     pub(super) replica_set: Option<ReplicaSet>,
+    pub(super) cluster_time: ClusterTime,
     pub(super) traffic: Traffic,
+    pub(super) ingress: Ingress,
     /// The current clients, and the number of all so far.
     pub(super) clients: usize,
     pub(super) clients_ever: u64,
@@ -52,9 +57,17 @@ pub(super) struct Service {
     store: Store,
     /// What the commands on data since the last look at it took.
     pub(super) work: Duration,
+    /// For how long the last of them sleeps before its reply.
+    pub(super) slept: Duration,
+    /// Grows with every change that a getMore may wait for.
+    pub(super) changes: u64,
 }
 
+/// How long a getMore waits for documents that says nothing of it.
+const AWAIT: Duration = Duration::from_secs(1);
+
 /// The reply to a command, in two parts so that a long one is not copied.
+#[derive(Debug)]
 pub(super) struct Reply {
     /// The command's own part.
     pub(super) body: RawDocumentBuf,
@@ -72,7 +85,9 @@ impl Service {
             service_id: ObjectId::from_bytes(bytes(&mut random)),
             users: Users::new(&config, &mut random),
             replica_set: config.replica_set.clone().map(|name| ReplicaSet::new(name, config.address.clone())),
+            cluster_time: ClusterTime::default(),
             traffic: Traffic::default(),
+            ingress: Ingress::new(now),
             clients: 0,
             clients_ever: config.first_connection_id.saturating_sub(1),
             process: ObjectId::from_bytes(bytes(&mut random)),
@@ -82,6 +97,8 @@ impl Service {
             sessions: Sessions::default(),
             store: Store::new(config.limits.clone()),
             work: Duration::ZERO,
+            slept: Duration::ZERO,
+            changes: 0,
             random,
             config,
         }
@@ -93,6 +110,11 @@ impl Service {
 
     pub(super) fn topology_version(&self) -> TopologyVersion {
         TopologyVersion { process_id: self.process.bytes(), counter: self.topology_counter }
+    }
+
+    /// Whether it is a member of a replica set, or a mongos: the server behind a load balancer is one.
+    fn is_in_cluster(&self) -> bool {
+        self.replica_set.is_some() || self.config.load_balanced
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
@@ -157,14 +179,16 @@ impl Service {
             Ok(body) => (body, document! { "ok": 1.0 }, false),
             Err(failure) => (super::failure::reply(&failure), RawDocumentBuf::new(), true),
         };
-        if let Some(set) = &self.replica_set {
-            set.stamp(&mut tail, self.clock.unix(now));
+        if self.is_in_cluster() {
+            self.cluster_time.stamp(&mut tail, self.clock.unix(now));
         }
         Reply { body, tail, is_error }
     }
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
         api::check(request)?;
+        // The other commands of the store read.
+        common_arguments::check(request, !Store::knows(request.name) || changes_data(request))?;
         if self.config.authorization && !identity.may_act() && !is_for_everybody(request.name) {
             return Err(fail(13, format!("Command {} requires authentication", request.name)));
         }
@@ -196,8 +220,8 @@ impl Service {
             "hostInfo" => Ok(diagnostics::host_info(&self.config.address)),
             "getLog" => Ok(diagnostics::log()),
             "whatsmyuri" => Ok(document! { "you": identity.peer.address.as_str() }),
-            "getParameter" => self.parameters.get(request),
-            "setParameter" => self.parameters.set(request),
+            "getParameter" => self.parameters.get(&self.ingress, request),
+            "setParameter" => self.parameters.set(now, &mut self.ingress, request),
             "configureFailPoint" => self.fail_points.configure(request),
 
             "saslStart" => Sasl { users: &self.users, random: &mut self.random }.start(identity, database, arguments),
@@ -248,7 +272,10 @@ impl Service {
         let set = self.replica_set.as_mut().ok_or_else(no_replication)?;
         let was_primary = set.is_primary();
         let outcome = match request.name {
-            "replSetGetStatus" => Ok(set.status(self.clock.unix(now))),
+            "replSetGetStatus" => {
+                let unix = self.clock.unix(now);
+                Ok(set.status(self.cluster_time.at(unix), unix))
+            }
             "replSetGetConfig" => Ok(set.config()),
             "replSetStepDown" => set.step_down(now, request),
             _ => set.freeze(request),
@@ -264,8 +291,11 @@ impl Service {
         if self.fail_points.times_out(request) {
             return Err(fail(50, "operation exceeded time limit"));
         }
-        read_concern::check(request, self.replica_set.is_some() || self.config.load_balanced)?;
-        let writes = WRITES.contains(&request.name) || puts_out(request);
+        if !self.is_in_cluster() && opens_change_stream(request) {
+            return Err(fail(40573, "The $changeStream stage is only supported on replica sets"));
+        }
+        read_concern::check(request, self.is_in_cluster())?;
+        let writes = changes_data(request);
         let write = RetryableWrite::of(request)?;
         match &self.replica_set {
             // The server behind a load balancer is a mongos, which knows transaction numbers.
@@ -292,15 +322,22 @@ impl Service {
                 return Err(fail(code, "Failing write due to failpoint. The write must not be reflected."));
             }
         }
+        if let Some(failure) = self.fail_get_more(request)? {
+            return Err(failure);
+        }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
-        let caller = Caller::new(now, identity.number());
-        let Some((outcome, work)) = self.store.run_as(caller, &command) else {
+        let mut caller = Caller::new(now, identity.number());
+        caller.ignores_max_time = self.fail_points.never_times_out();
+        let Some((outcome, spent)) = self.store.run_as(caller, &command) else {
             return Err(fail(59, format!("no such command: '{}'", request.name)));
         };
-        self.work += work;
-        if let (true, Some(set)) = (writes, &mut self.replica_set) {
-            set.count_write();
+        self.work += spent.work;
+        self.slept = spent.slept;
+        if writes {
+            self.cluster_time.count_write();
         }
+        // A cursor that was killed has no more documents to wait for.
+        self.changes += u64::from(writes || request.name == "killCursors");
         let mut reply = outcome?;
         if writes
             && self.replica_set.is_some()
@@ -314,11 +351,38 @@ impl Service {
         Ok(reply)
     }
 
+    /// The failure of a getMore that finds its cursor and is hit by a fail point; the cursor is closed.
+    fn fail_get_more(&mut self, request: &Request<'_>) -> Result<Option<CommandFailure>, CommandFailure> {
+        if request.name != "getMore" {
+            return Ok(None);
+        }
+        let Some(id) = request.arguments.integer("getMore")?.filter(|id| self.store.has_cursor(*id)) else {
+            return Ok(None);
+        };
+        let code = self.fail_points.on_get_more();
+        if code.is_some() {
+            self.store.close_cursor(id);
+        }
+        Ok(code.map(|code| fail(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint")))
+    }
+
+    /// How long a getMore that found nothing waits for documents: for `maxTimeMS`, and by default for a second. `None` if it
+    /// does not wait.
+    pub(super) fn wait_for_data(&self, request: &Request<'_>, reply: &Reply) -> Option<Duration> {
+        if request.name != "getMore" || reply.is_error {
+            return None;
+        }
+        let cursor = Arguments(&reply.body).document("cursor").ok()??;
+        let is_empty = cursor.array("nextBatch").ok()?.is_none_or(RawArray::is_empty);
+        let awaits = is_empty && self.store.awaits_data(cursor.integer("id").ok()??);
+        let limit = request.arguments.integer("maxTimeMS").ok()?.and_then(|limit| u64::try_from(limit).ok());
+        awaits.then(|| limit.filter(|limit| *limit > 0).map_or(AWAIT, Duration::from_millis))
+    }
+
     /// The labels that a server gives an error on its own (SRV-8).
     fn default_labels(&self, request: &Request<'_>, code: i32) -> Vec<String> {
-        let retryable = (self.replica_set.is_some() || self.config.load_balanced)
-            && request.arguments.get("txnNumber").is_some()
-            && RETRYABLE_CODES.contains(&code);
+        let retryable =
+            self.is_in_cluster() && request.arguments.get("txnNumber").is_some() && RETRYABLE_CODES.contains(&code);
         if retryable { vec!["RetryableWriteError".into()] } else { vec![] }
     }
 }
@@ -328,12 +392,26 @@ fn is_for_everybody(command: &str) -> bool {
     super::request::is_hello(command) || FOR_EVERYBODY.contains(&command)
 }
 
+/// Whether a command changes the store.
+fn changes_data(request: &Request<'_>) -> bool {
+    WRITES.contains(&request.name) || puts_out(request)
+}
+
 /// Whether the last stage of a pipeline changes a collection.
 fn puts_out(request: &Request<'_>) -> bool {
+    request.name == "aggregate" && matches!(stages(request).last(), Some("$out" | "$merge"))
+}
+
+/// Whether the first stage of a pipeline listens to changes.
+fn opens_change_stream(request: &Request<'_>) -> bool {
+    request.name == "aggregate" && stages(request).next() == Some("$changeStream")
+}
+
+/// The names of a pipeline's stages.
+fn stages<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a str> {
     let stages = request.arguments.array("pipeline").ok().flatten().into_iter().flatten();
-    let last = stages.filter_map(Result::ok).last();
-    let name = last.and_then(RawBsonRef::as_document).and_then(|stage| Some(stage.iter().next()?.ok()?.0.as_str()));
-    request.name == "aggregate" && matches!(name, Some("$out" | "$merge"))
+    let name = |stage: RawBsonRef<'a>| Some(stage.as_document()?.iter().next()?.ok()?.0.as_str());
+    stages.filter_map(Result::ok).filter_map(name)
 }
 
 const FOR_EVERYBODY: [&str; 9] = [

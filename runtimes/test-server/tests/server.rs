@@ -4,12 +4,16 @@
 
 #[path = "server/auth.rs"]
 mod auth;
+#[path = "server/common_arguments.rs"]
+mod common_arguments;
 #[path = "server/fail_points.rs"]
 mod fail_points;
 #[path = "server/hello.rs"]
 mod hello;
 #[path = "server/hostile.rs"]
 mod hostile;
+#[path = "server/ingress.rs"]
+mod ingress;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/messages.rs"]
@@ -18,5 +22,9 @@ mod messages;
 mod network;
 #[path = "server/replica_set.rs"]
 mod replica_set;
+#[path = "server/sleep.rs"]
+mod sleep;
+#[path = "server/tailable.rs"]
+mod tailable;
 #[path = "server/users.rs"]
 mod users;

@@ -36,6 +36,10 @@ mod limits;
 mod properties;
 #[path = "store/query.rs"]
 mod query;
+#[path = "store/unsupported.rs"]
+mod unsupported;
+#[path = "store/unwind.rs"]
+mod unwind;
 #[path = "store/update.rs"]
 mod update;
 

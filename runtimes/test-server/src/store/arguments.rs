@@ -6,6 +6,7 @@
 use bson::spec::ElementType;
 use bson::{RawArray, RawBsonRef, RawDocument};
 
+use super::collation;
 use super::failure::{CommandFailure, code};
 use super::number::Number;
 
@@ -64,8 +65,11 @@ impl<'a> Arguments<'a> {
         Self { of, body }
     }
 
-    /// Refuses fields that are neither in `known` nor common to all commands.
+    /// Refuses fields that are neither in `known` nor common to all commands, and collations that would matter.
     pub(super) fn check_known(&self, known: &[&str]) -> Result<(), CommandFailure> {
+        if known.contains(&"collation") {
+            collation::check(self.document("collation")?)?;
+        }
         match fields(self.body).find(|(name, _)| *name != self.of && !known.contains(name) && !GENERIC.contains(name)) {
             None => Ok(()),
             Some((name, _)) => Err(CommandFailure::new(

@@ -37,6 +37,8 @@ pub(super) struct Cursor {
     pub(super) limit: Option<usize>,
     /// Whether it may be idle for as long as its session, or its connection, lives.
     pub(super) no_timeout: bool,
+    /// Whether its getMore waits for documents, if there are none.
+    pub(super) awaits_data: bool,
     /// The bytes of its query and its projection.
     pub(super) query_bytes: usize,
     /// The steps left of the time limit that the client set.
@@ -69,7 +71,7 @@ impl Cursor {
         let mut documents: VecDeque<_> = documents.into_iter().collect();
         documents.shrink_to_fit();
         let (source, projection, limit, time_left) = (Source::Documents(documents), None, None, None);
-        Self { namespace, source, projection, limit, no_timeout: false, query_bytes: 0, time_left }
+        Self { namespace, source, projection, limit, no_timeout: false, awaits_data: false, query_bytes: 0, time_left }
     }
 
     /// About how many bytes it takes. A document that is in a collection, too, is a pointer here.

@@ -145,6 +145,11 @@ impl Cursors {
                 ),
             ));
         }
+        if !cursor.awaits_data && call.arguments().get("maxTimeMS").is_some() {
+            return Err(CommandFailure::bad_value(
+                "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+            ));
+        }
         if let Some(left) = cursor.time_left {
             call.work.limit(left);
         }
@@ -188,6 +193,11 @@ impl Cursors {
             self.bytes = self.bytes + bytes - open.bytes;
             open.bytes = bytes;
         }
+    }
+
+    /// Whether a cursor waits for documents; `None` if it is not open.
+    pub(super) fn awaits_data(&self, id: i64) -> Option<bool> {
+        self.open.get(&id).map(|open| open.cursor.awaits_data)
     }
 
     /// The number of open cursors.
@@ -237,7 +247,8 @@ impl Cursors {
         self.deadlines.extend(deadline.map(|at| (at, id)));
     }
 
-    fn close(&mut self, id: i64) {
+    /// Closes a cursor, if it is open.
+    pub(super) fn close(&mut self, id: i64) {
         let Some(open) = self.open.remove(&id) else { return };
         self.bytes -= open.bytes;
         if let Some(deadline) = open.deadline {

@@ -7,6 +7,7 @@ use cmap_core::wire::Limits;
 use super::arguments::{fields, values};
 use super::failure::{CommandFailure, code};
 use super::path::Path;
+use super::unsupported::Place;
 use super::work::{Work, weight};
 
 /// The most bytes of the parts of one document while it is computed: some documents of the greatest length.
@@ -47,10 +48,7 @@ impl Expression {
             return match name {
                 "$literal" => Ok(Self::Value(RawBson::from(argument))),
                 "$setField" => Self::set_field(argument),
-                name => {
-                    let message = format!("Unrecognized expression '{name}'");
-                    Err(CommandFailure::new(code::INVALID_EXPRESSION, message))
-                }
+                name => Err(Place::Expression.unknown(name)),
             };
         }
         let inner = document.iter().filter_map(Result::ok);

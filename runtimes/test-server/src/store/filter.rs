@@ -16,6 +16,8 @@ use super::number::Number;
 use super::order::{Ordered, are_comparable, compare};
 use super::path::Path;
 use super::pattern::Pattern;
+use super::sleep::Sleep;
+use super::unsupported::Place;
 use super::work::{self, Work, weight};
 
 /// A query.
@@ -28,7 +30,12 @@ pub(super) enum Filter {
     /// None matches.
     None(Vec<Filter>),
     /// The values at a path pass a test.
-    Field { path: Path, test: Test },
+    /// Takes time.
+    Sleep(Sleep),
+    Field {
+        path: Path,
+        test: Test,
+    },
 }
 
 /// A test of the values at the end of a path.
@@ -70,13 +77,8 @@ impl Filter {
                 "$or" => all.push(Self::Any(branches(name, value)?)),
                 "$nor" => all.push(Self::None(branches(name, value)?)),
                 "$comment" => {}
-                "$expr" | "$where" | "$text" | "$jsonSchema" => return Err(CommandFailure::not_supported(name)),
-                name if name.starts_with('$') => {
-                    return Err(CommandFailure::bad_value(format!(
-                        "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
-                         consider using $getField or $setField."
-                    )));
-                }
+                "$where" => all.push(Self::Sleep(Sleep::parse(value)?)),
+                name if name.starts_with('$') => return Err(Place::Query.unknown(name)),
                 name => all.push(Self::Field { path: Path::parse(name)?, test: Test::parse(value)? }),
             }
         }
@@ -94,6 +96,10 @@ impl Filter {
             Self::Any(any) => any.iter().any(|filter| filter.matches(document, work)),
             Self::None(none) => !none.iter().any(|filter| filter.matches(document, work)),
             Self::Field { path, test } => test.passes_at(path, document, work),
+            Self::Sleep(Sleep { time, matches }) => {
+                work.sleep(*time);
+                *matches
+            }
         }
     }
 
@@ -113,7 +119,7 @@ impl Filter {
                     only.equalities(found);
                 }
             }
-            Self::None(_) => {}
+            Self::None(_) | Self::Sleep(_) => {}
             Self::Field { path, test } => found.extend(test.equality().map(|value| (path, value))),
         }
     }
@@ -226,7 +232,7 @@ impl Test {
                     (None, None) => return Err(bad("$regex has to be a string")),
                 }
             }
-            name => return Err(CommandFailure::bad_value(format!("unknown operator: {name}"))),
+            name => return Err(Place::Condition.unknown(name)),
         })
     }
 

@@ -10,6 +10,7 @@ use bson::raw::CString;
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::{Arguments, fields, shown};
+use super::collation;
 use super::collection::RecordId;
 use super::failure::{CommandFailure, code};
 use super::meter::{Held, Meter, value_size};
@@ -106,6 +107,10 @@ impl Index {
         let (is_unique, is_sparse) = (arguments.boolean("unique")?, arguments.boolean("sparse")?);
         if is_unique && arguments.get("partialFilterExpression").is_some() {
             return Err(CommandFailure::not_supported("a unique index with a partialFilterExpression"));
+        }
+        if is_unique {
+            // Any other index changes no result.
+            collation::check(arguments.document("collation")?)?;
         }
         let mut description = document! { "v": 2 };
         for (field, value) in specification.iter().filter_map(Result::ok) {

@@ -25,6 +25,7 @@
 
 mod arguments;
 mod catalog;
+mod collation;
 mod collection;
 mod commands;
 mod cursor;
@@ -44,7 +45,10 @@ mod pattern;
 mod pipeline;
 mod positional;
 mod projection;
+mod sleep;
 mod sort;
+mod unsupported;
+mod unwind;
 mod update;
 mod work;
 mod write_error;
@@ -89,6 +93,18 @@ pub struct Caller {
     pub now: Instant,
     /// The number of the client's connection.
     pub connection: Option<u64>,
+    /// Whether the command may take longer than its `maxTimeMS`.
+    pub ignores_max_time: bool,
+}
+
+/// What a command took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spent {
+    /// The time that its work stands for.
+    pub work: Duration,
+    /// The time for which it slept (`$where: "sleep(..)"`): its reply comes so much later.
+    pub slept: Duration,
 }
 
 /// A command that is being carried out.
@@ -109,7 +125,7 @@ const STEPS_TO_PARSE: u64 = 12;
 impl Caller {
     /// The client behind a connection, now.
     pub fn new(now: Instant, connection: u64) -> Self {
-        Self { now, connection: Some(connection) }
+        Self { now, connection: Some(connection), ignores_max_time: false }
     }
 }
 
@@ -141,12 +157,12 @@ impl Store {
         self.run_as(Caller::default(), command).map(|(outcome, _)| outcome)
     }
 
-    /// Carries out a command of a client, like [`run`](Self::run); also returns the time that its work stands for.
+    /// Carries out a command of a client, like [`run`](Self::run); also returns what it took.
     pub fn run_as(
         &mut self,
         caller: Caller,
         command: &StoreCommand<'_>,
-    ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Duration)> {
+    ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Spent)> {
         let run = commands::named(command.name)?;
         self.cursors.advance(caller.now);
         let StoreCommand { name, database, body } = *command;
@@ -156,6 +172,7 @@ impl Store {
         let outcome = check(body, &call.work).and_then(|()| {
             // The maxTimeMS of getMore is how long to wait for documents.
             if name != "getMore"
+                && !caller.ignores_max_time
                 && let Some(limit) = work::max_time(&call.arguments())?
             {
                 call.work.limit(limit);
@@ -164,7 +181,7 @@ impl Store {
         });
         // A command that ran out of work may not have noticed it.
         let outcome = outcome.and_then(|reply| call.work.check().map(|()| reply));
-        Some((outcome, call.work.time()))
+        Some((outcome, Spent { work: call.work.time(), slept: call.work.slept() }))
     }
 
     /// The sessions have ended, and with them their cursors.
@@ -186,6 +203,21 @@ impl Store {
     /// A connection is gone, and with it the cursors that it opened outside of sessions.
     pub fn end_connection(&mut self, connection: u64) {
         self.cursors.end(&Owner::Connection(connection));
+    }
+
+    /// Whether the getMore of an open cursor waits for documents: it is tailable and has `awaitData`.
+    pub fn awaits_data(&self, cursor: i64) -> bool {
+        self.cursors.awaits_data(cursor).unwrap_or(false)
+    }
+
+    /// Whether a cursor is open.
+    pub fn has_cursor(&self, cursor: i64) -> bool {
+        self.cursors.awaits_data(cursor).is_some()
+    }
+
+    /// Closes a cursor.
+    pub fn close_cursor(&mut self, cursor: i64) {
+        self.cursors.close(cursor);
     }
 
     /// Closes the cursors that have been idle for too long by now.

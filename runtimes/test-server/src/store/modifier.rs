@@ -12,6 +12,7 @@ use super::filter::Filter;
 use super::number::Number;
 use super::order::{Ordered, compare};
 use super::path::Path;
+use super::unsupported::Place;
 use super::update::field;
 use super::work::{self, Work};
 use crate::document::document;
@@ -96,7 +97,7 @@ impl Modifier {
                 Some(-1) => Self::Pop { first: true },
                 _ => return Err(CommandFailure::failed_to_parse("$pop expects 1 or -1".to_owned())),
             },
-            operator => return Err(CommandFailure::failed_to_parse(format!("Unknown modifier: {operator}"))),
+            operator => return Err(Place::Modifier.unknown(operator)),
         })
     }
 

@@ -17,6 +17,8 @@ use super::number::Number;
 use super::order::{Ordered, compare};
 use super::projection::Projection;
 use super::sort::Sort;
+use super::unsupported::Place;
+use super::unwind::Unwind;
 use super::work::{self, Work, weight};
 
 /// A step from documents to documents.
@@ -32,6 +34,7 @@ pub(super) enum Stage {
     /// The document's replacement.
     ReplaceRoot(Expression),
     Count(CString),
+    Unwind(Unwind),
     Group {
         id: Expression,
         fields: Vec<(CString, Accumulator, Expression)>,
@@ -98,10 +101,6 @@ impl<'a> Pipeline<'a> {
                 return Err(CommandFailure::new(code::INVALID_STAGE, message));
             };
             match name {
-                "$changeStream" => {
-                    let message = "The $changeStream stage is only supported on replica sets";
-                    return Err(CommandFailure::new(code::ONLY_ON_REPLICA_SETS, message));
-                }
                 "$listSearchIndexes" => return Err(CommandFailure::search_not_enabled()),
                 "$listLocalSessions" | "$currentOp" if index > 0 => {
                     let message = format!("{name} is only valid as the first stage in a pipeline.");
@@ -232,10 +231,8 @@ impl Stage {
                 Self::Count(name)
             }
             "$group" => Self::group(document()?)?,
-            name => {
-                let message = format!("Unrecognized pipeline stage name: '{name}'");
-                return Err(CommandFailure::new(code::UNKNOWN_STAGE, message));
-            }
+            "$unwind" => Self::Unwind(Unwind::parse(argument)?),
+            name => return Err(Place::Stage.unknown(name)),
         })
     }
 
@@ -259,10 +256,7 @@ impl Stage {
                 "$first" => Accumulator::First,
                 "$last" => Accumulator::Last,
                 "$push" => Accumulator::Push,
-                operator => {
-                    let message = format!("unknown group operator '{operator}'");
-                    return Err(CommandFailure::new(code::UNKNOWN_GROUP_OPERATOR, message));
-                }
+                operator => return Err(Place::Accumulator.unknown(operator)),
             };
             grouped.push((CString::from(name), accumulator, Expression::parse(argument)?));
         }
@@ -285,6 +279,11 @@ impl Stage {
             }
             Self::Set(set) => return made("$addFields", &|document| with_fields(document, set, work)),
             Self::ReplaceRoot(root) => return made("$replaceRoot", &|document| new_root(document, root, work)),
+            Self::Unwind(unwind) => {
+                let mut made = Made::by("$unwind", work);
+                documents.iter().try_for_each(|document| unwind.run(document, work, |unwound| made.push(unwound)))?;
+                return Ok(made.documents);
+            }
             Self::Group { id, fields } => return group(&documents, id, fields, work),
             Self::Count(_) if documents.is_empty() => {}
             Self::Count(name) => {

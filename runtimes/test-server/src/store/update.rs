@@ -17,6 +17,7 @@ use super::modifier::Modifier;
 use super::path::Path;
 use super::pipeline::{self, Pipeline, Stage};
 use super::positional::{self, ArrayFilters};
+use super::unsupported::Place;
 use super::work::{self, Work, weight};
 
 /// A way to make a new document of an old one.
@@ -57,10 +58,7 @@ impl Update {
         let mut changes = Vec::new();
         for (operator, arguments) in fields(update) {
             if !Modifier::is_known(operator) {
-                return Err(CommandFailure::failed_to_parse(format!(
-                    "Unknown modifier: {operator}. Expected a valid update modifier or pipeline-style update specified \
-                     as an array"
-                )));
+                return Err(Place::Modifier.unknown(operator));
             }
             let Some(arguments) = arguments.as_document() else {
                 let (found, shown) = (type_name(arguments.element_type()), shown(arguments));

@@ -20,6 +20,10 @@ pub(super) struct Work {
     limit: Cell<u64>,
     /// Whether the client set the limit.
     is_asked_for: Cell<bool>,
+    /// The client's limit, which may be higher than the server's.
+    asked: Cell<Option<u64>>,
+    /// The time for which the command sleeps: no work, but part of its time.
+    slept: Cell<Duration>,
     /// The bytes that the command may gather.
     pub(super) bytes: usize,
 }
@@ -32,6 +36,8 @@ impl Work {
             done: Cell::new(0),
             limit: Cell::new(limit),
             is_asked_for: Cell::new(false),
+            asked: Cell::new(None),
+            slept: Cell::new(Duration::ZERO),
             bytes: limits.command_bytes,
         }
     }
@@ -39,7 +45,8 @@ impl Work {
     /// No work yet, and no limit, for what may not be left half done.
     pub(super) fn unlimited(&self) -> Self {
         let (done, limit, is_asked_for) = (Cell::new(0), Cell::new(u64::MAX), Cell::new(false));
-        Self { done, limit, is_asked_for, bytes: usize::MAX }
+        let (asked, slept) = (Cell::new(None), Cell::new(Duration::ZERO));
+        Self { done, limit, is_asked_for, asked, slept, bytes: usize::MAX }
     }
 
     /// The steps so far.
@@ -49,6 +56,7 @@ impl Work {
 
     /// Sets the client's limit, if the server's is not lower.
     pub(super) fn limit(&self, steps: u64) {
+        self.asked.set(Some(steps));
         if steps < self.limit.get() {
             self.limit.set(steps);
             self.is_asked_for.set(true);
@@ -62,7 +70,7 @@ impl Work {
 
     /// The time that the work so far stands for.
     pub(super) fn time(&self) -> Duration {
-        Duration::from_micros(self.done.get().saturating_mul(1000) / STEPS_PER_MILLISECOND)
+        time(self.done.get())
     }
 
     /// Counts steps.
@@ -75,9 +83,25 @@ impl Work {
         self.step((bytes / BYTES_PER_STEP) as u64);
     }
 
+    /// Sleeps: nothing happens, but the reply comes later.
+    pub(super) fn sleep(&self, time: Duration) {
+        self.slept.set(self.slept.get().saturating_add(time));
+    }
+
+    /// For how long the command sleeps, at most until the client's limit.
+    pub(super) fn slept(&self) -> Duration {
+        let most = self.asked.get().map_or(Duration::MAX, time);
+        self.slept.get().min(most)
+    }
+
     /// Whether there was too much work.
     pub(super) fn is_over(&self) -> bool {
-        self.done.get() > self.limit.get()
+        self.done.get() > self.limit.get() || self.sleeps_too_long()
+    }
+
+    fn sleeps_too_long(&self) -> bool {
+        let slept = self.slept.get();
+        !slept.is_zero() && self.asked.get().is_some_and(|asked| slept > time(asked.saturating_sub(self.done.get())))
     }
 
     /// Fails if there was too much work.
@@ -85,7 +109,7 @@ impl Work {
         if !self.is_over() {
             return Ok(());
         }
-        let message = match self.is_asked_for.get() {
+        let message = match self.is_asked_for.get() || self.sleeps_too_long() {
             true => "operation exceeded time limit",
             false => "operation exceeded the work that this test server does for one command, whatever its maxTimeMS",
         };
@@ -130,6 +154,11 @@ pub(super) fn max_time(arguments: &Arguments<'_>) -> Result<Option<u64>, Command
         Ok(milliseconds) if milliseconds <= i32::MAX as u128 => Ok(Some(steps(milliseconds))),
         _ => bad(format!("{number} value for maxTimeMS is out of range [0, {}]", i32::MAX)),
     }
+}
+
+/// The time that so many steps stand for.
+fn time(steps: u64) -> Duration {
+    Duration::from_micros(steps.saturating_mul(1000) / STEPS_PER_MILLISECOND)
 }
 
 fn steps(milliseconds: u128) -> u64 {

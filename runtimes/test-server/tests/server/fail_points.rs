@@ -170,3 +170,23 @@ fn a_time_limit_can_be_made_to_count_as_exceeded() {
     network.run(&mut client, "db", &rawdoc! { "find": "c" });
     network.run(&mut client, "db", &rawdoc! { "find": "c", "maxTimeMS": 0 });
 }
+
+#[test]
+fn a_get_more_whose_cursor_is_open_fails_and_closes_it() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+    network.run(&mut client, "db", &rawdoc! { "insert": "c", "documents": [{}, {}, {}] });
+    let find = rawdoc! { "find": "c", "batchSize": 1 };
+    let id = network.run(&mut client, "db", &find).get_document("cursor").unwrap().get_i64("id").unwrap();
+    let name = "failGetMoreAfterCursorCheckout";
+    let on = rawdoc! { "configureFailPoint": name, "mode": { "times": 1 }, "data": { "errorCode": 280 } };
+    network.admin(&mut client, &on);
+
+    let unknown = network.fail(&mut client, "db", &rawdoc! { "getMore": 7_i64, "collection": "c" });
+    let failed = network.fail(&mut client, "db", &rawdoc! { "getMore": id, "collection": "c" });
+    let closed = network.fail(&mut client, "db", &rawdoc! { "getMore": id, "collection": "c" });
+
+    assert_eq!([unknown.code, failed.code, closed.code], [Some(43), Some(280), Some(43)]);
+    let without_code = rawdoc! { "configureFailPoint": name, "mode": "alwaysOn" };
+    assert_eq!(network.fail(&mut client, "admin", &without_code).code, Some(2));
+}

@@ -200,7 +200,7 @@ fn a_document_counts_as_long_as_a_cursor_has_it() {
 #[test]
 fn collections_and_indexes_count_too() {
     let mut server = limited(|limits| limits.bytes = 100_000);
-    let create = |name: usize| doc! { "create": format!("c{name}"), "validator": { "x": "x".repeat(1000) } };
+    let create = |name: usize| doc! { "create": format!("c{name}"), "storageEngine": { "x": "x".repeat(1000) } };
 
     let made = (0..1000).take_while(|name| server.run(&create(*name)).is_ok()).count();
 

@@ -52,9 +52,13 @@ impl Shared {
     /// A client has connected; the task that serves it is told through `mail` when there is something to send.
     pub(super) fn connect(&self, peer: Peer, mail: Arc<Notify>) -> ClientId {
         let mut state = self.lock();
-        let id = state.server.accept(self.now(), peer);
+        let now = self.now();
+        let id = state.server.accept(now, peer);
         let route = Route { queue: Vec::new(), unsent: 0, is_held: false, is_over: false, mail };
         state.routes.insert(id, route);
+        // A client too many is hung up on; another waits for its turn.
+        state.drain(now, None);
+        self.rearm(&state);
         id
     }
 

@@ -72,18 +72,28 @@ impl Failure {
     }
 }
 
+/// What a server does in a soak that makes operations fail, though the client does nothing wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Surroundings {
+    /// Nothing: the server is ours, and it stays.
+    #[default]
+    Calm,
+    /// It may be slow: it is not ours, and what else it does is not known.
+    Slow,
+    /// It is killed and started again.
+    Killed,
+}
+
 impl Kind {
-    /// Whether it is expected where tasks compete and, if there were `restarts`, where a server is killed. All others are
-    /// mistakes.
-    pub fn is_expected(self, restarts: u64) -> bool {
+    /// Whether it is expected where tasks compete, in these `surroundings`. All others are mistakes.
+    pub fn is_expected(self, surroundings: Surroundings) -> bool {
         match self {
             Self::WaitTimeout => true,
-            Self::PoolCleared
-            | Self::Establish
-            | Self::SelectionTimeout
-            | Self::Network
-            | Self::Timeout
-            | Self::Interrupted => restarts > 0,
+            // A server that is too slow for its monitor becomes unknown: its pool is cleared, its connections are interrupted.
+            Self::PoolCleared | Self::Establish | Self::SelectionTimeout | Self::Timeout | Self::Interrupted => {
+                surroundings != Surroundings::Calm
+            }
+            Self::Network => surroundings == Surroundings::Killed,
             Self::Closed
             | Self::Cancelled
             | Self::Incompatible

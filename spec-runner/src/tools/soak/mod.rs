@@ -5,7 +5,7 @@
 //!
 //! 1. [`args`] says how long, how busy, and under which seed;
 //! 2. [`adapter_process`] starts a process for each adapter, in which [`session`] carries the soak out:
-//!    its `work` goes on in the runtime, `server_process` is killed and started again, [`samples`] are taken;
+//!    its `work` goes on in the runtime, the server is killed and started again, [`samples`] are taken;
 //! 3. [`tally`] and [`outage`] count what went on, errors by their [`failure`];
 //! 4. [`verdict`] finds what is left over, in the samples and in the end, and what never happened or should not have, the
 //!    `panics` of any task among it;
@@ -19,7 +19,6 @@ pub mod outage;
 mod panics;
 pub mod report;
 pub mod samples;
-mod server_process;
 pub mod session;
 pub mod tally;
 pub mod verdict;

@@ -52,7 +52,10 @@ impl<'a> Report<'a> {
                 writeln!(self.out, "maxPoolSize {max_pool_size}, the server never restarted")?;
             }
             Server::Named { .. } => {
-                writeln!(self.out, "a server that is not ours: not restarted, and its connections are not counted")?;
+                writeln!(
+                    self.out,
+                    "a server that is not ours: not restarted, its connections not counted, its time-outs no findings"
+                )?;
             }
         }
         if super::samples::memory().is_none() || super::samples::descriptors().is_none() {

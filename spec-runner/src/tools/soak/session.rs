@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use cmap_core::options::{ClientOptions, ConnectionStringError};
 use cmap_core::random::Random;
-use cmap_runtime::{Client, ClientError, Runtime, RuntimeGone};
+use cmap_runtime::{CheckOutError, Client, ClientError, Runtime, RuntimeGone};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::args::{Plan, Server};
 use super::counted::Counted;
-use super::failure::Kind;
+use super::failure::{Kind, Surroundings};
 use super::panics;
 use super::samples::{self, Figures, Sample};
-use super::server_process::ServerProcess;
 use super::tally::{Ends, Events, Operation};
 use super::verdict;
 use super::work::{Logbook, Worker};
 use crate::tools::interop::InteropError;
+use crate::tools::server_process::ServerProcess;
 
 /// The result of a soak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub struct Run {
     pub errors: Vec<(Kind, u64)>,
     /// The pool's events.
     pub events: Events,
+    /// What the server did that explains some of them.
+    pub surroundings: Surroundings,
     /// How often the server was killed.
     pub restarts: u64,
     /// From the server's return to the first success, each time.
@@ -61,7 +63,7 @@ pub struct Run {
     pub panics: u64,
 }
 
-/// Why a soak could not be carried out.
+/// Why no client could be put to work on a server.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -74,14 +76,17 @@ pub enum SessionError {
     /// The client was not made.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// There was no connection to begin with.
+    #[error(transparent)]
+    CheckOut(#[from] CheckOutError),
     /// The operating system did not let the runtime start.
     #[error("the runtime did not start: {0}")]
     Runtime(#[source] std::io::Error),
     /// The runtime has ended.
     #[error(transparent)]
     RuntimeGone(#[from] RuntimeGone),
-    /// The reader of the samples is gone.
-    #[error("the samples cannot be printed: {0}")]
+    /// The reader of the output is gone.
+    #[error("the output cannot be printed: {0}")]
     Print(#[from] std::io::Error),
 }
 
@@ -146,6 +151,7 @@ pub(super) fn run<R: Runtime>(
     let builder = Client::builder(options).runtime(runtime.clone());
     let builder = builder.on_event(move |_, event| counted.lock().unwrap_or_else(PoisonError::into_inner).note(event));
     let client = wait_for(&runtime, builder.build())??;
+    meet(&runtime, &client)?;
     let random = Random::new(plan.seed);
     let logbook = Arc::default();
     let mut session =
@@ -253,6 +259,11 @@ impl<R: Runtime> Session<'_, R> {
         let Self { runtime, count_tasks, server, start, client, events, logbook, restarts, .. } = self;
         drop(client);
         let connections = u64::from(stats.counts.total());
+        let surroundings = match self.plan.server {
+            Server::Own { .. } if self.restarts > 0 => Surroundings::Killed,
+            Server::Own { .. } => Surroundings::Calm,
+            Server::Named { .. } => Surroundings::Slow,
+        };
         let look = || look(&runtime, count_tasks, server.as_ref(), connections);
         let end = look_until(&runtime, |figures| verdict::left_over(&start, figures).is_empty(), look);
         let (tally, outages) = (logbook.tally(), logbook.outages());
@@ -263,6 +274,7 @@ impl<R: Runtime> Session<'_, R> {
             operations: tally.ends(),
             errors: tally.errors(),
             events,
+            surroundings,
             restarts,
             recoveries: outages.recoveries().to_vec(),
             unrecovered: outages.unrecovered(),
@@ -281,10 +293,18 @@ impl<R: Runtime> Session<'_, R> {
 fn warm_up<R: Runtime>(runtime: &R) -> Result<(), RuntimeGone> {
     let own = runtime.clone();
     let first_needs = async move {
-        own.sleep_until(own.now()).await;
+        // A time that has come would be over without the reactor.
+        own.sleep_until(own.now() + BETWEEN_LOOKS).await;
         own.spawn_blocking(|| ()).await
     };
     wait_for(runtime, first_needs).map(drop)
+}
+
+/// Waits for the first connection: until the client knows its server, an operation with little time has no chance. If there is
+/// none in time, the operations will show that, too.
+fn meet<R: Runtime>(runtime: &R, client: &Client<R>) -> Result<(), RuntimeGone> {
+    let client = client.clone();
+    wait_for(runtime, async move { client.check_out().await.is_ok() }).map(drop)
 }
 
 fn look<R: Runtime>(
@@ -316,7 +336,7 @@ fn look_until<R: Runtime>(runtime: &R, is_quiet: impl Fn(&Figures) -> bool, look
 }
 
 /// Runs `future` in the runtime while this thread waits.
-fn wait_for<R: Runtime, T: Send + 'static>(
+pub(in crate::tools) fn wait_for<R: Runtime, T: Send + 'static>(
     runtime: &R,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, RuntimeGone> {

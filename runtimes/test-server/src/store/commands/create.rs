@@ -28,7 +28,9 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
             return Err(CommandFailure::not_supported(&format!("a collection with {kind}")));
         }
     }
-    arguments.document("validator")?;
+    if arguments.document("validator")?.is_some_and(|validator| !validator.is_empty()) {
+        return Err(CommandFailure::not_supported("a collection with a validator"));
+    }
     let cap = if arguments.boolean("capped")? {
         let size = arguments.integer("size")?.filter(|size| *size > 0).and_then(|size| usize::try_from(size).ok());
         let message = "the 'size' field is required when 'capped' is true";

@@ -1,4 +1,4 @@
-//! The server of a soak: a process of its own on one port, killed without a warning and started again.
+//! A server of this program's own, for `soak` and `demo`: a process on one port, killed without a warning and started again.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -40,7 +40,7 @@ impl ServerProcess {
     pub(super) fn start_again(&mut self) -> Result<(), InteropError> {
         let mut command = this_program()?;
         command.args(["serve", "--until-stdin-ends", "--auth", LOGIN, "--port"]).arg(self.port.to_string());
-        let (process, _) = Process::start("soak", command)?;
+        let (process, _) = Process::start("own", command)?;
         self.process = Some(process);
         Ok(())
     }

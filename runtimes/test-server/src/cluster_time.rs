@@ -1,0 +1,44 @@
+//! The time of a cluster: of a replica set, or of the one behind a mongos. Every reply tells it.
+
+use std::time::Duration;
+
+use bson::spec::BinarySubtype;
+use bson::{RawBinaryRef, RawDocumentBuf, Timestamp};
+
+use super::document::document;
+
+/// The logical clock, which goes on with the time of day and with each write.
+#[derive(Debug)]
+pub(super) struct ClusterTime {
+    /// The operations so far: the increment of the next one's time.
+    operations: u32,
+}
+
+impl Default for ClusterTime {
+    fn default() -> Self {
+        Self { operations: 1 }
+    }
+}
+
+impl ClusterTime {
+    /// Records a write.
+    pub(super) fn count_write(&mut self) {
+        self.operations = self.operations.saturating_add(1);
+    }
+
+    /// The time of the last operation.
+    pub(super) fn at(&self, unix: Duration) -> Timestamp {
+        let time = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
+        Timestamp { time, increment: self.operations }
+    }
+
+    /// The fields of every reply: the cluster's time and the operation's.
+    pub(super) fn stamp(&self, reply: &mut RawDocumentBuf, unix: Duration) {
+        let time = self.at(unix);
+        // No client checks the signature.
+        let hash = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: &[0; 20] };
+        let signature = document! { "hash": hash, "keyId": 0_i64 };
+        reply.append(bson::cstr!("$clusterTime"), document! { "clusterTime": time, "signature": signature });
+        reply.append(bson::cstr!("operationTime"), time);
+    }
+}
