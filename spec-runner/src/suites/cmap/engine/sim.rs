@@ -51,8 +51,6 @@ impl Engine for SimEngine {
         let uses = |is_it: fn(&Operation) -> bool| case.operations.iter().any(|step| is_it(&step.operation));
         if uses(|operation| matches!(operation, Operation::HangUp { noticed: true, .. })) {
             Some("needs a client that watches idle sockets; the adapters look when they use them".into())
-        } else if uses(|operation| matches!(operation, Operation::CheckOut { timeout_ms: Some(0), .. })) {
-            Some("needs a check-out without any time; for users no time means for ever".into())
         } else {
             None
         }

@@ -64,7 +64,7 @@ fn now(runtime: &SimRuntime) -> Instant {
 
 /// The time left until `deadline`.
 fn left(runtime: &SimRuntime, deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_since(now(runtime)).max(Duration::from_nanos(1)))
+    deadline.map(|deadline| deadline.saturating_since(now(runtime)))
 }
 
 impl Client for SimClient {

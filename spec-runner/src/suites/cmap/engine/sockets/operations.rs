@@ -139,8 +139,6 @@ impl<R: Runtime> Session<R> {
         thread: Option<&str>,
         limit: Option<Duration>,
     ) -> Option<Result<Connection<R>, CheckOutError>> {
-        // No time at all is asked for by as little as there is: zero would mean for ever.
-        let limit = limit.map(|limit| limit.max(Duration::from_nanos(1)));
         let mut check_out = pin!(match limit {
             Some(limit) => self.pool.check_out_within(Some(limit)),
             None => self.pool.check_out(),
