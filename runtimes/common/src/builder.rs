@@ -130,7 +130,7 @@ impl<R: Runtime, T> Builder<R, T> {
                 let config = runtime.spawn_blocking(move || TlsConfig::new(&options)).await;
                 Some(config.ok_or(RuntimeGone)??.timed_by(runtime.clone()))
             }
-            given => given,
+            given => given.map(|given| given.timed_by(runtime.clone())),
         };
         let address = Arc::new(single_server(&options)?);
         let clock = Clock::new(runtime);

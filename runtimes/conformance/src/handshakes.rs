@@ -4,17 +4,18 @@
 //! a client that was cut off may connect again at once (LB-9, LB-10).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use bson::rawdoc;
+use bson::{RawDocument, rawdoc};
 use cmap_core::connection::{Fault, Phase};
 use cmap_core::options::ClientOptions;
-use cmap_runtime::Client;
+use cmap_runtime::{Client, Pool};
 
 use super::lab::Lab;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
+use super::rogue::Rogue;
 use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, run};
 
 /// What is between client and server.
@@ -147,6 +148,34 @@ pub fn a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers
             drop(in_use);
             assert_nothing_lost(&client);
         }
+    });
+}
+
+pub fn a_library_around_the_client_is_named_by_connections_yet_to_come_hs_14<H: Harness>() {
+    run::<H>(async {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let rogue = Rogue::start(move || {
+            let hears = Arc::clone(&hears);
+            move |_: &str, command: &RawDocument| {
+                let client = command.get_document("client");
+                let name = client.and_then(|client| client.get_document("driver")?.get_str("name"));
+                hears.lock().unwrap().extend(name.map(ToOwned::to_owned));
+                rawdoc! { "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25 }
+            }
+        });
+        let mut options = rogue.options("");
+        options.credential = None;
+        let pool = Pool::<H::Runtime>::with_options(options).await.unwrap();
+        pool.ready();
+        let _first = pool.check_out().await.unwrap();
+
+        pool.append_metadata("odm", "1.0", "").unwrap();
+        let _second = pool.check_out().await.unwrap();
+
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.len(), 2);
+        assert_eq!(heard[1], format!("{}|odm", heard[0]));
     });
 }
 

@@ -1,10 +1,10 @@
 //! The suite that every adapter has to pass, generic over the runtime.
 //!
 //! An adapter says in its tests how to run a future, by a [`Harness`], and instantiates the suite by
-//! [`conformance!`](crate::conformance!). Each case is then a test of that name. The cases talk over loopback to a
-//! [`LocalServer`], which is the test server behind sockets, and misbehaves when told to, or to a `rogue`, which lies.
-//! Between the two there may be a `proxy`, and under the client a `lab`: the same runtime, with a clock that can be
-//! stepped and sockets that stutter.
+//! [`conformance!`](crate::conformance!). Each case is then a test of that name. The cases talk to a [`LocalServer`],
+//! which is the test server on the case's [`ground`], loopback sockets or a simulation, and misbehaves when told to, or to
+//! a `rogue`, which lies. Between the two there may be a `proxy`, and under the client a `lab`: the same runtime, with a
+//! clock that can be stepped and sockets that stutter. [`virtual_time`] runs the suite in simulations.
 
 #![forbid(unsafe_code)]
 #![allow(

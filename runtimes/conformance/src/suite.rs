@@ -237,6 +237,7 @@ macro_rules! conformance {
                 a_handshake_cut_at_every_byte_is_an_error_and_recovers,
                 a_handshake_under_tls_cut_at_every_byte_is_an_error_and_recovers,
                 a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers,
+                a_library_around_the_client_is_named_by_connections_yet_to_come_hs_14,
                 the_hello_of_a_connection_says_what_a_check_would,
             }
         }

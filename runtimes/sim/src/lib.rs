@@ -43,7 +43,7 @@
 //! | `runtime` | the simulation as a [`Runtime`](cmap_runtime::Runtime) |
 //! | `executor` | tasks, timers, the clock |
 //! | `network` | hosts, names, connections and faults |
-//! | `host` | a server, its process, and its end |
+//! | `host` | a server, its process, its side of TLS, and its end |
 
 #![forbid(unsafe_code)]
 
@@ -60,6 +60,7 @@ pub use cmap_runtime::{
     core, tls,
 };
 pub use cmap_test_server::{ServerConfig, User};
+pub use rustls;
 
 pub use self::executor::{Stuck, TaskNames};
 pub use self::host::{Data, Server};

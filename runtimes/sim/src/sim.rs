@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_runtime::Runtime;
@@ -36,7 +37,20 @@ impl Sim {
     pub fn server_with(&self, host: &str, configure: impl FnOnce(&mut ServerConfig)) -> Server {
         let mut config = self.config(host);
         configure(&mut config);
-        Server::start(&self.runtime, host, config, 1)
+        Server::start(&self.runtime, host, config, 1, None)
+    }
+
+    /// A server under TLS on a host of this name, after a look at its configuration. Its certificate must be valid by the
+    /// simulation's [time of day](Self::unix_time).
+    pub fn server_under_tls(
+        &self,
+        host: &str,
+        tls: Arc<rustls::ServerConfig>,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Server {
+        let mut config = self.config(host);
+        configure(&mut config);
+        Server::start(&self.runtime, host, config, 1, Some(tls))
     }
 
     /// A load balancer on a host of this name, which gives each new connection to the next of so many services, after a look
@@ -45,7 +59,7 @@ impl Sim {
         let mut config = self.config(host);
         config.load_balanced = true;
         configure(&mut config);
-        Server::start(&self.runtime, host, config, services)
+        Server::start(&self.runtime, host, config, services, None)
     }
 
     /// Listens at `port` of a new host of this name, for a server that a test plays itself.
@@ -90,6 +104,11 @@ impl Sim {
     /// The virtual time since the simulation was made.
     pub fn elapsed(&self) -> Duration {
         self.runtime.elapsed()
+    }
+
+    /// The virtual time of day, since 1970.
+    pub fn unix_time(&self) -> Duration {
+        self.runtime.unix_time()
     }
 
     /// The runtime, for what is made by hand.

@@ -13,7 +13,11 @@ use std::time::Duration;
 use std::{env, fs};
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};
+use cmap_sim::core::options::ClientOptions;
+use cmap_sim::rustls;
+use cmap_sim::tls::{PemTexts, TlsConfig};
 use cmap_sim::{CheckOutError, Client, Data, Sim, Stuck};
+use cmap_test_server::certificates::{Authority, Validity};
 
 fn ping() -> RawDocumentBuf {
     rawdoc! { "ping": 1 }
@@ -35,6 +39,51 @@ fn a_command_is_answered() {
         let reply = connection.run_command("admin", ping()).await.unwrap();
 
         assert!(reply.get("ok").unwrap().is_some());
+    });
+}
+
+/// The server's side of TLS, and the authority that a client has to trust.
+fn tls(sim: &Sim) -> (Arc<rustls::ServerConfig>, String) {
+    let authority = Authority::made_at("the authority", sim.unix_time()).unwrap();
+    let server = authority.server(&["db.example"], Validity::Now).unwrap();
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(vec![server.certificate().clone()], server.key()).unwrap();
+    (Arc::new(config), authority.pem())
+}
+
+/// A client under TLS that trusts the authority.
+async fn tls_client(authority: &str) -> Client {
+    let (options, _) = ClientOptions::parse("mongodb://db.example/?tls=true").unwrap();
+    let mut texts = PemTexts::default();
+    texts.authorities = Some(authority.as_bytes());
+    let config = TlsConfig::with_pem(&options.tls, texts).unwrap();
+    Client::builder(options).tls(config).build().await.unwrap()
+}
+
+#[test]
+fn a_server_speaks_tls() {
+    let sim = Sim::new(1);
+    let (tls, authority) = tls(&sim);
+    let _server = sim.server_under_tls("db.example", tls, |_| {});
+
+    sim.run(async {
+        let mut connection = tls_client(&authority).await.check_out().await.unwrap();
+        connection.run_command("admin", ping()).await.unwrap();
+    });
+}
+
+#[test]
+fn a_certificate_expires_in_virtual_time() {
+    let sim = Sim::new(1);
+    let (tls, authority) = tls(&sim);
+    let _server = sim.server_under_tls("db.example", tls, |_| {});
+
+    sim.run(async {
+        sim.sleep(Duration::from_secs(40 * 86_400)).await;
+
+        let error = tls_client(&authority).await.check_out().await.unwrap_err();
+
+        assert!(error.to_string().contains("expired"), "{error}");
     });
 }
 

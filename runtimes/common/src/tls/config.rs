@@ -27,6 +27,16 @@ use crate::runtime::Runtime;
 #[derive(Clone)]
 pub struct TlsConfig {
     client: Arc<ClientConfig>,
+    clock: Clock,
+}
+
+/// The clock by which certificates are judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clock {
+    /// The runtime's, which may be virtual.
+    Runtime,
+    /// That of rustls' configuration, whose maker may have chosen it.
+    OfItsOwn,
 }
 
 /// PEM text in memory, for programs whose certificates do not come from files.
@@ -66,14 +76,17 @@ impl TlsConfig {
 
     /// A configuration of rustls that was made elsewhere, with a provider, verifier or protocol of its own.
     pub fn from_rustls(client: Arc<ClientConfig>) -> Self {
-        Self { client }
+        Self { client, clock: Clock::OfItsOwn }
     }
 
-    /// The same, but certificates are judged by the time of `runtime`.
+    /// The same, but certificates are judged by the time of `runtime`, unless rustls' configuration was made elsewhere.
     pub(crate) fn timed_by<R: Runtime>(self, runtime: R) -> Self {
-        let mut client = Arc::unwrap_or_clone(self.client);
+        if self.clock == Clock::OfItsOwn {
+            return self;
+        }
+        let mut client = ClientConfig::clone(&self.client);
         client.time_provider = Arc::new(TimeOf(runtime));
-        Self { client: Arc::new(client) }
+        Self { client: Arc::new(client), ..self }
     }
 
     pub(super) fn client(&self) -> &Arc<ClientConfig> {
@@ -98,7 +111,7 @@ impl TlsConfig {
             Some(certified) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))),
             None => builder.with_no_client_auth(),
         };
-        Ok(Self { client: Arc::new(client) })
+        Ok(Self { client: Arc::new(client), clock: Clock::Runtime })
     }
 }
 

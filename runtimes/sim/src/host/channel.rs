@@ -6,11 +6,13 @@ use std::task::{Context, Poll, Waker};
 
 use futures_io::{AsyncRead, AsyncWrite};
 
+use super::tls::Tls;
 use crate::network::Stream;
 
 /// A connection that was accepted.
 pub(super) struct Channel {
     stream: Stream,
+    tls: Option<Tls>,
 }
 
 /// What the server has for one client.
@@ -23,8 +25,9 @@ pub(super) struct Outbox {
 }
 
 impl Channel {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { stream }
+    /// A connection in the clear, or under TLS.
+    pub(super) fn new(stream: Stream, tls: Option<Tls>) -> Self {
+        Self { stream, tls }
     }
 
     /// The connection's place in the network.
@@ -33,10 +36,16 @@ impl Channel {
     }
 
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Some(tls) = &mut self.tls {
+            return tls.poll_read(&mut self.stream, cx, buffer);
+        }
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(tls) = &mut self.tls {
+            return tls.poll_write(&mut self.stream, cx, bytes);
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 }

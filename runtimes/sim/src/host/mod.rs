@@ -2,6 +2,7 @@
 
 mod channel;
 mod process;
+mod tls;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,8 @@ struct Host {
     name: String,
     ip: IpAddr,
     config: ServerConfig,
+    /// Its side of TLS; without it, it speaks in the clear.
+    tls: Option<Arc<rustls::ServerConfig>>,
     /// How many processes there are: one, or one for each service behind a load balancer.
     services: usize,
     /// How often it was started. Each start is another process, with ids of its own.
@@ -60,13 +63,20 @@ struct State {
 }
 
 impl Server {
-    pub(crate) fn start(runtime: &SimRuntime, name: &str, config: ServerConfig, services: usize) -> Self {
+    pub(crate) fn start(
+        runtime: &SimRuntime,
+        name: &str,
+        config: ServerConfig,
+        services: usize,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Self {
         let ip = runtime.world().network().add_host(name);
         let host = Host {
             runtime: runtime.clone(),
             name: name.to_owned(),
             ip,
             config,
+            tls,
             services: services.max(1),
             starts: AtomicU64::new(0),
             state: Mutex::default(),
@@ -131,7 +141,7 @@ impl Server {
         let listener = Listener::bind(world, SocketAddr::new(host.ip, PORT));
         state.listener = Some(listener.clone());
         drop(state);
-        runtime.spawn(process::accept(processes, listener));
+        runtime.spawn(process::accept(processes, listener, host.tls.clone()));
     }
 
     /// Switches its machine off: connections stay as they are at the other end, which hears nothing any more.

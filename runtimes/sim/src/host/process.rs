@@ -13,6 +13,7 @@ use cmap_runtime::bson::{RawDocument, RawDocumentBuf};
 use cmap_test_server::{ClientId, Peer, ServerConfig, ServerOutput, TestServer};
 
 use super::channel::{Channel, Outbox};
+use super::tls::Tls;
 use crate::network::Listener;
 use crate::runtime::{SimRuntime, Sleep};
 
@@ -211,7 +212,7 @@ impl State {
 }
 
 /// Accepts connections and gives each to the next of `processes`, until they are killed.
-pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener) {
+pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener, tls: Option<Arc<rustls::ServerConfig>>) {
     for process in processes.iter().cycle() {
         let mut next = pin!(listener.accept());
         let accepted = poll_fn(|cx| match process.poll_alive(cx) {
@@ -220,7 +221,9 @@ pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener) {
             Poll::Pending => Poll::Pending,
         });
         let Some(stream) = accepted.await else { return };
-        process.runtime.spawn(serve(Arc::clone(process), Channel::new(stream)));
+        // A configuration that makes no connections serves nobody.
+        let Ok(tls) = tls.as_ref().map(Tls::new).transpose() else { continue };
+        process.runtime.spawn(serve(Arc::clone(process), Channel::new(stream, tls)));
     }
 }
 
