@@ -194,10 +194,10 @@ macro_rules! conformance {
             unasked {
                 a_doubled_reply_closes_its_connection_at_check_in,
                 a_doubled_reply_under_tls_closes_its_connection_at_check_in,
-                a_reply_sent_ahead_answers_no_command: "it needs bytes that arrive in one piece",
+                a_reply_sent_ahead_answers_no_command,
                 a_reply_sent_ahead_under_tls_answers_no_command,
-                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection: "it needs bytes that arrive in one piece",
-                half_a_reply_sent_ahead_closes_its_connection_at_check_in: "it needs bytes that arrive in one piece",
+                a_reply_sent_ahead_answers_no_command_on_a_pinned_connection,
+                half_a_reply_sent_ahead_closes_its_connection_at_check_in,
                 what_comes_while_a_connection_is_idle_closes_it,
             }
             faults {

@@ -11,7 +11,7 @@ use cmap_core::pool::Purpose;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, CommandErrorKind, Connection, Pool};
 
-use super::ground::Bell;
+use super::ground::{self, Bell};
 use super::scripted_server::{ScriptedServer, streaming_hello};
 use super::{ClientOf, Harness, Hosts, LocalServer, Setup, assert_nothing_lost, client, run, yield_now};
 
@@ -27,7 +27,10 @@ pub fn a_doubled_reply_under_tls_closes_its_connection_at_check_in<H: Harness>()
 }
 
 pub fn a_reply_sent_ahead_answers_no_command<H: Harness>() {
-    run::<H>(async { closes_its_connection(&client::<H>(&LocalServer::start(), "").await, "answerAhead").await });
+    run::<H>(async {
+        let server = server_of_whole_writes();
+        closes_its_connection(&client::<H>(&server, "").await, "answerAhead").await;
+    });
 }
 
 pub fn a_reply_sent_ahead_under_tls_answers_no_command<H: Harness>() {
@@ -39,7 +42,7 @@ pub fn a_reply_sent_ahead_under_tls_answers_no_command<H: Harness>() {
 
 pub fn a_reply_sent_ahead_answers_no_command_on_a_pinned_connection<H: Harness>() {
     run::<H>(async {
-        let server = LocalServer::start();
+        let server = server_of_whole_writes();
         let client = client::<H>(&server, "").await;
         let mut pinned = client.check_out().await.unwrap().pin(Purpose::Cursor);
 
@@ -52,7 +55,10 @@ pub fn a_reply_sent_ahead_answers_no_command_on_a_pinned_connection<H: Harness>(
 }
 
 pub fn half_a_reply_sent_ahead_closes_its_connection_at_check_in<H: Harness>() {
-    run::<H>(async { closes_its_connection(&client::<H>(&LocalServer::start(), "").await, "answerHalfAhead").await });
+    run::<H>(async {
+        let server = server_of_whole_writes();
+        closes_its_connection(&client::<H>(&server, "").await, "answerHalfAhead").await;
+    });
 }
 
 pub fn what_comes_while_a_connection_is_idle_closes_it<H: Harness>() {
@@ -121,6 +127,13 @@ async fn command<R: Runtime>(connection: &mut Connection<R>, name: &str) -> RawD
     let mut command = RawDocumentBuf::new();
     command.append(bson::raw::CString::try_from(name).unwrap(), 1);
     connection.run_command("admin", command).await.unwrap()
+}
+
+/// What a server sends ahead comes together with the reply. What comes later, when the next command was sent, cannot be
+/// told from its answer.
+fn server_of_whole_writes() -> LocalServer {
+    ground::current().keep_writes_whole();
+    LocalServer::start()
 }
 
 fn tls_server() -> LocalServer {

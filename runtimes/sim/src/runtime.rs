@@ -55,6 +55,11 @@ impl SimRuntime {
         self.sleep_until_nanos(self.world.executor.now().saturating_add(nanos))
     }
 
+    /// Whether a write may be taken in part, and a read end anywhere ([`Sim::set_splits`](crate::Sim::set_splits)).
+    pub fn set_splits(&self, splits: bool) {
+        self.world.network().set_splits(splits);
+    }
+
     /// Listens at an address of any host. With port 0 it is a port that nobody has had.
     pub fn listen(&self, address: SocketAddr) -> Listener {
         Listener::bind(&self.world, address)

@@ -122,6 +122,11 @@ impl Sim {
         self.runtime.world().network().set_pace(latency, bytes_a_second);
     }
 
+    /// Whether a write may be taken in part, and a read end anywhere, as is the case at first: one in four of each.
+    pub fn set_splits(&self, splits: bool) {
+        self.runtime.set_splits(splits);
+    }
+
     fn config(&self, host: &str) -> ServerConfig {
         let mut config = ServerConfig::new(format!("{host}:{PORT}"));
         let mut seed = [0; 8];

@@ -64,6 +64,9 @@ pub trait Ground: Send + Sync {
     /// Waits until its age is `age`.
     fn sleep_until(&self, age: Duration) -> Work;
 
+    /// Has the bytes of one write arrive together, as they do over loopback.
+    fn keep_writes_whole(&self) {}
+
     /// Lets the other tasks of the case run.
     fn pause(&self) -> Work;
 }

@@ -91,6 +91,10 @@ impl Ground for Hosts {
         Box::pin(self.runtime.sleep(age.saturating_sub(self.age())))
     }
 
+    fn keep_writes_whole(&self) {
+        self.runtime.set_splits(false);
+    }
+
     fn pause(&self) -> Work {
         Box::pin(self.runtime.sleep(MOMENT))
     }

@@ -133,7 +133,7 @@ impl Network {
     ) -> io::Result<(usize, Vec<Wake>)> {
         let latency = self.draw_latency();
         let chance = self.random.next_u64();
-        let per_byte = self.per_byte;
+        let (per_byte, splits) = (self.per_byte, self.splits);
         let Some(connection) = self.connections.get_mut(key) else { return Err(io::ErrorKind::NotConnected.into()) };
         let server = connection.ends[1].host;
         match self.hosts.get(&server).map(|host| host.reachability) {
@@ -159,7 +159,7 @@ impl Network {
         }
         // One write in four is taken in part.
         let most = bytes.len().min(room);
-        let count = if chance & 3 == 0 && most > 1 { 1 + (chance >> 2) as usize % (most - 1) } else { most };
+        let count = if splits && chance & 3 == 0 && most > 1 { 1 + (chance >> 2) as usize % (most - 1) } else { most };
         let at = peer.last_at.max(now.saturating_add(latency)).saturating_add(per_byte.saturating_mul(count as u64));
         peer.last_at = at;
         peer.queued += count;
@@ -185,7 +185,9 @@ impl Network {
         }
         // One read in four ends somewhere in between.
         let most = match buffer.len() {
-            len if chance & 3 == 0 && len > 1 => 1 + (chance >> 2) as usize % (len.min(end.queued.max(1))),
+            len if self.splits && chance & 3 == 0 && len > 1 => {
+                1 + (chance >> 2) as usize % (len.min(end.queued.max(1)))
+            }
             len => len,
         };
         let mut count = 0;

@@ -81,6 +81,11 @@ impl Network {
         self.per_byte = bytes_a_second.map_or(0, |bytes| 1_000_000_000 / bytes.max(1));
     }
 
+    /// Whether a write may be taken in part, and a read end anywhere, from now on.
+    pub(crate) fn set_splits(&mut self, splits: bool) {
+        self.splits = splits;
+    }
+
     /// What the resolver says of `name` from now on, and after which time.
     pub(crate) fn set_answer(
         &mut self,

@@ -58,6 +58,8 @@ pub(crate) struct Network {
     latency: RangeInclusive<u64>,
     /// What a byte adds to that, in nanoseconds.
     per_byte: u64,
+    /// Whether a write may be taken in part, and a read end anywhere.
+    splits: bool,
 }
 
 /// A machine with an address.
@@ -128,6 +130,7 @@ impl Network {
             connections: Slab::new(),
             latency: LATENCY,
             per_byte: 0,
+            splits: true,
         }
     }
 
