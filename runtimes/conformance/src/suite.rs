@@ -31,6 +31,7 @@ macro_rules! conformance {
                 a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,
                 a_certificate_for_another_host_is_said_so,
                 an_authority_that_is_not_trusted_is_said_so,
+                a_client_without_tls_is_told_that_the_server_expects_it,
             }
             derivations {
                 a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind,

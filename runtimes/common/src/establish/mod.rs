@@ -132,10 +132,10 @@ impl<R: Runtime> Establisher<R> {
                 Progress::Exchange => {
                     buffer.clear();
                     establish.write_to(&mut buffer);
-                    limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(lost(phase))?;
+                    limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(self.lost(phase))?;
                     buffer.resize(4096, 0);
                     let count =
-                        limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(lost(phase))?;
+                        limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(self.lost(phase))?;
                     let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
                     // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
                     if let Some(hello_reply) = establish.take_hello_reply() {
@@ -157,6 +157,20 @@ impl<R: Runtime> Establisher<R> {
         let until = self.clock.deadline(self.timeout);
         let targets = resolve(self.clock.runtime(), &self.address).await?;
         self.secure(self.connect(targets, until).await?).await
+    }
+
+    /// The error for a stream that failed in `phase`.
+    fn lost(&self, phase: Phase) -> impl Fn(io::Error) -> EstablishError {
+        let advice = if phase == Phase::Hello { self.advice_before_hello() } else { "" };
+        move |error| lost(phase, &error, advice)
+    }
+
+    /// What else may be wrong where a server hangs up before it has answered.
+    pub(crate) fn advice_before_hello(&self) -> &'static str {
+        match (&self.tls, &*self.address) {
+            (None, ServerAddress::Tcp { .. }) => "; if it expects TLS at this port, set tls=true",
+            (Some(_), _) | (None, ServerAddress::Unix { .. }) => "",
+        }
     }
 
     /// A socket that is connected to one of `targets`, before `until`.
@@ -264,13 +278,13 @@ fn too_slow(error: EstablishError, iterations: u32) -> EstablishError {
     EstablishError::new(error.phase, error.fault, text)
 }
 
-fn lost(phase: Phase) -> impl Fn(io::Error) -> EstablishError {
-    move |error| match TlsError::of(&error) {
+fn lost(phase: Phase, error: &io::Error, advice: &str) -> EstablishError {
+    match TlsError::of(error) {
         // The network is at fault, in the phase in which it failed (CMAP-51).
         Some(error @ TlsError::Truncated) => EstablishError::new(phase, Fault::Network, error.to_string()),
         // With TLS 1.3 a server refuses a client's certificate when the hello is on its way already.
         Some(error) => error.establish_error(),
-        None => EstablishError::new(phase, Fault::Network, error.to_string()),
+        None => EstablishError::new(phase, Fault::Network, format!("{error}{advice}")),
     }
 }
 
@@ -311,7 +325,7 @@ mod tests {
     fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
         let cut_off = io::Error::from(TlsError::Truncated);
 
-        let error = lost(Phase::Authenticate)(cut_off);
+        let error = lost(Phase::Authenticate, &cut_off, "");
 
         assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Network));
     }
