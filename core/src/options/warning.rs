@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::secret::Shown;
 
-/// A part of a connection string that was ignored, or will not be understood forever, or an option that gives up a
+/// A part of a connection string that was ignored, has no effect, or will not be understood forever, or an option that gives up a
 /// protection ([`ClientOptions::advice`](super::ClientOptions::advice)).
 ///
 /// It displays as one sentence that names the option, its value if that is not secret, and what to write instead.
@@ -75,6 +75,13 @@ pub enum Warning {
         /// The remedy.
         remedy: &'static str,
     },
+    /// The option is valid, and changes nothing here.
+    NoEffect {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// Why, and what to do instead.
+        reason: &'static str,
+    },
     /// PLAIN sends the password itself, and there is no TLS around it (AUTH-20).
     PasswordInClear,
 }
@@ -112,6 +119,7 @@ impl fmt::Display for Warning {
             Self::RelaxedTls { option, risk, remedy } => {
                 write!(f, "option {option} is on, so {risk}; {remedy}")
             }
+            Self::NoEffect { option, reason } => write!(f, "option {option} has no effect: {reason}"),
             Self::PasswordInClear => f.write_str(
                 "authMechanism=PLAIN without TLS shows the password to everybody on the way to the server; write \
                  tls=true, or use SCRAM-SHA-256",

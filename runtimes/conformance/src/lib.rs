@@ -22,6 +22,7 @@ mod bystanders;
 pub mod cancellation;
 pub mod clock_steps;
 pub mod closing;
+pub mod command_defaults;
 pub mod derivations;
 #[cfg(unix)]
 pub mod descriptors;

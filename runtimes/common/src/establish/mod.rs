@@ -20,7 +20,7 @@ use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, Phase, Progress};
 use cmap_core::pool::{Handle, ServiceId};
-use cmap_core::server::ServerDescription;
+use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
@@ -46,6 +46,8 @@ pub(crate) struct Establisher<R> {
     pub(crate) timeout: Option<Duration>,
     /// The limit of a command for which its caller sets none.
     pub(crate) command_limit: Option<TimeLimit>,
+    /// What the options add to commands.
+    pub(crate) command_defaults: Option<CommandDefaults>,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
