@@ -6,12 +6,50 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+use core::error::Error;
+use core::fmt;
 
 /// The greatest length of a text in an error, in bytes.
 const MAX_LENGTH: usize = 8 * 1024;
 
 /// Marks the end of a text that was cut.
 const ELLIPSIS: &str = "...";
+
+/// An error with its causes, in one line, as people read it. No error of these crates repeats in its `source` what its own
+/// sentence says.
+#[derive(Clone, Copy)]
+pub struct ErrorChain<'a>(pub &'a dyn Error);
+
+impl fmt::Display for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
+macro_rules! readable_debug {
+    ($($error:ty),+ $(,)?) => {$(
+        impl core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(&$crate::ErrorChain(self), f)
+            }
+        }
+    )+};
+}
+
+pub(crate) use readable_debug;
 
 /// Escapes the control characters of `text` as Rust does (`\n`, `\u{1b}`), and cuts it after a whole character if it
 /// would be longer than 8 KiB. A result stays the same when it passes through again.

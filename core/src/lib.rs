@@ -102,3 +102,5 @@ mod topology_version;
 #[cfg(feature = "wire")]
 pub mod wire;
 mod wire_version;
+
+pub use error_text::ErrorChain;

@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 use bson::RawDocumentBuf;
 use thiserror::Error;
 
+use crate::error_text::readable_debug;
+
 /// The longest document that a server takes (HS-10).
 const MAX_LEN: usize = 512;
 
@@ -57,13 +59,11 @@ pub struct Environment {
 }
 
 /// The description of a wrapping library cannot be sent.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MetadataError {
     /// A part contains the separator.
-    #[error(
-        "{0:?} contains {SEPARATOR:?}, which separates the descriptions of wrapping libraries (HS-14); leave it out"
-    )]
+    #[error("{0:?} contains {SEPARATOR:?}, which separates the descriptions of wrapping libraries; leave it out")]
     Separator(String),
     /// Servers would refuse every hello with it (HS-10).
     #[error(
@@ -71,6 +71,8 @@ pub enum MetadataError {
     )]
     TooLong(String),
 }
+
+readable_debug!(MetadataError);
 
 /// How much of a document is left out to make it fit (HS-10).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

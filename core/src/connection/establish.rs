@@ -4,7 +4,7 @@
 //! [`Progress`] says. Every error names its phase, which decides what it means for the pool (CMAP-50, CMAP-51).
 
 use alloc::borrow::ToOwned;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, mem};
@@ -19,10 +19,12 @@ use super::exchange::{Command, Connection};
 use super::hello::{self, Description};
 use super::{ConnectionOptions, EstablishError, Fault, Phase};
 use crate::service_id::ServiceId;
-use crate::wire::{CommandReply, CompressionError};
+use crate::wire::{CommandReply, CompressionError, ServerError};
 
 /// The code by which a server refuses a login, without a reason.
 const AUTHENTICATION_FAILED: i32 = 18;
+/// The server's words for that code, which say no more than the code.
+const NO_REASON: &str = "Authentication failed.";
 /// The advice for that code.
 const CREDENTIAL_ADVICE: &str = "check the user name, the password, authSource and authMechanism";
 
@@ -118,7 +120,7 @@ impl Establish {
     /// The server refused, or broke the protocol. Close the socket.
     pub fn handle_bytes(&mut self, mut input: &[u8]) -> Result<Progress, EstablishError> {
         let phase = self.phase();
-        let reply = match self.connection.read(&mut input) {
+        let reply = match self.connection.read_greeting(&mut input) {
             Ok(None) => return Ok(Progress::Exchange),
             Ok(Some(reply)) => Ok(reply.body.to_owned()),
             Err(error) => Err(broken(phase, &error.to_string())),
@@ -156,7 +158,7 @@ impl Establish {
         if let Some(error) = CommandReply::read(reply).failure() {
             let fault = Fault::Server { code: error.code };
             let message = match (phase, error.code) {
-                (Phase::Authenticate, Some(AUTHENTICATION_FAILED)) => alloc::format!("{error}; {CREDENTIAL_ADVICE}"),
+                (Phase::Authenticate, Some(AUTHENTICATION_FAILED)) => self.refused_login(&error),
                 _ => error.to_string(),
             };
             return Err(EstablishError::new(phase, fault, message)
@@ -171,6 +173,18 @@ impl Establish {
                 self.take(step, conversation, id)
             }
             Stage::Established | Stage::Failed => Err(broken(phase, "the server sent more than it was asked for")),
+        }
+    }
+
+    /// Says whose login was refused, and what to check.
+    fn refused_login(&self, error: &ServerError) -> String {
+        let user = self.options.credential.as_ref().and_then(|credential| credential.username.as_deref());
+        let of_user = user.map_or_else(String::new, |user| alloc::format!(" of {user:?}"));
+        match error.message.as_str() {
+            NO_REASON => {
+                alloc::format!("the server refused the login{of_user} ({AUTHENTICATION_FAILED}); {CREDENTIAL_ADVICE}")
+            }
+            _ => alloc::format!("the server refused the login{of_user}: {error}; {CREDENTIAL_ADVICE}"),
         }
     }
 

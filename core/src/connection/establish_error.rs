@@ -10,7 +10,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::error_text::into_presentable;
+use crate::error_text::{into_presentable, readable_debug};
 use crate::topology_version::TopologyVersion;
 
 /// The label of an error of an overloaded server.
@@ -19,7 +19,7 @@ pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 pub const RETRYABLE_ERROR: &str = "RetryableError";
 
 /// The establishment of a connection failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{phase} failed: {message}")]
 #[non_exhaustive]
 pub struct EstablishError {
@@ -27,7 +27,7 @@ pub struct EstablishError {
     pub phase: Phase,
     /// The side at fault.
     pub fault: Fault,
-    /// The error, for people: at most 8 KiB, without control characters. Never holds a credential.
+    /// The error, for people: at most 8 KiB, without control characters. Never holds a password.
     pub message: String,
     /// Labels that the server put on its reply.
     pub server_labels: Vec<String>,
@@ -36,6 +36,8 @@ pub struct EstablishError {
     /// The name of the server's error code.
     pub code_name: Option<String>,
 }
+
+readable_debug!(EstablishError);
 
 /// The steps of establishment (CMAP-23), in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

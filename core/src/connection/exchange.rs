@@ -14,11 +14,12 @@ use bson::{RawDocument, RawDocumentBuf};
 use thiserror::Error;
 
 use super::hello::Description;
+use crate::error_text::readable_debug;
 use crate::options::ServerApi;
 use crate::wire::compression::is_compressible_command;
 use crate::wire::{
     Compression, Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Lender, Limits, MessageIds,
-    MessageWriter, Spares, WireError, check_name,
+    MessageWriter, Spares, WireError, check_name, is_tls_record,
 };
 
 /// An established connection, without its socket.
@@ -70,7 +71,7 @@ pub struct Reply<'a> {
 }
 
 /// Why a command was not sent.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CommandError {
     /// The reply to the last command has not been read yet.
@@ -85,12 +86,15 @@ pub enum CommandError {
 }
 
 /// What came is no reply to the last command. The connection is broken and must be closed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
     /// It is no message, or a malformed one.
     #[error("the server sent what is no message: {0}")]
-    Wire(#[from] WireError),
+    Wire(WireError),
+    /// It is a record of TLS, from a server that expects TLS.
+    #[error("the server speaks TLS at this port; set tls=true")]
+    Tls,
     /// It is a message, but no OP_MSG.
     #[error("the server answered in another protocol than it was asked in; is it older than MongoDB 4.2?")]
     NotOpMsg,
@@ -117,6 +121,8 @@ pub enum ProtocolError {
     #[error("the connection is broken")]
     Broken,
 }
+
+readable_debug!(CommandError, ProtocolError);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -313,6 +319,21 @@ impl Connection {
         compressor.compress_command(out, start, limits).map(drop)
     }
 
+    /// As [`read`](Self::read), for the greeting: it looks whether the server answers the first message in TLS.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub(crate) fn read_greeting<'r, 'i: 'r>(
+        &'r mut self,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Reply<'r>>, ProtocolError> {
+        if self.last_request == 1 && self.frames.pending() == 0 && is_tls_record(input) {
+            self.state = State::Broken;
+            return Err(ProtocolError::Tls);
+        }
+        self.read(input)
+    }
+
     pub(super) fn describe(&mut self, description: Description, compression: Option<Compression>) {
         self.description = description;
         self.compression = compression;
@@ -347,5 +368,11 @@ impl<'a> Command<'a> {
     /// A command on `database` that wants a reply.
     pub fn new(database: &'a str, body: &'a RawDocument) -> Self {
         Self { database, body, fields: None, acknowledged: true, exhaust_allowed: false, max_time: None }
+    }
+}
+
+impl From<WireError> for ProtocolError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
     }
 }

@@ -117,7 +117,8 @@ impl Link {
 
     /// Takes bytes off the front of `input`; returns the reply if it is whole.
     pub(super) fn read(&mut self, now: Instant, input: &mut &[u8]) -> Result<Option<Answer>, Failure> {
-        let read = self.connection.read(input).map_err(|error| Failure::new(Fault::Other, &error.to_string()))?;
+        let read =
+            self.connection.read_greeting(input).map_err(|error| Failure::new(Fault::Other, &error.to_string()))?;
         let (Some(reply), Stage::Asking { since }) = (read, self.stage) else { return Ok(None) };
         if let Some(error) = CommandReply::read(reply.body).failure() {
             return Err(Failure { fault: Fault::Server { code: error.code }, cause: Cause::of(&error) });

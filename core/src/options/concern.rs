@@ -1,6 +1,7 @@
 //! Defaults for operations that a connection string can set: read and write concern, and read preference.
 //!
-//! They are only data here: the pool has no use for them, but a library that sends operations has.
+//! They are only data here: the pool has no use for them. `server::CommandDefaults` makes fields of
+//! commands of them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -69,6 +70,17 @@ pub enum MaxStaleness {
 }
 
 impl ReadMode {
+    /// Its name in options and commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::PrimaryPreferred => "primaryPreferred",
+            Self::Secondary => "secondary",
+            Self::SecondaryPreferred => "secondaryPreferred",
+            Self::Nearest => "nearest",
+        }
+    }
+
     /// The modes by their names.
     pub(super) const NAMED: [(&'static str, Self); 5] = [
         ("primary", Self::Primary),

@@ -115,29 +115,20 @@ mod tests {
     #[test]
     fn what_excludes_each_other_is_an_error() {
         for (text, expected) in [
-            (
-                "mongodb://a,b/?directConnection=true",
-                "directConnection=true cannot be used with several hosts (URI-10)",
-            ),
-            (
-                "mongodb+srv://a/?directConnection=true",
-                "directConnection=true cannot be used with mongodb+srv:// (URI-10)",
-            ),
-            ("mongodb://a,b/?loadBalanced=true", "loadBalanced=true cannot be used with several hosts (LB-2)"),
-            ("mongodb://a/?loadBalanced=true&replicaSet=r", "loadBalanced=true cannot be used with replicaSet (LB-2)"),
-            (
-                "mongodb+srv://a/?loadBalanced=true&srvMaxHosts=1",
-                "loadBalanced=true cannot be used with srvMaxHosts (LB-2)",
-            ),
+            ("mongodb://a,b/?directConnection=true", "directConnection=true cannot be used with several hosts"),
+            ("mongodb+srv://a/?directConnection=true", "directConnection=true cannot be used with mongodb+srv://"),
+            ("mongodb://a,b/?loadBalanced=true", "loadBalanced=true cannot be used with several hosts"),
+            ("mongodb://a/?loadBalanced=true&replicaSet=r", "loadBalanced=true cannot be used with replicaSet"),
+            ("mongodb+srv://a/?loadBalanced=true&srvMaxHosts=1", "loadBalanced=true cannot be used with srvMaxHosts"),
             ("mongodb+srv://a/?replicaSet=r&srvMaxHosts=1", "srvMaxHosts cannot be used with replicaSet"),
             ("mongodb://a/?srvMaxHosts=0", "srvMaxHosts cannot be used with mongodb://"),
             (
                 "mongodb://a/?tlsInsecure=false&tlsAllowInvalidHostnames=false",
-                "tlsInsecure cannot be used with tlsAllowInvalidHostnames (TLS-1); remove one of them",
+                "tlsInsecure cannot be used with tlsAllowInvalidHostnames; remove one of them",
             ),
-            ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost (SOCKS5 support"),
+            ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost"),
             ("mongodb://a/?proxyHost=p&proxyUsername=u", "proxyUsername needs proxyPassword"),
-            ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once (SOCKS5 support"),
+            ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once"),
         ] {
             assert!(error(text).contains(expected), "{text}: {}", error(text));
         }

@@ -8,6 +8,7 @@ use super::connection_string::UserInfo;
 use super::mechanism::{EXTERNAL, Mechanism, MechanismProperties};
 use super::secret::Secret;
 use super::value::has_nul;
+use crate::error_text::readable_debug;
 
 /// The input of authentication.
 ///
@@ -39,17 +40,17 @@ pub(super) struct AuthOptions {
 }
 
 /// The credential is incomplete or contradicts itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CredentialError {
     /// `authSource` is empty.
-    #[error("option authSource is empty (AUTH-4); write authSource=database, or remove it")]
+    #[error("option authSource is empty; write authSource=database, or remove it")]
     EmptySource,
     /// The name of the user's database has a NUL.
-    #[error("the database of the user has a NUL in its name (AUTH-4); write authSource=database without %00")]
+    #[error("the database of the user has a NUL in its name; write authSource=database without %00")]
     NulInSource,
     /// The mechanism needs a user name.
-    #[error("{} needs a user name that is not empty ({rule}); write mongodb://user:password@host", named(*mechanism))]
+    #[error("{} needs a user name that is not empty; write mongodb://user:password@host", named(*mechanism))]
     NoUsername {
         /// The mechanism; `None` = the default.
         mechanism: Option<Mechanism>,
@@ -57,35 +58,37 @@ pub enum CredentialError {
         rule: &'static str,
     },
     /// The mechanism can do without a user name, but one was given, and is empty.
-    #[error("the user name is empty (AUTH-19); give one, or none at all")]
+    #[error("the user name is empty; give one, or none at all")]
     EmptyUsername,
     /// The mechanism needs a password.
-    #[error("{} needs a password (AUTH-18, AUTH-20); write mongodb://user:password@host, or set it in code",
+    #[error("{} needs a password; write mongodb://user:password@host, or set it in code",
         named(*mechanism))]
     NoPassword {
         /// The mechanism; `None` = the default.
         mechanism: Option<Mechanism>,
     },
     /// The mechanism has no use for a password.
-    #[error("{} takes no password (AUTH-19); write mongodb://user@host, or mongodb://host", named(Some(*mechanism)))]
+    #[error("{} takes no password; write mongodb://user@host, or mongodb://host", named(Some(*mechanism)))]
     PasswordGiven {
         /// The mechanism.
         mechanism: Mechanism,
     },
     /// The mechanism has no properties.
-    #[error("{} has no properties (AUTH-18, AUTH-19); remove authMechanismProperties", named(*mechanism))]
+    #[error("{} has no properties; remove authMechanismProperties", named(*mechanism))]
     PropertiesGiven {
         /// The mechanism; `None` = the default.
         mechanism: Option<Mechanism>,
     },
     /// The users of the mechanism are not kept in a database.
-    #[error("{} has its users in $external alone (AUTH-19); write authSource=$external, or remove it",
+    #[error("{} has its users in $external alone; write authSource=$external, or remove it",
         named(Some(*mechanism)))]
     SourceNotExternal {
         /// The mechanism.
         mechanism: Mechanism,
     },
 }
+
+readable_debug!(CredentialError);
 
 impl Credential {
     /// A user of the database `source` who logs in with the default mechanism.
@@ -228,15 +231,15 @@ mod tests {
     #[test]
     fn what_a_mechanism_lacks_or_does_not_take_is_an_error() {
         for (rest, expected) in [
-            ("@h", "the default mechanism, SCRAM, needs a user name that is not empty (AUTH-18)"),
+            ("@h", "the default mechanism, SCRAM, needs a user name that is not empty"),
             (":b@h", "the default mechanism, SCRAM, needs a user name"),
-            ("h/?authMechanism=PLAIN", "PLAIN needs a user name that is not empty (AUTH-20)"),
-            ("a:b@h/?authMechanism=MONGODB-X509", "MONGODB-X509 takes no password (AUTH-19)"),
-            ("h/?authMechanism=MONGODB-X509&authSource=a", "MONGODB-X509 has its users in $external alone (AUTH-19)"),
-            ("a:b@h/?authMechanismProperties=SERVICE_NAME:x", "has no properties (AUTH-18"),
-            ("h/?authSource=", "option authSource is empty (AUTH-4)"),
-            ("h/?authSource=a%00b", "the database of the user has a NUL in its name (AUTH-4)"),
-            ("a:b@h/?authSource=a%00b", "the database of the user has a NUL in its name (AUTH-4)"),
+            ("h/?authMechanism=PLAIN", "PLAIN needs a user name that is not empty"),
+            ("a:b@h/?authMechanism=MONGODB-X509", "MONGODB-X509 takes no password"),
+            ("h/?authMechanism=MONGODB-X509&authSource=a", "MONGODB-X509 has its users in $external alone"),
+            ("a:b@h/?authMechanismProperties=SERVICE_NAME:x", "has no properties; remove"),
+            ("h/?authSource=", "option authSource is empty"),
+            ("h/?authSource=a%00b", "the database of the user has a NUL in its name"),
+            ("a:b@h/?authSource=a%00b", "the database of the user has a NUL in its name"),
         ] {
             let error = parse(rest).unwrap_err();
             assert!(error.contains(expected), "{rest}: {error}");

@@ -7,21 +7,19 @@ use super::hosts::HostProblem;
 use super::percent::EncodingError;
 use super::pool::PoolOptionsError;
 use super::secret::Shown;
+use crate::error_text::readable_debug;
 
 /// The longest connection string that is read, in bytes: room for a thousand hosts, and a bound for the work.
 pub const MAX_LENGTH: usize = 65_536;
 
 /// A connection string, or the options in it, cannot be used.
 ///
-/// It displays as one sentence that names the part, its value if that is not secret, the rule, and what to write
-/// instead.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+/// It displays as one sentence that names the part, its value if that is not secret, and what to write instead.
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectionStringError {
     /// The scheme is missing or unknown.
-    #[error(
-        "the connection string does not begin with mongodb:// or mongodb+srv:// (URI-1); write mongodb://host:port"
-    )]
+    #[error("the connection string does not begin with mongodb:// or mongodb+srv://; write mongodb://host:port")]
     Scheme,
     /// The connection string is longer than [`MAX_LENGTH`].
     #[error("the connection string is {length} bytes long; write at most {MAX_LENGTH}")]
@@ -30,12 +28,10 @@ pub enum ConnectionStringError {
         length: usize,
     },
     /// User name and password are not encoded as they must be.
-    #[error("the user name or password {0} (URI-2)")]
+    #[error("the user name or password {0}")]
     UserInfo(UserInfoProblem),
     /// An `@` stands where it does not end user name and password.
-    #[error(
-        "an @ stands after {after} (URI-1); write it as %40, and in a user name or password write / as %2F, ? as %3F"
-    )]
+    #[error("an @ stands after {after}; write it as %40, and in a user name or password write / as %2F, ? as %3F")]
     StrayAt {
         /// What comes before the `@`.
         after: &'static str,
@@ -47,14 +43,14 @@ pub enum ConnectionStringError {
         position: usize,
         /// The host as written, without its port.
         host: Shown,
-        /// What is wrong, with the rule's id.
+        /// What is wrong.
         problem: HostProblem,
     },
     /// There is no host.
-    #[error("there is no host (URI-1); write mongodb://host:port, and a Unix socket as %2Fpath%2Fto%2Fname.sock")]
+    #[error("there is no host; write mongodb://host:port, and a Unix socket as %2Fpath%2Fto%2Fname.sock")]
     NoHost,
     /// The database has a character that the name of a database cannot have.
-    #[error("the database has the character {character:?} (URI-4); write a name without / \\ space \" $ and NUL")]
+    #[error("the database has the character {character:?}; write a name without / \\ space \" $ and NUL")]
     DatabaseCharacter {
         /// The first such character.
         character: char,
@@ -66,10 +62,10 @@ pub enum ConnectionStringError {
         option: &'static str,
     },
     /// The database is not encoded as it must be.
-    #[error("the database cannot be decoded (URI-4): {0}")]
+    #[error("the database cannot be decoded: {0}")]
     DatabaseEncoding(EncodingError),
     /// An option has no `=`.
-    #[error("option {position}{name} has no = and no value (URI-5); write name=value, and an & in a value as %26",
+    #[error("option {position}{name} has no = and no value; write name=value, and an & in a value as %26",
         name = name.map_or_else(Default::default, |name| alloc::format!(", {name},")))]
     IncompleteOption {
         /// Which one, counted from 1.
@@ -78,16 +74,16 @@ pub enum ConnectionStringError {
         name: Option<&'static str>,
     },
     /// An option that must not be repeated is there more than once.
-    #[error("option {option} is there more than once (SOCKS5 support, MongoClient Configuration); write it once")]
+    #[error("option {option} is there more than once; write it once")]
     Repeated {
         /// The option's name as the specification spells it.
         option: &'static str,
     },
     /// `tls` and `ssl` are the same option, but have different values.
-    #[error("the values of tls and ssl are not all the same (TLS-2); write tls once")]
+    #[error("the values of tls and ssl are not all the same; write tls once")]
     TlsDisagrees,
     /// Two options, or an option and the rest of the connection string, exclude each other.
-    #[error("{first} cannot be used with {second} ({rule}); {advice}")]
+    #[error("{first} cannot be used with {second}; {advice}")]
     Conflict {
         /// One option, with its value if that matters.
         first: &'static str,
@@ -99,7 +95,7 @@ pub enum ConnectionStringError {
         advice: &'static str,
     },
     /// An option needs another one.
-    #[error("{option} needs {needed} ({rule}); add it, or remove {option}")]
+    #[error("{option} needs {needed}; add it, or remove {option}")]
     Missing {
         /// The option that is present.
         option: &'static str,
@@ -122,6 +118,8 @@ pub enum ConnectionStringError {
     SrvNotSupported,
 }
 
+readable_debug!(ConnectionStringError);
+
 /// What is wrong with user name and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -134,5 +132,11 @@ pub enum UserInfoProblem {
     Colon,
     /// It cannot be decoded.
     #[error("cannot be decoded: {0}")]
-    Encoding(#[from] EncodingError),
+    Encoding(EncodingError),
+}
+
+impl From<EncodingError> for UserInfoProblem {
+    fn from(error: EncodingError) -> Self {
+        Self::Encoding(error)
+    }
 }

@@ -15,29 +15,29 @@ use crate::address::{DEFAULT_PORT, ServerAddress};
 #[non_exhaustive]
 pub enum HostProblem {
     /// It is empty, or only a port.
-    #[error("is empty (URI-1); write host:port, and commas only between hosts")]
+    #[error("is empty; write host:port, and commas only between hosts")]
     Empty,
     /// A path that is not encoded.
-    #[error("has a slash but does not end in .sock (URI-3); write a Unix socket as %2Fpath%2Fto%2Fname.sock")]
+    #[error("has a slash but does not end in .sock; write a Unix socket as %2Fpath%2Fto%2Fname.sock")]
     Slash,
     /// The port is not a number from 1 to 65535.
-    #[error("has a port that is not a number from 1 to 65535 (URI-3); write host:port")]
+    #[error("has a port that is not a number from 1 to 65535; write host:port")]
     Port,
     /// More than one colon without brackets.
-    #[error("has more than one : (URI-3); write an IPv6 address in brackets, [::1]:port")]
+    #[error("has more than one :; write an IPv6 address in brackets, [::1]:port")]
     Colons,
     /// A bracket without its partner, or followed by something other than a port.
-    #[error("has a bracket out of place (URI-3); write [ipv6] or [ipv6]:port")]
+    #[error("has a bracket out of place; write [ipv6] or [ipv6]:port")]
     Bracket,
     /// The text in brackets is not an IPv6 address.
-    #[error("has something else than an IPv6 address in brackets (URI-3); write [::1]")]
+    #[error("has something else than an IPv6 address in brackets; write [::1]")]
     NotIpv6,
     /// A space, a control character or a delimiter.
-    #[error("has a character that no host has (URI-3); write host:port")]
+    #[error("has a character that no host has; write host:port")]
     Character,
     /// It cannot be decoded.
-    #[error("cannot be decoded (URI-3): {0}")]
-    Encoding(#[from] EncodingError),
+    #[error("cannot be decoded: {0}")]
+    Encoding(EncodingError),
 }
 
 /// One entry of the list of hosts.
@@ -122,6 +122,12 @@ fn name(text: &str) -> Result<String, HostProblem> {
         return Err(HostProblem::Character);
     }
     Ok(host.as_str().into())
+}
+
+impl From<EncodingError> for HostProblem {
+    fn from(error: EncodingError) -> Self {
+        Self::Encoding(error)
+    }
 }
 
 #[cfg(test)]

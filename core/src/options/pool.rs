@@ -10,6 +10,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::error_text::readable_debug;
 use crate::time::nanos;
 
 /// Options of a pool; `None` means the default that the field names.
@@ -58,7 +59,7 @@ pub enum Maintenance {
 }
 
 /// An option has a value that it cannot have: the option, the value and the rule.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[error("option {option} is {value}, but {rule}")]
 #[non_exhaustive]
 pub struct PoolOptionsError {
@@ -66,9 +67,11 @@ pub struct PoolOptionsError {
     pub option: &'static str,
     /// The value it was given.
     pub value: String,
-    /// The values that it can have, with the rule's id.
+    /// The values that it can have.
     pub rule: String,
 }
+
+readable_debug!(PoolOptionsError);
 
 /// [`PoolOptions`] after validation: defaults filled in, "unlimited" and "never" as the greatest value, durations in
 /// nanoseconds.
@@ -121,17 +124,17 @@ impl PoolOptions {
         let max = self.max_pool_size.unwrap_or(100);
         let min = self.min_pool_size.unwrap_or(0);
         if max > 0 && min > max {
-            let rule = alloc::format!("it must not be greater than maxPoolSize, which is {max} (CMAP-2)");
+            let rule = alloc::format!("it must not be greater than maxPoolSize, which is {max}");
             return Err(error("minPoolSize", &min, &rule));
         }
         let max_connecting = self.max_connecting.unwrap_or(2);
         if max_connecting == 0 {
-            return Err(error("maxConnecting", &max_connecting, "it must be greater than 0 (CMAP-4)"));
+            return Err(error("maxConnecting", &max_connecting, "it must be greater than 0"));
         }
         let maintenance = match self.maintenance.unwrap_or(Maintenance::Every(Duration::from_millis(500))) {
             Maintenance::Off => None,
             Maintenance::Every(Duration::ZERO) => {
-                return Err(error("maintenance", &"every 0 ms", "the interval must be greater than 0 (FMT-5)"));
+                return Err(error("maintenance", &"every 0 ms", "the interval must be greater than 0"));
             }
             Maintenance::Every(interval) => Some(nanos(interval)),
         };
@@ -179,15 +182,15 @@ mod tests {
         for (options, text) in [
             (
                 PoolOptions { max_pool_size: Some(10), min_pool_size: Some(20), ..base() },
-                "option minPoolSize is 20, but it must not be greater than maxPoolSize, which is 10 (CMAP-2)",
+                "option minPoolSize is 20, but it must not be greater than maxPoolSize, which is 10",
             ),
             (
                 PoolOptions { max_connecting: Some(0), ..base() },
-                "option maxConnecting is 0, but it must be greater than 0 (CMAP-4)",
+                "option maxConnecting is 0, but it must be greater than 0",
             ),
             (
                 PoolOptions { maintenance: Some(Maintenance::Every(Duration::ZERO)), ..base() },
-                "option maintenance is every 0 ms, but the interval must be greater than 0 (FMT-5)",
+                "option maintenance is every 0 ms, but the interval must be greater than 0",
             ),
         ] {
             assert_eq!(options.limits().unwrap_err().to_string(), text);

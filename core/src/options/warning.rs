@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::secret::Shown;
 
-/// A part of a connection string that was ignored, or will not be understood forever, or an option that gives up a
+/// A part of a connection string that was ignored, has no effect, or will not be understood forever, or an option that gives up a
 /// protection ([`ClientOptions::advice`](super::ClientOptions::advice)).
 ///
 /// It displays as one sentence that names the option, its value if that is not secret, and what to write instead.
@@ -75,6 +75,13 @@ pub enum Warning {
         /// The remedy.
         remedy: &'static str,
     },
+    /// The option is valid, and changes nothing here.
+    NoEffect {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// Why, and what to do instead.
+        reason: &'static str,
+    },
     /// PLAIN sends the password itself, and there is no TLS around it (AUTH-20).
     PasswordInClear,
 }
@@ -83,40 +90,38 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownOption { name, similar: None } => {
-                write!(f, "option {name} does not exist and is ignored (URI-5); remove it")
+                write!(f, "option {name} does not exist and is ignored; remove it")
             }
             Self::UnknownOption { name, similar: Some(similar) } => {
-                write!(f, "option {name} does not exist and is ignored (URI-5); write {similar} if you meant that")
+                write!(f, "option {name} does not exist and is ignored; write {similar} if you meant that")
             }
             Self::InvalidValue { option, value, expected } => {
-                write!(f, "option {option} cannot be {value}, which is ignored (URI-6); write {expected}")
+                write!(f, "option {option} cannot be {value}, which is ignored; write {expected}")
             }
             Self::EmptyValue { option } => {
-                write!(f, "option {option} has no value and is ignored (URI-6); write {option}=value, or remove it")
+                write!(f, "option {option} has no value and is ignored; write {option}=value, or remove it")
             }
             Self::UnknownEntry { option, entry, expected } => {
-                write!(f, "option {option} lists {entry}, which is unknown and left out (COMP-2); write {expected}")
+                write!(f, "option {option} lists {entry}, which is unknown and left out; write {expected}")
             }
             Self::DeprecatedBoolean { option, word, meaning } => {
-                write!(f, "option {option} has the deprecated value {word} (URI-7); write {option}={meaning}")
+                write!(f, "option {option} has the deprecated value {word}; write {option}={meaning}")
             }
             Self::DeprecatedOption { option, replacement, ignored: false } => {
-                write!(f, "option {option} is deprecated (URI-9); write {replacement}")
+                write!(f, "option {option} is deprecated; write {replacement}")
             }
             Self::DeprecatedOption { option, replacement, ignored: true } => {
-                write!(
-                    f,
-                    "option {option} is deprecated and ignored, because {replacement} is there too (URI-9); remove it"
-                )
+                write!(f, "option {option} is deprecated and ignored, because {replacement} is there too; remove it")
             }
             Self::RepeatedOption { option } => {
-                write!(f, "option {option} is there more than once (URI-9), its last valid value counts; write it once")
+                write!(f, "option {option} is there more than once, its last valid value counts; write it once")
             }
             Self::RelaxedTls { option, risk, remedy } => {
-                write!(f, "option {option} is on, so {risk} (TLS-4); {remedy}")
+                write!(f, "option {option} is on, so {risk}; {remedy}")
             }
+            Self::NoEffect { option, reason } => write!(f, "option {option} has no effect: {reason}"),
             Self::PasswordInClear => f.write_str(
-                "authMechanism=PLAIN without TLS shows the password to everybody on the way to the server (AUTH-20); write \
+                "authMechanism=PLAIN without TLS shows the password to everybody on the way to the server; write \
                  tls=true, or use SCRAM-SHA-256",
             ),
         }

@@ -10,12 +10,13 @@ use thiserror::Error;
 
 use super::event::CheckOutFailedReason;
 use super::{Counts, InUseBy};
+use crate::ErrorChain;
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, RETRYABLE_ERROR};
-use crate::error_text::presentable;
+use crate::error_text::{presentable, readable_debug};
 
 /// A check-out ended without a connection: why, where, after how long, and what the pool looked like at that moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckOutError {
     /// Why.
@@ -33,6 +34,8 @@ pub struct CheckOutError {
     /// Why the pool created connections one at a time and after pauses, if it did: the failure of an overloaded server.
     pub backed_off_by: Option<Cause>,
 }
+
+readable_debug!(CheckOutError);
 
 /// Why a check-out failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,24 +126,53 @@ impl CheckOutError {
         }
     }
 
+    /// What to do about it, by what stood in the way.
     fn advice(&self) -> Option<&'static str> {
         match &self.kind {
             CheckOutErrorKind::PoolClosed => Some("make a new client"),
             CheckOutErrorKind::PoolCleared { .. } => Some("try again"),
-            CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout) => {
-                Some("look for connections that are kept too long, or raise maxPoolSize or waitQueueTimeoutMS")
+            CheckOutErrorKind::Timeout(WaitLimit::Deadline) if self.waited.is_zero() => {
+                Some("its time was up before it began: allow more for the whole operation")
             }
-            CheckOutErrorKind::Timeout(WaitLimit::Deadline) => {
-                Some("look for connections that are kept too long, raise maxPoolSize or allow more time")
-            }
+            CheckOutErrorKind::Timeout(limit) => Some(self.advice_on_waiting(*limit)),
             CheckOutErrorKind::Establish(_) | CheckOutErrorKind::Cancelled => None,
+        }
+    }
+
+    fn advice_on_waiting(&self, limit: WaitLimit) -> &'static str {
+        let Counts { pending, in_use, .. } = self.counts;
+        let all_are_in_use = self.max_pool_size > 0 && in_use >= self.max_pool_size;
+        match limit {
+            WaitLimit::WaitQueueTimeout if all_are_in_use => {
+                "look for connections that are kept too long, or raise maxPoolSize or waitQueueTimeoutMS"
+            }
+            WaitLimit::Deadline if all_are_in_use => {
+                "look for connections that are kept too long, raise maxPoolSize or allow more time"
+            }
+            _ if pending > 0 => {
+                "connections were still being established: see why the server takes so long, keep some ready by \
+                 minPoolSize, or allow more time"
+            }
+            WaitLimit::WaitQueueTimeout => "too many waited at once for the time allowed: raise waitQueueTimeoutMS",
+            WaitLimit::Deadline => "too many waited at once for the time allowed: allow more time",
         }
     }
 }
 
 impl fmt::Display for CheckOutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}, after {:?}; {})", self.message(), self.address, self.waited, self.counts)?;
+        match &self.kind {
+            CheckOutErrorKind::Establish(error) => write!(f, "{error}")?,
+            CheckOutErrorKind::PoolClosed
+            | CheckOutErrorKind::PoolCleared { .. }
+            | CheckOutErrorKind::Timeout(_)
+            | CheckOutErrorKind::Cancelled => f.write_str(&self.message())?,
+        }
+        write!(f, " ({}, after {:?}; {}", self.address, self.waited, self.counts)?;
+        match self.max_pool_size {
+            0 => f.write_str(")")?,
+            max => write!(f, ", maxPoolSize {max})")?,
+        }
         if let (CheckOutErrorKind::Timeout(_), Some(cause)) = (&self.kind, &self.backed_off_by) {
             return write!(f, "; the server took no more connections, and the pool tries again after pauses: {cause}");
         }
@@ -151,15 +183,7 @@ impl fmt::Display for CheckOutError {
     }
 }
 
-impl core::error::Error for CheckOutError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match &self.kind {
-            CheckOutErrorKind::PoolCleared { cause } => Some(cause),
-            CheckOutErrorKind::Establish(error) => Some(&**error),
-            CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled => None,
-        }
-    }
-}
+impl core::error::Error for CheckOutError {}
 
 impl Cause {
     /// A cause in the words of `text`, control characters escaped, and cut at 8 KiB.
@@ -169,14 +193,7 @@ impl Cause {
 
     /// An error as a cause, its sources included, control characters escaped, and cut at 8 KiB.
     pub fn of(error: &dyn core::error::Error) -> Self {
-        let mut text = alloc::format!("{error}");
-        let mut source = error.source();
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&alloc::format!("{error}"));
-            source = error.source();
-        }
-        Self::new(&text)
+        Self::new(&alloc::format!("{}", ErrorChain(error)))
     }
 }
 

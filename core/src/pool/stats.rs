@@ -98,7 +98,7 @@ impl Counts {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pending, available, in_use, waiting } = self;
-        write!(f, "{in_use} connections in use, {available} available, {pending} pending, {waiting} waiting")
+        write!(f, "{in_use} in use, {available} available, {pending} pending, {waiting} waiting")
     }
 }
 

@@ -21,12 +21,15 @@
 //! | `checks` | what checks and hellos say of the server, and what follows |
 //! | `reaction`, `operation_error` | what an error says of the server |
 //! | `selection` | check-outs that wait for the server |
+//! | `command_defaults` | what a client's options add to commands |
 //! | `topology` | the topology that one server makes |
 
 pub mod reaction;
 
 mod callers;
 mod checks;
+#[cfg(all(feature = "wire", feature = "auth"))]
+mod command_defaults;
 mod connections;
 mod disbelief;
 mod event;
@@ -42,6 +45,8 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub use self::command_defaults::CommandDefaults;
 use self::disbelief::Disbelief;
 pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};

@@ -13,6 +13,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::address::ServerAddress;
+use crate::error_text::readable_debug;
 use crate::pool::{Cause, CheckOutRequest};
 use crate::time::Instant;
 
@@ -22,7 +23,7 @@ use crate::time::Instant;
 pub struct SelectionId(u64);
 
 /// A check-out ended before it reached the pool: the server was not usable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SelectionError {
     /// Why.
@@ -34,6 +35,8 @@ pub struct SelectionError {
     /// How long the check-out waited.
     pub waited: Duration,
 }
+
+readable_debug!(SelectionError);
 
 /// Why a check-out did not reach the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +126,4 @@ impl fmt::Display for SelectionError {
     }
 }
 
-impl core::error::Error for SelectionError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        self.cause.as_ref().map(|cause| cause as _)
-    }
-}
+impl core::error::Error for SelectionError {}

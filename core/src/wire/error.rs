@@ -10,9 +10,10 @@ use thiserror::Error;
 use super::compression::{CompressionError, CompressorId};
 use super::document::DocumentError;
 use super::header::OpCode;
+use crate::error_text::readable_debug;
 
 /// A peer's bytes break the protocol. Every fault has its own variant, with the value found and the limit.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// A message that says it is shorter than its own header.
@@ -134,7 +135,7 @@ pub enum WireError {
     },
     /// A document is malformed inside.
     #[error("malformed document: {0}")]
-    Document(#[from] DocumentError),
+    Document(DocumentError),
     /// An OP_REPLY whose number of documents differs from the one it announces.
     #[error("the reply announces {announced} documents and has {found}")]
     DocumentCount {
@@ -149,7 +150,7 @@ pub enum WireError {
 }
 
 /// A message cannot be sent as asked. Only the caller can cause it, never data from a network.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The message would be longer than the server takes (MSG-4).
@@ -200,11 +201,13 @@ pub enum EncodeError {
     },
     /// The body, or a document of fields to append, is malformed.
     #[error("malformed document: {0}")]
-    Document(#[from] DocumentError),
+    Document(DocumentError),
     /// The compressor failed.
     #[error("{} failed to compress the message", .0.name())]
     Compressor(CompressorId),
 }
+
+readable_debug!(WireError, EncodeError);
 
 /// How many bytes of a name an error shows: a peer's names have any length.
 pub const SHOWN: usize = 64;
@@ -213,4 +216,16 @@ pub const SHOWN: usize = 64;
 pub(super) fn shown(name: &str) -> String {
     let end = (0..=SHOWN.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     name[..end].into()
+}
+
+impl From<DocumentError> for WireError {
+    fn from(error: DocumentError) -> Self {
+        Self::Document(error)
+    }
+}
+
+impl From<DocumentError> for EncodeError {
+    fn from(error: DocumentError) -> Self {
+        Self::Document(error)
+    }
 }

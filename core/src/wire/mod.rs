@@ -71,6 +71,8 @@ pub use field::Field;
 pub(crate) use field::check_name;
 pub use flags::Flags;
 pub use frame::FrameReader;
+#[cfg(feature = "auth")]
+pub(crate) use frame::is_tls_record;
 pub use header::{HEADER_LEN, Header, MessageIds, OpCode};
 pub use limits::{DOCUMENT_ALLOWANCE, Limits};
 pub use op_compressed::unpack;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Element, elements};
 use super::write_failure::WriteFailure;
-use crate::error_text::presentable;
+use crate::error_text::{presentable, readable_debug};
 use crate::topology_version::TopologyVersion;
 
 /// The code of an operation that exceeded the server's time limit for it.
@@ -58,7 +58,7 @@ pub struct ErrorFields<'a> {
 ///
 /// Its texts are the server's, made safe for a log and a terminal: control characters are escaped, and each is cut at 8
 /// KiB. Of the labels the first 64 are kept, up to 8 KiB together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerError {
     /// The code, if there is one.
     pub code: Option<i32>,
@@ -71,6 +71,8 @@ pub struct ServerError {
     /// The server's version of its topology at that moment.
     pub topology_version: Option<TopologyVersion>,
 }
+
+readable_debug!(ServerError);
 
 impl<'a> CommandReply<'a> {
     /// Reads the body of a reply.

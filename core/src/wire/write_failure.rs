@@ -8,6 +8,7 @@ use core::fmt;
 use bson::{RawArray, RawBsonRef, RawDocument};
 
 use super::reply::{ErrorFields, MAX_TIME_MS_EXPIRED, ServerError, integer};
+use crate::error_text::readable_debug;
 
 /// The most write errors that are kept: a command has at most that many writes.
 const MAX_ERRORS: usize = 100_000;
@@ -16,7 +17,7 @@ const MAX_ERRORS: usize = 100_000;
 const MAX_TEXTS_LENGTH: usize = 256 * 1024;
 
 /// Some writes of a command were not carried out, or not as widely as its write concern asks for. The others were.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteFailure {
     /// The writes that were not carried out, in the server's order.
@@ -28,6 +29,8 @@ pub struct WriteFailure {
     /// errorLabels of the reply and of its write concern.
     pub labels: Vec<String>,
 }
+
+readable_debug!(WriteFailure);
 
 /// A write that was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -72,3 +72,12 @@ fn a_reply_on_an_established_connection_may_have_more_than_a_megabyte() {
 
     assert!(CommandReply::read(reply.body).ok);
 }
+
+#[test]
+fn a_server_that_answers_in_tls_is_said_so() {
+    const FATAL_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0a];
+
+    let error = greeting(None).0.handle_bytes(&FATAL_ALERT).unwrap_err();
+
+    assert_eq!(error.to_string(), "the hello failed: the server speaks TLS at this port; set tls=true");
+}

@@ -10,9 +10,9 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::MAX_ITERATIONS;
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
 use cmap_core::monitor::{Monitor, MonitorOptions};
-use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warning};
+use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
-use cmap_core::server::{Server as Machine, ServerOptions};
+use cmap_core::server::{CommandDefaults, Server as Machine, ServerOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -23,6 +23,7 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::server::Server;
 use crate::tls::TlsConfig;
+use crate::warnings;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
 #[must_use = "nothing is made before `build` is awaited"]
@@ -34,6 +35,7 @@ pub struct Builder<R, T> {
     listeners: Listeners,
     tls: Option<TlsConfig>,
     max_scram_iterations: u32,
+    quiet: bool,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -56,6 +58,7 @@ impl<R: Runtime, T> Builder<R, T> {
             listeners: Listeners::default(),
             tls: None,
             max_scram_iterations: MAX_ITERATIONS,
+            quiet: false,
             makes: PhantomData,
         }
     }
@@ -86,6 +89,13 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Keeps warnings about options from standard error, for programs that show [`Client::warnings`](crate::Client::warnings)
+    /// themselves.
+    pub fn quiet(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
     /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
     /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
     /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
@@ -105,8 +115,17 @@ impl<R: Runtime, T> Builder<R, T> {
 
     /// The pool of a server, `monitored` by the client or by the pool's owner.
     pub(crate) async fn start(self, monitored: Monitored) -> Result<Pool<R>, ClientError> {
-        let Self { runtime, mut options, mut warnings, metadata, listeners, tls, max_scram_iterations, makes: _ } =
-            self;
+        let Self {
+            runtime,
+            mut options,
+            mut warnings,
+            metadata,
+            listeners,
+            tls,
+            max_scram_iterations,
+            quiet,
+            makes: _,
+        } = self;
         let runtime = runtime?;
         // Options changed in code may set only one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
@@ -119,10 +138,10 @@ impl<R: Runtime, T> Builder<R, T> {
             options.tls = TlsOptions::default();
             options.tls.enabled = Some(true);
         }
-        let advice = options.advice();
-        #[cfg(feature = "tracing")]
-        advice.iter().for_each(crate::events::logging::warn);
-        warnings.extend(advice);
+        check_mechanism(&options)?;
+        warnings.extend(options.advice());
+        warnings.extend(warnings::without_effect(&options, monitored));
+        warnings::tell(&warnings, quiet);
         let tls = match tls {
             None if options.tls.is_enabled() => {
                 let options = options.tls.clone();
@@ -152,6 +171,7 @@ impl<R: Runtime, T> Builder<R, T> {
             clock,
             last_address: LastAddress::default(),
             command_limit: TimeLimit::of_client(&options),
+            command_defaults: CommandDefaults::of_client(&options),
             options: Mutex::new(Arc::new(connection_options)),
         });
         let (mut machine, monitor) = match monitored {
@@ -192,6 +212,17 @@ fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
             (number.into(), number)
         }
     }
+}
+
+/// Refuses a mechanism that cannot be carried out before anything is sent.
+fn check_mechanism(options: &ClientOptions) -> Result<(), ClientError> {
+    let option = match options.credential.as_ref().and_then(|credential| credential.mechanism) {
+        Some(Mechanism::Gssapi) => "authMechanism=GSSAPI",
+        Some(Mechanism::MongoDbAws) => "authMechanism=MONGODB-AWS",
+        Some(Mechanism::MongoDbOidc) => "authMechanism=MONGODB-OIDC",
+        _ => return Ok(()),
+    };
+    Err(ClientError::Unsupported { option, remedy: "use SCRAM-SHA-256, SCRAM-SHA-1, PLAIN or MONGODB-X509" })
 }
 
 fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> {

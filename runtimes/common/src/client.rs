@@ -46,8 +46,6 @@ impl<R: Runtime> Client<R> {
     /// The connection string cannot be used, or the caller runs in no runtime.
     pub async fn connect(uri: &str) -> Result<Self, ClientError> {
         let (options, warnings) = ClientOptions::parse(uri)?;
-        #[cfg(feature = "tracing")]
-        warnings.iter().for_each(crate::events::logging::warn);
         Self::builder(options).warnings(warnings).build().await
     }
 
@@ -120,11 +118,12 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Warnings about the connection string that [`connect`](Self::connect) was given: parts that were ignored (URI-5,
-    /// URI-6), parts that will not be understood forever, and options that give up a protection
-    /// ([`ClientOptions::advice`]). Each displays as a sentence that says what to write instead. Show them to the
-    /// author of the connection string; with the feature `tracing` they are also in the log, at level WARN.
+    /// URI-6), parts that will not be understood forever, options that give up a protection ([`ClientOptions::advice`]), and
+    /// options that have no effect here. Each displays as a sentence that says what to write instead. They have been told already:
+    /// to the log at level WARN, where the feature `tracing` is on and a subscriber is installed, and otherwise on standard error,
+    /// each text once in a process. [`Builder::quiet`] keeps them from standard error.
     ///
-    /// A client made from options has only the warnings about protection: [`ClientOptions::parse`] returned the others.
+    /// A client made from options has no warnings about a connection string: [`ClientOptions::parse`] returned those.
     pub fn warnings(&self) -> &[Warning] {
         self.pool.warnings()
     }

@@ -54,7 +54,9 @@ impl<R: Runtime> Connection<R> {
         Self { server, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
     }
 
-    /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3).
+    /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3). The read concern, the
+    /// write concern and the read preference of the options go along with commands that take them, unless the command says
+    /// otherwise itself or belongs to a transaction.
     ///
     /// A command that succeeded as a whole is no error, though single writes of it failed: the reply says so, in `writeErrors`
     /// and `writeConcernError`. Use [`write`](Self::write) for commands that write.
@@ -203,7 +205,10 @@ impl<R: Runtime> Connection<R> {
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
-        let command = command_limit::apply(limit, command, || self.server.description().min_round_trip_time)?;
+        let mut command = command_limit::apply(limit, command, || self.server.description().min_round_trip_time)?;
+        let defaults = self.server.command_defaults();
+        let fields = defaults.and_then(|own| own.fields(&command, self.server.description().server_type));
+        command.fields = fields.as_deref().or(command.fields);
         let spares = self.server.spares();
         socket.prepare(&command, spares)?;
         self.stage = Stage::UnderWay;

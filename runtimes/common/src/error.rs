@@ -1,7 +1,8 @@
 //! Errors by operation: making a client, checking out a connection, running a command.
 //!
-//! Each error says where it happened and what to do next, and keeps its cause as its source. [`Error`] is any of them,
-//! for code that does not distinguish them.
+//! Each error says in one sentence what happened, where, why, and what to do next. Its source, if it has one, is what the
+//! sentence leaves out. `Debug` is the same for people, because `main` prints it. [`Error`] is any of them, for code that does
+//! not distinguish them.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +19,21 @@ use thiserror::Error;
 use crate::command_limit::TimeLimit;
 use crate::tls::TlsConfigError;
 
+/// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
+macro_rules! readable_debug {
+    ($($error:ty),+ $(,)?) => {$(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(&cmap_core::ErrorChain(self), f)
+            }
+        }
+    )+};
+}
+
+pub(crate) use readable_debug;
+
 /// Any error of a client.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Making a client failed.
@@ -34,14 +48,14 @@ pub enum Error {
 }
 
 /// The runtime that the client was made in has ended, or there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "the async runtime that the client belongs to is not running; make clients in a runtime that outlives their use"
 )]
 pub struct RuntimeGone;
 
 /// Why no client was made. The caller has to correct its input.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The connection string or the options cannot be used.
@@ -64,7 +78,7 @@ pub enum ClientError {
 }
 
 /// Why a check-out got no connection.
-#[derive(Clone, Debug, Error)]
+#[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum CheckOutError {
     /// The pool had no connection to give: why, where, after how long, and the state of the pool.
@@ -79,12 +93,11 @@ pub enum CheckOutError {
 }
 
 /// A command failed: why, on which connection of which server.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{kind} ({address}, connection {connection_id})")]
 #[non_exhaustive]
 pub struct CommandError {
     /// Why.
-    #[source]
     pub kind: CommandErrorKind,
     /// The server.
     pub address: Arc<ServerAddress>,
@@ -94,19 +107,19 @@ pub struct CommandError {
 
 /// Why a command failed. After all but [`NotSent`](Self::NotSent), [`NoTimeLeft`](Self::NoTimeLeft),
 /// [`Server`](Self::Server) and [`Writes`](Self::Writes) the connection is broken, and closed when it comes back.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum CommandErrorKind {
     /// The server refused the command, in its own words.
     #[error("the server refused the command: {0}")]
-    Server(#[source] Box<ServerError>),
+    Server(Box<ServerError>),
     /// Single writes failed, or the write concern was not satisfied; the rest of the command was carried out. Only
     /// [`Connection::write`](crate::Connection::write) makes this error.
     #[error("{0}")]
     Writes(Box<WriteFailure>),
     /// Reading or writing failed, or the server hung up. Whether the command was carried out is unknown.
     #[error("the connection was lost: {0}")]
-    Network(#[source] io::Error),
+    Network(io::Error),
     /// There was no reply in time. Whether the command was carried out is unknown.
     #[error("no reply within {0}; allow more time")]
     Timeout(TimeLimit),
@@ -123,10 +136,10 @@ pub enum CommandErrorKind {
     Interrupted(Arc<ServerAddress>),
     /// The command cannot be sent; nothing was.
     #[error("the command was not sent: {0}")]
-    NotSent(#[source] NotSent),
+    NotSent(NotSent),
     /// The data received is not a reply to the command.
     #[error("the server broke the protocol: {0}")]
-    Protocol(#[source] ProtocolError),
+    Protocol(ProtocolError),
     /// The client was closed, and the time it gave its connections is over.
     #[error("the client was closed before the reply came")]
     Closed,
@@ -134,6 +147,8 @@ pub enum CommandErrorKind {
     #[error(transparent)]
     RuntimeGone(#[from] RuntimeGone),
 }
+
+readable_debug!(Error, RuntimeGone, ClientError, CheckOutError, CommandError, CommandErrorKind);
 
 impl Error {
     /// Whether a retry makes sense.

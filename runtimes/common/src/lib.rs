@@ -16,7 +16,7 @@
 //! | [`events`] | events to handlers, streams and log records |
 //! | [`runtime`], `clock` | the interface of a runtime; its time |
 //! | `command_limit` | how long a command may take, and how much of that the server is told |
-//! | `error` | the errors |
+//! | `error`, `warnings` | the errors; warnings about options, and who is told them |
 //!
 //! # Invariants
 //!
@@ -46,6 +46,7 @@ pub mod runtime;
 mod server;
 mod socket;
 pub mod tls;
+mod warnings;
 
 pub use bson;
 pub use cmap_core as core;

@@ -1,5 +1,7 @@
 //! Checking out, running commands, checking in.
 
+use std::error::Error;
+
 use bson::{RawDocument, rawdoc};
 use cmap_core::connection::Command;
 use cmap_core::pool::Purpose;
@@ -48,6 +50,10 @@ pub fn a_refused_command_leaves_the_connection_usable<H: Harness>() {
         let error = connection.run_command("admin", rawdoc! { "refuse": 1 }).await.unwrap_err();
 
         assert!(matches!(&error.kind, CommandErrorKind::Server(error) if error.code == Some(59)), "{error}");
+        assert!(
+            error.source().is_none() && format!("{error:?}") == error.to_string(),
+            "what `main` prints is readable"
+        );
         connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
         drop(connection);
         assert_eq!(client.stats().counts.available, 1);

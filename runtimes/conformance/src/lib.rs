@@ -22,6 +22,7 @@ mod bystanders;
 pub mod cancellation;
 pub mod clock_steps;
 pub mod closing;
+pub mod command_defaults;
 pub mod derivations;
 #[cfg(unix)]
 pub mod descriptors;
@@ -61,6 +62,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use cmap_core::ErrorChain;
 use cmap_core::connection::EstablishError;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutErrorKind;
@@ -68,7 +70,7 @@ use cmap_core::pool::CheckOutErrorKind;
 pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup, Whim};
 use self::watch::Watch;
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{CheckOutError, Client, Connection, Event, Notice, Subscription};
+use cmap_runtime::{CheckOutError, Client, CommandError, CommandErrorKind, Connection, Event, Notice, Subscription};
 
 /// The longest a case may take. The longest ones take some seconds on an idle machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -205,15 +207,10 @@ fn establish_error<R: Runtime>(outcome: Result<Connection<R>, CheckOutError>) ->
 
 /// An error and all its causes, as a user reads them.
 fn told(error: &(dyn Error + 'static)) -> String {
-    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    ErrorChain(error).to_string()
 }
 
-/// Whether an error's cause is a connection that was reset.
-fn is_reset(error: &(dyn Error + 'static)) -> bool {
-    let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
-    causes.any(|cause| cause.kind() == io::ErrorKind::ConnectionReset)
-}
-
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
+/// Whether a command failed because its connection was reset.
+fn is_reset(error: &CommandError) -> bool {
+    matches!(&error.kind, CommandErrorKind::Network(error) if error.kind() == io::ErrorKind::ConnectionReset)
 }

@@ -71,7 +71,7 @@ pub fn a_wait_queue_timeout_says_how_the_pool_looked<H: Harness>() {
         let CheckOutError::Pool(error) = error else { panic!("{error}") };
         assert_eq!(error.kind, CheckOutErrorKind::Timeout(WaitLimit::WaitQueueTimeout));
         assert!(error.waited >= Duration::from_millis(1000), "{error}");
-        assert!(error.to_string().contains("1 connections in use"), "{error}");
+        assert!(error.to_string().contains("1 in use, 0 available, 0 pending, 1 waiting, maxPoolSize 1"), "{error}");
     });
 }
 

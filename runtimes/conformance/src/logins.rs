@@ -61,24 +61,28 @@ pub fn a_certificate_logs_in<H: Harness>() {
 }
 
 pub fn a_wrong_password_is_said_so<H: Harness>() {
-    run::<H>(async { refused::<H>("app:wrong").await });
+    run::<H>(async { refused::<H>("app", "wrong").await });
 }
 
 pub fn an_unknown_user_is_said_so<H: Harness>() {
-    run::<H>(async { refused::<H>("nobody:secret").await });
+    run::<H>(async { refused::<H>("nobody", "secret").await });
 }
 
-async fn refused<H: Harness>(login: &str) {
+async fn refused<H: Harness>(user: &str, password: &str) {
     let server = LocalServer::start_as(Setup { authorization: true, ..Setup::default() });
-    let client = Client::<H::Runtime>::connect(&server.uri_as(login, "")).await.unwrap();
+    let client = Client::<H::Runtime>::connect(&server.uri_as(&format!("{user}:{password}"), "")).await.unwrap();
 
     let outcome = client.check_out().await;
 
     let Err(error) = &outcome else { panic!("it got a connection") };
     let text = told(error);
-    assert!(text.contains("Authentication failed. (18, AuthenticationFailed)"), "{text}");
-    assert!(text.contains("check the user name, the password, authSource and authMechanism"), "{text}");
-    assert!(!text.contains("secret") && !text.contains("wrong"), "{text}");
+    let expected = format!(
+        "authentication failed: the server refused the login of \"{user}\" (18); check the user name, the password, \
+         authSource and authMechanism"
+    );
+    assert!(text.contains(&expected), "{text}");
+    assert!(!text.contains(password), "{text}");
+    assert_eq!(format!("{error:?}"), text, "what `main` prints");
     let error = establish_error(outcome);
     assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Server { code: Some(18) }));
 }
@@ -133,6 +137,18 @@ pub fn an_authority_that_is_not_trusted_is_said_so<H: Harness>() {
 
         assert!(text.contains("the server's certificate is not trusted for 127.0.0.1"), "{text}");
         assert!(text.contains("tlsCAFile"), "{text}");
+    });
+}
+
+pub fn a_client_without_tls_is_told_that_the_server_expects_it<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
+        let client = Client::<H::Runtime>::connect(&server.uri("")).await.unwrap();
+        wait_for_failed_check::<H>(&client).await;
+
+        let error = client.check_out_within(Duration::from_millis(1)).await.unwrap_err();
+
+        assert!(told(&error).contains("set tls=true"), "{}", told(&error));
     });
 }
 

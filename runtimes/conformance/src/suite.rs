@@ -49,6 +49,7 @@ macro_rules! conformance {
                 a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,
                 a_certificate_for_another_host_is_said_so,
                 an_authority_that_is_not_trusted_is_said_so,
+                a_client_without_tls_is_told_that_the_server_expects_it,
             }
             derivations {
                 a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind: "it needs work that takes time",
@@ -69,6 +70,8 @@ macro_rules! conformance {
             unusable {
                 a_connection_string_that_cannot_be_used_names_the_option_and_why,
                 what_is_ignored_of_a_connection_string_is_told,
+                what_has_no_effect_is_told_by_name,
+                a_mechanism_that_cannot_be_carried_out_is_refused_at_connect,
                 what_gives_up_a_protection_is_told,
                 a_callers_own_tls_configuration_is_not_warned_of,
                 a_server_that_is_too_old_is_said_so,
@@ -136,6 +139,9 @@ macro_rules! conformance {
                 what_a_handler_causes_is_told_though_the_runtime_ends,
                 a_subscription_ends_with_its_client,
                 a_reader_that_waits_learns_of_the_end,
+            }
+            command_defaults {
+                concerns_and_preference_of_the_options_go_along_with_commands_x_64,
             }
             limits {
                 ten_thousand_waiters_are_all_served,

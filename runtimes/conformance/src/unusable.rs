@@ -7,7 +7,7 @@ use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::server::SelectionErrorKind;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::tls::TlsConfig;
-use cmap_runtime::{CheckOutError, Client, Event, Notice};
+use cmap_runtime::{CheckOutError, Client, ClientError, Event, Notice};
 
 use super::ground;
 use super::recovery::recovered;
@@ -50,6 +50,31 @@ pub fn what_is_ignored_of_a_connection_string_is_told<H: Harness>() {
         };
         assert_eq!((*similar, *option), (Some("maxPoolSize"), "maxPoolSize"));
         drop(client.check_out().await.unwrap());
+    });
+}
+
+pub fn what_has_no_effect_is_told_by_name<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+
+        let client = client::<H>(&server, "retryWrites=true&w=1&readConcernLevel=local").await;
+
+        let [Warning::NoEffect { option: "retryWrites", .. }] = client.warnings() else {
+            panic!("{:?}", client.warnings());
+        };
+    });
+}
+
+pub fn a_mechanism_that_cannot_be_carried_out_is_refused_at_connect<H: Harness>() {
+    run::<H>(async {
+        for mechanism in ["MONGODB-AWS", "GSSAPI", "MONGODB-OIDC"] {
+            let uri = format!("mongodb://user@h/?authSource=$external&authMechanism={mechanism}");
+
+            let error = Client::<H::Runtime>::connect(&uri).await.unwrap_err();
+
+            assert!(matches!(error, ClientError::Unsupported { .. }), "{error}");
+            assert!(error.to_string().contains(mechanism) && error.to_string().contains("SCRAM-SHA-256"), "{error}");
+        }
     });
 }
 

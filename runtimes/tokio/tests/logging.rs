@@ -31,7 +31,7 @@ async fn a_client_is_logged_from_beginning_to_end() {
     let (host, port) = place.split_once(':').unwrap();
 
     // The structured form has the specification's names (LOG-6, LOG-10, LOG-11); fields that do not apply are left out.
-    let warning = "option \"appNme\" does not exist and is ignored (URI-5); write appname if you meant that";
+    let warning = "option \"appNme\" does not exist and is ignored; write appname if you meant that";
     assert_eq!(records[0], fields(&[("level", "WARN"), ("target", "cmap::connection"), ("message", warning)]));
     let pool = [("level", "DEBUG"), ("target", "cmap::connection"), ("serverHost", host), ("serverPort", port)];
     let created = format!("Connection pool created for {place} using options maxPoolSize=7, maxConnecting=1");

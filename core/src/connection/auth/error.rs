@@ -10,25 +10,26 @@ use thiserror::Error;
 
 use super::{MAX_MESSAGE, MIN_ITERATIONS};
 use crate::connection::{EstablishError, Fault, Phase};
+use crate::error_text::readable_debug;
 use crate::options::{CredentialError, Mechanism};
 
 /// Authentication failed. The connection is of no further use.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AuthError {
     /// The credential cannot be used; none of it was sent.
     #[error("the credential cannot be used: {0}")]
-    Login(#[from] LoginError),
+    Login(LoginError),
     /// The server refused, or did not prove that it knows the password, or broke the protocol.
     #[error("the server {0}")]
-    Server(#[from] ServerFault),
+    Server(ServerFault),
     /// The conversation was called out of turn.
     #[error(transparent)]
     Misuse(#[from] AuthMisuse),
 }
 
 /// Why a login cannot begin. The user has to correct the credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoginError {
     /// The credential lacks what its mechanism needs, or has what it has no use for.
@@ -50,6 +51,8 @@ pub enum LoginError {
     #[error("SASLprep prohibits a character of the password, or its mix of writing directions")]
     PasswordProhibited,
 }
+
+readable_debug!(AuthError, LoginError);
 
 /// A fault or a refusal of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -166,5 +169,17 @@ impl From<AuthError> for EstablishError {
             AuthError::Login(_) | AuthError::Server(_) | AuthError::Misuse(_) => Fault::Other,
         };
         Self::new(Phase::Authenticate, fault, error.to_string())
+    }
+}
+
+impl From<LoginError> for AuthError {
+    fn from(error: LoginError) -> Self {
+        Self::Login(error)
+    }
+}
+
+impl From<ServerFault> for AuthError {
+    fn from(fault: ServerFault) -> Self {
+        Self::Server(fault)
     }
 }

@@ -20,7 +20,7 @@ use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress};
 use cmap_core::pool::{Handle, ServiceId};
-use cmap_core::server::ServerDescription;
+use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
@@ -47,6 +47,8 @@ pub(crate) struct Establisher<R> {
     pub(crate) timeout: Option<Duration>,
     /// The limit of a command for which its caller sets none.
     pub(crate) command_limit: Option<TimeLimit>,
+    /// What the options add to commands.
+    pub(crate) command_defaults: Option<CommandDefaults>,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
@@ -149,10 +151,10 @@ impl<R: Runtime> Establisher<R> {
                 Progress::Exchange => {
                     buffer.clear();
                     establish.write_to(&mut buffer);
-                    limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(lost(phase))?;
+                    limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(self.lost(phase))?;
                     buffer.resize(4096, 0);
                     let count =
-                        limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(lost(phase))?;
+                        limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(self.lost(phase))?;
                     let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
                     // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
                     if let Some(hello_reply) = establish.take_hello_reply() {
@@ -174,6 +176,20 @@ impl<R: Runtime> Establisher<R> {
         let until = self.clock.deadline(self.timeout);
         let targets = resolve(self.clock.runtime(), &self.address).await?;
         self.secure(self.connect(targets, until).await?).await
+    }
+
+    /// The error for a stream that failed in `phase`.
+    fn lost(&self, phase: Phase) -> impl Fn(io::Error) -> EstablishError {
+        let advice = if phase == Phase::Hello { self.advice_before_hello() } else { "" };
+        move |error| lost(phase, &error, advice)
+    }
+
+    /// What else may be wrong where a server hangs up before it has answered.
+    pub(crate) fn advice_before_hello(&self) -> &'static str {
+        match (&self.tls, &*self.address) {
+            (None, ServerAddress::Tcp { .. }) => "; if it expects TLS at this port, set tls=true",
+            (Some(_), _) | (None, ServerAddress::Unix { .. }) => "",
+        }
     }
 
     /// A socket that is connected to one of `targets`, before `until`.
@@ -281,13 +297,13 @@ fn too_slow(error: EstablishError, iterations: u32) -> EstablishError {
     EstablishError::new(error.phase, error.fault, text)
 }
 
-fn lost(phase: Phase) -> impl Fn(io::Error) -> EstablishError {
-    move |error| match TlsError::of(&error) {
+fn lost(phase: Phase, error: &io::Error, advice: &str) -> EstablishError {
+    match TlsError::of(error) {
         // The network is at fault, in the phase in which it failed (CMAP-51).
         Some(error @ TlsError::Truncated) => EstablishError::new(phase, Fault::Network, error.to_string()),
         // With TLS 1.3 a server refuses a client's certificate when the hello is on its way already.
         Some(error) => error.establish_error(),
-        None => EstablishError::new(phase, Fault::Network, error.to_string()),
+        None => EstablishError::new(phase, Fault::Network, format!("{error}{advice}")),
     }
 }
 
@@ -328,7 +344,7 @@ mod tests {
     fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
         let cut_off = io::Error::from(TlsError::Truncated);
 
-        let error = lost(Phase::Authenticate)(cut_off);
+        let error = lost(Phase::Authenticate, &cut_off, "");
 
         assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Network));
     }

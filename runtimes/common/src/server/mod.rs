@@ -32,7 +32,7 @@ use cmap_core::monitor::Monitor;
 use cmap_core::pool::{
     ApiMisuse, CheckOutRequest, CheckedIn, Clear, Condition, Handle, PoolState, Purpose, ServiceId, Stats,
 };
-use cmap_core::server::{CheckOut, OperationError, Server as Machine, ServerDescription};
+use cmap_core::server::{CheckOut, CommandDefaults, OperationError, Server as Machine, ServerDescription};
 use cmap_core::time::Instant;
 
 use self::closing::LastConnection;
@@ -386,6 +386,11 @@ impl<R: Runtime> Server<R> {
     /// The limit of a command for which its caller sets none.
     pub(crate) fn command_limit(&self) -> Option<TimeLimit> {
         self.establisher.command_limit
+    }
+
+    /// What the options add to commands.
+    pub(crate) fn command_defaults(&self) -> Option<&CommandDefaults> {
+        self.establisher.command_defaults.as_ref()
     }
 
     /// The time that a call with `limit` has from now on; `None` means as long as it needs.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use atomic_waker::AtomicWaker;
+use cmap_core::ErrorChain;
 use cmap_core::connection::Fault;
 use cmap_core::monitor;
 use cmap_core::pool::Cause;
@@ -83,10 +84,12 @@ impl MonitorSocket {
             server.handle_monitor(|monitor, now| monitor.handle_connected(now, socket));
         }
         let mut buffer = [0; READ];
+        let mut has_answered = false;
         loop {
             let done = match self.next(&mut stream, &mut buffer).await {
                 Ok(Next::Send(bytes)) => socket::write_all(&mut stream, &bytes).await,
                 Ok(Next::Take(count)) => {
+                    has_answered = true;
                     let bytes = buffer.get(..count).unwrap_or_default();
                     if let Some(server) = server.upgrade() {
                         server.handle_monitor(|monitor, now| monitor.handle_bytes(now, socket, bytes));
@@ -97,7 +100,8 @@ impl MonitorSocket {
             };
             if let Err(error) = done {
                 let fault = TlsError::of(&error).map_or(Fault::Network, TlsError::fault);
-                return (fault, Cause::of(&error));
+                let advice = if has_answered { "" } else { establisher.advice_before_hello() };
+                return (fault, Cause::new(&format!("{}{advice}", ErrorChain(&error))));
             }
         }
     }

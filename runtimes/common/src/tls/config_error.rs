@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// The options of TLS cannot be used. It names the option and the file, and says what to do; it never holds a secret.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsConfigError {
     /// A PEM file, or PEM text in memory, cannot be used.
@@ -22,6 +22,8 @@ pub enum TlsConfigError {
     #[error("rustls cannot be set up with its cryptography; this is a defect, please report it")]
     Cryptography(#[source] rustls::Error),
 }
+
+crate::error::readable_debug!(TlsConfigError);
 
 /// PEM text cannot be used. It displays as one sentence; its source is the cause of the problem.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ pub enum PemProblem {
         source: rustls::Error,
     },
     /// There is no private key.
-    #[error("has no private key; append the certificate's key to it (TLS-4)")]
+    #[error("has no private key; append the certificate's key to it")]
     NoKey,
     /// There is more than one private key.
     #[error("has {count} private keys; leave only the one of its first certificate")]

@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn warnings_are_there_or_not() {
         check("mongodb://a", json!({ "warning": true }), &["warning: expected one, got none"]);
-        let unknown = "warning: expected none, got: option \"foo\" does not exist and is ignored (URI-5); remove it";
+        let unknown = "warning: expected none, got: option \"foo\" does not exist and is ignored; remove it";
         check("mongodb://a/?foo=1", json!({ "warning": false }), &[unknown]);
     }
 

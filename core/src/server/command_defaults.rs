@@ -1,0 +1,302 @@
+//! The client's read concern, write concern and read preference, for commands that take them (X-64).
+//!
+//! A command is never changed: what it lacks goes along behind its own fields, and a field that is there stays. The commands of
+//! a transaction get nothing, because its first one has said it all.
+
+use alloc::borrow::ToOwned;
+use core::time::Duration;
+
+use bson::raw::CStr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+
+use crate::connection::Command;
+use crate::monitor::ServerType;
+use crate::options::{ClientOptions, MaxStaleness, ReadMode, ReadPreference, W, WriteConcern};
+
+/// Commands that take a read concern.
+const TAKE_READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
+
+/// Commands that may be served by a member that is not the primary, unless they write.
+const TAKE_READ_PREFERENCE: [&str; 11] = [
+    "aggregate",
+    "collStats",
+    "count",
+    "dbStats",
+    "distinct",
+    "explain",
+    "find",
+    "listCollections",
+    "listDatabases",
+    "listIndexes",
+    "mapReduce",
+];
+
+/// Commands that always write and take a write concern. `aggregate` and `mapReduce` do if they have an output.
+const TAKE_WRITE_CONCERN: [&str; 18] = [
+    "insert",
+    "update",
+    "delete",
+    "findAndModify",
+    "findandmodify",
+    "bulkWrite",
+    "create",
+    "createIndexes",
+    "collMod",
+    "convertToCapped",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "renameCollection",
+    "createUser",
+    "updateUser",
+    "dropUser",
+    "createRole",
+];
+
+/// What a client adds to the commands of its user.
+#[derive(Clone, Debug)]
+pub struct CommandDefaults {
+    read_concern: Option<RawDocumentBuf>,
+    write_concern: Option<RawDocumentBuf>,
+    read_preference: Option<ReadPreference>,
+    is_direct: bool,
+}
+
+impl CommandDefaults {
+    /// Those that `options` set; `None` if they set none.
+    pub fn of_client(options: &ClientOptions) -> Option<Self> {
+        let read_concern = options.read_concern_level.as_deref().map(|level| {
+            let mut document = RawDocumentBuf::new();
+            document.append(cstr!("level"), level);
+            document
+        });
+        // CSOT-3: timeoutMS replaces wTimeoutMS.
+        let write_concern = write_concern(&options.write_concern, options.timeout.is_none());
+        let read_preference = options.read_preference.mode.map(|_| options.read_preference.clone());
+        let is_direct = options.direct_connection == Some(true);
+        let is_any = read_concern.is_some() || write_concern.is_some() || read_preference.is_some();
+        is_any.then_some(Self { read_concern, write_concern, read_preference, is_direct })
+    }
+
+    /// The fields to send along with `command` to a server of this type, those that it has already included; `None` if there
+    /// is nothing to add.
+    pub fn fields(&self, command: &Command<'_>, server: ServerType) -> Option<RawDocumentBuf> {
+        let (name, _) = command.body.iter().next()?.ok()?;
+        let name = name.as_str();
+        if has(command, "autocommit") {
+            return None;
+        }
+        let writes = TAKE_WRITE_CONCERN.contains(&name) || has_output(name, command.body);
+        let read_concern = self.read_concern.as_deref().filter(|_| TAKE_READ_CONCERN.contains(&name));
+        // One that wants no reply says so in a write concern of its own.
+        let write_concern = self.write_concern.as_deref().filter(|_| writes && command.acknowledged);
+        let reads = TAKE_READ_PREFERENCE.contains(&name) && !writes;
+        let read_preference = self.read_preference.as_ref().filter(|_| reads);
+        let read_preference = read_preference.and_then(|preference| sent(preference, server, self.is_direct));
+
+        let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
+        let mut adds = false;
+        let mut add = |name: &CStr, value: Option<&RawDocument>| {
+            if let Some(value) = value.filter(|_| !has(command, name.as_str())) {
+                fields.append(name, value);
+                adds = true;
+            }
+        };
+        add(cstr!("readConcern"), read_concern);
+        add(cstr!("writeConcern"), write_concern);
+        add(cstr!("$readPreference"), read_preference.as_deref());
+        adds.then_some(fields)
+    }
+}
+
+/// Whether a command has the field already.
+fn has(command: &Command<'_>, field: &str) -> bool {
+    let mut documents = [Some(command.body), command.fields].into_iter().flatten();
+    documents.any(|document| document.iter().map_while(Result::ok).any(|(name, _)| name.as_str() == field))
+}
+
+/// Whether a command that reads writes its result to a collection.
+fn has_output(name: &str, body: &RawDocument) -> bool {
+    match name {
+        "aggregate" => {
+            let stages = body.get_array("pipeline").ok().into_iter().flatten();
+            let last = stages.map_while(Result::ok).last().and_then(RawBsonRef::as_document);
+            let stage = last.and_then(|stage| stage.iter().next()?.ok());
+            stage.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+        }
+        "mapReduce" => {
+            !body.get_document("out").is_ok_and(|out| out.get("inline").is_ok_and(|inline| inline.is_some()))
+        }
+        _ => false,
+    }
+}
+
+fn write_concern(concern: &WriteConcern, has_timeout: bool) -> Option<RawDocumentBuf> {
+    let mut document = RawDocumentBuf::new();
+    match &concern.w {
+        Some(W::Members(members)) => document.append(cstr!("w"), i32::try_from(*members).unwrap_or(i32::MAX)),
+        Some(W::Named(name)) => document.append(cstr!("w"), name.as_str()),
+        None => {}
+    }
+    if let Some(journal) = concern.journal {
+        document.append(cstr!("j"), journal);
+    }
+    if let Some(timeout) = concern.timeout.filter(|timeout| has_timeout && *timeout > Duration::ZERO) {
+        document.append(cstr!("wtimeout"), i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+    }
+    (!document.is_empty()).then_some(document)
+}
+
+/// `$readPreference` for a server of this type: a standalone has no members to choose from, a member that is talked to
+/// directly serves reads whatever it is, and elsewhere the primary is what a server assumes.
+fn sent(preference: &ReadPreference, server: ServerType, is_direct: bool) -> Option<RawDocumentBuf> {
+    let mode = preference.mode.unwrap_or(ReadMode::Primary);
+    let mode = match (server, mode) {
+        (ServerType::Standalone | ServerType::Unknown, _) => return None,
+        (ServerType::Mongos | ServerType::LoadBalancer, ReadMode::Primary) => return None,
+        (_, ReadMode::Primary) if is_direct => ReadMode::PrimaryPreferred,
+        (_, ReadMode::Primary) => return None,
+        (_, mode) => mode,
+    };
+    let mut document = RawDocumentBuf::new();
+    document.append(cstr!("mode"), mode.name());
+    let tag_sets = preference.tag_sets.as_deref().unwrap_or_default();
+    if !tag_sets.is_empty() {
+        let mut tags = RawArrayBuf::new();
+        for set in tag_sets {
+            // Texts of a connection string have no NUL, which would end a name.
+            let pairs =
+                set.iter().filter_map(|(name, value)| Some((bson::raw::CString::try_from(name.as_str()).ok()?, value)));
+            let mut tag_set = RawDocumentBuf::new();
+            pairs.for_each(|(name, value)| tag_set.append(&name, value.as_str()));
+            tags.push(tag_set);
+        }
+        document.append(cstr!("tags"), tags);
+    }
+    if let Some(MaxStaleness::AtMost(staleness)) = preference.max_staleness {
+        document.append(cstr!("maxStalenessSeconds"), i64::try_from(staleness.as_secs()).unwrap_or(i64::MAX));
+    }
+    Some(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use bson::rawdoc;
+
+    use super::*;
+
+    /// The fields that go along with `body` to a replica set's member.
+    fn added(options: &str, body: &RawDocument) -> RawDocumentBuf {
+        added_for(options, body, ServerType::RsSecondary)
+    }
+
+    fn added_for(options: &str, body: &RawDocument, server: ServerType) -> RawDocumentBuf {
+        let (options, _) = ClientOptions::parse(&alloc::format!("mongodb://h/?{options}")).unwrap();
+        let fields = CommandDefaults::of_client(&options).and_then(|own| own.fields(&Command::new("db", body), server));
+        fields.unwrap_or_default()
+    }
+
+    #[test]
+    fn a_write_concern_goes_along_with_writes() {
+        let options = "w=majority&journal=true&wTimeoutMS=50";
+        let expected = rawdoc! { "writeConcern": { "w": "majority", "j": true, "wtimeout": 50_i64 } };
+        for write in [
+            rawdoc! { "insert": "c" },
+            rawdoc! { "findAndModify": "c" },
+            rawdoc! { "drop": "c" },
+            rawdoc! { "aggregate": "c", "pipeline": [{ "$match": {} }, { "$out": "d" }] },
+            rawdoc! { "mapReduce": "c", "out": "d" },
+        ] {
+            assert_eq!(added(options, &write), expected, "{write:?}");
+        }
+        for other in [
+            rawdoc! { "find": "c" },
+            rawdoc! { "ping": 1 },
+            rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }, { "$match": {} }] },
+            rawdoc! { "mapReduce": "c", "out": { "inline": 1 } },
+        ] {
+            assert!(added(options, &other).is_empty(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn timeout_ms_replaces_w_timeout_ms_csot_3() {
+        let insert = rawdoc! { "insert": "c" };
+
+        assert_eq!(added("w=5&wTimeoutMS=50&timeoutMS=9", &insert), rawdoc! { "writeConcern": { "w": 5 } });
+        assert_eq!(added("wTimeoutMS=50&timeoutMS=9", &insert), rawdoc! {});
+    }
+
+    #[test]
+    fn a_read_concern_and_a_preference_go_along_with_reads() {
+        let options = "readConcernLevel=majority&readPreference=secondary&readPreferenceTags=dc:a,rack:1\
+                       &readPreferenceTags=&maxStalenessSeconds=120";
+        let preference = rawdoc! {
+            "mode": "secondary", "tags": [{ "dc": "a", "rack": "1" }, {}], "maxStalenessSeconds": 120_i64,
+        };
+        let read_concern = rawdoc! { "level": "majority" };
+
+        let both = rawdoc! { "readConcern": read_concern, "$readPreference": preference.clone() };
+        assert_eq!(added(options, &rawdoc! { "find": "c" }), both);
+        assert_eq!(added(options, &rawdoc! { "listIndexes": "c" }), rawdoc! { "$readPreference": preference });
+        assert_eq!(added(options, &rawdoc! { "insert": "c" }), rawdoc! {});
+    }
+
+    #[test]
+    fn what_a_command_says_itself_stays() {
+        let options = "w=majority&readConcernLevel=majority&readPreference=nearest";
+        let insert = rawdoc! { "insert": "c", "writeConcern": { "w": 1 } };
+        let find = rawdoc! { "find": "c", "readConcern": {} };
+        let nearest = rawdoc! { "$readPreference": { "mode": "nearest" } };
+
+        assert_eq!((added(options, &insert), added(options, &find)), (rawdoc! {}, nearest));
+        // A transaction's commands.
+        assert_eq!(added(options, &rawdoc! { "insert": "c", "autocommit": false }), rawdoc! {});
+    }
+
+    #[test]
+    fn further_fields_of_a_command_stay() {
+        let (options, _) = ClientOptions::parse("mongodb://h/?w=2").unwrap();
+        let (insert, lsid) = (rawdoc! { "insert": "c" }, rawdoc! { "lsid": { "id": 1 } });
+        let mut command = Command::new("db", &insert);
+        command.fields = Some(&lsid);
+
+        let defaults = CommandDefaults::of_client(&options).unwrap();
+
+        let expected = rawdoc! { "lsid": { "id": 1 }, "writeConcern": { "w": 2 } };
+        assert_eq!(defaults.fields(&command, ServerType::RsPrimary), Some(expected));
+        command.acknowledged = false;
+        assert_eq!(defaults.fields(&command, ServerType::RsPrimary), None);
+    }
+
+    #[test]
+    fn a_preference_is_told_as_the_server_needs_it() {
+        let find = rawdoc! { "find": "c" };
+        let mode = |options: &str, server| {
+            let fields = added_for(options, &find, server);
+            fields.get_document("$readPreference").ok().map(|sent| sent.get_str("mode").unwrap().to_owned())
+        };
+        use ServerType::{LoadBalancer, Mongos, RsPrimary, RsSecondary, Standalone};
+
+        for (options, server, expected) in [
+            ("readPreference=primary", Mongos, None),
+            ("readPreference=secondaryPreferred", Mongos, Some("secondaryPreferred")),
+            ("readPreference=nearest", LoadBalancer, Some("nearest")),
+            ("readPreference=nearest", Standalone, None),
+            ("readPreference=primary", RsPrimary, None),
+            ("readPreference=secondary", RsSecondary, Some("secondary")),
+            ("readPreference=primary&directConnection=true", RsSecondary, Some("primaryPreferred")),
+        ] {
+            assert_eq!(mode(options, server).as_deref(), expected, "{options}, {server:?}");
+        }
+    }
+
+    #[test]
+    fn options_that_say_nothing_of_this_cost_nothing() {
+        let (options, _) = ClientOptions::parse("mongodb://h/?maxPoolSize=5").unwrap();
+
+        assert!(CommandDefaults::of_client(&options).is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! Warnings about a client's options on their way to somebody who can mend them, and the options that have no effect here.
+//!
+//! They go to the log where a reader of `tracing` is installed, and otherwise to standard error: each text once in a process,
+//! however many clients are made.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use cmap_core::options::{ClientOptions, ReadMode, Warning};
+
+use crate::builder::Monitored;
+
+/// The most texts that are remembered. Later ones are told each time.
+const REMEMBERED: usize = 1000;
+
+const ONE_SERVER: &str = "this client talks to one server";
+const NO_RETRY: &str = "this client repeats no command; repeat it yourself if the error says that it is_retryable";
+const OWNER: &str = "the owner of this pool watches the server";
+const PRIMARY_ALONE: &str = "it needs a readPreference other than primary";
+
+/// A warning for each option that the user set, and that changes nothing.
+pub(crate) fn without_effect(options: &ClientOptions, monitored: Monitored) -> Vec<Warning> {
+    let is_owned = monitored == Monitored::ByOwner;
+    let preference = &options.read_preference;
+    let is_primary = matches!(preference.mode, None | Some(ReadMode::Primary));
+    [
+        ("retryReads", options.retry_reads == Some(true), NO_RETRY),
+        ("retryWrites", options.retry_writes == Some(true), NO_RETRY),
+        ("maxAdaptiveRetries", options.max_adaptive_retries.is_some_and(|retries| retries > 0), NO_RETRY),
+        ("enableOverloadRetargeting", options.enable_overload_retargeting == Some(true), ONE_SERVER),
+        ("localThresholdMS", options.local_threshold.is_some(), ONE_SERVER),
+        ("serverSelectionTryOnce", options.server_selection_try_once == Some(true), ONE_SERVER),
+        ("readPreferenceTags", is_primary && preference.tag_sets.is_some(), PRIMARY_ALONE),
+        ("maxStalenessSeconds", is_primary && preference.max_staleness.is_some(), PRIMARY_ALONE),
+        ("replicaSet", is_owned && options.replica_set.is_some(), OWNER),
+        ("serverSelectionTimeoutMS", is_owned && options.server_selection_timeout.is_some(), OWNER),
+        ("heartbeatFrequencyMS", is_owned && options.heartbeat_frequency.is_some(), OWNER),
+        ("serverMonitoringMode", is_owned && options.server_monitoring_mode.is_some(), OWNER),
+    ]
+    .into_iter()
+    .filter(|(_, is_set, _)| *is_set)
+    .map(|(option, _, reason)| Warning::NoEffect { option, reason })
+    .collect()
+}
+
+/// Tells `warnings` to the log, or else on standard error unless `quiet`.
+pub(crate) fn tell(warnings: &[Warning], quiet: bool) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    #[cfg(feature = "tracing")]
+    if tracing::dispatcher::has_been_set() {
+        return warnings.iter().for_each(crate::events::logging::warn);
+    }
+    if !quiet && !warnings.is_empty() {
+        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        write_once(&mut told, warnings, &mut std::io::stderr().lock());
+    }
+}
+
+/// Writes a line for each warning that was not told before.
+fn write_once(told: &mut BTreeSet<String>, warnings: &[Warning], out: &mut impl Write) {
+    for warning in warnings {
+        let text = warning.to_string();
+        if told.contains(&text) {
+            continue;
+        }
+        // There is nobody to tell that nothing can be told.
+        let _ = writeln!(out, "cmap: {text}");
+        if told.len() < REMEMBERED {
+            told.insert(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(query: &str, monitored: Monitored) -> Vec<&'static str> {
+        let (options, warnings) = ClientOptions::parse(&format!("mongodb://h/?{query}")).unwrap();
+        assert_eq!(warnings, [], "{query}");
+        let without_effect = without_effect(&options, monitored);
+        let mut names = Vec::new();
+        for warning in &without_effect {
+            if let Warning::NoEffect { option, .. } = warning {
+                names.push(*option);
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn an_option_that_changes_nothing_is_warned_of_by_name() {
+        for (query, expected) in [
+            ("retryWrites=true&w=majority", &["retryWrites"][..]),
+            ("retryWrites=false&retryReads=false", &[]),
+            ("retryReads=true&maxAdaptiveRetries=3", &["retryReads", "maxAdaptiveRetries"]),
+            ("localThresholdMS=20&enableOverloadRetargeting=true", &["enableOverloadRetargeting", "localThresholdMS"]),
+            ("readPreference=secondary&readPreferenceTags=dc:a&maxStalenessSeconds=90", &[]),
+            ("readPreferenceTags=dc:a&maxStalenessSeconds=90", &["readPreferenceTags", "maxStalenessSeconds"]),
+            ("w=5&journal=true&readConcernLevel=majority&replicaSet=rs&heartbeatFrequencyMS=500", &[]),
+        ] {
+            assert_eq!(named(query, Monitored::ByClient), expected, "{query}");
+        }
+        assert_eq!(named("heartbeatFrequencyMS=500", Monitored::ByOwner), ["heartbeatFrequencyMS"]);
+    }
+
+    #[test]
+    fn a_warning_is_written_once_and_says_what_to_do() {
+        let (mut told, mut out) = (BTreeSet::new(), Vec::new());
+        let (options, _) = ClientOptions::parse("mongodb://h/?retryWrites=true").unwrap();
+        let warnings = without_effect(&options, Monitored::ByClient);
+
+        write_once(&mut told, &warnings, &mut out);
+        write_once(&mut told, &warnings, &mut out);
+
+        let expected = "cmap: option retryWrites has no effect: this client repeats no command; repeat it yourself if the error \
+                        says that it is_retryable\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

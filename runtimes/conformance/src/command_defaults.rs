@@ -1,0 +1,49 @@
+//! What the options of a client add to its commands.
+
+use std::sync::{Arc, Mutex};
+
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::rogue::Rogue;
+use super::{ClientOf, Harness, run};
+
+pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Harness>() {
+    run::<H>(async {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let rogue = Rogue::start(move || {
+            let hears = Arc::clone(&hears);
+            move |_, command| {
+                hears.lock().unwrap().push(command.to_owned());
+                rawdoc! { "ok": 1, "isWritablePrimary": true, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 25 }
+            }
+        });
+        let mut options =
+            rogue.options("w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs");
+        options.credential = None;
+        let client = ClientOf::<H>::with_options(options).await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+
+        for command in [
+            rawdoc! { "insert": "c" },
+            rawdoc! { "find": "c" },
+            rawdoc! { "find": "c", "readConcern": { "level": "local" } },
+            rawdoc! { "ping": 1 },
+        ] {
+            connection.run_command("db", command).await.unwrap();
+        }
+
+        let of_user = |command: &RawDocumentBuf| command.get_str("$db").is_ok_and(|database| database == "db");
+        let heard: Vec<_> = heard.lock().unwrap().iter().filter(|command| of_user(command)).cloned().collect();
+        let secondary = rawdoc! { "mode": "secondary" };
+        let expected = [
+            rawdoc! { "insert": "c", "$db": "db", "writeConcern": { "w": 5, "j": true } },
+            rawdoc! {
+                "find": "c", "$db": "db", "readConcern": { "level": "majority" }, "$readPreference": secondary.clone(),
+            },
+            rawdoc! { "find": "c", "readConcern": { "level": "local" }, "$db": "db", "$readPreference": secondary },
+            rawdoc! { "ping": 1, "$db": "db" },
+        ];
+        assert_eq!(heard, expected);
+    });
+}
