@@ -60,6 +60,7 @@ pub mod fuzz;
 mod hello;
 mod identity;
 mod ingress;
+mod known;
 mod parameters;
 mod read_concern;
 mod replica_set;
@@ -77,6 +78,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use self::config::{Peer, ServerConfig, User};
+pub use self::known::{KNOWN, Known};
 
 use self::client::{Client, Stage, Waiting};
 use self::exchange::{Exchange, Progress};
