@@ -7,6 +7,7 @@
 //! stepped and sockets that stutter.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -40,6 +40,7 @@
 //! encodes what it says. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
 pub mod auth;
