@@ -62,6 +62,7 @@ enum Command {
         input: PathBuf,
     },
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
+    #[command(after_long_help = serve::known())]
     Serve(ServeArgs),
     /// Lets many tasks use a client for a long time while its server is killed and restarted, and looks for what is left over
     #[command(after_help = SOAK_EXIT_STATUS)]

@@ -203,6 +203,50 @@ fn a_large_document_goes_there_and_back() {
 }
 
 #[test]
+fn limits_of_the_command_line_reach_the_store() {
+    let server = Server::start(&["--cursors", "0", "--memory", "1"]);
+    let mut client = server.connect(&anonymous()).unwrap();
+    let text = "x".repeat(600_000);
+    let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id, "text": text.as_str() }] };
+
+    assert_eq!(client.run("db", &insert(1)).get_i32("n").unwrap(), 1);
+    assert!(client.run("db", &insert(2)).get_array("writeErrors").is_ok(), "1 MiB is full");
+    let find = rawdoc! { "find": "c", "batchSize": 0 };
+    assert_eq!(client.run("db", &find).get_i32("code").unwrap(), 146, "no cursor may stay open");
+}
+
+#[test]
+fn the_help_lists_what_the_server_knows() {
+    let output = Program::new(env!("CARGO_BIN_EXE_spec-runner")).args(["serve", "--help"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+
+    for name in cmap_test_server::KNOWN.iter().flat_map(|known| known.names) {
+        assert!(text.contains(name), "{name}");
+    }
+    assert!(text.lines().skip_while(|line| !line.starts_with("What it knows")).all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
+fn new_connections_are_limited_as_mongodb_8_limits_them() {
+    let server = Server::start(&[]);
+    let mut admin = server.connect(&anonymous()).unwrap();
+    let prefix = "ingressConnectionEstablishment";
+    for (name, value) in [("BurstCapacitySecs", 1), ("RatePerSec", 1), ("RateLimiterEnabled", 1)] {
+        let mut set = rawdoc! { "setParameter": 1 };
+        set.append(bson::raw::CString::try_from(format!("{prefix}{name}")).unwrap(), value);
+        assert_eq!(admin.run("admin", &set).get_f64("ok").unwrap(), 1.0);
+    }
+
+    let first = server.connect(&anonymous());
+    let mut second = TcpStream::connect(&server.address).unwrap();
+
+    assert!(first.is_ok());
+    second.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut byte = [0];
+    assert!(matches!(second.read(&mut byte), Ok(0) | Err(_)), "it is closed before it says anything");
+}
+
+#[test]
 fn an_option_that_is_wrong_is_told() {
     for (args, text) in [
         (&["--auth", "nocolon"][..], "a colon between them"),

@@ -97,7 +97,7 @@ fn descriptors_are_counted_when_the_runtime_has_opened_its_own() {
 fn a_server_that_is_not_ours_may_be_slow() {
     let server = serve();
     let data = rawdoc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 1000 };
-    let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 3 }, "data": data };
+    let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 10 }, "data": data };
     smol::block_on(async {
         let client = Client::connect(&server.uri).await.unwrap();
         client.check_out().await.unwrap().run_command("admin", slow).await.unwrap();
@@ -107,7 +107,8 @@ fn a_server_that_is_not_ours_may_be_slow() {
     let soak = Soak::run(&["--engine", "smol", "--seconds", "3", "--tasks", "20", "--uri", &uri]);
 
     assert_eq!(soak.status, Some(0), "{}{}", soak.text, soak.errors);
-    assert_eq!(soak.row("command: timed out"), ["3"], "{}", soak.text);
+    // Pings that were to be dropped may be among the ten.
+    assert!(!matches!(soak.row("command: timed out")[..], [] | ["0"]), "{}", soak.text);
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 use std::future::Future;
 use std::io::{self, Read};

@@ -27,6 +27,7 @@
 //!   runtime is gone, every call reports it at once.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
 mod check_out;

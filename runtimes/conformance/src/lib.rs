@@ -7,6 +7,7 @@
 //! clock that can be stepped and sockets that stutter. [`virtual_time`] runs the suite in simulations.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -46,6 +46,7 @@
 //! | `host` | a server, its process, its side of TLS, and its end |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod executor;
 mod host;

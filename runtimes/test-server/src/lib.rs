@@ -40,6 +40,7 @@
 //! encodes what it says. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
 pub mod auth;
@@ -60,6 +61,7 @@ pub mod fuzz;
 mod hello;
 mod identity;
 mod ingress;
+mod known;
 mod parameters;
 mod read_concern;
 mod replica_set;
@@ -77,6 +79,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use self::config::{Peer, ServerConfig, User};
+pub use self::known::{KNOWN, Known};
 
 use self::client::{Client, Stage, Waiting};
 use self::exchange::{Exchange, Progress};

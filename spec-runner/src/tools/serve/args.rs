@@ -1,11 +1,13 @@
 //! The command line of `serve`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
-use cmap_test_server::User;
+use cmap_test_server::store::StoreLimits;
+use cmap_test_server::{KNOWN, User};
 
 /// How to serve.
 #[derive(Args, Debug)]
@@ -46,9 +48,42 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub replica_set: Option<String>,
 
+    /// What clients may use.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
     /// End when standard input does
     #[arg(long)]
     pub until_stdin_ends: bool,
+}
+
+/// What clients may use. What goes beyond is an error of the command.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// Of all documents, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub memory: usize,
+
+    /// Of what one command gathers, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 100)]
+    pub command_memory: usize,
+
+    /// Of the work of one command, in milliseconds: steps are counted, 30,000 to the millisecond
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    pub command_time: u64,
+
+    /// Of open cursors
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub cursors: usize,
+
+    /// Of the results in open cursors, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub cursor_memory: usize,
+
+    /// How long a cursor may be idle, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub cursor_timeout: u64,
 }
 
 /// A user and a password.
@@ -75,6 +110,46 @@ impl Login {
         User::Password { name: self.name.clone(), password: self.password.clone() }
     }
 }
+
+impl LimitArgs {
+    pub(super) fn to_limits(&self) -> StoreLimits {
+        const MIB: usize = 1 << 20;
+        let mut limits = StoreLimits::default();
+        limits.bytes = self.memory.saturating_mul(MIB);
+        limits.command_bytes = self.command_memory.saturating_mul(MIB);
+        limits.command_time = Duration::from_millis(self.command_time);
+        limits.cursors = self.cursors;
+        limits.cursor_bytes = self.cursor_memory.saturating_mul(MIB);
+        limits.cursor_timeout = Duration::from_secs(self.cursor_timeout);
+        limits
+    }
+}
+
+/// The names that the server knows, for `--help`.
+pub fn known() -> String {
+    let mut text = String::from("What it knows; anything else is refused:\n");
+    for known in KNOWN {
+        let mut line = format!("  {}:", known.subject);
+        for (index, name) in known.names.iter().enumerate() {
+            if line.len() + name.len() + 2 > WIDTH {
+                text.push_str(&line);
+                text.push('\n');
+                line = "   ".to_owned();
+            }
+            line.push(' ');
+            line.push_str(name);
+            if index + 1 < known.names.len() {
+                line.push(',');
+            }
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text + "Details are in the README of cmap-test-server."
+}
+
+/// The width of a terminal.
+const WIDTH: usize = 80;
 
 impl Compressors {
     fn parse(text: &str) -> Result<Self, String> {

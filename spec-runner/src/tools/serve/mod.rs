@@ -13,7 +13,7 @@ mod host;
 mod shared;
 pub mod tls;
 
-pub use self::args::ServeArgs;
+pub use self::args::{ServeArgs, known};
 pub use self::host::{Host, HostedServer};
 
 use core::convert::Infallible;
@@ -98,6 +98,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<ServerConfig, ServeEr
     config.compressors.clone_from(&args.compressors.0);
     config.load_balanced = args.load_balanced;
     config.replica_set.clone_from(&args.replica_set);
+    config.limits = args.limits.to_limits();
     config.seed = u64::from_le_bytes(seed);
     config.time_of_day = time_of_day();
     Ok(config)

@@ -1,0 +1,55 @@
+//! What the server knows, by name: for help texts, and for tests that ask before they begin.
+
+/// Names of one sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Known {
+    /// What they are.
+    pub subject: &'static str,
+    /// The names.
+    pub names: &'static [&'static str],
+}
+
+/// Everything with a name that clients can ask for. What else MongoDB has is refused by error 115, and what is no part of
+/// MongoDB as a server refuses it.
+#[rustfmt::skip]
+pub const KNOWN: &[Known] = &[
+    Known { subject: "commands on data", names: &[
+        "aggregate", "count", "create", "createIndexes", "collStats", "dbStats", "delete", "distinct", "drop", "dropDatabase",
+        "dropIndexes", "explain", "find", "findAndModify", "getMore", "insert", "killCursors", "listCollections",
+        "listDatabases", "listIndexes", "renameCollection", "update", "validate",
+    ] },
+    Known { subject: "other commands", names: &[
+        "authenticate", "buildInfo", "configureFailPoint", "connectionStatus", "createUser", "dropAllUsersFromDatabase",
+        "dropUser", "endSessions", "getCmdLineOpts", "getLog", "getParameter", "hello", "hostInfo", "isMaster",
+        "killAllSessions", "killAllSessionsByPattern", "killSessions", "logout", "ping", "refreshSessions", "replSetFreeze",
+        "replSetGetConfig", "replSetGetStatus", "replSetStepDown", "saslContinue", "saslStart", "serverStatus",
+        "setParameter", "startSession", "updateUser", "usersInfo", "whatsmyuri",
+    ] },
+    Known { subject: "query operators", names: &[
+        "$all", "$and", "$comment", "$elemMatch", "$eq", "$exists", "$gt", "$gte", "$in", "$lt", "$lte", "$mod", "$ne", "$nin",
+        "$nor", "$not", "$or", "$regex", "$size", "$type", "$where",
+    ] },
+    Known { subject: "update operators", names: &[
+        "$addToSet", "$inc", "$max", "$min", "$mul", "$pop", "$pull", "$pullAll", "$push", "$rename", "$set", "$setOnInsert",
+        "$unset",
+    ] },
+    Known { subject: "pipeline stages", names: &[
+        "$addFields", "$count", "$currentOp", "$group", "$limit", "$listLocalSessions", "$match", "$out", "$project",
+        "$replaceRoot", "$replaceWith", "$set", "$skip", "$sort", "$unset", "$unwind",
+    ] },
+    Known { subject: "accumulators", names: &["$first", "$last", "$max", "$min", "$push", "$sum"] },
+    Known { subject: "expressions", names: &["$literal", "$setField"] },
+    Known { subject: "fail points", names: &[
+        "failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut", "maxTimeNeverTimeOut",
+        "onPrimaryTransactionalWrite",
+    ] },
+    Known { subject: "parameters", names: &[
+        "authenticationMechanisms", "enableTestCommands", "featureCompatibilityVersion",
+        "ingressConnectionEstablishmentBurstCapacitySecs", "ingressConnectionEstablishmentMaxQueueDepth",
+        "ingressConnectionEstablishmentRateLimiterEnabled", "ingressConnectionEstablishmentRatePerSec", "logLevel",
+        "notablescan", "quiet", "requireApiVersion", "scramIterationCount", "scramSHA256IterationCount",
+    ] },
+    Known { subject: "login mechanisms", names: &["MONGODB-X509", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"] },
+    Known { subject: "compressors", names: &["snappy", "zlib", "zstd"] },
+];
