@@ -3,7 +3,11 @@
 //!
 //! `CMAP_SIM_SEED=7` runs each case under seed 7 alone.
 
-#![allow(missing_docs, reason = "a test is told by its name")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test is told by its name and fails by panicking")]
+
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::Path;
 
 use cmap_sim::for_seeds;
 
@@ -15,4 +19,19 @@ fn servers_that_lie_cost_errors_and_nothing_else() {
     let count = std::env::var("CMAP_SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
 
     for_seeds(0..count, cmap_conformance::hostile::run_seed);
+}
+
+/// What a fuzzer found worth keeping (`fuzz/fuzz_targets/hostile_server.rs`).
+#[test]
+fn the_lies_of_the_corpus_cost_errors_and_nothing_else() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/hostile_server");
+    let mut count = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let script = fs::read(&path).unwrap();
+        let outcome = catch_unwind(|| cmap_conformance::hostile::run_script(&script));
+        assert!(outcome.is_ok(), "{}", path.display());
+        count += 1;
+    }
+    assert!(count > 0, "nothing in {}", folder.display());
 }

@@ -13,6 +13,7 @@ use cmap_core::ErrorChain;
 use cmap_core::connection::Fault;
 use cmap_core::monitor;
 use cmap_core::pool::Cause;
+use cmap_core::wire::HEADER_LEN;
 use futures_io::{AsyncRead, AsyncWrite};
 
 use super::Server;
@@ -84,12 +85,12 @@ impl MonitorSocket {
             server.handle_monitor(|monitor, now| monitor.handle_connected(now, socket));
         }
         let mut buffer = [0; READ];
-        let mut has_answered = false;
+        let mut received = 0;
         loop {
             let done = match self.next(&mut stream, &mut buffer).await {
                 Ok(Next::Send(bytes)) => socket::write_all(&mut stream, &bytes).await,
                 Ok(Next::Take(count)) => {
-                    has_answered = true;
+                    received += count;
                     let bytes = buffer.get(..count).unwrap_or_default();
                     if let Some(server) = server.upgrade() {
                         server.handle_monitor(|monitor, now| monitor.handle_bytes(now, socket, bytes));
@@ -100,7 +101,8 @@ impl MonitorSocket {
             };
             if let Err(error) = done {
                 let fault = TlsError::of(&error).map_or(Fault::Network, TlsError::fault);
-                let advice = if has_answered { "" } else { establisher.advice_before_hello() };
+                // Less than a message's header is no answer: a part of an alert of TLS, perhaps.
+                let advice = if received < HEADER_LEN { establisher.advice_before_hello() } else { "" };
                 return (fault, Cause::new(&format!("{}{advice}", ErrorChain(&error))));
             }
         }
