@@ -46,6 +46,11 @@ mod pool;
 pub mod runtime;
 mod server;
 mod socket;
+#[cfg(feature = "__rustls")]
+pub mod tls;
+
+#[cfg(not(feature = "__rustls"))]
+#[path = "no_tls.rs"]
 pub mod tls;
 mod warnings;
 

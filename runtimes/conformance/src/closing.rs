@@ -88,6 +88,8 @@ pub fn closing_gives_up_establishments<H: Harness>() {
         assert_eq!(closing.await, Ok(0));
         assert!(waiting.await.is_err());
         assert_eq!(client.stats().counts.total(), 0);
+        // The client is still there, and keeps no socket of them.
+        until(|| server.open() == 0).await;
     });
 }
 

@@ -1,5 +1,6 @@
 //! Pools without a monitor: paused until their owner says that the server answers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -91,12 +92,23 @@ pub fn an_interrupting_clear_cuts_off_a_command_cmap_40<H: Harness>() {
         let pool = pool::<H>(&server, "").await;
         pool.ready();
         let mut connection = pool.check_out().await.unwrap();
-        let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
-        assert!(poll_once(&mut command).await.is_none());
+        let (begun, outcome) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        let (begins, ended) = (Arc::clone(&begun), Arc::clone(&outcome));
+        // In a task of its own, which nothing but the interruption wakes.
+        H::Runtime::current().unwrap().spawn(async move {
+            let mut command = Box::pin(connection.run_command("admin", rawdoc! { "neverAnswer": 1 }));
+            assert!(poll_once(&mut command).await.is_none());
+            begins.store(true, Ordering::SeqCst);
+            let error = command.await.unwrap_err();
+            *ended.lock().unwrap() = Some(error.kind);
+        });
+        until(|| begun.load(Ordering::SeqCst)).await;
 
         pool.clear(Clear::pool(Cause::new("gone")).interrupting()).unwrap();
 
-        assert!(matches!(command.await.unwrap_err().kind, CommandErrorKind::Interrupted(_)));
+        until(|| outcome.lock().unwrap().is_some()).await;
+        let kind = outcome.lock().unwrap().take();
+        assert!(matches!(kind, Some(CommandErrorKind::Interrupted(_))), "{kind:?}");
     });
 }
 

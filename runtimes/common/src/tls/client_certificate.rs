@@ -1,20 +1,20 @@
 //! The client's certificate and its private key, from one PEM text (TLS-4).
 //!
-//! The key may be in PKCS#1, SEC1 or PKCS#8, the last also encrypted with a password. Every copy of it made here is
+//! The key may be in PKCS#1, SEC1 or PKCS#8, the last also encrypted with a password (`encrypted_key`). Every copy of it made here is
 //! wiped; rustls keeps its copy in the provider's own key type, which wipes itself.
 
 use std::sync::Arc;
 
 use cmap_core::options::Secret;
-use pkcs8::pkcs5;
-use pkcs8::{EncryptedPrivateKeyInfoRef, PrivateKeyInfoRef};
 use rustls::CertificateError;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 use rustls::sign::{CertifiedKey, SigningKey};
 
 use super::config_error::PemProblem;
+#[cfg(feature = "encrypted-keys")]
+use super::encrypted_key::decrypted_key;
 use super::pem::{Kind, Section, sections};
+use super::provider::any_supported_type;
 
 /// The certificate chain and its key in `text`.
 pub(super) fn certified_key(text: &[u8], password: Option<&Secret>) -> Result<CertifiedKey, PemProblem> {
@@ -59,18 +59,22 @@ fn signing_key(section: &Section, password: Option<&Secret>) -> Result<Arc<dyn S
     any_supported_type(&key).map_err(PemProblem::BadKey)
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "every other error says that the encryption is not supported")]
-fn decrypted_key(der: &[u8], password: Option<&Secret>) -> Result<Arc<dyn SigningKey>, PemProblem> {
-    let encrypted = EncryptedPrivateKeyInfoRef::try_from(der).map_err(PemProblem::UnsupportedEncryption)?;
-    let password = password.ok_or(PemProblem::PasswordMissing)?;
-    let decrypted = encrypted.decrypt(password.expose()).map_err(|error| match error {
-        // The padding reveals a wrong password. One in 256 gets past it, and then the decrypted bytes are not DER.
-        pkcs8::Error::EncryptedPrivateKey(pkcs5::Error::DecryptFailed) | pkcs8::Error::Asn1(_) => {
-            PemProblem::PasswordWrong
-        }
-        other => PemProblem::UnsupportedEncryption(other),
-    })?;
-    PrivateKeyInfoRef::try_from(decrypted.as_bytes()).map_err(|_| PemProblem::PasswordWrong)?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(decrypted.as_bytes()));
-    any_supported_type(&key).map_err(PemProblem::BadKey)
+#[cfg(not(feature = "encrypted-keys"))]
+fn decrypted_key(_der: &[u8], _password: Option<&Secret>) -> Result<Arc<dyn SigningKey>, PemProblem> {
+    Err(PemProblem::EncryptionNotBuiltIn)
+}
+
+#[cfg(all(test, not(feature = "encrypted-keys")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encrypted_key_names_the_feature_that_opens_it() {
+        let text = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n\
+            -----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+
+        let problem = certified_key(text, None).unwrap_err();
+
+        assert!(problem.to_string().contains("enable the feature `encrypted-keys`"), "{problem}");
+    }
 }

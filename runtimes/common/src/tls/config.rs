@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cmap_core::options::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use super::client_certificate::certified_key;
 use super::config_error::{PemOrigin, PemProblem, TlsConfigError};
 use super::pem::{Kind, sections};
+use super::provider::default_provider;
 use super::verifier::{Accepted, RelaxedVerifier};
 use crate::runtime::Runtime;
 
@@ -99,7 +100,7 @@ impl TlsConfig {
         certificate_key: Option<CertifiedKey>,
     ) -> Result<Self, TlsConfigError> {
         // Named here and never installed for the process, which a library must not decide for.
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(default_provider());
         let verifier = verifier(options, authorities, &provider)?;
         // SNI (TLS-3) is rustls' default.
         let builder = ClientConfig::builder_with_provider(provider)

@@ -96,7 +96,14 @@ pub enum PemProblem {
     /// The private key is encrypted with another password.
     #[error("has a private key that tlsCertificateKeyFilePassword does not open; check the password")]
     PasswordWrong,
+    /// The private key is encrypted, and this build cannot decrypt any.
+    #[error(
+        "has an encrypted private key, which this build cannot open: enable the feature `encrypted-keys` of the cmap crate that \
+         you use, or decrypt the key with `openssl pkcs8 -in OLD.pem -out NEW.pem`"
+    )]
+    EncryptionNotBuiltIn,
     /// The private key is encrypted in a way that is not supported.
+    #[cfg(feature = "encrypted-keys")]
     #[error(
         "has a private key that is encrypted in a way that is not supported; convert it with \
          `openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD.pem -out NEW.pem` and append the certificate to NEW.pem"

@@ -22,9 +22,12 @@ mod certificate_problem;
 mod client_certificate;
 mod config;
 mod config_error;
+#[cfg(feature = "encrypted-keys")]
+mod encrypted_key;
 mod error;
 pub mod fuzz;
 mod pem;
+mod provider;
 mod server_name;
 mod session;
 mod stream;
