@@ -176,8 +176,7 @@ fn a_name_that_is_unknown_is_said_so() {
 
         let error = client.check_out().await.unwrap_err();
 
-        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        assert!(source.contains("nowhere.example"), "{source}");
+        assert!(error.to_string().contains("; it failed with: resolving the host name failed"), "{error}");
     });
 }
 
