@@ -1,4 +1,4 @@
-//! Documents in log messages: relaxed Extended JSON (LOG-6).
+//! Documents in log messages, and as people read them: relaxed Extended JSON (LOG-6).
 //!
 //! Only written, never read, and only for people and their tools: parts of a document that cannot be read are left out.
 
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bson::{RawArray, RawBsonRef, RawDocument};
 
 /// `document` as relaxed Extended JSON.
-pub(super) fn relaxed(document: &RawDocument) -> String {
+pub fn extended_json(document: &RawDocument) -> String {
     let mut out = String::new();
     write_document(&mut out, document);
     out
@@ -63,11 +63,22 @@ fn write_value(out: &mut String, value: RawBsonRef<'_>) {
         RawBsonRef::MaxKey => out.push_str("{\"$maxKey\":1}"),
         RawBsonRef::JavaScriptCode(code) => wrap(out, "$code", |out| write_text(out, code)),
         RawBsonRef::Symbol(text) => wrap(out, "$symbol", |out| write_text(out, text)),
-        // Logged documents do not have the rest: patterns, code with a scope, and types that were given up long ago.
-        RawBsonRef::RegularExpression(_)
-        | RawBsonRef::JavaScriptCodeWithScope(_)
-        | RawBsonRef::Undefined
-        | RawBsonRef::DbPointer(_) => out.push_str("{\"$undefined\":true}"),
+        RawBsonRef::RegularExpression(expression) => wrap(out, "$regularExpression", |out| {
+            out.push_str("{\"pattern\":");
+            write_text(out, expression.pattern.as_str());
+            out.push_str(",\"options\":");
+            write_text(out, expression.options.as_str());
+            out.push('}');
+        }),
+        RawBsonRef::JavaScriptCodeWithScope(code) => {
+            out.push_str("{\"$code\":");
+            write_text(out, code.code);
+            out.push_str(",\"$scope\":");
+            write_document(out, code.scope);
+            out.push('}');
+        }
+        // Types that were given up long ago.
+        RawBsonRef::Undefined | RawBsonRef::DbPointer(_) => out.push_str("{\"$undefined\":true}"),
     }
 }
 
@@ -112,7 +123,7 @@ mod tests {
     use bson::oid::ObjectId;
     use bson::{DateTime, rawdoc};
 
-    use super::relaxed;
+    use super::extended_json;
 
     #[test]
     fn the_types_of_a_hello_have_their_relaxed_form() {
@@ -126,7 +137,7 @@ mod tests {
         };
 
         assert_eq!(
-            relaxed(&hello),
+            extended_json(&hello),
             "{\"ok\":1.0,\"isWritablePrimary\":true,\"topologyVersion\":{\"processId\":{\"$oid\":\
              \"010101010101010101010101\"},\"counter\":6},\"hosts\":[\"a:1\",\"b\\\"\\u000a\"],\"localTime\":{\"$date\":\
              \"2023-11-14T22:13:20.123Z\"},\"setName\":null}"
@@ -138,6 +149,6 @@ mod tests {
         let odd = rawdoc! { "nan": f64::NAN, "past": DateTime::from_millis(-1) };
 
         let expected = "{\"nan\":{\"$numberDouble\":\"NaN\"},\"past\":{\"$date\":{\"$numberLong\":\"-1\"}}}";
-        assert_eq!(relaxed(&odd), expected);
+        assert_eq!(extended_json(&odd), expected);
     }
 }

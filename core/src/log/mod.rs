@@ -21,6 +21,8 @@ use crate::address::ServerAddress;
 use crate::pool::{Cause, ConnectionId};
 use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub use self::extended_json::extended_json;
 pub use self::server::{MaxDocumentLength, TopologyId};
 
 /// The component of every pool message (LOG-10).

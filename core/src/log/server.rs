@@ -159,7 +159,7 @@ fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) -> String {
 
 #[cfg(all(feature = "wire", feature = "auth"))]
 fn reply_text(reply: &[u8]) -> String {
-    bson::RawDocument::from_bytes(reply).map(super::extended_json::relaxed).unwrap_or_default()
+    bson::RawDocument::from_bytes(reply).map(super::extended_json).unwrap_or_default()
 }
 
 /// Without these features there is no monitor that could have got a reply.

@@ -2,13 +2,13 @@
 //!
 //! ```no_run
 //! use cmap_async_std::Client;
-//! use cmap_async_std::bson::rawdoc;
+//! use cmap_async_std::bson::doc;
 //!
 //! fn main() -> Result<(), cmap_async_std::Error> {
 //!     async_std::task::block_on(async {
 //!         let client = Client::connect("mongodb://app:secret@db.example:27017/?maxPoolSize=20").await?;
 //!         let mut connection = client.check_out().await?;
-//!         let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+//!         let reply = connection.run_command("admin", doc! { "ping": 1 }).await?;
 //!         println!("{reply:?}");
 //!         Ok(())
 //!     })
@@ -27,12 +27,12 @@ use std::time::Instant;
 use async_io::Async;
 use async_std::task;
 use cmap_runtime::net::{EitherStream, set_up_tcp};
-use cmap_runtime::runtime::{Runtime, Target};
+use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, Limit, Notice, RuntimeGone,
-    Subscription, TimeLimit, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, Limit, Notice,
+    ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, Subscription, TimeLimit, bson, core, tls,
 };
 
 /// A client on async-std.
@@ -43,6 +43,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<AsyncStd>;
 pub type Pool = cmap_runtime::Pool<AsyncStd>;
 /// A builder of a pool on async-std.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<AsyncStd>;
+/// The future of a check-out on async-std.
+pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, AsyncStd>;
 /// A connection on async-std.
 pub type Connection = cmap_runtime::Connection<AsyncStd>;
 /// A connection on async-std, kept for a cursor or a transaction.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
+use cmap_runtime::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_runtime::{Client, Runtime};
 
 use crate::Harness;
@@ -80,6 +80,7 @@ impl<H: Harness> Load for Cmap<H> {
 impl<R: Runtime> Pinger for Ours<R> {
     async fn ping(&self) {
         let mut connection = self.client.check_out().await.unwrap();
-        connection.run_command("admin", &*self.ping).await.unwrap();
+        let ping: &RawDocument = &self.ping;
+        connection.run_command("admin", ping).await.unwrap();
     }
 }

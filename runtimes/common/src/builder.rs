@@ -188,7 +188,7 @@ impl<R: Runtime, T> Builder<R, T> {
             }
         };
         machine.observe(listeners.are_logged() || listeners.any());
-        Ok(Pool::new(Server::start(machine, monitor, establisher, listeners), without_zero(options.timeout), warnings))
+        Ok(Pool::new(Server::start(machine, monitor, establisher, listeners), options, warnings))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
-use cmap_core::pool::Stats;
+use cmap_core::pool::{PoolState, Stats};
 use cmap_core::server::ServerDescription;
 
 use crate::builder::{Builder, Monitored};
@@ -100,6 +100,16 @@ impl<R: Runtime> Client<R> {
         let server = Arc::clone(self.pool.server());
         server.close();
         async move { server.closed(patience).await }
+    }
+
+    /// The options that the client was made with. Passwords in them do not show.
+    pub fn options(&self) -> &ClientOptions {
+        self.pool.options()
+    }
+
+    /// Whether the pool is ready; paused, because the server is not usable; or closed.
+    pub fn state(&self) -> PoolState {
+        self.pool.state()
     }
 
     /// The pool's counts.

@@ -1,10 +1,11 @@
 //! A connection in use: the guard that runs commands and gives the connection back when it is dropped.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
@@ -14,6 +15,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
 use crate::deadline::Limit;
+use crate::document::{IntoCommand, Reply};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
@@ -54,7 +56,7 @@ impl<R: Runtime> Connection<R> {
         Self { server, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
     }
 
-    /// Runs `command` on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3). The read concern, the
+    /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3). The read concern, the
     /// write concern and the read preference of the options go along with commands that take them, unless the command says
     /// otherwise itself or belongs to a transaction.
     ///
@@ -66,9 +68,10 @@ impl<R: Runtime> Connection<R> {
     pub async fn run_command(
         &mut self,
         database: &str,
-        command: impl AsRef<RawDocument>,
-    ) -> Result<RawDocumentBuf, CommandError> {
-        self.exchange(&Command::new(database, command.as_ref())).await.map(ToOwned::to_owned)
+        command: impl IntoCommand,
+    ) -> Result<Reply<'static>, CommandError> {
+        let command = self.written(command)?;
+        self.exchange(&Command::new(database, &command)).await.map(Reply::into_owned)
     }
 
     /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
@@ -97,11 +100,7 @@ impl<R: Runtime> Connection<R> {
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command), and [`Writes`](CommandErrorKind::Writes).
-    pub async fn write(
-        &mut self,
-        database: &str,
-        command: impl AsRef<RawDocument>,
-    ) -> Result<RawDocumentBuf, CommandError> {
+    pub async fn write(&mut self, database: &str, command: impl IntoCommand) -> Result<Reply<'static>, CommandError> {
         let reply = self.run_command(database, command).await?;
         match CommandReply::read(&reply).write_failure() {
             Some(failure) => Err(self.failed(CommandErrorKind::Writes(Box::new(failure)))),
@@ -110,11 +109,11 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next command, and with all that
-    /// a [`Command`] can say. An unacknowledged one has an empty reply (MSG-7).
+    /// a [`Command`] can say; [`IntoCommand`] makes its body of a value. An unacknowledged one has an empty reply (MSG-7).
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
-    pub async fn exchange(&mut self, command: &Command<'_>) -> Result<&RawDocument, CommandError> {
+    pub async fn exchange(&mut self, command: &Command<'_>) -> Result<Reply<'_>, CommandError> {
         self.perform(command, self.server.command_limit()).await
     }
 
@@ -128,7 +127,7 @@ impl<R: Runtime> Connection<R> {
         &mut self,
         command: &Command<'_>,
         limit: impl Into<Limit>,
-    ) -> Result<&RawDocument, CommandError> {
+    ) -> Result<Reply<'_>, CommandError> {
         let limit = self.server.left(limit.into()).map(TimeLimit::Caller);
         self.perform(command, limit).await
     }
@@ -138,7 +137,7 @@ impl<R: Runtime> Connection<R> {
     ///
     /// # Errors
     /// The server reports a failure, or there was no usable reply.
-    pub async fn next_reply(&mut self) -> Result<Option<&RawDocument>, CommandError> {
+    pub async fn next_reply(&mut self) -> Result<Option<Reply<'_>>, CommandError> {
         if self.stage != Stage::MoreToCome {
             return Ok(None);
         }
@@ -148,16 +147,20 @@ impl<R: Runtime> Connection<R> {
         self.reply().map(Some)
     }
 
-    async fn perform(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<&RawDocument, CommandError> {
+    async fn perform(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<Reply<'_>, CommandError> {
         if let Err(kind) = self.run(command, limit).await {
             return Err(self.failed(kind));
         }
         self.reply()
     }
 
-    fn reply(&self) -> Result<&RawDocument, CommandError> {
+    fn reply(&self) -> Result<Reply<'_>, CommandError> {
         let reply = self.socket.as_ref().ok_or(CommandErrorKind::NotSent(NotSent::Broken)).and_then(|it| it.reply());
-        reply.map_err(|kind| self.failed(kind))
+        reply.map(Reply::borrowed).map_err(|kind| self.failed(kind))
+    }
+
+    fn written<'c>(&self, command: impl IntoCommand + 'c) -> Result<Cow<'c, RawDocument>, CommandError> {
+        command.into_command().map_err(|error| self.failed(CommandErrorKind::Unwritable(Box::new(error))))
     }
 
     /// The connection's number in events and log messages.
@@ -270,6 +273,7 @@ impl<R: Runtime> Connection<R> {
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Unwritable(_)
             | CommandErrorKind::Closed
             | CommandErrorKind::RuntimeGone(_) => None,
         };

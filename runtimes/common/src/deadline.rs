@@ -16,7 +16,7 @@ use crate::runtime::Runtime;
 ///     let deadline = client.deadline(Duration::from_secs(2));
 ///     let mut connection = client.check_out_within(deadline).await?;
 ///     let count = rawdoc! { "count": "things" };
-///     Ok(connection.exchange_within(&Command::new("db", &count), deadline).await?.to_owned())
+///     Ok(connection.exchange_within(&Command::new("db", &count), deadline).await?.into_document())
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

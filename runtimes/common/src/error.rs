@@ -17,6 +17,7 @@ use cmap_core::wire::{ServerError, WriteFailure};
 use thiserror::Error;
 
 use crate::command_limit::TimeLimit;
+use crate::document::ParseError;
 use crate::tls::TlsConfigError;
 
 /// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
@@ -45,6 +46,9 @@ pub enum Error {
     /// A command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// A reply is not what was expected.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
 }
 
 /// The runtime that the client was made in has ended, or there is none.
@@ -106,7 +110,7 @@ pub struct CommandError {
 }
 
 /// Why a command failed. After all but [`NotSent`](Self::NotSent), [`NoTimeLeft`](Self::NoTimeLeft),
-/// [`Server`](Self::Server) and [`Writes`](Self::Writes) the connection is broken, and closed when it comes back.
+/// [`Unwritable`](Self::Unwritable), [`Server`](Self::Server) and [`Writes`](Self::Writes) the connection is broken, and closed when it comes back.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum CommandErrorKind {
@@ -137,6 +141,9 @@ pub enum CommandErrorKind {
     /// The command cannot be sent; nothing was.
     #[error("the command was not sent: {0}")]
     NotSent(NotSent),
+    /// The command cannot be written as a document; nothing was sent.
+    #[error("the command cannot be written as a document: {0}")]
+    Unwritable(Box<bson::error::Error>),
     /// The data received is not a reply to the command.
     #[error("the server broke the protocol: {0}")]
     Protocol(ProtocolError),
@@ -154,7 +161,7 @@ impl Error {
     /// Whether a retry makes sense.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Client(_) => false,
+            Self::Client(_) | Self::Parse(_) => false,
             Self::CheckOut(error) => error.is_retryable(),
             Self::Command(error) => error.is_retryable(),
         }
@@ -163,7 +170,7 @@ impl Error {
     /// Whether time was up (CSOT-15).
     pub fn is_timeout(&self) -> bool {
         match self {
-            Self::Client(_) => false,
+            Self::Client(_) | Self::Parse(_) => false,
             Self::CheckOut(error) => error.is_timeout(),
             Self::Command(error) => error.is_timeout(),
         }
@@ -198,6 +205,7 @@ impl CommandError {
             CommandErrorKind::Timeout(_)
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Unwritable(_)
             | CommandErrorKind::Protocol(_)
             | CommandErrorKind::Closed
             | CommandErrorKind::RuntimeGone(_) => false,
@@ -213,6 +221,7 @@ impl CommandError {
             CommandErrorKind::Network(_)
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Unwritable(_)
             | CommandErrorKind::Protocol(_)
             | CommandErrorKind::Closed
             | CommandErrorKind::RuntimeGone(_) => false,
@@ -229,6 +238,7 @@ impl CommandError {
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Unwritable(_)
             | CommandErrorKind::Protocol(_)
             | CommandErrorKind::Closed
             | CommandErrorKind::RuntimeGone(_) => false,

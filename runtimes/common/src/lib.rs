@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `client`, `pool`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, the future of a check-out, the connection in use |
 //! | `builder` | builders of clients and pools |
+//! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
 //! | `server` | one server: the machine under its mutex, driven where calls are made; its timer; its monitor |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
@@ -36,6 +37,7 @@ mod clock;
 mod command_limit;
 mod connection;
 mod deadline;
+mod document;
 mod error;
 mod establish;
 pub mod events;
@@ -63,8 +65,9 @@ pub use client::{Client, ClientBuilder};
 pub use command_limit::TimeLimit;
 pub use connection::Connection;
 pub use deadline::{Deadline, Limit};
+pub use document::{IntoCommand, ParseError, Reply};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
-pub use events::{Event, Notice, Subscription};
+pub use events::{Event, Notice, PoolEvent, ServerEvent, Subscription};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;

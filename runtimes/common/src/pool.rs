@@ -10,7 +10,7 @@ use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
 
-use crate::builder::{Builder, Monitored};
+use crate::builder::{Builder, Monitored, without_zero};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
 use crate::error::{ClientError, RuntimeGone};
@@ -65,6 +65,8 @@ pub type PoolBuilder<R> = Builder<R, Pool<R>>;
 /// The state that all clones share. Connections in use hold the server alone.
 struct Owner<R: Runtime> {
     server: Arc<Server<R>>,
+    /// As they were checked and completed.
+    options: ClientOptions,
     /// timeoutMS; `None` sets no limit.
     timeout: Option<Duration>,
     /// The warnings of the connection string, if there was one.
@@ -72,8 +74,10 @@ struct Owner<R: Runtime> {
 }
 
 impl<R: Runtime> Pool<R> {
-    pub(crate) fn new(server: Arc<Server<R>>, timeout: Option<Duration>, warnings: Vec<Warning>) -> Self {
-        Self { owner: Arc::new(Owner { server, timeout, warnings }) }
+    pub(crate) fn new(server: Arc<Server<R>>, options: ClientOptions, warnings: Vec<Warning>) -> Self {
+        // CSOT-1: zero sets no limit.
+        let timeout = without_zero(options.timeout);
+        Self { owner: Arc::new(Owner { server, options, timeout, warnings }) }
     }
 
     pub(crate) fn server(&self) -> &Arc<Server<R>> {
@@ -154,6 +158,11 @@ impl<R: Runtime> Pool<R> {
         self.owner.server.close();
         let server = Arc::clone(&self.owner.server);
         async move { server.closed(patience).await }
+    }
+
+    /// The options that the pool was made with. Passwords in them do not show.
+    pub fn options(&self) -> &ClientOptions {
+        &self.owner.options
     }
 
     /// Whether the pool is paused, ready or closed.

@@ -2,9 +2,10 @@
 
 use std::error::Error;
 
-use bson::{RawDocument, rawdoc};
+use bson::{doc, rawdoc};
 use cmap_core::connection::Command;
-use cmap_core::pool::Purpose;
+use cmap_core::pool::{PoolState, Purpose};
+use serde::{Deserialize, Serialize};
 
 #[cfg(unix)]
 use super::Setup;
@@ -97,6 +98,70 @@ pub fn a_write_concern_that_was_not_satisfied_is_an_error_of_a_kept_connection_t
     });
 }
 
+pub fn documents_and_values_of_ones_own_are_commands_and_replies<H: Harness>() {
+    #[derive(Serialize)]
+    struct Insert<'a> {
+        insert: &'a str,
+        documents: Vec<Task<'a>>,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    struct Task<'a> {
+        title: &'a str,
+        done: bool,
+    }
+
+    #[derive(Deserialize)]
+    struct Found<'a> {
+        #[serde(borrow)]
+        cursor: Batch<'a>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Batch<'a> {
+        #[serde(borrow)]
+        first_batch: Vec<Task<'a>>,
+    }
+
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = Insert { insert: "tasks", documents: vec![Task { title: "write", done: false }] };
+
+        connection.write("db", &insert).await.unwrap();
+        let reply = connection.run_command("db", doc! { "find": "tasks", "projection": { "_id": 0 } }).await.unwrap();
+
+        let found: Found<'_> = reply.parse().unwrap();
+        assert_eq!(found.cursor.first_batch, insert.documents);
+        assert!(format!("{reply:?}").contains(r#""firstBatch":[{"title":"write","done":false}]"#), "{reply:?}");
+    });
+}
+
+pub fn a_command_that_is_no_document_is_refused_and_the_connection_stays_usable<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+
+        let error = connection.run_command("db", &"ping").await.unwrap_err();
+
+        assert!(matches!(error.kind, CommandErrorKind::Unwritable(_)), "{error}");
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+    });
+}
+
+pub fn a_client_tells_its_options_and_its_state<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=7").await;
+        drop(client.check_out().await.unwrap());
+
+        assert_eq!((client.options().pool.max_pool_size, client.state()), (Some(7), PoolState::Ready));
+    });
+}
+
 pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -151,7 +216,7 @@ pub fn a_large_document_goes_and_comes_in_one_piece<H: Harness>() {
         connection.run_command("test", insert).await.unwrap();
         let find = rawdoc! { "find": "things" };
 
-        let reply: &RawDocument = connection.exchange(&Command::new("test", &find)).await.unwrap();
+        let reply = connection.exchange(&Command::new("test", &find)).await.unwrap();
 
         let found = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().get_document(0).unwrap();
         assert_eq!(found.get_str("large").unwrap().len(), 5_000_000);

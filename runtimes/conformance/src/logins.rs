@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::{Fault, Phase};
 use cmap_runtime::{CheckOutError, Client};
 
@@ -172,7 +172,7 @@ fn status() -> RawDocumentBuf {
 }
 
 /// The one user, and its database, that a connection's status tells.
-fn user(status: &RawDocumentBuf) -> (String, String) {
+fn user(status: &RawDocument) -> (String, String) {
     let users = status.get_document("authInfo").unwrap().get_array("authenticatedUsers").unwrap();
     let user = users.get_document(0).unwrap();
     (user.get_str("user").unwrap().into(), user.get_str("db").unwrap().into())

@@ -126,7 +126,7 @@ async fn assert_replaced<R: Runtime>(client: &Client<R>) {
 async fn command<R: Runtime>(connection: &mut Connection<R>, name: &str) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(bson::raw::CString::try_from(name).unwrap(), 1);
-    connection.run_command("admin", command).await.unwrap()
+    connection.run_command("admin", command).await.unwrap().into_document()
 }
 
 /// What a server sends ahead comes together with the reply. What comes later, when the next command was sent, cannot be

@@ -57,8 +57,8 @@ mod sim;
 mod world;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, Event, Notice, RuntimeGone, Subscription, bson,
-    core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, Limit, Notice,
+    ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, Subscription, TimeLimit, bson, core, tls,
 };
 pub use cmap_test_server::{ServerConfig, User};
 pub use rustls;
@@ -78,6 +78,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<SimRuntime>;
 pub type Pool = cmap_runtime::Pool<SimRuntime>;
 /// A builder of a pool in a simulation.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<SimRuntime>;
+/// The future of a check-out in a simulation.
+pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, SimRuntime>;
 /// A connection in a simulation.
 pub type Connection = cmap_runtime::Connection<SimRuntime>;
 /// A connection in a simulation, kept for a cursor or a transaction.

@@ -62,7 +62,7 @@ async fn work(client: Client, end: Instant) -> Result<Vec<Duration>, ClientError
         let asked = Instant::now();
         let mut connection = client.check_out().await?;
         waits.push(asked.elapsed());
-        connection.run_command("admin", &ping).await?;
+        connection.run_command("admin", ping.as_ref()).await?;
     }
     Ok(waits)
 }

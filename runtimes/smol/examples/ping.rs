@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use cmap_smol::Client;
-use cmap_smol::bson::{Document, rawdoc};
+use cmap_smol::bson::doc;
 
 fn main() -> ExitCode {
     match smol::block_on(run()) {
@@ -25,8 +25,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let client = Client::connect(&uri).await?;
     let mut connection = client.check_out().await?;
     let connected = start.elapsed();
-    let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+    let reply = connection.run_command("admin", doc! { "ping": 1 }).await?;
     let took = start.elapsed();
-    println!("{} after {took:?}, of which {connected:?} to connect", Document::try_from(&reply)?);
+    println!("{reply} after {took:?}, of which {connected:?} to connect");
     Ok(())
 }

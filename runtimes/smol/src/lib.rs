@@ -2,13 +2,13 @@
 //!
 //! ```no_run
 //! use cmap_smol::Client;
-//! use cmap_smol::bson::rawdoc;
+//! use cmap_smol::bson::doc;
 //!
 //! fn main() -> Result<(), cmap_smol::Error> {
 //!     smol::block_on(async {
 //!         let client = Client::connect("mongodb://app:secret@db.example:27017/?maxPoolSize=20").await?;
 //!         let mut connection = client.check_out().await?;
-//!         let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+//!         let reply = connection.run_command("admin", doc! { "ping": 1 }).await?;
 //!         println!("{reply:?}");
 //!         Ok(())
 //!     })
@@ -25,13 +25,13 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use cmap_runtime::net::{EitherStream, set_up_tcp};
-use cmap_runtime::runtime::{Runtime, Target};
+use cmap_runtime::runtime::Target;
 use smol::{Async, Timer};
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, Limit, Notice, RuntimeGone,
-    Subscription, TimeLimit, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, Limit, Notice,
+    ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, Subscription, TimeLimit, bson, core, tls,
 };
 
 /// A client on smol.
@@ -42,6 +42,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<Smol>;
 pub type Pool = cmap_runtime::Pool<Smol>;
 /// A builder of a pool on smol.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<Smol>;
+/// The future of a check-out on smol.
+pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, Smol>;
 /// A connection on smol.
 pub type Connection = cmap_runtime::Connection<Smol>;
 /// A connection on smol, kept for a cursor or a transaction.

@@ -2,13 +2,13 @@
 //!
 //! ```no_run
 //! use cmap_tokio::Client;
-//! use cmap_tokio::bson::rawdoc;
+//! use cmap_tokio::bson::doc;
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> Result<(), cmap_tokio::Error> {
 //!     let client = Client::connect("mongodb://app:secret@db.example:27017/?maxPoolSize=20").await?;
 //!     let mut connection = client.check_out().await?;
-//!     let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+//!     let reply = connection.run_command("admin", doc! { "ping": 1 }).await?;
 //!     println!("{reply:?}");
 //!     Ok(())
 //! }
@@ -26,14 +26,14 @@ use std::task::Context;
 use std::time::Instant;
 
 use cmap_runtime::net::{EitherStream, set_up_tcp};
-use cmap_runtime::runtime::{Runtime, Target};
+use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, Limit, Notice, RuntimeGone,
-    Subscription, TimeLimit, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, Limit, Notice,
+    ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, Subscription, TimeLimit, bson, core, tls,
 };
 pub use stream::TokioStream;
 
@@ -45,6 +45,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<Tokio>;
 pub type Pool = cmap_runtime::Pool<Tokio>;
 /// A builder of a pool on tokio.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<Tokio>;
+/// The future of a check-out on tokio.
+pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, Tokio>;
 /// A connection on tokio.
 pub type Connection = cmap_runtime::Connection<Tokio>;
 /// A connection on tokio, kept for a cursor or a transaction.

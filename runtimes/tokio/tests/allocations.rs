@@ -55,7 +55,7 @@ fn a_ping_allocates_its_reply_only() {
         runtime.block_on(async {
             for _ in 0..PINGS {
                 let mut connection = client.check_out().await.unwrap();
-                connection.run_command("admin", &ping).await.unwrap();
+                connection.run_command("admin", ping.as_ref()).await.unwrap();
             }
         });
     });

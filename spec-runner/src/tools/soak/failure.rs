@@ -165,6 +165,6 @@ fn of_command(kind: &CommandErrorKind) -> Kind {
         CommandErrorKind::Protocol(_) => Kind::Protocol,
         CommandErrorKind::Closed => Kind::CutOff,
         CommandErrorKind::RuntimeGone(_) => Kind::RuntimeGone,
-        _ => Kind::Unknown,
+        CommandErrorKind::Writes(_) | CommandErrorKind::Unwritable(_) | _ => Kind::Unknown,
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cmap_core::pool::Purpose;
 use cmap_core::random::Random;
-use cmap_core::wire::bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use cmap_core::wire::bson::{RawArrayBuf, RawBsonRef, RawDocument, rawdoc};
 use cmap_runtime::{Client, Connection, Runtime};
 
 use super::failure::Failure;
@@ -221,12 +221,12 @@ fn changed(reply: &RawDocument, count: i64) -> Result<(), Failure> {
     if i64::from(changed) == count { Ok(()) } else { Err(Failure::WrongReply) }
 }
 
-fn cursor(reply: &RawDocumentBuf) -> Result<&RawDocument, Failure> {
+fn cursor(reply: &RawDocument) -> Result<&RawDocument, Failure> {
     reply.get_document("cursor").map_err(wrong)
 }
 
 /// The ids of a batch's documents.
-fn ids(reply: &RawDocumentBuf, batch: &str) -> Result<Vec<i64>, Failure> {
+fn ids(reply: &RawDocument, batch: &str) -> Result<Vec<i64>, Failure> {
     let batch = cursor(reply)?.get_array(batch).map_err(wrong)?;
     let id = |document: &RawDocument| document.get_i64("_id").map_err(wrong);
     let document = |value: RawBsonRef<'_>| value.as_document().map_or(Err(Failure::WrongReply), id);

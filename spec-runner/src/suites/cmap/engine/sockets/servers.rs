@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cmap_core::options::{ClientOptions, ConnectionStringError};
 use cmap_core::server::ServerType;
-use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
+use cmap_runtime::bson::{RawDocument, rawdoc};
 use cmap_runtime::{Client, CommandErrorKind};
 use cmap_smol::Smol;
 use cmap_test_server::{ServerConfig, User};
@@ -148,7 +148,7 @@ async fn ask(options: &ClientOptions) -> Result<Answers, cmap_runtime::Error> {
     Ok(Answers { deployment, has_fail_points })
 }
 
-fn version(build: &RawDocumentBuf) -> Version {
+fn version(build: &RawDocument) -> Version {
     let mut version = [0; 3];
     let numbers = build.get_array("versionArray").into_iter().flatten();
     for (part, number) in version.iter_mut().zip(numbers) {

@@ -72,14 +72,17 @@ fn scram_tls(servers: &Servers) -> Result<String, Mismatch> {
 async fn talk<R: Runtime>(uri: &str) -> Result<Replies, Error> {
     let client = Client::<R>::connect(uri).await?;
     let mut connection = client.check_out().await?;
-    let ping = connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
+    let ping = connection.run_command("admin", rawdoc! { "ping": 1 }).await?.into_document();
 
     let things = format!("things-{}", R::NAME);
     let insert = rawdoc! { "insert": things.as_str(), "documents": [{ "_id": 1, "runtime": R::NAME }] };
-    let insert = connection.run_command("crud", insert).await?;
-    let find = connection.run_command("crud", rawdoc! { "find": things.as_str(), "filter": { "_id": 1 } }).await?;
+    let insert = connection.run_command("crud", insert).await?.into_document();
+    let find = connection
+        .run_command("crud", rawdoc! { "find": things.as_str(), "filter": { "_id": 1 } })
+        .await?
+        .into_document();
     let delete = rawdoc! { "delete": things.as_str(), "deletes": [{ "q": {}, "limit": 0 }] };
-    let delete = connection.run_command("crud", delete).await?;
+    let delete = connection.run_command("crud", delete).await?.into_document();
     drop(connection);
     let cut_off = client.close(PATIENCE).await.map_err(ClientError::from)?;
     Ok(Replies { ping, insert, find, delete, cut_off })
