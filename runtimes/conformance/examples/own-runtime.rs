@@ -1,0 +1,98 @@
+//! An adapter for a runtime of one's own: the trait `Runtime`, and nothing else. This one is a global executor with one thread,
+//! on `async-executor`, `async-io` and `blocking`. `tests/own_runtime.rs` lets it pass the suite.
+//!
+//! `cargo run -p cmap-conformance --example own-runtime -- mongodb://localhost/`
+
+use std::future::{Future, pending};
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::sync::LazyLock;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Instant;
+
+use async_executor::Executor;
+use async_io::{Async, Timer};
+use bson::rawdoc;
+use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::runtime::Target;
+use cmap_runtime::{Client, Runtime, RuntimeGone};
+
+#[cfg(unix)]
+type Unix = std::os::unix::net::UnixStream;
+#[cfg(not(unix))]
+type Unix = TcpStream;
+
+/// The runtime: a handle that is cheap to clone and good on every thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own;
+
+/// The executor, whose thread starts with the first task.
+static EXECUTOR: LazyLock<Executor<'static>> = LazyLock::new(|| {
+    thread::spawn(|| async_io::block_on(EXECUTOR.run(pending::<()>())));
+    Executor::new()
+});
+
+impl Runtime for Own {
+    const NAME: &'static str = "own";
+
+    type Stream = EitherStream<Async<TcpStream>, Async<Unix>>;
+
+    fn current() -> Result<Self, RuntimeGone> {
+        Ok(Self)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "an adapter is where time comes from")]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {
+        let timer = Timer::at(at);
+        async { _ = timer.await }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        EXECUTOR.spawn(task).detach();
+    }
+
+    async fn spawn_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        Some(blocking::unblock(job).await)
+    }
+
+    fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        match stream {
+            EitherStream::Left(stream) => stream.get_ref().read(buffer),
+            EitherStream::Right(stream) => stream.get_ref().read(buffer),
+        }
+    }
+
+    fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match stream {
+            EitherStream::Left(stream) => stream.poll_readable(cx),
+            EitherStream::Right(stream) => stream.poll_readable(cx),
+        }
+    }
+
+    async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
+        match target {
+            Target::Tcp(address) => {
+                let stream = Async::<TcpStream>::connect(address).await?;
+                set_up_tcp(socket2::SockRef::from(&stream))?;
+                Ok(EitherStream::Left(stream))
+            }
+            #[cfg(unix)]
+            Target::Unix(path) => Ok(EitherStream::Right(Async::<Unix>::connect(path).await?)),
+        }
+    }
+}
+
+fn main() -> Result<(), cmap_runtime::Error> {
+    let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost/".into());
+    async_io::block_on(async {
+        let client = Client::<Own>::connect(&uri).await?;
+        let reply = client.check_out().await?.run_command("admin", rawdoc! { "ping": 1 }).await?;
+        println!("{reply:?}");
+        Ok(())
+    })
+}

@@ -1,0 +1,197 @@
+//! A to-do list in MongoDB: serde structs, a unique index, a cursor, time limits, and an end that leaves nothing behind.
+//!
+//! ```sh
+//! cargo run -p cmap-smol --example smol-todo -- mongodb://localhost/
+//! ```
+//!
+//! reads commands, one a line: `add TEXT`, `done NUMBER`, `list`. The end of the input, or `quit`, ends it.
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cmap_smol::bson::{self, RawDocumentBuf, rawdoc};
+use cmap_smol::core::options::ClientOptions;
+use cmap_smol::core::pool::Purpose;
+use cmap_smol::{Client, Connection};
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use smol::io::{AsyncBufRead, AsyncBufReadExt};
+use smol::stream::StreamExt;
+
+const DATABASE: &str = "todo";
+
+/// For each operation: the wait for a connection, and each command. A connection string with timeoutMS has its own.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How long commands that are under way at the end may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Documents of a batch. A small number, to show that there are several.
+const BATCH: i32 = 3;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A document of the collection `items`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Item {
+    number: i32,
+    text: String,
+    done: bool,
+}
+
+/// The to-do list.
+struct Todo {
+    client: Client,
+}
+
+/// The reply to `insert` and `update`. A write that failed does not fail its command.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    n: i32,
+    #[serde(default)]
+    write_errors: Vec<WriteError>,
+}
+
+#[derive(Deserialize)]
+struct WriteError {
+    errmsg: String,
+}
+
+/// The reply to `find` and `getMore`.
+#[derive(Deserialize)]
+struct Found {
+    cursor: Cursor,
+}
+
+#[derive(Deserialize)]
+struct Cursor {
+    id: i64,
+    #[serde(alias = "firstBatch", alias = "nextBatch")]
+    batch: Vec<Item>,
+}
+
+/// The reply to `findAndModify`.
+#[derive(Deserialize)]
+struct Modified {
+    value: Counter,
+}
+
+#[derive(Deserialize)]
+struct Counter {
+    last: i32,
+}
+
+fn main() -> ExitCode {
+    let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost/".into());
+    let input = smol::io::BufReader::new(smol::Unblock::new(std::io::stdin()));
+    match smol::block_on(run(&uri, input, &mut std::io::stdout())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Carries out the commands in `input`. A command that fails is told of, and the next one may succeed.
+pub(crate) async fn run(uri: &str, input: impl AsyncBufRead + Unpin, out: &mut impl Write) -> Result<()> {
+    let (mut options, warnings) = ClientOptions::parse(uri)?;
+    warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
+    options.timeout.get_or_insert(LIMIT);
+    let todo = Todo { client: Client::with_options(options).await? };
+    todo.prepare().await?;
+    let mut lines = input.lines();
+    while let Some(line) = lines.next().await {
+        let line = line?;
+        let (command, argument) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let outcome = match command {
+            "add" => todo.add(argument).await,
+            "done" => todo.finish(argument).await,
+            "list" => todo.list().await,
+            "quit" => break,
+            _ => Ok("commands are: add TEXT, done NUMBER, list, quit".into()),
+        };
+        match outcome {
+            Ok(answer) => writeln!(out, "{answer}")?,
+            Err(error) => writeln!(out, "failed: {error}")?,
+        }
+    }
+    let cut_off = todo.client.close(PATIENCE).await?;
+    Ok(writeln!(out, "bye; {cut_off} connections were still in use")?)
+}
+
+impl Todo {
+    /// Makes the index by which no two items have the same number.
+    async fn prepare(&self) -> Result<()> {
+        let index = rawdoc! { "key": { "number": 1 }, "name": "number", "unique": true };
+        let mut connection = self.client.check_out().await?;
+        connection.run_command(DATABASE, rawdoc! { "createIndexes": "items", "indexes": [index] }).await?;
+        Ok(())
+    }
+
+    async fn add(&self, text: &str) -> Result<String> {
+        let mut connection = self.client.check_out().await?;
+        let number = next_number(&mut connection).await?;
+        let item = Item { number, text: text.to_owned(), done: false };
+        let document = bson::serialize_to_raw_document_buf(&item)?;
+        let insert = rawdoc! { "insert": "items", "documents": [document] };
+        written(&run_command(&mut connection, insert).await?)?;
+        Ok(format!("{number} added"))
+    }
+
+    async fn finish(&self, number: &str) -> Result<String> {
+        let number: i32 = number.parse().map_err(|_| "a number is needed, as in: done 1")?;
+        let update = rawdoc! { "q": { "number": number }, "u": { "$set": { "done": true } } };
+        let mut connection = self.client.check_out().await?;
+        let reply = run_command(&mut connection, rawdoc! { "update": "items", "updates": [update] }).await?;
+        match written(&reply)? {
+            0 => Err(format!("there is no item {number}").into()),
+            _ => Ok(format!("{number} done")),
+        }
+    }
+
+    async fn list(&self) -> Result<String> {
+        // A cursor is read to its end on one connection: behind a load balancer others may lead elsewhere.
+        let mut connection = self.client.check_out().await?.pin(Purpose::Cursor);
+        let find = rawdoc! { "find": "items", "sort": { "number": 1 }, "batchSize": BATCH };
+        let mut found: Found = run_command(&mut connection, find).await?;
+        let mut lines = Vec::new();
+        loop {
+            for Item { number, text, done } in &found.cursor.batch {
+                lines.push(format!("[{}] {number} {text}", if *done { "x" } else { " " }));
+            }
+            if found.cursor.id == 0 {
+                return Ok(if lines.is_empty() { "nothing to do".into() } else { lines.join("\n") });
+            }
+            let more = rawdoc! { "getMore": found.cursor.id, "collection": "items", "batchSize": BATCH };
+            found = run_command(&mut connection, more).await?;
+        }
+    }
+}
+
+/// A number that no other item has got, whoever else adds items.
+async fn next_number(connection: &mut Connection) -> Result<i32> {
+    let command = rawdoc! {
+        "findAndModify": "counters", "query": { "_id": "items" }, "update": { "$inc": { "last": 1 } }, "upsert": true, "new": true,
+    };
+    let modified: Modified = run_command(connection, command).await?;
+    Ok(modified.value.last)
+}
+
+/// Runs a command and reads its reply.
+async fn run_command<T: DeserializeOwned>(connection: &mut Connection, command: RawDocumentBuf) -> Result<T> {
+    let reply = connection.run_command(DATABASE, command).await?;
+    Ok(bson::deserialize_from_slice(reply.as_bytes())?)
+}
+
+/// How many documents were written.
+fn written(reply: &Written) -> Result<i32> {
+    match reply.write_errors.first() {
+        Some(error) => Err(error.errmsg.clone().into()),
+        None => Ok(reply.n),
+    }
+}
