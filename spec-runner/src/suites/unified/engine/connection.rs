@@ -139,7 +139,7 @@ impl Connection for SimConnection {
             left => self.connection.exchange_within(&command, left).await,
         };
         let reply = reply.map_err(|error| of_command(&error))?;
-        Document::try_from(reply).map_err(|error| unusable(&error))
+        Document::try_from(&*reply).map_err(|error| unusable(&error))
     }
 }
 
