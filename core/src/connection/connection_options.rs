@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::ClientMetadata;
-use super::auth::MAX_ITERATIONS;
+use super::auth::{MAX_ITERATIONS, SaslMechanism};
 use crate::options::{ClientOptions, Compressor, Credential, ServerApi};
 use crate::wire::{Compression, ZlibLevel};
 
@@ -16,6 +16,9 @@ pub struct ConnectionOptions {
     pub metadata: ClientMetadata,
     /// The credential; `None` = no authentication.
     pub credential: Option<Arc<Credential>>,
+    /// A mechanism of the user's own, by which every connection logs in, whatever the credential names; `None` = those that are
+    /// built in.
+    pub mechanism: Option<Arc<dyn SaslMechanism>>,
     /// The most iterations of SCRAM's hash that a server may ask for; [`MAX_ITERATIONS`] by default. The server chooses
     /// the number and this client does the work: 100,000 take some 20 milliseconds.
     pub max_scram_iterations: u32,
@@ -33,6 +36,7 @@ impl ConnectionOptions {
         Self {
             metadata,
             credential: None,
+            mechanism: None,
             max_scram_iterations: MAX_ITERATIONS,
             compressors: Vec::new(),
             load_balanced: false,
@@ -54,6 +58,7 @@ impl ConnectionOptions {
         Self {
             metadata,
             credential: options.credential.clone().map(Arc::new),
+            mechanism: None,
             max_scram_iterations: MAX_ITERATIONS,
             compressors: compressors.filter(|compression| compression.id().is_built_in()).collect(),
             load_balanced: options.load_balanced.unwrap_or_default(),

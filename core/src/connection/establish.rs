@@ -4,6 +4,7 @@
 //! [`Progress`] says. Every error names its phase, which decides what it means for the pool (CMAP-50, CMAP-51).
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +14,8 @@ use bson::{RawBson, RawDocument, RawDocumentBuf};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::auth::{
-    AuthError, Authentication, Conversation, DeriveKey, DerivedKeys, Nonce, Opening, Reply as SaslReply, Step,
+    self, AuthError, Authentication, Conversation, DeriveKey, DerivedKeys, Nonce, Opening, Reply as SaslReply,
+    SaslConversation, SaslStep, ServerFault, Step,
 };
 use super::exchange::{Command, Connection};
 use super::hello::{self, Description};
@@ -51,17 +53,28 @@ pub enum Progress {
     Established,
 }
 
-#[derive(Debug)]
 enum Stage {
     /// The hello was sent.
-    Hello(Option<Authentication>),
+    Hello(Login),
     /// A command of the conversation was sent, or its keys are being derived.
     Authenticating {
         conversation: Conversation,
         id: RawBson,
     },
+    /// A command of a conversation by the user's own mechanism was sent.
+    AuthenticatingByOwn {
+        conversation: Box<dyn SaslConversation>,
+        id: RawBson,
+    },
     Established,
     Failed,
+}
+
+/// What follows the hello.
+enum Login {
+    Nothing,
+    BuiltIn(Box<Authentication>),
+    Own(Box<dyn SaslConversation>),
 }
 
 impl Establish {
@@ -70,16 +83,12 @@ impl Establish {
     /// # Errors
     /// The credential cannot be used with its mechanism.
     pub fn new(options: Arc<ConnectionOptions>, random: [u8; 24]) -> Result<Self, EstablishError> {
-        let login = options.credential.as_ref().map(|credential| {
-            let nonce = Nonce::from_random(random);
-            Authentication::new(Arc::clone(credential), nonce, options.max_scram_iterations).map_err(AuthError::from)
-        });
-        let authentication = login.transpose()?;
-        let hello = hello::command(&options, authentication.as_ref());
+        let login = Login::begin(&options, random)?;
+        let hello = hello::command(&options, login.built_in());
         let mut establish = Self {
             connection: Connection::new(options.server_api),
             options,
-            stage: Stage::Hello(authentication),
+            stage: Stage::Hello(login),
             hello_reply: None,
             // Reserves room for authentication, so that the buffer does not grow and leave a copy of a password behind.
             out: Zeroizing::new(Vec::with_capacity(4096)),
@@ -92,7 +101,9 @@ impl Establish {
     pub fn phase(&self) -> Phase {
         match self.stage {
             Stage::Hello(_) => Phase::Hello,
-            Stage::Authenticating { .. } | Stage::Established | Stage::Failed => Phase::Authenticate,
+            Stage::Authenticating { .. } | Stage::AuthenticatingByOwn { .. } | Stage::Established | Stage::Failed => {
+                Phase::Authenticate
+            }
         }
     }
 
@@ -143,7 +154,7 @@ impl Establish {
                 let step = conversation.handle_keys(keys)?;
                 self.take(step, conversation, id)
             }
-            Stage::Hello(_) | Stage::Established | Stage::Failed => {
+            Stage::Hello(_) | Stage::AuthenticatingByOwn { .. } | Stage::Established | Stage::Failed => {
                 Err(broken(Phase::Authenticate, "keys were handed in that the conversation did not ask for"))
             }
         }
@@ -167,7 +178,8 @@ impl Establish {
                 .with_server_labels(error.labels));
         }
         match mem::replace(&mut self.stage, Stage::Failed) {
-            Stage::Hello(authentication) => self.handle_hello(reply, authentication),
+            Stage::Hello(login) => self.handle_hello(reply, login),
+            Stage::AuthenticatingByOwn { conversation, id } => self.follow_own(conversation, reply, id),
             Stage::Authenticating { mut conversation, id } => {
                 let (step, id) = advance(&mut conversation, reply, id)?;
                 self.take(step, conversation, id)
@@ -188,7 +200,7 @@ impl Establish {
         }
     }
 
-    fn handle_hello(&mut self, reply: &RawDocument, login: Option<Authentication>) -> Result<Progress, EstablishError> {
+    fn handle_hello(&mut self, reply: &RawDocument, login: Login) -> Result<Progress, EstablishError> {
         let (description, offers) =
             Description::read(reply, &self.options).map_err(|text| broken(Phase::Hello, &text))?;
         let is_arbiter = description.is_arbiter;
@@ -201,14 +213,18 @@ impl Establish {
         }
         self.connection.describe(description, compression);
         self.hello_reply = Some(reply.to_owned());
-        let Some(login) = login else {
-            self.stage = Stage::Established;
-            return Ok(Progress::Established);
-        };
         // AUTH-2 would skip authentication, but `arbiterOnly` is the word of a server that has proven nothing.
-        if is_arbiter {
+        if is_arbiter && !matches!(login, Login::Nothing) {
             return Err(broken(Phase::Authenticate, "an arbiter has no users; connect without credentials"));
         }
+        let login = match login {
+            Login::Nothing => {
+                self.stage = Stage::Established;
+                return Ok(Progress::Established);
+            }
+            Login::Own(conversation) => return self.start_own(conversation),
+            Login::BuiltIn(login) => login,
+        };
         let mechanisms = offers.mechanisms.as_ref().map(|names| names.iter().map(|name| name.as_str()));
         let speculative = offers.speculative.as_deref();
         match login.handle_hello(mechanisms, speculative.map(sasl_reply))? {
@@ -237,10 +253,7 @@ impl Establish {
                 Ok(Progress::Derive(request))
             }
             Step::Send(payload) => {
-                let mut command = RawDocumentBuf::new();
-                command.append(bson::cstr!("saslContinue"), 1);
-                command.append(bson::cstr!("conversationId"), id.as_raw_bson_ref());
-                command.append(bson::cstr!("payload"), hello::binary(payload.as_bytes()));
+                let command = hello::next_command(&id, &payload);
                 self.stage = Stage::Authenticating { conversation, id };
                 self.send_to_source(command)?;
                 Ok(Progress::Exchange)
@@ -248,9 +261,49 @@ impl Establish {
         }
     }
 
+    /// Starts a conversation by the user's own mechanism.
+    fn start_own(&mut self, mut conversation: Box<dyn SaslConversation>) -> Result<Progress, EstablishError> {
+        let options = Arc::clone(&self.options);
+        let Some(mechanism) = options.mechanism.as_deref() else { return Err(no_mechanism()) };
+        let payload = conversation.first().map_err(|error| auth::failed(mechanism, &error))?;
+        let command = hello::sasl_start(mechanism.name(), &payload);
+        self.stage = Stage::AuthenticatingByOwn { conversation, id: RawBson::Int32(1) };
+        self.send_to_source(command)?;
+        Ok(Progress::Exchange)
+    }
+
+    /// Hands a reply to the user's own mechanism. Both sides have to agree on the end.
+    fn follow_own(
+        &mut self,
+        mut conversation: Box<dyn SaslConversation>,
+        reply: &RawDocument,
+        id: RawBson,
+    ) -> Result<Progress, EstablishError> {
+        let options = Arc::clone(&self.options);
+        let Some(mechanism) = options.mechanism.as_deref() else { return Err(no_mechanism()) };
+        let id = conversation_id(reply).unwrap_or(id);
+        let SaslReply { payload, done } = sasl_reply(reply);
+        let step = conversation.handle_reply(payload, done).map_err(|error| auth::failed(mechanism, &error))?;
+        match (step, done) {
+            (SaslStep::Done, true) => {
+                self.stage = Stage::Established;
+                Ok(Progress::Established)
+            }
+            (SaslStep::Send(payload), false) => {
+                let command = hello::next_command(&id, &payload);
+                self.stage = Stage::AuthenticatingByOwn { conversation, id };
+                self.send_to_source(command)?;
+                Ok(Progress::Exchange)
+            }
+            (SaslStep::Done, false) => Err(AuthError::from(ServerFault::NotEnded).into()),
+            (SaslStep::Send(_), true) => Err(AuthError::from(ServerFault::EndedEarly).into()),
+        }
+    }
+
     fn send_to_source(&mut self, command: RawDocumentBuf) -> Result<(), EstablishError> {
         let options = Arc::clone(&self.options);
-        let source = options.credential.as_ref().map_or("admin", |credential| credential.source.as_str());
+        // Only a mechanism of the user's own does without a credential, and then without a database.
+        let source = options.credential.as_ref().map_or("$external", |credential| credential.source.as_str());
         self.send(Phase::Authenticate, source, command)
     }
 
@@ -262,6 +315,38 @@ impl Establish {
     }
 }
 
+impl Login {
+    fn begin(options: &ConnectionOptions, random: [u8; 24]) -> Result<Self, EstablishError> {
+        if let Some(mechanism) = options.mechanism.as_deref() {
+            let login = auth::Login::new(options.credential.as_deref(), &random);
+            return mechanism.begin(&login).map(Self::Own).map_err(|error| auth::failed(mechanism, &error));
+        }
+        let Some(credential) = &options.credential else { return Ok(Self::Nothing) };
+        let nonce = Nonce::from_random(random);
+        let login = Authentication::new(Arc::clone(credential), nonce, options.max_scram_iterations);
+        Ok(Self::BuiltIn(Box::new(login.map_err(AuthError::from)?)))
+    }
+
+    fn built_in(&self) -> Option<&Authentication> {
+        match self {
+            Self::BuiltIn(authentication) => Some(authentication),
+            Self::Nothing | Self::Own(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hello(_) => "Hello",
+            Self::Authenticating { .. } => "Authenticating",
+            Self::AuthenticatingByOwn { .. } => "AuthenticatingByOwn",
+            Self::Established => "Established",
+            Self::Failed => "Failed",
+        })
+    }
+}
+
 // The bytes to send may hold a password, so they are not shown.
 impl fmt::Debug for Establish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -269,6 +354,11 @@ impl fmt::Debug for Establish {
         let mut shown = f.debug_struct("Establish");
         shown.field("options", options).field("connection", connection).field("stage", stage).finish_non_exhaustive()
     }
+}
+
+/// Not reached: who has begun by a mechanism has it.
+fn no_mechanism() -> EstablishError {
+    broken(Phase::Authenticate, "the options have no mechanism of the user's own")
 }
 
 fn broken(phase: Phase, text: &str) -> EstablishError {

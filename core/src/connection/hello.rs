@@ -5,10 +5,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use bson::spec::BinarySubtype;
-use bson::{RawArrayBuf, RawBinaryRef, RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawBinaryRef, RawBson, RawDocument, RawDocumentBuf};
 
 use super::ConnectionOptions;
-use super::auth::{Authentication, First};
+use super::auth::{Authentication, First, Payload};
 use crate::service_id::ServiceId;
 use crate::wire::{CompressorId, Limits, TopologyVersion};
 use crate::wire_version::incompatibility;
@@ -111,6 +111,24 @@ pub(super) fn first_command(first: First<'_>) -> RawDocumentBuf {
             command
         }
     }
+}
+
+/// The command that opens a conversation by a mechanism of the user's own.
+pub(super) fn sasl_start(mechanism: &str, payload: &Payload) -> RawDocumentBuf {
+    let mut command = RawDocumentBuf::new();
+    command.append(bson::cstr!("saslStart"), 1);
+    command.append(bson::cstr!("mechanism"), mechanism);
+    command.append(bson::cstr!("payload"), binary(payload.as_bytes()));
+    command
+}
+
+/// The command that goes on with a conversation.
+pub(super) fn next_command(id: &RawBson, payload: &Payload) -> RawDocumentBuf {
+    let mut command = RawDocumentBuf::new();
+    command.append(bson::cstr!("saslContinue"), 1);
+    command.append(bson::cstr!("conversationId"), id.as_raw_bson_ref());
+    command.append(bson::cstr!("payload"), binary(payload.as_bytes()));
+    command
 }
 
 pub(super) fn binary(bytes: &[u8]) -> RawBinaryRef<'_> {

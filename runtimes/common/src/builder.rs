@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::auth::MAX_ITERATIONS;
+use cmap_core::connection::auth::{MAX_ITERATIONS, SaslMechanism};
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
@@ -35,6 +35,7 @@ pub struct Builder<R, T> {
     listeners: Listeners,
     tls: Option<TlsConfig>,
     max_scram_iterations: u32,
+    mechanism: Option<Arc<dyn SaslMechanism>>,
     quiet: bool,
     makes: PhantomData<fn() -> T>,
 }
@@ -58,6 +59,7 @@ impl<R: Runtime, T> Builder<R, T> {
             listeners: Listeners::default(),
             tls: None,
             max_scram_iterations: MAX_ITERATIONS,
+            mechanism: None,
             quiet: false,
             makes: PhantomData,
         }
@@ -86,6 +88,12 @@ impl<R: Runtime, T> Builder<R, T> {
     /// Raise it for a server whose users were created with a higher number.
     pub fn max_scram_iterations(mut self, iterations: u32) -> Self {
         self.max_scram_iterations = iterations;
+        self
+    }
+
+    /// Logs in by a mechanism of the user's own, such as MONGODB-AWS, MONGODB-OIDC or GSSAPI, whatever the options name.
+    pub fn mechanism(mut self, mechanism: impl SaslMechanism + 'static) -> Self {
+        self.mechanism = Some(Arc::new(mechanism));
         self
     }
 
@@ -123,6 +131,7 @@ impl<R: Runtime, T> Builder<R, T> {
             listeners,
             tls,
             max_scram_iterations,
+            mechanism,
             quiet,
             makes: _,
         } = self;
@@ -138,7 +147,9 @@ impl<R: Runtime, T> Builder<R, T> {
             options.tls = TlsOptions::default();
             options.tls.enabled = Some(true);
         }
-        check_mechanism(&options)?;
+        if mechanism.is_none() {
+            check_mechanism(&options)?;
+        }
         warnings.extend(options.advice());
         warnings.extend(warnings::without_effect(&options, monitored));
         warnings::tell(&warnings, quiet);
@@ -163,6 +174,7 @@ impl<R: Runtime, T> Builder<R, T> {
         let pool = pool.map_err(ConnectionStringError::from)?;
         let mut connection_options = ConnectionOptions::of_client(&options, metadata.clone());
         connection_options.max_scram_iterations = max_scram_iterations;
+        connection_options.mechanism = mechanism;
         let establisher = Arc::new(Establisher {
             address,
             timeout: without_zero(Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT))),
@@ -222,7 +234,10 @@ fn check_mechanism(options: &ClientOptions) -> Result<(), ClientError> {
         Some(Mechanism::MongoDbOidc) => "authMechanism=MONGODB-OIDC",
         _ => return Ok(()),
     };
-    Err(ClientError::Unsupported { option, remedy: "use SCRAM-SHA-256, SCRAM-SHA-1, PLAIN or MONGODB-X509" })
+    Err(ClientError::Unsupported {
+        option,
+        remedy: "use SCRAM-SHA-256, SCRAM-SHA-1, PLAIN or MONGODB-X509, or bring the mechanism by Builder::mechanism",
+    })
 }
 
 fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> {

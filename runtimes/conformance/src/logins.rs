@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 use cmap_core::connection::{Fault, Phase};
 use cmap_runtime::{CheckOutError, Client};
 
@@ -58,6 +59,60 @@ pub fn a_certificate_logs_in<H: Harness>() {
         let told = connection.run_command("admin", status()).await.unwrap();
         assert_eq!(user(&told), ("CN=client,OU=cmap,O=cmap".into(), "$external".into()));
     });
+}
+
+pub fn a_mechanism_of_the_users_own_logs_in<H: Harness>() {
+    run::<H>(async {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let rogue = Rogue::start(move || {
+            let hears = Arc::clone(&hears);
+            move |name, command| {
+                if name == "saslStart" {
+                    hears.lock().unwrap().push(command.to_owned());
+                }
+                rawdoc! {
+                    "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
+                    "conversationId": 1, "done": true,
+                }
+            }
+        });
+        let mut options = rogue.options("");
+        options.credential = None;
+        let client = ClientOf::<H>::builder(options).mechanism(Token).build().await.unwrap();
+
+        let mut connection = client.check_out().await.unwrap();
+
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        let heard = heard.lock().unwrap();
+        let payload = heard[0].get_binary("payload").unwrap().bytes;
+        assert_eq!((heard[0].get_str("mechanism").unwrap(), payload), ("EXAMPLE-TOKEN", &b"token"[..]));
+        assert_eq!(heard[0].get_str("$db").unwrap(), "$external");
+    });
+}
+
+/// A mechanism by which whoever has the token logs in.
+#[derive(Debug)]
+struct Token;
+
+impl SaslMechanism for Token {
+    fn name(&self) -> &str {
+        "EXAMPLE-TOKEN"
+    }
+
+    fn begin(&self, _login: &Login<'_>) -> Result<Box<dyn SaslConversation>, MechanismError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl SaslConversation for Token {
+    fn first(&mut self) -> Result<Payload, MechanismError> {
+        Ok(b"token".to_vec().into())
+    }
+
+    fn handle_reply(&mut self, _payload: &[u8], _done: bool) -> Result<SaslStep, MechanismError> {
+        Ok(SaslStep::Done)
+    }
 }
 
 pub fn a_wrong_password_is_said_so<H: Harness>() {

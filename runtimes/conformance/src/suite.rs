@@ -47,6 +47,7 @@ macro_rules! conformance {
                 the_three_lines_log_in_by_scram_sha_256_under_tls,
                 scram_sha_1_logs_in,
                 a_certificate_logs_in,
+                a_mechanism_of_the_users_own_logs_in,
                 a_wrong_password_is_said_so,
                 an_unknown_user_is_said_so,
                 a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,

@@ -93,6 +93,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 mod login;
+mod mechanism;
 mod negotiation;
 mod plain;
 mod scram;
@@ -102,6 +103,9 @@ mod tests;
 
 pub use conversation::{Conversation, First, Reply, Step};
 pub use error::{AuthError, AuthMisuse, LoginError, Malformed, Message, ServerFault};
+#[cfg(feature = "wire")]
+pub(crate) use mechanism::failed;
+pub use mechanism::{Login, MechanismError, SaslConversation, SaslMechanism, SaslStep};
 pub use negotiation::{Authentication, Opening};
 pub use scram::cache::{KeyCache, Lookup, Ticket, Waiter};
 pub use scram::{DeriveKey, DerivedKeys, KeyId, MAX_ITERATIONS, MAX_MESSAGE, MIN_ITERATIONS, Nonce, ScramHash};
