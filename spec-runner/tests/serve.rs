@@ -246,6 +246,48 @@ fn new_connections_are_limited_as_mongodb_8_limits_them() {
     assert!(matches!(second.read(&mut byte), Ok(0) | Err(_)), "it is closed before it says anything");
 }
 
+/// The specification's own test of connections that an overloaded server refuses.
+#[test]
+fn refused_connections_fail_check_outs_and_do_not_clear_the_pool_cmap_50() {
+    let server = Server::start(&[]);
+    let mut admin = server.connect(&anonymous()).unwrap();
+    admin.run("test", &rawdoc! { "insert": "test", "documents": [{}] });
+    let prefix = "ingressConnectionEstablishment";
+    for (name, value) in [("RatePerSec", 20), ("BurstCapacitySecs", 1), ("MaxQueueDepth", 1), ("RateLimiterEnabled", 1)]
+    {
+        let mut set = rawdoc! { "setParameter": 1 };
+        set.append(bson::raw::CString::try_from(format!("{prefix}{name}")).unwrap(), value);
+        assert_eq!(admin.run("admin", &set).get_f64("ok").unwrap(), 1.0);
+    }
+    let uri = format!("mongodb://{}/?maxConnecting=100", server.address);
+    let client = smol::block_on(cmap_smol::Client::connect(&uri)).unwrap();
+    // The server is known when the storm begins.
+    smol::block_on(client.check_out()).unwrap();
+
+    let find = || async {
+        let mut connection = client.check_out().await?;
+        let find = rawdoc! { "find": "test", "filter": { "$where": "sleep(500) || true" } };
+        connection.run_command("test", find).await?;
+        Ok::<_, cmap_smol::Error>(())
+    };
+    smol::block_on(async {
+        let executor = smol::LocalExecutor::new();
+        let tasks: Vec<_> = (0..100).map(|_| executor.spawn(find())).collect();
+        // Those that are refused say so below.
+        executor
+            .run(async {
+                for task in tasks {
+                    let _ = task.await;
+                }
+            })
+            .await;
+    });
+
+    let stats = client.stats();
+    assert!(stats.check_outs_failed.connection_error >= 10, "{stats:?}");
+    assert_eq!(stats.cleared, 0, "{stats:?}");
+}
+
 #[test]
 fn an_option_that_is_wrong_is_told() {
     for (args, text) in [
