@@ -49,7 +49,7 @@ impl SimClient {
                 }
                 journal.server_event(address, event);
             }
-            _ => {}
+            Event::Lost(_) | _ => {}
         };
         let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;
@@ -147,7 +147,7 @@ fn of_check_out(error: &CheckOutError) -> Failure {
     match error {
         CheckOutError::Pool(error) => Failure::of_check_out(error),
         CheckOutError::Selection(error) => Failure::new(FailureKind::CheckOutTimeout, Cause::of(&**error).to_string()),
-        error => Failure::client(error.to_string()),
+        error @ (CheckOutError::RuntimeGone(_) | _) => Failure::client(error.to_string()),
     }
 }
 
@@ -157,7 +157,13 @@ fn of_command(error: &CommandError) -> Failure {
         CommandErrorKind::Network(_) => FailureKind::Network { timeout: false },
         CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_) => FailureKind::Network { timeout: true },
         CommandErrorKind::NoTimeLeft { .. } => FailureKind::CheckOutTimeout,
-        _ => FailureKind::Client,
+        CommandErrorKind::Writes(_)
+        | CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Unwritable(_)
+        | CommandErrorKind::Protocol(_)
+        | CommandErrorKind::Closed
+        | CommandErrorKind::RuntimeGone(_)
+        | _ => FailureKind::Client,
     };
     Failure::new(kind, error.to_string())
 }
