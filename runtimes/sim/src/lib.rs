@@ -40,7 +40,7 @@
 //! |---|---|
 //! | `sim` | the simulation, as tests see it |
 //! | `seeds` | one test under many seeds |
-//! | `runtime` | the simulation as a [`Runtime`](cmap_runtime::Runtime) |
+//! | `runtime` | the simulation as a [`Runtime`] |
 //! | `executor` | tasks, timers, the clock |
 //! | `network` | hosts, names, connections and faults |
 //! | `host` | a server, its process, its side of TLS, and its end |

@@ -3,7 +3,7 @@
 //! Many tasks share few connections to a server. One task keeps a connection for long, the server is stopped and comes back,
 //! and the client is closed. After each scene the demo says what happened, and why.
 //!
-//! 1. [`args`] says how long, and with which server;
+//! 1. `args` says how long, and with which server;
 //! 2. `stage` plays the scenes on one runtime, with the tasks of `callers`;
 //! 3. `figures` counts what callers saw, and what is missing at the end;
 //! 4. `story` puts it into words, `screen` prints them: above a table that moves on a terminal, as plain lines elsewhere.
