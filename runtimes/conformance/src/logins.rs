@@ -91,7 +91,7 @@ pub fn a_mechanism_of_the_users_own_logs_in<H: Harness>() {
     });
 }
 
-/// A mechanism by which whoever has the token logs in.
+/// A mechanism that logs in with a token.
 #[derive(Debug)]
 struct Token;
 

@@ -173,7 +173,7 @@ impl Todo {
     }
 }
 
-/// A number that no other item has got, whoever else adds items.
+/// A number that no other item has, though others add items at the same time.
 async fn next_number(connection: &mut Connection) -> Result<i32> {
     let command = rawdoc! {
         "findAndModify": "counters", "query": { "_id": "items" }, "update": { "$inc": { "last": 1 } }, "upsert": true, "new": true,

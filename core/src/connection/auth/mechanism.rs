@@ -23,7 +23,7 @@ use crate::options::Credential;
 /// ```
 /// use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 ///
-/// /// The server accepts whoever has the token.
+/// /// A token is all that the server asks for.
 /// #[derive(Debug)]
 /// struct Token(&'static str);
 ///
