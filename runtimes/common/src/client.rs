@@ -129,9 +129,9 @@ impl<R: Runtime> Client<R> {
 
     /// Warnings about the connection string that [`connect`](Self::connect) was given: parts that were ignored (URI-5,
     /// URI-6), parts that will not be understood forever, options that give up a protection ([`ClientOptions::advice`]), and
-    /// options that have no effect here. Each displays as a sentence that says what to write instead. They have been told already:
-    /// to the log at level WARN, where the feature `tracing` is on and a subscriber is installed, and otherwise on standard error,
-    /// each text once in a process. [`Builder::quiet`] keeps them from standard error.
+    /// options that have no effect here. Each displays as a sentence that says what to write instead. They have been told
+    /// already: to the log at level WARN, where the feature `tracing` is on and a subscriber is installed, and otherwise on
+    /// standard error, each text once in a process. [`Builder::quiet`] keeps them from standard error.
     ///
     /// A client made from options has no warnings about a connection string: [`ClientOptions::parse`] returned those.
     pub fn warnings(&self) -> &[Warning] {

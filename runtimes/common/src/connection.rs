@@ -44,8 +44,8 @@ enum Stage {
     /// The same, and the last reply is large: a check-in has memory to give back. A stage of its own, so that other check-ins do
     /// not have to look.
     AfterLargeReply,
-    /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the connection
-    /// is broken.
+    /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the
+    /// connection is broken.
     UnderWay,
     /// A reply has announced the next one (MSG-8).
     MoreToCome,
@@ -56,9 +56,9 @@ impl<R: Runtime> Connection<R> {
         Self { server, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
     }
 
-    /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS, or socketTimeoutMS (CSOT-3). The read concern, the
-    /// write concern and the read preference of the options go along with commands that take them, unless the command says
-    /// otherwise itself or belongs to a transaction.
+    /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS,
+    /// or socketTimeoutMS (CSOT-3). The read concern, the write concern and the read preference of the options go along with
+    /// commands that take them, unless the command says otherwise itself or belongs to a transaction.
     ///
     /// A command that succeeded as a whole is no error, though single writes of it failed: the reply says so, in `writeErrors`
     /// and `writeConcernError`. Use [`write`](Self::write) for commands that write.
@@ -108,8 +108,9 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next command, and with all that
-    /// a [`Command`] can say; [`IntoCommand`] makes its body of a value. An unacknowledged one has an empty reply (MSG-7).
+    /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next
+    /// command, and with all that a [`Command`] can say; [`IntoCommand`] makes its body of a value. An unacknowledged one has
+    /// an empty reply (MSG-7).
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
@@ -133,7 +134,8 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// The next reply to a command that allowed several ([`Command::exhaust_allowed`], MSG-9), for at most timeoutMS, or
-    /// socketTimeoutMS; `None` after the last one. Until then no other command may be sent, and dropping the connection closes it.
+    /// socketTimeoutMS; `None` after the last one. Until then no other command may be sent, and dropping the connection
+    /// closes it.
     ///
     /// # Errors
     /// The server reports a failure, or there was no usable reply.

@@ -110,7 +110,8 @@ pub struct CommandError {
 }
 
 /// Why a command failed. After all but [`NotSent`](Self::NotSent), [`NoTimeLeft`](Self::NoTimeLeft),
-/// [`Unwritable`](Self::Unwritable), [`Server`](Self::Server) and [`Writes`](Self::Writes) the connection is broken, and closed when it comes back.
+/// [`Unwritable`](Self::Unwritable), [`Server`](Self::Server) and [`Writes`](Self::Writes) the connection is broken, and
+/// closed when it comes back.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum CommandErrorKind {

@@ -1,5 +1,5 @@
-//! Where a case's servers are: behind threads and sockets of this machine (`threads`), or in a simulation, whose
-//! tests bring a [`Ground`] of their own.
+//! Where a case's servers are: behind threads and sockets of this machine (`threads`), or in a simulation
+//! ([`virtual_time`](crate::virtual_time)).
 //!
 //! Servers are written as tasks. On threads, each task has a thread to itself, and waits by standing still.
 
