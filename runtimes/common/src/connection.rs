@@ -1,11 +1,9 @@
 //! A connection in use: the guard that runs commands and gives the connection back when it is dropped.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
@@ -15,7 +13,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
 use crate::deadline::Limit;
-use crate::document::{IntoCommand, Reply};
+use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
@@ -70,8 +68,7 @@ impl<R: Runtime> Connection<R> {
         database: &str,
         command: impl IntoCommand,
     ) -> Result<Reply<'static>, CommandError> {
-        let command = self.written(command)?;
-        self.exchange(&Command::new(database, &command)).await.map(Reply::into_owned)
+        self.exchange((database, command)).await.map(Reply::into_owned)
     }
 
     /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
@@ -109,13 +106,14 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next
-    /// command, and with all that a [`Command`] can say; [`IntoCommand`] makes its body of a value. An unacknowledged one has
-    /// an empty reply (MSG-7).
+    /// command, and with all that a [`Command`] can say; a database and a document will do, too. An unacknowledged one has an
+    /// empty reply (MSG-7).
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
-    pub async fn exchange(&mut self, command: &Command<'_>) -> Result<Reply<'_>, CommandError> {
-        self.perform(command, self.server.command_limit()).await
+    pub async fn exchange(&mut self, command: impl IntoRequest) -> Result<Reply<'_>, CommandError> {
+        let request = self.request(command)?;
+        self.perform(&request.command(), self.server.command_limit()).await
     }
 
     /// The same within a `Duration`, or before a [`Deadline`](crate::Deadline), whatever the options say: what is left of an
@@ -126,11 +124,12 @@ impl<R: Runtime> Connection<R> {
     /// Those of [`run_command`](Self::run_command).
     pub async fn exchange_within(
         &mut self,
-        command: &Command<'_>,
+        command: impl IntoRequest,
         limit: impl Into<Limit>,
     ) -> Result<Reply<'_>, CommandError> {
+        let request = self.request(command)?;
         let limit = self.server.left(limit.into()).map(TimeLimit::Caller);
-        self.perform(command, limit).await
+        self.perform(&request.command(), limit).await
     }
 
     /// The next reply to a command that allowed several ([`Command::exhaust_allowed`], MSG-9), for at most timeoutMS, or
@@ -161,8 +160,8 @@ impl<R: Runtime> Connection<R> {
         reply.map(Reply::borrowed).map_err(|kind| self.failed(kind))
     }
 
-    fn written<'c>(&self, command: impl IntoCommand + 'c) -> Result<Cow<'c, RawDocument>, CommandError> {
-        command.into_command().map_err(|error| self.failed(CommandErrorKind::Unwritable(Box::new(error))))
+    fn request<'c>(&self, command: impl IntoRequest + 'c) -> Result<Request<'c>, CommandError> {
+        command.into_request().map_err(|error| self.failed(CommandErrorKind::Unwritable(Box::new(error))))
     }
 
     /// The connection's number in events and log messages.

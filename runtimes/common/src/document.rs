@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use bson::{Document, RawDocument, RawDocumentBuf};
+use cmap_core::connection::Command;
 use cmap_core::log::extended_json;
 use serde::Serialize;
 use serde::de::Deserialize;
@@ -71,6 +72,66 @@ impl<T: Serialize> IntoCommand for &T {
         Self: 'c,
     {
         bson::serialize_to_raw_document_buf(self).map(Cow::Owned)
+    }
+}
+
+/// What [`exchange`](crate::Connection::exchange) sends: a [`Command`] with all that it can say, or a database and a document
+/// or value.
+///
+/// ```
+/// use cmap_runtime::bson::doc;
+/// use cmap_runtime::{CommandError, Connection, Runtime};
+///
+/// async fn ping<R: Runtime>(connection: &mut Connection<R>) -> Result<(), CommandError> {
+///     connection.exchange(("admin", doc! { "ping": 1 })).await.map(drop)
+/// }
+/// ```
+pub trait IntoRequest {
+    /// The command to send.
+    ///
+    /// # Errors
+    /// The value cannot be written as a document.
+    fn into_request<'c>(self) -> Result<Request<'c>, bson::error::Error>
+    where
+        Self: 'c;
+}
+
+/// A [`Command`] that may own its document.
+#[derive(Debug)]
+pub struct Request<'c>(Content<'c>);
+
+#[derive(Debug)]
+enum Content<'c> {
+    Command(Command<'c>),
+    /// A document for a database.
+    Document(&'c str, Cow<'c, RawDocument>),
+}
+
+impl Request<'_> {
+    pub(crate) fn command(&self) -> Command<'_> {
+        match &self.0 {
+            Content::Command(command) => *command,
+            Content::Document(database, document) => Command::new(database, document),
+        }
+    }
+}
+
+impl IntoRequest for &Command<'_> {
+    fn into_request<'c>(self) -> Result<Request<'c>, bson::error::Error>
+    where
+        Self: 'c,
+    {
+        Ok(Request(Content::Command(*self)))
+    }
+}
+
+impl<C: IntoCommand> IntoRequest for (&str, C) {
+    fn into_request<'c>(self) -> Result<Request<'c>, bson::error::Error>
+    where
+        Self: 'c,
+    {
+        let (database, command) = self;
+        Ok(Request(Content::Document(database, command.into_command()?)))
     }
 }
 

@@ -65,7 +65,7 @@ pub use client::{Client, ClientBuilder};
 pub use command_limit::TimeLimit;
 pub use connection::Connection;
 pub use deadline::{Deadline, Limit};
-pub use document::{IntoCommand, ParseError, Reply};
+pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
 pub use events::{Event, Notice, PoolEvent, ServerEvent, Subscription};
 pub use pinned::PinnedConnection;

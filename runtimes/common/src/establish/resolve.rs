@@ -37,7 +37,11 @@ pub(crate) async fn resolve<R: Runtime>(runtime: &R, address: &ServerAddress) ->
 /// resolver was asked, which says nothing of the host; that is an error of connecting like that of any socket.
 fn unresolved(host: &str, error: &io::Error) -> EstablishError {
     match net::advice(error) {
-        "" => EstablishError::new(Phase::Resolve, Fault::Network, format!("{host}: {error}; is the host name right?")),
+        "" => EstablishError::new(
+            Phase::Resolve,
+            Fault::Network,
+            format!("{host}: {error}; check the host name in the connection string"),
+        ),
         advice => EstablishError::new(Phase::Connect, Fault::Network, format!("{host}: {error}{advice}")),
     }
 }
