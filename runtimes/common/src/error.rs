@@ -123,7 +123,10 @@ pub enum CommandErrorKind {
     #[error("{0}")]
     Writes(Box<WriteFailure>),
     /// Reading or writing failed, or the server hung up. Whether the command was carried out is unknown.
-    #[error("the connection was lost: {0}")]
+    #[error(
+        "the connection was lost: {0}; the command may have been carried out: check out another connection, and repeat only \
+         what may be done twice"
+    )]
     Network(io::Error),
     /// There was no reply in time. Whether the command was carried out is unknown.
     #[error("no reply within {0}; allow more time")]

@@ -153,6 +153,13 @@ where
             // Writing to a string does not fail.
             let _ = write!(text, "{separator}{}: {problem}", name(target));
         }
+        let refused = |attempt: &Attempt<_>| match &attempt.state {
+            State::Failed(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+            State::Running(_) => false,
+        };
+        if self.attempts.iter().any(refused) {
+            text.push_str("; check that MongoDB runs there and listens at this port");
+        }
         for target in self.untried.iter().rev() {
             fault = Fault::Timeout;
             let _ = write!(text, "; {}: there was no time to try it", name(target));
