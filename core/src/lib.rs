@@ -99,6 +99,7 @@ mod service_id;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod time;
+pub mod topology;
 mod topology_version;
 #[cfg(feature = "wire")]
 pub mod wire;
