@@ -7,6 +7,7 @@
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod extended_json;
 mod server;
+mod topology;
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -23,7 +24,8 @@ use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
 #[cfg(all(feature = "wire", feature = "auth"))]
 pub use self::extended_json::extended_json;
-pub use self::server::{MaxDocumentLength, TopologyId};
+pub use self::server::MaxDocumentLength;
+pub use self::topology::TopologyId;
 
 /// The component of every pool message (LOG-10).
 pub const COMPONENT: &str = "connection";

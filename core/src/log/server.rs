@@ -1,17 +1,13 @@
 //! Log records of a server and its monitor, derived from their events (LOG-14).
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::topology::{TopologyId, of_topology};
 use super::{Fields, LogRecord, LogValue, address_text};
 use crate::address::ServerAddress;
 use crate::monitor::{HeartbeatEvent, MonitorConnection};
-use crate::server::{ServerEvent, TopologyDescription};
-
-/// A topology's number in the log, by which the caller tells its clients apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopologyId(pub u64);
+use crate::server::ServerEvent;
 
 /// How many bytes of a document a record shows before it is cut, at the end of a character, and ends in `...` (LOG-5).
 /// Default 1000.
@@ -25,8 +21,8 @@ impl Default for MaxDocumentLength {
 }
 
 impl LogRecord {
-    /// The record of `event`, which happened to the server at `address` or to its topology; of a reply it shows at most
-    /// `most`. A new description of a server has no record of its own: the change of its topology reports it.
+    /// The record of `event`, which happened to the server at `address`; of a reply it shows at most `most`. A new
+    /// description of a server has no record of its own: the change of its topology reports it.
     pub fn of_server(
         topology: TopologyId,
         address: &ServerAddress,
@@ -36,14 +32,6 @@ impl LogRecord {
         let TopologyId(id) = topology;
         let at = address_text(address);
         let (mut record, unstructured) = match event {
-            ServerEvent::TopologyOpening => {
-                let record = of_topology("Starting topology monitoring", topology);
-                (record, alloc::format!("Starting monitoring for topology with ID {id}"))
-            }
-            ServerEvent::TopologyClosed => {
-                let record = of_topology("Stopped topology monitoring", topology);
-                (record, alloc::format!("Stopped monitoring for topology with ID {id}"))
-            }
             ServerEvent::ServerOpening => {
                 let record = of_server("Starting server monitoring", topology, address);
                 (record, alloc::format!("Starting monitoring for server {at} in topology with ID {id}"))
@@ -51,16 +39,6 @@ impl LogRecord {
             ServerEvent::ServerClosed => {
                 let record = of_server("Stopped server monitoring", topology, address);
                 (record, alloc::format!("Stopped monitoring for server {at} in topology with ID {id}"))
-            }
-            ServerEvent::TopologyDescriptionChanged { previous, new } => {
-                let (previous, new) = (description_text(previous), description_text(new));
-                let unstructured = alloc::format!(
-                    "Description changed for topology with ID {id}. Previous description: {previous}. New description: {new}"
-                );
-                let mut record = of_topology("Topology description changed", topology);
-                record.text("previousDescription", previous);
-                record.text("newDescription", new);
-                (record, unstructured)
             }
             ServerEvent::Heartbeat(HeartbeatEvent::Started { connection, awaited }) => {
                 let (record, on) = heartbeat("Server heartbeat started", topology, address, *connection, *awaited);
@@ -88,13 +66,6 @@ impl LogRecord {
         record.0.shrink_to_fit();
         Some(Self { fields: record.0, unstructured })
     }
-}
-
-fn of_topology(message: &'static str, TopologyId(id): TopologyId) -> Fields {
-    let mut record = Fields(Vec::with_capacity(8));
-    record.message(message);
-    record.add("topologyId", LogValue::Integer(id));
-    record
 }
 
 fn of_server(message: &'static str, topology: TopologyId, address: &ServerAddress) -> Fields {
@@ -132,19 +103,6 @@ fn heartbeat(
 fn took(record: &mut Fields, duration: Duration) -> String {
     let millis = record.duration(duration);
     alloc::format!("in {millis} ms")
-}
-
-/// A topology in a few words: its type, and its servers.
-fn description_text(description: &TopologyDescription) -> String {
-    let mut text = description.topology_type.to_string();
-    for server in &description.servers {
-        let at = address_text(&server.address);
-        text.push_str(&alloc::format!(", {at} {}", server.server_type));
-        if let Some(error) = &server.error {
-            text.push_str(&alloc::format!(" ({error})"));
-        }
-    }
-    text
 }
 
 /// LOG-5. The cut text may not be valid JSON any more.

@@ -139,14 +139,6 @@ impl ServerType {
         }
     }
 
-    /// Whether it is a member of a set.
-    pub(crate) fn is_member(self) -> bool {
-        match self {
-            Self::RsPrimary | Self::RsSecondary | Self::RsArbiter | Self::RsOther => true,
-            Self::Unknown | Self::Standalone | Self::Mongos | Self::RsGhost | Self::LoadBalancer => false,
-        }
-    }
-
     /// The specification's name.
     pub fn name(self) -> &'static str {
         match self {

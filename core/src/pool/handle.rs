@@ -14,10 +14,21 @@ use crate::time::Instant;
 pub struct ConnectionId(pub(crate) u64);
 
 /// Identifies one pool among others. Handles remember it, so that a connection cannot be checked in to a pool it does
-/// not belong to (CMAP-35). Two pools differ if their address, the moment of their creation or their number does.
+/// not belong to (CMAP-35), and reaches its server without a search. Two pools differ if their address, the moment of
+/// their creation, their server or their number does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct PoolId(pub(crate) u32);
+pub(crate) struct PoolId {
+    digest: u32,
+    /// Where its topology keeps its server.
+    pub(crate) slot: u32,
+}
+
+/// The server that a pool belongs to: its number, and where its topology keeps it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PoolOwner {
+    pub(crate) number: u32,
+    pub(crate) slot: u32,
+}
 
 /// A caller's reference to a connection: opaque, cheap to copy, and resolved without a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,11 +39,13 @@ pub struct Handle {
 }
 
 impl PoolId {
-    /// FNV-1a over all three: the same pool in a replay has the same id.
-    pub(crate) fn new(address: &ServerAddress, created_at: Instant, number: u32) -> Self {
+    /// FNV-1a over all of it: the same pool in a replay has the same id.
+    pub(crate) fn new(address: &ServerAddress, created_at: Instant, server: PoolOwner, number: u32) -> Self {
         let text = alloc::format!("{address}");
-        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes()).chain(number.to_le_bytes());
-        Self(bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
+        let numbers = server.number.to_le_bytes().into_iter().chain(number.to_le_bytes());
+        let bytes = text.bytes().chain(created_at.as_nanos().to_le_bytes()).chain(numbers);
+        let digest = bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Self { digest, slot: server.slot }
     }
 }
 
@@ -53,5 +66,11 @@ impl Handle {
     /// The connection's id.
     pub fn id(self) -> ConnectionId {
         self.id
+    }
+
+    /// Where the topology keeps the connection's server.
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.pool.slot
     }
 }

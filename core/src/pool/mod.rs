@@ -54,6 +54,7 @@ use self::backoff::Backoff;
 use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
 use self::handle::PoolId;
+pub(crate) use self::handle::PoolOwner;
 use self::list::Key;
 use self::state::PoolCall;
 use self::stats::Totals;
@@ -119,12 +120,22 @@ impl<C> Pool<C> {
     /// # Errors
     /// An option has a value that it cannot have.
     pub fn new(address: ServerAddress, options: PoolOptions, now: Instant) -> Result<Self, PoolOptionsError> {
+        Self::of_server(Arc::new(address), options, now, PoolOwner::default())
+    }
+
+    /// The paused pool of a server of a topology.
+    pub(crate) fn of_server(
+        address: Arc<ServerAddress>,
+        options: PoolOptions,
+        now: Instant,
+        server: PoolOwner,
+    ) -> Result<Self, PoolOptionsError> {
         let limits = options.limits()?;
-        let id = PoolId::new(&address, now, options.pool_number);
-        let random = Random::new(options.seed);
+        let id = PoolId::new(&address, now, server, options.pool_number);
+        let random = Random::new(options.seed ^ u64::from(server.number));
         let mut pool = Self {
             id,
-            address: Arc::new(address),
+            address,
             options,
             limits,
             state: PoolState::Paused,

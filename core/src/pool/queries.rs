@@ -1,5 +1,7 @@
 //! Queries of a pool. Nothing here changes it.
 
+use alloc::sync::Arc;
+
 use super::connections::Stage;
 use super::handle::{ConnectionId, Handle};
 use super::stats::Totals;
@@ -11,6 +13,10 @@ use crate::time::Instant;
 impl<C> Pool<C> {
     /// The endpoint.
     pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    pub(crate) fn shared_address(&self) -> &Arc<ServerAddress> {
         &self.address
     }
 

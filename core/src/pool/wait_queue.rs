@@ -35,6 +35,12 @@ impl CheckOutId {
     pub fn index(self) -> usize {
         self.key as usize
     }
+
+    /// Where the topology keeps the server of the check-out's pool.
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.pool.slot
+    }
 }
 
 /// A caller's request for a connection.

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 /// Counts the checks in a row that found something older than what was known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Disbelief(u8);
+pub(crate) struct Disbelief(u8);
 
 impl Disbelief {
     /// The number of older checks in a row at which one is believed.
     const MOST: u8 = 3;
 
     /// Records whether a check found something `older` than what is known; returns whether to believe it.
-    pub(super) fn believes(&mut self, older: bool) -> bool {
+    pub(crate) fn believes(&mut self, older: bool) -> bool {
         self.0 = if older { self.0.saturating_add(1) } else { 0 };
         let believes = !older || self.0 >= Self::MOST;
         if believes {

@@ -1,6 +1,6 @@
 //! A seeded virtual network and server, itself without I/O, to run a pool in virtual time.
 //!
-//! [`Simulation`] drives a [`Server`](crate::server::Server) the way an adapter drives it with sockets and timers,
+//! [`Simulation`] drives a [`Topology`](crate::topology::Topology) the way an adapter drives it with sockets and timers,
 //! except that establishing a connection takes virtual time and succeeds or fails as [`Network`] and [`VirtualServer`]
 //! say. One seed decides every latency and the order of events at the same moment, so that a run can be repeated.
 //!

@@ -17,8 +17,9 @@ use crate::pool::{
     Delivery, Event, Handle, Output, Pool, Refused,
 };
 use crate::random::Random;
-use crate::server::{self, CheckOut, OperationError, Server};
+use crate::server::{OperationError, Server};
 use crate::time::Instant;
+use crate::topology::{self, CheckOut, Topology};
 
 /// A simulated endpoint.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub struct Simulation {
     pub network: Network,
     /// The behaviour of the server; can be changed at any time.
     pub virtual_server: VirtualServer,
-    server: Server<()>,
+    topology: Topology<()>,
     now: Instant,
     random: Random,
     connect_timeout: Duration,
@@ -89,7 +90,7 @@ impl Simulation {
         let mut simulation = Self {
             network,
             virtual_server,
-            server: Server::unmonitored(pool),
+            topology: Topology::unmonitored(pool),
             now: Instant::ORIGIN,
             random: Random::new(seed),
             connect_timeout: Duration::from_secs(10),
@@ -114,12 +115,17 @@ impl Simulation {
 
     /// The pool, to read.
     pub fn pool(&self) -> &Pool<()> {
-        self.server.pool()
+        self.server().pool()
+    }
+
+    fn server(&self) -> &Server<()> {
+        let (_, server) = self.topology.servers().next().unwrap_or_else(|| unreachable!("a simulation has one server"));
+        server
     }
 
     /// [`Pool::check_out`].
     pub fn check_out(&mut self, request: CheckOutRequest) -> CheckOutId {
-        let (check_out, delivery) = self.server.check_out(self.now, request);
+        let (check_out, delivery) = self.topology.check_out(self.now, request);
         self.drain();
         self.deliver(delivery);
         match check_out {
@@ -130,7 +136,7 @@ impl Simulation {
 
     /// [`Pool::cancel_check_out`].
     pub fn cancel_check_out(&mut self, id: CheckOutId) -> Cancellation {
-        self.call(|server, now| server.cancel_check_out(now, CheckOut::Started(id)))
+        self.call(|topology, now| topology.cancel_check_out(now, CheckOut::Started(id)))
     }
 
     /// [`Pool::check_in`].
@@ -138,22 +144,22 @@ impl Simulation {
     /// # Errors
     /// Those of the pool.
     pub fn check_in(&mut self, connection: Handle, condition: Condition) -> Result<(), Refused<()>> {
-        let checked_in = self.call(|server, now| server.check_in(now, connection, (), condition))?;
+        let checked_in = self.call(|topology, now| topology.check_in(now, connection, (), condition))?;
         self.deliver(checked_in.delivery());
         Ok(())
     }
 
-    /// [`Server::handle_operation_failed`], to be followed by a check-in.
+    /// [`Topology::handle_operation_failed`], to be followed by a check-in.
     ///
     /// # Errors
-    /// Those of the server.
+    /// Those of the topology.
     pub fn fail_operation(&mut self, connection: Handle, error: OperationError) -> Result<(), ApiMisuse> {
-        self.call(|server, now| server.handle_operation_failed(now, connection, error))
+        self.call(|topology, now| topology.handle_operation_failed(now, connection, error))
     }
 
     /// [`Pool::ready`].
     pub fn ready(&mut self) {
-        let misuse = self.call(|server, now| server.ready(now));
+        let misuse = self.call(|topology, now| topology.ready(now));
         debug_assert_eq!(misuse, Ok(()));
     }
 
@@ -162,12 +168,12 @@ impl Simulation {
     /// # Errors
     /// Those of the pool.
     pub fn clear(&mut self, clear: Clear) -> Result<(), ApiMisuse> {
-        self.call(|server, now| server.clear(now, clear))
+        self.call(|topology, now| topology.clear(now, clear))
     }
 
     /// [`Pool::close`].
     pub fn close(&mut self) {
-        self.call(Server::close);
+        self.call(Topology::close);
     }
 
     /// The server closes a connection's socket. The client learns of it at once if it is `noticed`, otherwise when it
@@ -177,7 +183,7 @@ impl Simulation {
     /// Those of [`Pool::handle_peer_closed`].
     pub fn hang_up(&mut self, connection: Handle, noticed: bool) -> Result<(), ApiMisuse> {
         if noticed {
-            return self.call(|server, now| server.handle_peer_closed(now, connection));
+            return self.call(|topology, now| topology.handle_peer_closed(now, connection));
         }
         self.hung_up.insert(connection.id(), connection);
         Ok(())
@@ -198,7 +204,7 @@ impl Simulation {
 
     /// The time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
-        let timeout = self.server.poll_timeout().map(|timeout| timeout.at);
+        let timeout = self.topology.poll_timeout().map(|timeout| timeout.at);
         match (self.schedule.next_at(), timeout) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -214,10 +220,10 @@ impl Simulation {
     /// whether there was one.
     pub fn step(&mut self) -> bool {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= self.now);
-        let timer = is_due(self.server.poll_timeout().map(|timeout| timeout.at));
+        let timer = is_due(self.topology.poll_timeout().map(|timeout| timeout.at));
         let network = is_due(self.schedule.next_at());
         if timer && (!network || self.random.up_to(1) == 0) {
-            self.call(Server::handle_timeout);
+            self.call(Topology::handle_timeout);
         } else if let Some(happening) = self.schedule.pop_due(self.now) {
             self.happen(happening);
         } else {
@@ -226,27 +232,31 @@ impl Simulation {
         true
     }
 
-    fn call<R>(&mut self, call: impl FnOnce(&mut Server<()>, Instant) -> R) -> R {
-        let result = call(&mut self.server, self.now);
+    fn call<R>(&mut self, call: impl FnOnce(&mut Topology<()>, Instant) -> R) -> R {
+        let result = call(&mut self.topology, self.now);
         self.drain();
         result
     }
 
     /// Carries out the pool's actions, as an adapter would.
     fn drain(&mut self) {
-        while let Some(output) = self.server.poll_output() {
+        while let Some(output) = self.topology.poll_output() {
             let output = match output {
-                server::Output::Pool(output) => output,
+                topology::Output::Pool { output, .. } => output,
                 // No monitor checks the server, so it has no selection, no events and no calls of a monitor.
-                server::Output::Selected { .. } | server::Output::SelectionFailed { .. } => continue,
-                server::Output::Event(_) | server::Output::Monitor(_) => continue,
+                topology::Output::Selected { .. }
+                | topology::Output::Reselecting { .. }
+                | topology::Output::SelectionFailed { .. }
+                | topology::Output::Topology(_)
+                | topology::Output::Server { .. }
+                | topology::Output::Monitor { .. } => continue,
             };
             match output {
                 Output::Event(event) => self.news.push_back(News::Event(event)),
                 Output::Action(Action::Connect { connection }) => self.connect(connection),
                 Output::Action(Action::Check { connection }) => {
                     let alive = !self.hung_up.contains_key(&connection.id());
-                    let answered = self.server.handle_checked(self.now, connection, alive);
+                    let answered = self.topology.handle_checked(self.now, connection, alive);
                     debug_assert_eq!(answered, Ok(()));
                 }
                 Output::Action(Action::Deliver { check_out, connection, socket: () }) => {
@@ -345,9 +355,9 @@ impl Simulation {
                                        support this mode.";
                         return self.fail(connection, Fault::Other, message);
                     };
-                    let description = (**self.server.description()).clone();
+                    let description = (**self.server().description()).clone();
                     let misuse =
-                        self.call(|server, now| server.handle_hello(now, connection, Some(service_id), description));
+                        self.call(|topology, now| topology.handle_hello(now, connection, Some(service_id), description));
                     debug_assert_eq!(misuse, Ok(()));
                 }
                 if self.virtual_server.auth {
@@ -368,7 +378,7 @@ impl Simulation {
 
     fn establish(&mut self, connection: Handle) {
         self.establishing.remove(&connection.id());
-        let refused = self.call(|server, now| server.handle_established(now, connection, ()));
+        let refused = self.call(|topology, now| topology.handle_established(now, connection, ()));
         debug_assert_eq!(refused, Ok(()));
     }
 
@@ -380,7 +390,7 @@ impl Simulation {
 
     fn fail_with(&mut self, connection: Handle, error: EstablishError) {
         self.establishing.remove(&connection.id());
-        let misuse = self.call(|server, now| server.handle_establish_failed(now, connection, error));
+        let misuse = self.call(|topology, now| topology.handle_establish_failed(now, connection, error));
         debug_assert_eq!(misuse, Ok(()));
     }
 

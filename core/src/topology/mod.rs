@@ -1,7 +1,336 @@
-//! Several servers: which one an operation is sent to.
+//! Several servers, discovered from seeds: which of them exist, what they are, and which one a check-out is sent to.
+//!
+//! A [`Topology`] is what a client drives, also a client of one server. It holds the servers with their pools, the
+//! description of all of them, and the check-outs that wait for a server. So "the server is unknown, its pool is cleared,
+//! another one is selected" is one step: no caller sees one effect without the other (SDAM-3).
+//!
+//! A topology is data, like its pools. The monitors stand beside it: the driver hands over their
+//! [findings](Topology::handle_check) and their [events](Topology::handle_heartbeat), and begins, calls and ends them as
+//! [`Output::Monitor`] says.
+//!
+//! A check-out that finds no suitable server waits for one ([`CheckOut::Selecting`]). A check-out whose server fails it
+//! before it has its connection goes back there, while its time lasts: a restart of a server, or an election, costs it no
+//! error.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `mod` | the topology, and the driving rule |
+//! | `callers` | check-outs, check-ins, the beginning and the end |
+//! | `connections` | what happens at connections, and what it says of their server |
+//! | `checks` | what checks and hellos say of a server, and what follows for all of them |
+//! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
+//! | `servers` | the servers by their ids |
+//! | `waiting` | check-outs that wait for a server |
+//! | `reselection` | check-outs that go back to wait for a server |
 //! | `selection` | which servers suit an operation, and the one that is chosen |
+//! | `topology_options`, `output`, `event` | options, outputs and events |
+//!
+#![doc = include_str!("../../docs/topology.md")]
 
-pub use crate::server::{TopologyDescription, TopologyType};
+mod callers;
+mod checks;
+mod connections;
+mod description;
+mod event;
+mod output;
+mod reselection;
+mod servers;
+mod topology_options;
+pub mod selection;
+mod transition;
+mod update;
+mod waiting;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::description::{TopologyDescription, TopologyType};
+pub use self::event::TopologyEvent;
+pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
+use self::servers::Servers;
+pub use self::topology_options::TopologyOptions;
+pub use self::selection::{Criteria, SelectionError, SelectionErrorKind, ServerSelector};
+pub use self::waiting::SelectionId;
+use self::waiting::{Selections, Waiter};
+use crate::address::ServerAddress;
+use crate::options::{PoolOptions, PoolOptionsError};
+use crate::pool::{self, CheckOutId, Pool};
+use crate::random::Random;
+use crate::server::{Membership, Server, ServerEvent, ServerId};
+use crate::time::Instant;
+
+/// The servers of a client: what is known of them, their pools, and the check-outs that wait for one of them.
+///
+/// **The driving rule.** Call any method; then drain [`poll_output`](Self::poll_output) until it returns `None`; then ask
+/// [`poll_timeout`](Self::poll_timeout) when to come back. Every call takes `now`, and is legal in every state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "C: Serialize", deserialize = "C: Deserialize<'de>"))]
+pub struct Topology<C> {
+    options: TopologyOptions,
+    /// Those of each server's pool.
+    pool_options: PoolOptions,
+    description: Arc<TopologyDescription>,
+    /// The outputs of their pools are collected after every call.
+    servers: Servers<C>,
+    phase: Phase,
+    /// The server that every write is sent to now, if there is one and its pool is open: the short way of a check-out.
+    writer: Option<ServerId>,
+    /// How long a check-out may take that does not wait for a server.
+    check_out_limit: Duration,
+    selections: Selections,
+    /// What a check-out wants that says nothing else.
+    writable: Arc<Criteria>,
+    random: Random,
+    now: Instant,
+    outputs: VecDeque<Output<C>>,
+    observed: bool,
+}
+
+/// What the topology does about its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Phase {
+    /// Nothing yet.
+    Unopened,
+    /// Its monitors check them.
+    Monitored,
+    /// Nothing: the owner of the one server says when its pool may be used.
+    Unmonitored,
+    /// The end.
+    Closed,
+}
+
+/// A check-out that a caller asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CheckOut {
+    /// It began in the pool of a server.
+    Started(CheckOutId),
+    /// It waits for a server: [`Output::Selected`] or [`Output::SelectionFailed`] follows.
+    Selecting(SelectionId),
+}
+
+impl<C> Topology<C> {
+    /// A topology of the seeds in `options`, each with a pool with `pool_options`. Nothing happens before
+    /// [`open`](Self::open).
+    ///
+    /// # Errors
+    /// An option of the pools has a value that it cannot have.
+    pub fn new(options: TopologyOptions, mut pool_options: PoolOptions) -> Result<Self, PoolOptionsError> {
+        pool_options.load_balanced |= options.load_balanced;
+        pool_options.validate()?;
+        Ok(Self::unopened(options, pool_options))
+    }
+
+    fn unopened(options: TopologyOptions, pool_options: PoolOptions) -> Self {
+        Self {
+            check_out_limit: options.server_selection_timeout,
+            random: Random::new(pool_options.seed),
+            options,
+            pool_options,
+            description: Arc::new(TopologyDescription::new(TopologyType::Unknown, Vec::new())),
+            servers: Servers::new(),
+            phase: Phase::Unopened,
+            writer: None,
+            selections: Selections::default(),
+            writable: Arc::new(Criteria::default()),
+            now: Instant::ORIGIN,
+            outputs: VecDeque::new(),
+            observed: true,
+        }
+    }
+
+    /// One server without a monitor, for an owner with rules of its own: every check-out goes to its pool at once, and
+    /// the owner makes the pool [ready](Self::ready) and [clears](Self::clear) it. Errors of connections clear it as
+    /// always, and also come out as calls of a monitor, for the owner to obey. The server has no description and no
+    /// events, and is never opened.
+    pub fn unmonitored(pool: Pool<C>) -> Self {
+        let mut options = TopologyOptions::of_seeds(Vec::new());
+        // There is no other server to turn to, and none to wait for: a deadline is the caller's alone.
+        options.reselect = false;
+        options.server_selection_timeout = Duration::MAX;
+        options.load_balanced = pool.options().load_balanced;
+        let mut topology = Self::unopened(options, pool.options().clone());
+        topology.phase = Phase::Unmonitored;
+        let id = topology.servers.next_id();
+        topology.servers.add(id, Server::new(pool, Membership::Used));
+        topology.writer = Some(id);
+        topology.collect(id);
+        topology
+    }
+
+    // Queries.
+
+    /// The description of all servers.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        &self.description
+    }
+
+    /// A server, to read. One that has left stays until it is drained.
+    pub fn server(&self, server: ServerId) -> Option<&Server<C>> {
+        self.servers.get(server)
+    }
+
+    /// The servers, to read, those included that have left and are not drained yet.
+    pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
+        self.servers.iter()
+    }
+
+    /// The server of a check-out that began in its pool.
+    pub fn server_of_check_out(&self, check_out: CheckOutId) -> Option<ServerId> {
+        self.servers.id_at(check_out.slot())
+    }
+
+    /// The server of a connection.
+    pub fn server_of(&self, connection: pool::Handle) -> Option<ServerId> {
+        self.servers.id_at(connection.slot())
+    }
+
+    /// How many check-outs wait for a server.
+    pub fn selecting(&self) -> usize {
+        self.selections.len()
+    }
+
+    // Time and outputs.
+
+    /// Time has passed: fails the check-outs that waited long enough for a server, and does what is due in the pools.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
+        self.collect_all();
+        self.fail_overdue_selections();
+    }
+
+    /// The next output; `None` when there is nothing more to do.
+    #[must_use = "an action that is not carried out is lost"]
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        /// The capacity that the queue keeps; the memory of a burst is given back.
+        const KEPT: usize = 1024;
+        if self.outputs.is_empty() {
+            if self.outputs.capacity() > 2 * KEPT {
+                self.outputs.shrink_to(KEPT);
+            }
+            return None;
+        }
+        self.outputs.pop_front()
+    }
+
+    /// Whether all outputs have been drained.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
+    #[must_use = "without it the driver does not know when to come back"]
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Timeout> {
+        if !self.is_drained() {
+            return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
+        }
+        let selection = self.selections.next_deadline();
+        let mut next = selection.map(|(at, _)| Timeout { at, reason: TimeoutReason::Selection });
+        for (id, server) in self.servers.iter() {
+            let pool = server.pool.poll_timeout();
+            let pool = pool.map(|pool| Timeout { at: pool.at, reason: TimeoutReason::Pool(id, pool.reason) });
+            next = Timeout::earlier(next, pool);
+        }
+        next
+    }
+
+    /// Whether events are produced at all. On at first.
+    pub fn observe(&mut self, on: bool) {
+        self.observed = on;
+        self.servers.iter_mut().for_each(|(_, server)| server.pool.observe(on));
+    }
+
+    // Shared by the parts of the machine.
+
+    #[inline]
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn emit(&mut self, event: TopologyEvent) {
+        if self.observed {
+            self.outputs.push_back(Output::Topology(event));
+        }
+    }
+
+    fn emit_of(&mut self, server: ServerId, event: ServerEvent) {
+        if self.observed {
+            self.outputs.push_back(Output::Server { server, event });
+        }
+    }
+
+    fn call_monitor(&mut self, server: ServerId, call: MonitorCall) {
+        self.outputs.push_back(Output::Monitor { server, call });
+    }
+
+    /// Adds a server to those that are kept. `None` only if the pool's options were changed into wrong ones.
+    fn add_server(&mut self, address: Arc<ServerAddress>, membership: Membership) -> Option<ServerId> {
+        let id = self.servers.next_id();
+        let pool = Pool::of_server(address, self.pool_options.clone(), self.now, id.pool_owner()).ok()?;
+        let mut server = Server::new(pool, membership);
+        server.pool.observe(self.observed);
+        self.servers.add(id, server);
+        Some(id)
+    }
+
+    /// Begins a check-out that waited for a server in the pool of the one that was chosen.
+    fn begin_selected(&mut self, selection: SelectionId, server: ServerId, waiter: Waiter) {
+        let now = self.now;
+        let Some((known, origins)) = self.servers.with_origins(server) else { return };
+        let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
+        if delivery.is_none() && self.options.reselect {
+            origins.note(check_out, waiter);
+        }
+        // In front of the outputs that the pool has just made.
+        self.outputs.push_back(Output::Selected { selection, check_out });
+        self.collect(server);
+        self.outputs.extend(delivery.map(|delivery| Output::Pool { server, output: delivery.into() }));
+    }
+
+    /// Makes a call of a server's pool, and takes over its outputs.
+    fn call_pool<T>(&mut self, server: ServerId, call: impl FnOnce(&mut Pool<C>) -> T) -> Option<T> {
+        let result = self.servers.get_mut(server).map(|server| call(&mut server.pool));
+        self.collect(server);
+        result
+    }
+
+    /// Takes over the outputs of a server's pool: there is one queue, in one order.
+    #[inline(never)]
+    fn collect(&mut self, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        if server.pool.is_drained() || server.membership == Membership::Unused {
+            return;
+        }
+        while let Some(output) = self.servers.get_mut(id).and_then(|server| server.pool.poll_output()) {
+            self.take_output(id, output);
+        }
+        self.serve_reselected();
+        self.forget_if_drained(id);
+    }
+
+    #[inline(never)]
+    fn collect_all(&mut self) {
+        for slot in 0..self.servers.slots() {
+            if let Some(id) = self.servers.id_at(slot) {
+                self.collect(id);
+            }
+        }
+    }
+
+    /// Forgets a server that has left, and whose last connection is closed.
+    fn forget_if_drained(&mut self, id: ServerId) {
+        let is_over = self.servers.get(id).is_some_and(|server| server.has_left() && server.pool.counts().total() == 0);
+        // Those of a closed client stay, for their figures.
+        if is_over && self.phase != Phase::Closed {
+            self.servers.remove(id);
+            self.call_monitor(id, MonitorCall::Forget);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Calls of a topology's users: its beginning, check-outs and check-ins, and its end.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::selection::{SelectionError, SelectionErrorKind};
+use super::waiting::Waiter;
+use super::{CheckOut, Criteria, Output, Phase, SelectionId, Topology};
+use super::{TopologyDescription, TopologyEvent, TopologyType};
+use crate::monitor::{ServerDescription, ServerType};
+use crate::pool::{
+    ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Purpose, Refused,
+};
+use crate::pool::Cause;
+use crate::server::{ServerEvent, ServerId};
+use crate::time::Instant;
+
+impl<C> Topology<C> {
+    /// The client begins: the topology opens, with its seeds in it (TOP-40). A load balancer is known from the start, and
+    /// never checked (LB-3, LB-4). Does nothing the second time.
+    pub fn open(&mut self, now: Instant) {
+        self.advance(now);
+        if self.phase != Phase::Unopened {
+            return;
+        }
+        self.phase = Phase::Monitored;
+        let load_balanced = self.options.load_balanced;
+        let description = TopologyDescription::initial(&self.options);
+        self.emit(TopologyEvent::TopologyOpening);
+        self.describe(description.clone());
+        for seed in self.options.seeds.clone() {
+            self.begin_server(Arc::new(seed));
+        }
+        if load_balanced && let Some(seed) = description.servers.first() {
+            let known = ServerDescription::new(Arc::clone(&seed.address), ServerType::LoadBalancer);
+            if let Some(server) = self.servers.find(&seed.address) {
+                self.take_description(server, known);
+            }
+        }
+    }
+
+    /// Asks for a connection to a server that takes writes: from its pool, if it is known; otherwise as soon as it is, for
+    /// at most serverSelectionTimeoutMS. That limit bounds the whole of a request with a deadline (CSOT-4).
+    ///
+    /// Returns the check-out and, if it was served at once, the delivery. Otherwise the answer comes through the queue;
+    /// so does the delivery if outputs were queued before the call.
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline(always)]
+    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+        if let Some(writer) = self.writer
+            && self.outputs.is_empty()
+            && let Some(server) = self.servers.get_mut(writer)
+        {
+            let request = bounded(now, request, self.check_out_limit);
+            if let Some(delivery) = server.pool.check_out_available(now, request) {
+                return (CheckOut::Started(delivery.check_out), Some(delivery));
+            }
+        }
+        self.begin_check_out(now, request)
+    }
+
+    #[inline(never)]
+    fn begin_check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+        let writable = Arc::clone(&self.writable);
+        self.check_out_for(now, &writable, request)
+    }
+
+    /// The same for a server that meets `criteria`.
+    #[must_use = "a delivered connection has to be checked in"]
+    pub fn check_out_for(
+        &mut self,
+        now: Instant,
+        criteria: &Arc<Criteria>,
+        request: CheckOutRequest,
+    ) -> (CheckOut, Option<Delivery<C>>) {
+        self.advance(now);
+        match self.choose(criteria) {
+            Some(server) => self.begin_in_pool(server, criteria, request),
+            None => (CheckOut::Selecting(self.select(criteria, request)), None),
+        }
+    }
+
+    fn begin_in_pool(
+        &mut self,
+        id: ServerId,
+        criteria: &Arc<Criteria>,
+        request: CheckOutRequest,
+    ) -> (CheckOut, Option<Delivery<C>>) {
+        let now = self.now;
+        let was_drained = self.outputs.is_empty();
+        let waiter = self.waiter(criteria, request);
+        let bounded = bounded(now, request, self.check_out_limit);
+        let Some((server, origins)) = self.servers.with_origins(id) else {
+            return (CheckOut::Selecting(self.select(criteria, request)), None);
+        };
+        let (check_out, delivery) = server.pool.begin_check_out(now, bounded);
+        if delivery.is_none() && self.options.reselect {
+            origins.note(check_out, waiter);
+        }
+        let has_outputs = !server.pool.is_drained();
+        let delivery = if has_outputs || !was_drained { self.hand_over(id, was_drained, delivery) } else { delivery };
+        (CheckOut::Started(check_out), delivery)
+    }
+
+    /// Takes over what a call of a pool led to. The delivery that it returned is for its caller, unless outputs had been
+    /// queued before.
+    fn hand_over(&mut self, server: ServerId, was_drained: bool, delivery: Option<Delivery<C>>) -> Option<Delivery<C>> {
+        self.collect(server);
+        if was_drained {
+            return delivery;
+        }
+        self.outputs.extend(delivery.map(|delivery| Output::Pool { server, output: delivery.into() }));
+        None
+    }
+
+    /// Gives up a check-out in any state. One that waits for a server never began, and ends without an event.
+    #[must_use = "a delivered connection has to be checked in"]
+    pub fn cancel_check_out(&mut self, now: Instant, check_out: CheckOut) -> Cancellation {
+        self.advance(now);
+        match check_out {
+            CheckOut::Started(id) => {
+                let server = self.servers.id_at(id.slot());
+                let cancelled = server.and_then(|server| self.call_pool(server, |pool| pool.cancel_check_out(now, id)));
+                cancelled.unwrap_or(Cancellation::Finished)
+            }
+            CheckOut::Selecting(selection) => match self.selections.remove(selection) {
+                Some(_) => Cancellation::Cancelled,
+                None => Cancellation::Finished,
+            },
+        }
+    }
+
+    /// Gives a connection back, as [`Pool::check_in`](crate::pool::Pool::check_in) does. Returns the delivery to the
+    /// next waiter, unless outputs were queued before the call or the call led to further outputs.
+    ///
+    /// # Errors
+    /// Those of [`Pool::check_in`](crate::pool::Pool::check_in).
+    #[inline(always)]
+    pub fn check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        let socket = match self.servers.at(connection.slot()) {
+            Some(server) if self.outputs.is_empty() => {
+                match server.pool.check_in_available(now, connection, socket, condition) {
+                    Ok(()) => return Ok(CheckedIn::Done),
+                    Err(socket) => socket,
+                }
+            }
+            _ => socket,
+        };
+        self.begin_check_in(now, connection, socket, condition)
+    }
+
+    #[inline(never)]
+    fn begin_check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        self.advance(now);
+        let was_drained = self.outputs.is_empty();
+        let id = self.servers.id_at(connection.slot());
+        let Some((id, server)) = id.and_then(|id| Some((id, self.servers.get_mut(id)?))) else {
+            return Err(Refused { socket, misuse: ApiMisuse::ForeignConnection });
+        };
+        let checked_in = server.pool.begin_check_in(now, connection, socket, condition);
+        if was_drained && server.pool.is_drained() && !server.has_left() {
+            return checked_in;
+        }
+        let (delivery, refused) = match checked_in {
+            Ok(checked_in) => (checked_in.delivery(), None),
+            Err(refused) => (None, Some(refused)),
+        };
+        let delivery = self.hand_over(id, was_drained, delivery);
+        refused.map_or_else(|| Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered)), Err)
+    }
+
+    /// Changes the purpose of a connection in use, as [`Pool::set_purpose`](crate::pool::Pool::set_purpose) does.
+    ///
+    /// # Errors
+    /// The handle is another client's, or its connection is not in use.
+    pub fn set_purpose(&mut self, connection: Handle, purpose: Purpose) -> Result<(), ApiMisuse> {
+        let server = self.servers.at(connection.slot()).ok_or(ApiMisuse::ForeignConnection)?;
+        server.pool.set_purpose(connection, purpose)
+    }
+
+    /// Makes the pool of a server without a monitor ready.
+    ///
+    /// # Errors
+    /// The servers are monitored.
+    pub fn ready(&mut self, now: Instant) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let server = self.unmonitored_server()?;
+        self.call_pool(server, |pool| pool.ready(now));
+        Ok(())
+    }
+
+    /// Clears the pool of a server without a monitor.
+    ///
+    /// # Errors
+    /// The servers are monitored; or those of [`Pool::clear`](crate::pool::Pool::clear).
+    pub fn clear(&mut self, now: Instant, clear: Clear) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let server = self.unmonitored_server()?;
+        self.call_pool(server, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))
+    }
+
+    /// Closes all servers and their pools; every waiter fails (TOP-42). Close the monitors first: TopologyClosed is the
+    /// last event (MON-14).
+    pub fn close(&mut self, now: Instant) {
+        self.advance(now);
+        let before = core::mem::replace(&mut self.phase, Phase::Closed);
+        if before == Phase::Closed {
+            return;
+        }
+        let members: Vec<ServerId> =
+            self.servers.iter().filter(|(_, server)| !server.has_left()).map(|(id, _)| id).collect();
+        for &server in &members {
+            self.close_pool(server);
+        }
+        while let Some(selection) = self.selections.first() {
+            self.fail_selection(selection, SelectionErrorKind::Closed);
+        }
+        if before == Phase::Monitored {
+            members.into_iter().for_each(|server| self.emit_of(server, ServerEvent::ServerClosed));
+            self.describe(TopologyDescription::new(TopologyType::Unknown, Vec::new()));
+            self.emit(TopologyEvent::TopologyClosed);
+        }
+    }
+
+    /// Call this in a process that was forked, as [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork)
+    /// (FORK-2): all check-outs that wait fail, and the servers are unknown until their next checks.
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.advance(now);
+        if self.phase == Phase::Closed {
+            return;
+        }
+        while let Some(selection) = self.selections.first() {
+            self.fail_selection(selection, SelectionErrorKind::Forked);
+        }
+        for slot in 0..self.servers.slots() {
+            let Some(id) = self.servers.id_at(slot) else { continue };
+            if let Some(origins) = self.servers.origins(id) {
+                origins.forget();
+            }
+            if self.phase == Phase::Monitored && !self.options.load_balanced {
+                self.mark_unknown(id, Cause::new("the process was forked"), None);
+            }
+            self.call_pool(id, |pool| pool.reset_after_fork(now));
+        }
+    }
+
+    pub(super) fn fail_overdue_selections(&mut self) {
+        while let Some((at, selection)) = self.selections.next_deadline()
+            && at <= self.now
+        {
+            self.fail_selection(selection, SelectionErrorKind::Timeout);
+        }
+    }
+
+    pub(super) fn fail_selection(&mut self, selection: SelectionId, kind: SelectionErrorKind) {
+        let Some(waiter) = self.selections.remove(selection) else { return };
+        let waited = self.now.saturating_since(waiter.arrived_at);
+        let error = SelectionError::new(kind, waiter.criteria, Arc::clone(&self.description), waited);
+        self.outputs.push_back(Output::SelectionFailed { selection, error: Arc::new(error) });
+    }
+
+    /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15).
+    #[cold]
+    fn select(&mut self, criteria: &Arc<Criteria>, request: CheckOutRequest) -> SelectionId {
+        let waiter = self.waiter(criteria, request);
+        let limit = waiter.limit;
+        let selection = self.selections.add(waiter);
+        if self.phase == Phase::Closed {
+            self.fail_selection(selection, SelectionErrorKind::Closed);
+        } else if limit <= self.now {
+            // The check would come too late for it.
+            self.fail_selection(selection, SelectionErrorKind::Timeout);
+        } else if self.selections.len() == 1 {
+            // The others have asked for checks, and while they wait one follows the other.
+            self.hurry_monitors();
+        }
+        self.refuse_if_incompatible();
+        selection
+    }
+
+    fn waiter(&self, criteria: &Arc<Criteria>, request: CheckOutRequest) -> Waiter {
+        let limit = self.now + self.options.server_selection_timeout;
+        let limit = request.deadline.map_or(limit, |deadline| deadline.min(limit));
+        Waiter { criteria: Arc::clone(criteria), request, arrived_at: self.now, limit }
+    }
+
+    /// The server whose owner makes the pool ready and clears it. A closed pool stays as it is.
+    fn unmonitored_server(&self) -> Result<ServerId, ApiMisuse> {
+        match (self.phase, self.writer) {
+            (Phase::Unmonitored | Phase::Closed, Some(server)) => Ok(server),
+            _ => Err(ApiMisuse::Monitored),
+        }
+    }
+}
+
+/// A request with a deadline ends within serverSelectionTimeoutMS at the latest (CSOT-4).
+#[inline]
+fn bounded(now: Instant, mut request: CheckOutRequest, limit: core::time::Duration) -> CheckOutRequest {
+    if let Some(deadline) = &mut request.deadline {
+        *deadline = (*deadline).min(now + limit);
+    }
+    request
+}

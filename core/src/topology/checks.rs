@@ -1,0 +1,235 @@
+//! What checks and hellos say of a server, and the consequences for all servers, their pools, and the check-outs that wait.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::update::Update;
+use super::selection::SelectionErrorKind;
+use super::{MonitorCall, Phase, Topology, TopologyDescription, TopologyEvent, TopologyType};
+use crate::connection::Fault;
+use crate::monitor::{Call, Finding, HeartbeatEvent, ServerDescription, ServerType};
+use crate::pool::{ApiMisuse, Cause, Clear};
+use crate::server::{Membership, ServerEvent, ServerId};
+use crate::time::Instant;
+use crate::topology_version::TopologyVersion;
+
+impl<C> Topology<C> {
+    /// A server's monitor has a finding. That of a server that has left is ignored (TOP-14).
+    ///
+    /// A description that is older than what is known already is ignored (SDAM-6), unless it is the third in a row:
+    /// [`TopologyVersion`] says why. It may add servers to the topology and remove others, the described one among them.
+    /// The pool of a usable server becomes ready, and the check-outs that it suits go on there (SDAM-1, SDAM-2).
+    ///
+    /// A check that failed makes the server unknown and clears its pool. Connections in use are interrupted if the
+    /// check timed out (MON-9), because they would wait for nothing, too.
+    ///
+    /// # Errors
+    /// The check failed, and the server is load-balanced, and therefore not checked (LB-3).
+    pub fn handle_check(&mut self, now: Instant, server: ServerId, finding: Finding) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let Some(known) = self.servers.get_mut(server).filter(|server| !server.has_left()) else { return Ok(()) };
+        match finding {
+            Finding::Description(description) => {
+                let is_older = is_older(&known.description, &description);
+                if known.disbelief.believes(is_older) {
+                    self.believe(server, *description);
+                }
+            }
+            Finding::Failure { .. } if self.options.load_balanced => return Err(ApiMisuse::ClearWithoutService),
+            Finding::Failure { fault, cause } => {
+                self.mark_unknown(server, cause.clone(), None);
+                let clear = Clear::pool(cause);
+                let clear = if fault == Fault::Timeout { clear.interrupting() } else { clear };
+                self.call_pool(server, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))?;
+            }
+        }
+        self.hurry_monitor(server);
+        Ok(())
+    }
+
+    /// A server's monitor began or ended a check: its event takes its place among the others. Ignored once the server has
+    /// left.
+    pub fn handle_heartbeat(&mut self, now: Instant, server: ServerId, event: HeartbeatEvent) {
+        self.advance(now);
+        if self.servers.get(server).is_some_and(|server| !server.has_left()) {
+            self.emit_of(server, ServerEvent::Heartbeat(event));
+        }
+    }
+
+    /// The hello of an application's connection described the server.
+    pub(super) fn learn_from_application(&mut self, server: ServerId, description: ServerDescription) {
+        let known = self.servers.get(server);
+        if known.is_some_and(|known| !known.has_left() && !is_older(&known.description, &description)) {
+            self.believe(server, description);
+        }
+        self.hurry_monitor(server);
+    }
+
+    pub(super) fn mark_unknown(&mut self, server: ServerId, cause: Cause, topology_version: Option<TopologyVersion>) {
+        let Some(known) = self.servers.get(server) else { return };
+        let address = Arc::clone(&known.description.address);
+        let unknown = ServerDescription { topology_version, ..ServerDescription::unknown(address, cause) };
+        self.take_description(server, unknown);
+    }
+
+    /// Records the server's description of itself. A load balancer stays one (LB-3).
+    fn believe(&mut self, server: ServerId, description: ServerDescription) {
+        if !self.options.load_balanced {
+            self.take_description(server, description);
+            self.send_back_unsuited(server);
+        }
+    }
+
+    /// Replaces a server's description, and does all that follows for the topology in the same step (SDAM-3): first the
+    /// events (TOP-41), then the pools.
+    pub(super) fn take_description(&mut self, server: ServerId, description: ServerDescription) {
+        if self.phase != Phase::Monitored {
+            return;
+        }
+        let seeds = self.options.seeds.len();
+        let Some(Update { topology, server: description, replaced }) = self.description.update(description, seeds) else {
+            return;
+        };
+        self.replace_description(server, Arc::clone(&description));
+        let replaced: Vec<ServerId> = replaced.into_iter().filter_map(|primary| self.replace(primary)).collect();
+        let before = Arc::clone(&self.description);
+        for joined in topology.servers.iter().filter(|known| before.server(&known.address).is_none()) {
+            self.begin_server(Arc::clone(&joined.address));
+        }
+        let left = before.servers.iter().filter(|known| topology.server(&known.address).is_none());
+        let left: Vec<ServerId> = left.filter_map(|known| self.servers.find(&known.address)).collect();
+        left.iter().for_each(|&server| self.emit_of(server, ServerEvent::ServerClosed));
+        let wants_pool = topology.wants_pool(description.server_type) && description.incompatibility().is_none();
+        self.describe(topology);
+        for server in left {
+            self.close_pool(server);
+            self.call_monitor(server, MonitorCall::End);
+        }
+        if wants_pool {
+            self.make_ready(server);
+        }
+        replaced.into_iter().for_each(|server| self.call_monitor(server, MonitorCall::Call(Call::RequestCheck)));
+        self.serve_waiters();
+        self.refuse_if_incompatible();
+    }
+
+    /// Begins to use a server (TOP-45).
+    pub(super) fn begin_server(&mut self, address: Arc<crate::address::ServerAddress>) {
+        if let Some(server) = self.add_server(Arc::clone(&address), Membership::Unused) {
+            self.emit_of(server, ServerEvent::ServerOpening);
+            let is_checked = !self.options.load_balanced;
+            self.call_monitor(server, MonitorCall::Begin { address, is_checked });
+        }
+    }
+
+    /// Makes this the description of the topology.
+    pub(super) fn describe(&mut self, new: TopologyDescription) {
+        let new = Arc::new(new);
+        let previous = core::mem::replace(&mut self.description, Arc::clone(&new));
+        if !previous.is_same(&new) {
+            self.emit(TopologyEvent::TopologyDescriptionChanged { previous, new });
+        }
+        self.writer = self.find_writer();
+    }
+
+    /// Lets the check-outs go on that wait for a server, and that one suits now.
+    pub(super) fn serve_waiters(&mut self) {
+        for criteria in self.selections.criteria() {
+            while let Some(selection) = self.selections.first_of(&criteria)
+                && let Some(server) = self.choose(&criteria)
+                && let Some(waiter) = self.selections.remove(selection)
+            {
+                self.begin_selected(selection, server, waiter);
+            }
+        }
+    }
+
+    /// No check-out waits for servers that this client cannot talk to (TOP-37).
+    pub(super) fn refuse_if_incompatible(&mut self) {
+        if let Some((address, text)) = self.description.incompatibility() {
+            let kind = SelectionErrorKind::Incompatible(alloc::format!("{address}: {text}"));
+            while let Some(selection) = self.selections.first() {
+                self.fail_selection(selection, kind.clone());
+            }
+        }
+    }
+
+    /// While check-outs wait for a server, the next check is soon, and not after heartbeatFrequencyMS (MON-3):
+    /// whatever the last one found, and also if it was cancelled.
+    pub(super) fn hurry_monitor(&mut self, server: ServerId) {
+        if self.selections.len() > 0 {
+            self.call_monitor(server, MonitorCall::Call(Call::RequestCheck));
+        }
+    }
+
+    /// The same for all servers (SEL-15).
+    pub(super) fn hurry_monitors(&mut self) {
+        for slot in 0..self.servers.slots() {
+            if let Some(server) = self.servers.id_at(slot)
+                && self.servers.get(server).is_some_and(|server| !server.has_left())
+            {
+                self.hurry_monitor(server);
+            }
+        }
+    }
+
+    /// Closes the pool of a server that leaves. A pool that was not needed was never told of.
+    pub(super) fn close_pool(&mut self, id: ServerId) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.pool.close(now);
+        if server.membership == Membership::Unused {
+            while server.pool.poll_output().is_some() {}
+        }
+        server.membership = Membership::Left;
+        self.collect(id);
+    }
+
+    /// The server that takes all writes, if there is exactly one.
+    fn find_writer(&self) -> Option<ServerId> {
+        let TopologyDescription { topology_type, servers, .. } = &*self.description;
+        let takes_writes = |server: &ServerDescription| match topology_type {
+            TopologyType::Single => server.server_type != ServerType::Unknown,
+            TopologyType::ReplicaSetWithPrimary => server.server_type == ServerType::RsPrimary,
+            TopologyType::Sharded => server.server_type == ServerType::Mongos,
+            TopologyType::LoadBalanced => server.server_type == ServerType::LoadBalancer,
+            TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
+        };
+        let mut writers = servers.iter().filter(|server| takes_writes(server));
+        let (Some(writer), None, true) = (writers.next(), writers.next(), self.description.is_compatible()) else {
+            return None;
+        };
+        self.servers.find(&writer.address)
+    }
+
+    fn make_ready(&mut self, id: ServerId) {
+        let now = self.now;
+        if let Some(server) = self.servers.get_mut(id) {
+            if server.membership == Membership::Unused {
+                server.membership = Membership::Used;
+            }
+            server.pool.ready(now);
+        }
+        self.collect(id);
+    }
+
+    /// Replaces the description of the server that it describes.
+    fn replace(&mut self, description: Arc<ServerDescription>) -> Option<ServerId> {
+        let server = self.servers.find(&description.address)?;
+        self.replace_description(server, description);
+        Some(server)
+    }
+
+    fn replace_description(&mut self, id: ServerId, new: Arc<ServerDescription>) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        let previous = core::mem::replace(&mut server.description, Arc::clone(&new));
+        if !previous.is_same(&new) {
+            self.emit_of(id, ServerEvent::ServerDescriptionChanged { previous, new });
+        }
+    }
+}
+
+/// Whether `new` is older than what is known (SDAM-6).
+fn is_older(known: &ServerDescription, new: &ServerDescription) -> bool {
+    TopologyVersion::is_reply_stale(known.topology_version, new.topology_version)
+}

@@ -1,0 +1,186 @@
+//! Results of the connections of the servers' pools, and what they say about their server.
+
+use super::{MonitorCall, Topology};
+use crate::connection::EstablishError;
+use crate::monitor::{Call, ServerDescription};
+use crate::pool::{ApiMisuse, Cause, Clear, Handle, Pool, Reaction, Refused};
+use crate::server::reaction::{self, Circumstances, Reactions};
+use crate::server::{OperationError, ServerId};
+use crate::service_id::ServiceId;
+use crate::time::Instant;
+use crate::topology_version::TopologyVersion;
+
+impl<C> Topology<C> {
+    /// The hello of a connection was answered. Behind a load balancer it names the service, which the connection joins
+    /// (LB-7). Elsewhere it describes the server as a check does, but for the round-trip times (MON-5, SDAM-22). A
+    /// description older than what is known already is ignored (SDAM-6), and so is that of a connection that a clear
+    /// has made stale: the reason for the clear is newer.
+    ///
+    /// # Errors
+    /// A service is named outside load-balanced mode; or those of [`Pool::handle_hello`](crate::pool::Pool::handle_hello).
+    pub fn handle_hello(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        service_id: Option<ServiceId>,
+        mut description: ServerDescription,
+    ) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        if let Some(service_id) = service_id {
+            return self.call(connection, |pool| pool.handle_hello(now, connection, service_id));
+        }
+        let id = self.owner(connection)?;
+        if let Some(server) = self.servers.get(id).filter(|server| !server.pool.is_stale(connection)) {
+            description.round_trip_time = server.description.round_trip_time;
+            description.min_round_trip_time = server.description.min_round_trip_time;
+            self.learn_from_application(id, description);
+        }
+        Ok(())
+    }
+
+    /// A connection was established.
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_established`](crate::pool::Pool::handle_established).
+    pub fn handle_established(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
+        self.advance(now);
+        match self.owner(connection) {
+            Ok(server) => {
+                let mut socket = Some(socket);
+                let established = self.call_pool(server, |pool| {
+                    socket.take().map_or(Ok(()), |socket| pool.handle_established(now, connection, socket))
+                });
+                match (established, socket) {
+                    (None, Some(socket)) => Err(Refused { socket, misuse: ApiMisuse::ForeignConnection }),
+                    (established, _) => established.unwrap_or(Ok(())),
+                }
+            }
+            Err(misuse) => Err(Refused { socket, misuse }),
+        }
+    }
+
+    /// Establishing a connection failed. Clears the pool if the error speaks against the server (SDAM-4 to SDAM-8), or
+    /// the service's part of it (LB-9, LB-10).
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_establish_failed`](crate::pool::Pool::handle_establish_failed).
+    pub fn handle_establish_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: EstablishError,
+    ) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let (id, topology_version) = (self.owner(connection)?, error.topology_version);
+        let reactions = reaction::to_establish_error(&error, self.circumstances(id, connection, topology_version));
+        let is_pending = self.servers.get(id).map_or(Ok(false), |server| server.pool.is_pending(connection))?;
+        if reactions.mark_unknown && is_pending {
+            self.mark_unknown(id, Cause::of(&error), topology_version);
+        }
+        let reaction = if reactions.clear { Reaction::ClearPool } else { Reaction::KeepPool };
+        self.call(connection, |pool| pool.handle_establish_failed(now, connection, error, reaction))?;
+        self.react(id, reactions);
+        Ok(())
+    }
+
+    /// The answer to [`Action::Check`](crate::pool::Action::Check).
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_checked`](crate::pool::Pool::handle_checked).
+    pub fn handle_checked(&mut self, now: Instant, connection: Handle, alive: bool) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        self.call(connection, |pool| pool.handle_checked(now, connection, alive))
+    }
+
+    /// The peer of a connection hung up.
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_peer_closed`](crate::pool::Pool::handle_peer_closed).
+    pub fn handle_peer_closed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        self.call(connection, |pool| pool.handle_peer_closed(now, connection))
+    }
+
+    /// Lends the socket of a connection that is available or being checked.
+    pub fn socket(&mut self, connection: Handle) -> Option<&mut C> {
+        self.servers.at(connection.slot())?.pool.socket(connection)
+    }
+
+    /// An operation on a connection in use failed, or its reply announced a change of the server. Clears the pool if the
+    /// error speaks against the server (SDAM-4 to SDAM-16), or the service's part of it (LB-11). Check the connection in
+    /// afterwards: PoolCleared precedes CheckedIn (CMAP-49).
+    ///
+    /// # Errors
+    /// The handle is another pool's, or of a connection that is not in use. An error of a connection that was closed
+    /// since is ignored.
+    pub fn handle_operation_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: OperationError,
+    ) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let id = self.owner(connection)?;
+        if !self.servers.get(id).map_or(Ok(false), |server| server.pool.in_use(connection))? {
+            return Ok(());
+        }
+        let reactions = reaction::to_operation_error(&error, self.circumstances(id, connection, error.topology_version));
+        if reactions.mark_unknown {
+            self.mark_unknown(id, error.cause.clone(), error.topology_version);
+        }
+        if reactions.clear {
+            let service_id = self.servers.get(id).and_then(|server| server.pool.service_of(connection));
+            let clear = Clear { service_id, ..Clear::pool(error.cause) };
+            self.call_pool(id, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))?;
+        } else if reactions.mark_unknown {
+            self.send_back_unsuited(id);
+        }
+        self.react(id, reactions);
+        Ok(())
+    }
+
+    /// The server of a connection.
+    fn owner(&self, connection: Handle) -> Result<ServerId, ApiMisuse> {
+        self.servers.id_at(connection.slot()).ok_or(ApiMisuse::ForeignConnection)
+    }
+
+    /// Makes a call of the connection's pool.
+    fn call<T>(
+        &mut self,
+        connection: Handle,
+        call: impl FnOnce(&mut Pool<C>) -> Result<T, ApiMisuse>,
+    ) -> Result<T, ApiMisuse> {
+        let server = self.owner(connection)?;
+        self.call_pool(server, call).unwrap_or(Err(ApiMisuse::ForeignConnection))
+    }
+
+    fn circumstances(
+        &self,
+        server: ServerId,
+        connection: Handle,
+        topology_version: Option<TopologyVersion>,
+    ) -> Circumstances {
+        let server = self.servers.get(server);
+        let is_stale = server.is_none_or(|server| {
+            server.pool.is_stale(connection)
+                || TopologyVersion::is_error_stale(server.description.topology_version, topology_version)
+        });
+        Circumstances {
+            is_stale,
+            load_balanced: self.options.load_balanced,
+            service_is_known: server.is_some_and(|server| server.pool.service_of(connection).is_some()),
+        }
+    }
+
+    fn react(&mut self, server: ServerId, reactions: Reactions) {
+        let Reactions { clear: _, mark_unknown, cancel_check, request_check } = reactions;
+        for (is_wanted, call) in
+            [(mark_unknown, Call::MarkUnknown), (cancel_check, Call::CancelCheck), (request_check, Call::RequestCheck)]
+        {
+            if is_wanted {
+                self.call_monitor(server, MonitorCall::Call(call));
+            }
+        }
+        self.hurry_monitor(server);
+    }
+}

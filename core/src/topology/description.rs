@@ -1,0 +1,143 @@
+//! The description of a topology: its type, and its servers as the client knows them at one moment (TOP-8).
+//!
+//! Descriptions are never changed. Each accepted answer or error of a server makes a new one (TOP-15).
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::topology_options::TopologyOptions;
+use crate::address::ServerAddress;
+use crate::monitor::{ServerDescription, ServerType};
+
+/// The type of a topology (TOP-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TopologyType {
+    /// Not known yet.
+    Unknown,
+    /// One server, whatever it is (SDAM-18).
+    Single,
+    /// A set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A set with its primary.
+    ReplicaSetWithPrimary,
+    /// A sharded cluster.
+    Sharded,
+    /// The servers behind a load balancer (LB-3).
+    LoadBalanced,
+}
+
+/// A topology at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TopologyDescription {
+    /// Its type.
+    pub topology_type: TopologyType,
+    /// The set that was asked for, or was found.
+    pub set_name: Option<String>,
+    /// The greatest election of a primary so far (TOP-27).
+    pub max_election_id: Option<[u8; 12]>,
+    /// The greatest version of the set's configuration that a primary named so far (TOP-27).
+    pub max_set_version: Option<i64>,
+    /// Its servers, in the order in which they were found; none before it opens and after it is closed.
+    pub servers: Vec<Arc<ServerDescription>>,
+}
+
+impl TopologyDescription {
+    /// A topology of `servers`, of which nothing else is known.
+    pub fn new(topology_type: TopologyType, servers: Vec<Arc<ServerDescription>>) -> Self {
+        Self { topology_type, set_name: None, max_election_id: None, max_set_version: None, servers }
+    }
+
+    /// The topology that a client with these options begins with (TOP-4).
+    pub(super) fn initial(options: &TopologyOptions) -> Self {
+        let topology_type = match &options.replica_set {
+            _ if options.load_balanced => TopologyType::LoadBalanced,
+            _ if options.direct_connection => TopologyType::Single,
+            Some(_) => TopologyType::ReplicaSetNoPrimary,
+            None => TopologyType::Unknown,
+        };
+        let unknown = |seed: &ServerAddress| ServerDescription::new(Arc::new(seed.clone()), ServerType::Unknown);
+        let servers = options.seeds.iter().map(|seed| Arc::new(unknown(seed))).collect();
+        Self { set_name: options.replica_set.clone(), ..Self::new(topology_type, servers) }
+    }
+
+    /// The description of the server at `address`, if it belongs to the topology.
+    pub fn server(&self, address: &ServerAddress) -> Option<&Arc<ServerDescription>> {
+        self.servers.iter().find(|server| *server.address == *address)
+    }
+
+    /// How long its servers keep unused sessions: the shortest time that a server with data names, `None` if one names
+    /// none (TOP-39).
+    pub fn logical_session_timeout_minutes(&self) -> Option<i64> {
+        let with_data = self.servers.iter().filter(|server| server.server_type.is_data_bearing());
+        with_data.map(|server| server.logical_session_timeout_minutes).min().flatten()
+    }
+
+    /// Whether this client speaks a version of the protocol that every server speaks (TOP-37).
+    pub fn is_compatible(&self) -> bool {
+        self.servers.iter().all(|server| server.incompatibility().is_none())
+    }
+
+    /// The first server that this client cannot talk to, and why (TOP-38).
+    pub fn incompatibility(&self) -> Option<(&Arc<ServerAddress>, String)> {
+        self.servers.iter().find_map(|server| Some((&server.address, server.incompatibility()?)))
+    }
+
+    /// Whether both say the same, apart from figures that every check changes.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let Self { topology_type, set_name, max_election_id, max_set_version, servers } = self;
+        *topology_type == other.topology_type
+            && *set_name == other.set_name
+            && *max_election_id == other.max_election_id
+            && *max_set_version == other.max_set_version
+            && servers.len() == other.servers.len()
+            && servers.iter().zip(&other.servers).all(|(one, other)| Arc::ptr_eq(one, other) || one.is_same(other))
+    }
+
+    /// Whether a pool is kept for a server of `server_type` (TOP-46).
+    pub(super) fn wants_pool(&self, server_type: ServerType) -> bool {
+        match self.topology_type {
+            TopologyType::Single => server_type != ServerType::Unknown,
+            TopologyType::Unknown
+            | TopologyType::ReplicaSetNoPrimary
+            | TopologyType::ReplicaSetWithPrimary
+            | TopologyType::Sharded
+            | TopologyType::LoadBalanced => server_type.is_data_bearing(),
+        }
+    }
+
+    /// Whether a server is the primary.
+    pub(super) fn has_primary(&self) -> bool {
+        self.servers.iter().any(|server| server.server_type == ServerType::RsPrimary)
+    }
+}
+
+impl TopologyType {
+    /// Whether it is a replica set.
+    pub fn is_replica_set(self) -> bool {
+        matches!(self, Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary)
+    }
+
+    /// The specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Single => "Single",
+            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
+            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
+            Self::Sharded => "Sharded",
+            Self::LoadBalanced => "LoadBalanced",
+        }
+    }
+}
+
+impl fmt::Display for TopologyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,120 @@
+//! The servers of a topology: those that belong to it, and those that left and whose last connections are still in use.
+//!
+//! Handles and check-outs name the slot of their server, so that none is searched.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::reselection::Origins;
+use crate::address::ServerAddress;
+use crate::server::{Server, ServerId};
+
+/// The servers by their slots.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "C: Serialize", deserialize = "C: Deserialize<'de>"))]
+pub(super) struct Servers<C> {
+    slots: Vec<Option<Place<C>>>,
+    last_number: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "C: Serialize", deserialize = "C: Deserialize<'de>"))]
+struct Place<C> {
+    id: ServerId,
+    server: Server<C>,
+    origins: Origins,
+}
+
+impl<C> Servers<C> {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), last_number: 0 }
+    }
+
+    /// The id of the next server.
+    pub(super) fn next_id(&self) -> ServerId {
+        let slot = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        ServerId::new(self.last_number.wrapping_add(1), u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    /// Adds a server under its [`next_id`](Self::next_id).
+    pub(super) fn add(&mut self, id: ServerId, server: Server<C>) {
+        self.last_number = id.number();
+        let place = Some(Place { id, server, origins: Origins::default() });
+        match self.slots.get_mut(id.slot() as usize) {
+            Some(slot) => *slot = place,
+            None => self.slots.push(place),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: ServerId) -> Option<&Server<C>> {
+        match self.slots.get(id.slot() as usize) {
+            Some(Some(place)) if place.id == id => Some(&place.server),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: ServerId) -> Option<&mut Server<C>> {
+        match self.slots.get_mut(id.slot() as usize) {
+            Some(Some(place)) if place.id == id => Some(&mut place.server),
+            _ => None,
+        }
+    }
+
+    /// The check-outs that wait in a server's pool.
+    pub(super) fn origins(&mut self, id: ServerId) -> Option<&mut Origins> {
+        self.with_origins(id).map(|(_, origins)| origins)
+    }
+
+    /// A server, and the check-outs that wait in its pool.
+    pub(super) fn with_origins(&mut self, id: ServerId) -> Option<(&mut Server<C>, &mut Origins)> {
+        match self.slots.get_mut(id.slot() as usize) {
+            Some(Some(place)) if place.id == id => Some((&mut place.server, &mut place.origins)),
+            _ => None,
+        }
+    }
+
+    /// The server that is kept in `slot`. Its pool knows which handles are its own.
+    #[inline]
+    pub(super) fn at(&mut self, slot: u32) -> Option<&mut Server<C>> {
+        match self.slots.get_mut(slot as usize) {
+            Some(Some(place)) => Some(&mut place.server),
+            _ => None,
+        }
+    }
+
+    /// The id of the server that is kept in `slot`.
+    pub(super) fn id_at(&self, slot: u32) -> Option<ServerId> {
+        self.slots.get(slot as usize)?.as_ref().map(|place| place.id)
+    }
+
+    /// The number of slots.
+    pub(super) fn slots(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets a server.
+    pub(super) fn remove(&mut self, id: ServerId) {
+        if let Some(slot) = self.slots.get_mut(id.slot() as usize)
+            && slot.as_ref().is_some_and(|place| place.id == id)
+        {
+            *slot = None;
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
+        self.slots.iter().flatten().map(|place| (place.id, &place.server))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ServerId, &mut Server<C>)> {
+        self.slots.iter_mut().flatten().map(|place| (place.id, &mut place.server))
+    }
+
+    /// The server at `address` that has not left.
+    pub(super) fn find(&self, address: &ServerAddress) -> Option<ServerId> {
+        let found = self.iter().find(|(_, server)| !server.has_left() && *server.description.address == *address);
+        found.map(|(id, _)| id)
+    }
+}

@@ -1,0 +1,64 @@
+//! The options of a topology, beside those of its pools and its monitors.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::ServerAddress;
+use crate::options::ClientOptions;
+
+/// Options of a topology.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TopologyOptions {
+    /// The servers that it begins with, in this order. A load balancer and a direct connection have one.
+    pub seeds: Vec<ServerAddress>,
+    /// `directConnection`: talk to the one seed, whatever it is (SDAM-18). Default false.
+    pub direct_connection: bool,
+    /// `loadBalanced`: the one seed is a load balancer (LB-1). Default false.
+    pub load_balanced: bool,
+    /// `replicaSet`: the set that the servers must belong to. Default any.
+    pub replica_set: Option<String>,
+    /// `serverSelectionTimeoutMS`: how long a check-out waits for a suitable server. Default 30 s (URI-12).
+    pub server_selection_timeout: Duration,
+    /// `localThresholdMS`: how much slower than the fastest suitable server another may answer (SEL-6). Default 15 ms.
+    pub local_threshold: Duration,
+    /// `heartbeatFrequencyMS`: how often servers are checked, which bounds how stale a secondary may look (SEL-26). Default
+    /// 10 s.
+    pub heartbeat_frequency: Duration,
+    /// Whether a check-out whose server fails it before it is served selects a server anew, while its time lasts. Default
+    /// true. Without it the check-out fails with the server's error, as the specification has it.
+    pub reselect: bool,
+}
+
+impl TopologyOptions {
+    /// Those of a client.
+    pub fn of_client(options: &ClientOptions) -> Self {
+        let default = Self::of_seeds(options.hosts.clone());
+        Self {
+            direct_connection: options.direct_connection.unwrap_or_default(),
+            load_balanced: options.pool.load_balanced || options.load_balanced.unwrap_or_default(),
+            replica_set: options.replica_set.clone(),
+            server_selection_timeout: options.server_selection_timeout.unwrap_or(default.server_selection_timeout),
+            local_threshold: options.local_threshold.unwrap_or(default.local_threshold),
+            heartbeat_frequency: options.heartbeat_frequency.unwrap_or(default.heartbeat_frequency),
+            ..default
+        }
+    }
+
+    /// The defaults, for these seeds.
+    pub fn of_seeds(seeds: Vec<ServerAddress>) -> Self {
+        Self {
+            seeds,
+            direct_connection: false,
+            load_balanced: false,
+            replica_set: None,
+            server_selection_timeout: Duration::from_secs(30),
+            local_threshold: Duration::from_millis(15),
+            heartbeat_frequency: Duration::from_secs(10),
+            reselect: true,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What the new description of one server makes of the topology (TOP-14 to TOP-35): a function from description to
+//! description, without any effect.
+//!
+//! The server's description is stored first. Then [`transition`](super::transition) names the step for the types of both,
+//! and the steps stand here. Only lists of a set's configuration decide which servers belong to it (TOP-34).
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::description::{TopologyDescription, TopologyType};
+use super::transition::{Step, step};
+use crate::address::ServerAddress;
+use crate::monitor::{ServerDescription, ServerType};
+use crate::pool::Cause;
+
+/// The most members of a set that are monitored. MongoDB allows 50; a server that names more is not believed, so that no
+/// answer makes this client open thousands of sockets.
+pub(super) const MOST_MEMBERS: usize = 100;
+
+/// The protocol version (MongoDB 6.0) from which on a primary's election counts more than its configuration (TOP-27).
+const ELECTION_FIRST: i32 = 17;
+
+/// What the description of one server has led to.
+pub(super) struct Update {
+    /// The topology now.
+    pub(super) topology: TopologyDescription,
+    /// The description that counts for the server: it may have been replaced by an unknown one.
+    pub(super) server: Arc<ServerDescription>,
+    /// Primaries that the server has replaced, as they are described now (TOP-31).
+    pub(super) replaced: Vec<Arc<ServerDescription>>,
+}
+
+impl TopologyDescription {
+    /// This topology after `server` was described anew. `seeds` is the number of seeds that the client began with.
+    /// `None` if the server does not belong to the topology (TOP-14).
+    pub(super) fn update(&self, server: ServerDescription, seeds: usize) -> Option<Update> {
+        let position = self.servers.iter().position(|known| known.address == server.address)?;
+        let server = Arc::new(self.admit(server));
+        let mut update = Update { topology: self.clone(), server: Arc::clone(&server), replaced: Vec::new() };
+        if let Some(known) = update.topology.servers.get_mut(position) {
+            *known = Arc::clone(&server);
+        }
+        match step(self.topology_type, server.server_type) {
+            Step::Keep => {}
+            Step::Standalone if seeds == 1 => update.topology.topology_type = TopologyType::Single,
+            Step::BecomeSharded => update.topology.topology_type = TopologyType::Sharded,
+            Step::Standalone | Step::Remove => update.remove(),
+            Step::RemoveAndCheckPrimary => {
+                update.remove();
+                update.check_primary();
+            }
+            Step::CheckPrimary => update.check_primary(),
+            Step::FromPrimary => update.learn_from_primary(),
+            Step::WithoutPrimary => update.learn_without_primary(),
+            Step::FromMember => update.learn_from_member(),
+        }
+        Some(update)
+    }
+
+    /// The description to keep of a server that describes itself so.
+    fn admit(&self, server: ServerDescription) -> ServerDescription {
+        let members = server.hosts.len() + server.passives.len() + server.arbiters.len();
+        if members > MOST_MEMBERS {
+            let text = format!("the server names {members} members of its set, of which at most {MOST_MEMBERS} are believed");
+            return ServerDescription::unknown(server.address, Cause::new(&text));
+        }
+        match &self.set_name {
+            // TOP-19.
+            Some(wanted)
+                if self.topology_type == TopologyType::Single
+                    && server.server_type != ServerType::Unknown
+                    && server.set_name.as_ref() != Some(wanted) =>
+            {
+                let found = of_set(&server);
+                let text = format!("the server belongs to {found}, not to {wanted:?}: correct replicaSet or the host");
+                ServerDescription::unknown(server.address, Cause::new(&text))
+            }
+            _ => server,
+        }
+    }
+}
+
+impl Update {
+    /// The server leaves the topology (TOP-35).
+    fn remove(&mut self) {
+        let address = &self.server.address;
+        self.topology.servers.retain(|known| known.address != *address);
+    }
+
+    /// TOP-21.
+    fn check_primary(&mut self) {
+        self.topology.topology_type = match self.topology.has_primary() {
+            true => TopologyType::ReplicaSetWithPrimary,
+            false => TopologyType::ReplicaSetNoPrimary,
+        };
+    }
+
+    /// A member of a set whose primary is not known (TOP-22 to TOP-24).
+    fn learn_without_primary(&mut self) {
+        self.topology.topology_type = TopologyType::ReplicaSetNoPrimary;
+        if !self.adopt_set_name() {
+            return self.remove();
+        }
+        self.add_members();
+        if self.names_itself_otherwise() {
+            self.remove();
+        }
+    }
+
+    /// A member of a set whose primary is known, or was until now (TOP-25).
+    fn learn_from_member(&mut self) {
+        if self.topology.set_name != self.server.set_name || self.names_itself_otherwise() {
+            self.remove();
+        }
+        self.check_primary();
+    }
+
+    /// A primary: its word counts if its election is not older than the last one known (TOP-26 to TOP-33).
+    fn learn_from_primary(&mut self) {
+        if !self.adopt_set_name() {
+            self.remove();
+            return self.check_primary();
+        }
+        if let Err(stale) = self.accept_election() {
+            self.mark_unknown(&stale);
+            return self.check_primary();
+        }
+        self.replace_other_primaries();
+        self.add_members();
+        let members: BTreeSet<ServerAddress> = self.members().collect();
+        self.topology.servers.retain(|known| members.contains(&*known.address));
+        self.check_primary();
+    }
+
+    /// Whether the server belongs to the topology's set, which takes its name from the first member.
+    fn adopt_set_name(&mut self) -> bool {
+        if self.topology.set_name.is_none() {
+            self.topology.set_name.clone_from(&self.server.set_name);
+        }
+        self.topology.set_name == self.server.set_name
+    }
+
+    /// Whether the server gives itself another address than the one it was found at.
+    fn names_itself_otherwise(&self) -> bool {
+        self.server.me.as_ref().is_some_and(|me| *me != self.server.address.to_string())
+    }
+
+    /// Records the election and the configuration of a primary; or says why it is not the primary any more.
+    fn accept_election(&mut self) -> Result<(), String> {
+        let newest = self.server.wire_versions.map_or(0, |(_, newest)| newest);
+        let (known, own) = (
+            (self.topology.max_election_id, self.topology.max_set_version),
+            (self.server.election_id, self.server.set_version),
+        );
+        if newest >= ELECTION_FIRST {
+            // TOP-27.
+            if own < known {
+                return Err(stale(own, known));
+            }
+            (self.topology.max_election_id, self.topology.max_set_version) = own;
+            return Ok(());
+        }
+        // TOP-28.
+        if let (Some(election), Some(version)) = own {
+            if let (Some(max_election), Some(max_version)) = known
+                && (max_version, max_election) > (version, election)
+            {
+                return Err(stale(own, known));
+            }
+            self.topology.max_election_id = Some(election);
+        }
+        self.topology.max_set_version = known.1.max(own.1);
+        Ok(())
+    }
+
+    fn mark_unknown(&mut self, reason: &str) {
+        let unknown = Arc::new(ServerDescription::unknown(Arc::clone(&self.server.address), Cause::new(reason)));
+        if let Some(known) = self.topology.servers.iter_mut().find(|known| known.address == unknown.address) {
+            *known = Arc::clone(&unknown);
+        }
+        self.server = unknown;
+    }
+
+    /// There is one primary: this one (TOP-31).
+    fn replace_other_primaries(&mut self) {
+        for known in &mut self.topology.servers {
+            if known.server_type == ServerType::RsPrimary && known.address != self.server.address {
+                let reason = Cause::new("primary marked stale due to discovery of newer primary");
+                *known = Arc::new(ServerDescription::unknown(Arc::clone(&known.address), reason));
+                self.replaced.push(Arc::clone(known));
+            }
+        }
+    }
+
+    /// Adds the members that the server names and the topology does not have.
+    fn add_members(&mut self) {
+        let mut known: BTreeSet<ServerAddress> =
+            self.topology.servers.iter().map(|server| (*server.address).clone()).collect();
+        for member in self.members().collect::<Vec<_>>() {
+            if known.insert(member.clone()) {
+                let member = ServerDescription::new(Arc::new(member), ServerType::Unknown);
+                self.topology.servers.push(Arc::new(member));
+            }
+        }
+    }
+
+    /// The members that the server names. What is no address names no server.
+    fn members(&self) -> impl Iterator<Item = ServerAddress> {
+        let lists = [&self.server.hosts, &self.server.passives, &self.server.arbiters];
+        lists.into_iter().flatten().filter_map(|member| member.parse().ok())
+    }
+}
+
+/// The error of a primary that was elected before the last one known (TOP-30).
+fn stale(own: (Option<[u8; 12]>, Option<i64>), known: (Option<[u8; 12]>, Option<i64>)) -> String {
+    let pair = |(election, version): (Option<[u8; 12]>, Option<i64>)| {
+        let election = election.map_or_else(|| "null".into(), |id| id.iter().map(|byte| format!("{byte:02x}")).collect());
+        let version = version.map_or_else(|| "null".into(), |version| version.to_string());
+        let (election, version): (String, String) = (election, version);
+        format!("({election}, {version})")
+    };
+    format!(
+        "primary marked stale due to electionId/setVersion mismatch, {} is stale compared to {}",
+        pair(own),
+        pair(known)
+    )
+}
+
+/// The set of a server, in words.
+fn of_set(server: &ServerDescription) -> String {
+    server.set_name.as_deref().map_or_else(|| "no set".into(), |found| format!("the set {found:?}"))
+}

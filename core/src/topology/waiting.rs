@@ -1,0 +1,124 @@
+//! Waiting for a suitable server (SEL-15 to SEL-17, CSOT-4).
+//!
+//! Check-outs wait in groups, one for each thing that is wanted; in each they wait in the order of their arrival, for at
+//! most serverSelectionTimeoutMS and until their own deadlines. When the servers change, each group is looked at once, and
+//! all check-outs of a group that a server suits go on.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::selection::Criteria;
+use crate::pool::CheckOutRequest;
+use crate::time::Instant;
+
+/// One check-out's wait for a server; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SelectionId(u64);
+
+/// The check-outs that wait.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Selections {
+    last: u64,
+    waiting: BTreeMap<SelectionId, Waiter>,
+    deadlines: BTreeSet<(Instant, SelectionId)>,
+    groups: Vec<Group>,
+    /// Whether one has come back from a pool since the groups were last looked at.
+    has_returned: bool,
+}
+
+/// The check-outs that want the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Group {
+    criteria: Arc<Criteria>,
+    members: BTreeSet<SelectionId>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Waiter {
+    pub(super) criteria: Arc<Criteria>,
+    pub(super) request: CheckOutRequest,
+    pub(super) arrived_at: Instant,
+    /// The end of its time in all.
+    pub(super) limit: Instant,
+}
+
+impl Selections {
+    /// Adds a waiter.
+    pub(super) fn add(&mut self, waiter: Waiter) -> SelectionId {
+        self.last = self.last.wrapping_add(1);
+        let id = SelectionId(self.last);
+        self.deadlines.insert((waiter.limit, id));
+        match self.groups.iter_mut().find(|group| group.criteria == waiter.criteria) {
+            Some(group) => {
+                group.members.insert(id);
+            }
+            None => {
+                let criteria = Arc::clone(&waiter.criteria);
+                self.groups.push(Group { criteria, members: BTreeSet::from([id]) });
+            }
+        }
+        self.waiting.insert(id, waiter);
+        id
+    }
+
+    /// Adds a waiter that comes back from a pool.
+    pub(super) fn add_returned(&mut self, waiter: Waiter) -> SelectionId {
+        self.has_returned = true;
+        self.add(waiter)
+    }
+
+    /// Whether a waiter has come back since the last question.
+    pub(super) fn take_returned(&mut self) -> bool {
+        core::mem::take(&mut self.has_returned)
+    }
+
+    /// Removes a waiter.
+    pub(super) fn remove(&mut self, id: SelectionId) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&id)?;
+        self.deadlines.remove(&(waiter.limit, id));
+        if let Some(at) = self.groups.iter().position(|group| group.criteria == waiter.criteria)
+            && let Some(group) = self.groups.get_mut(at)
+        {
+            group.members.remove(&id);
+            if group.members.is_empty() {
+                self.groups.remove(at);
+            }
+        }
+        Some(waiter)
+    }
+
+    /// The longest waiter.
+    pub(super) fn first(&self) -> Option<SelectionId> {
+        self.waiting.keys().next().copied()
+    }
+
+    /// What is wanted, once for each group.
+    pub(super) fn criteria(&self) -> Vec<Arc<Criteria>> {
+        self.groups.iter().map(|group| Arc::clone(&group.criteria)).collect()
+    }
+
+    /// The longest waiter of those that want this.
+    pub(super) fn first_of(&self, criteria: &Criteria) -> Option<SelectionId> {
+        self.groups.iter().find(|group| *group.criteria == *criteria)?.members.first().copied()
+    }
+
+    /// The waiter whose time ends first, and when.
+    pub(super) fn next_deadline(&self) -> Option<(Instant, SelectionId)> {
+        self.deadlines.first().copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl SelectionId {
+    /// The number itself.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
