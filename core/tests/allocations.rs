@@ -1,13 +1,19 @@
-//! A warm pool allocates nothing: check-outs and check-ins live in memory that the pool already has.
+//! A warm pool allocates nothing: check-outs and check-ins live in memory that the pool already has. Neither does the choice of a
+//! server.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::monitor::{ServerDescription, ServerType};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, CheckOutRequest, Condition, Handle, Output, Pool};
+use cmap_core::random::Random;
 use cmap_core::time::Instant;
+use cmap_core::topology::selection::{LatencyWindow, ServerSelector};
+use cmap_core::topology::{TopologyDescription, TopologyType};
 
 /// A ready pool with idle time, wait queue timeout and events as in production.
 fn pool(max_pool_size: u32) -> Pool<u64> {
@@ -92,4 +98,23 @@ fn waiting_for_a_returned_connection_allocates_nothing_once_warm() {
     });
 
     assert_eq!(allocations.count_total, 0);
+}
+
+#[test]
+fn choosing_one_of_fifty_servers_allocates_nothing() {
+    let address = |port| Arc::new(ServerAddress::tcp("router", port));
+    let routers = (1..=50).map(|port| Arc::new(ServerDescription::new(address(port), ServerType::Mongos)));
+    let topology = TopologyDescription::of_servers(TopologyType::Sharded, routers.collect());
+    let suitable = topology.suitable_servers(&ServerSelector::Writable, &[], Duration::from_secs(10)).unwrap();
+    let window = LatencyWindow::new(&topology, &suitable, Duration::from_millis(15));
+    let operations = [3; 50];
+    let mut random = Random::new(1);
+
+    let allocations = allocation_counter::measure(|| {
+        for _ in 0..1000 {
+            assert!(window.choose(&mut random, |server| operations[server]).is_some());
+        }
+    });
+
+    assert_eq!((window.servers().len(), allocations.count_total), (50, 0));
 }

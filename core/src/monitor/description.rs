@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::ServerAddress;
 use crate::pool::Cause;
+use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
 use crate::wire_version::incompatibility;
 
@@ -52,6 +53,8 @@ pub struct ServerDescription {
     pub primary: Option<String>,
     /// The time of its last write: milliseconds since 1970.
     pub last_write_date: Option<i64>,
+    /// When the reply was read that says all this, on the clock of the client; `None` if there was none.
+    pub last_update_time: Option<Instant>,
     /// For how long it keeps unused sessions.
     pub logical_session_timeout_minutes: Option<i64>,
     /// Its version of its topology.
@@ -102,6 +105,7 @@ impl ServerDescription {
             election_id: None,
             primary: None,
             last_write_date: None,
+            last_update_time: None,
             logical_session_timeout_minutes: None,
             topology_version: None,
         }
@@ -119,6 +123,7 @@ impl ServerDescription {
             round_trip_time: other.round_trip_time,
             min_round_trip_time: other.min_round_trip_time,
             last_write_date: other.last_write_date,
+            last_update_time: other.last_update_time,
             ..self.clone()
         };
         figures == *other

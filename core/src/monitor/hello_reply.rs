@@ -16,7 +16,7 @@ use crate::wire::integer;
 
 impl ServerDescription {
     /// The description that `reply`, to a hello that succeeded, gives of the server at `address`. The caller fills in
-    /// the round-trip times.
+    /// the round-trip times and the time of the reply.
     pub fn of_reply(address: Arc<ServerAddress>, reply: &RawDocument) -> Self {
         let fields = Fields(reply);
         let version = |name| fields.number(name).and_then(|version| i32::try_from(version).ok()).unwrap_or_default();

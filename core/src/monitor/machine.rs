@@ -295,6 +295,7 @@ impl Monitor {
         let mut description = ServerDescription::of_reply(Arc::clone(&self.address), &answer.reply);
         description.round_trip_time = self.round_trip_times.average();
         description.min_round_trip_time = self.round_trip_times.min();
+        description.last_update_time = Some(self.now);
         let topology_version = description.topology_version;
         if awaited {
             let frequency = self.options.heartbeat_frequency;

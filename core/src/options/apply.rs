@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn tag_sets_are_a_list_with_the_empty_set() {
-        let (options, warnings) = parse("readPreferenceTags=dc:ny&readPreferenceTags=");
+        let (options, warnings) = parse("readPreference=nearest&readPreferenceTags=dc:ny&readPreferenceTags=");
 
-        assert_eq!(options.read_preference.tag_sets.map(|sets| sets.len()), Some(2));
+        assert_eq!(options.read_preference.tag_sets().len(), 2);
         assert_eq!(warnings, [""; 0]);
     }
 

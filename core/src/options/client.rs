@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use super::apply;
 use super::compressor::Compressor;
-use super::concern::{ReadPreference, WriteConcern};
+use super::concern::WriteConcern;
 use super::conflicts;
 use super::connection_string::Parts;
 use super::credential::{AuthOptions, Credential};
@@ -19,6 +19,7 @@ use super::keys::KEYS;
 use super::option_value::OptionValue;
 use super::pool::PoolOptions;
 use super::proxy::ProxyOptions;
+use super::read_preference::ReadPreference;
 use super::server_api::ServerApi;
 use super::srv::SrvOptions;
 use super::tls::TlsOptions;
@@ -176,7 +177,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::options::{CredentialError, W};
+    use crate::options::{CredentialError, ReadMode, W};
 
     fn parse(text: &str) -> (ClientOptions, Vec<Warning>) {
         ClientOptions::parse(text).unwrap()
@@ -250,7 +251,8 @@ mod tests {
             ("tlsCAFile", |options, text| options.tls.ca_file = text),
             ("readPreferenceTags", |options, text| {
                 let tag = text.map(|text| ("dc".into(), text));
-                options.read_preference.tag_sets = Some(Vec::from([tag.into_iter().collect()]));
+                let secondary = ReadPreference::new(ReadMode::Secondary);
+                options.read_preference = secondary.with_tag_sets(Vec::from([tag.into_iter().collect()])).unwrap();
             }),
         ];
         for (option, change) in changes {

@@ -1,4 +1,4 @@
-//! Options that exclude or need each other (URI-10, LB-2, TLS-1, and the rules of SRV records and of SOCKS5).
+//! Options that exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of SRV records and of SOCKS5).
 //!
 //! An option that is present excludes another one whatever their values, unless the rule names the value.
 
@@ -9,6 +9,7 @@ use super::error::ConnectionStringError;
 pub(super) fn check(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
     check_topology(options, srv)?;
     check_srv(options, srv)?;
+    options.read_preference.check()?;
     check_tls(options)?;
     check_proxy(options)
 }
@@ -126,6 +127,8 @@ mod tests {
                 "mongodb://a/?tlsInsecure=false&tlsAllowInvalidHostnames=false",
                 "tlsInsecure cannot be used with tlsAllowInvalidHostnames; remove one of them",
             ),
+            ("mongodb://a/?readPreferenceTags=dc:ny", "readPreferenceTags choose among secondaries, but"),
+            ("mongodb://a/?readPreference=primary&maxStalenessSeconds=90", "limits the lag of secondaries, but"),
             ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost"),
             ("mongodb://a/?proxyHost=p&proxyUsername=u", "proxyUsername needs proxyPassword"),
             ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once"),
@@ -141,6 +144,8 @@ mod tests {
             "mongodb://a/?loadBalanced=true&directConnection=false",
             "mongodb://a,b/?loadBalanced=false&replicaSet=r",
             "mongodb://a/?tlsAllowInvalidCertificates=true&tlsAllowInvalidHostnames=true",
+            "mongodb://a/?maxStalenessSeconds=-1&readPreferenceTags=",
+            "mongodb://a/?readPreference=secondary&maxStalenessSeconds=1&readPreferenceTags=dc:ny",
             "mongodb://a/?proxyHost=p&proxyPort=1&proxyUsername=u&proxyPassword=w",
         ] {
             assert_eq!(error(text), "", "{text}");

@@ -6,6 +6,7 @@ use super::credential::CredentialError;
 use super::hosts::HostProblem;
 use super::percent::EncodingError;
 use super::pool::PoolOptionsError;
+use super::read_preference::ReadPreferenceError;
 use super::secret::Shown;
 use crate::error_text::readable_debug;
 
@@ -110,6 +111,9 @@ pub enum ConnectionStringError {
     /// The options of the pool contradict each other.
     #[error(transparent)]
     Pool(#[from] PoolOptionsError),
+    /// The read preference contradicts itself.
+    #[error(transparent)]
+    ReadPreference(#[from] ReadPreferenceError),
     /// The host of a `mongodb+srv` connection string cannot be looked up.
     #[error("a mongodb+srv:// connection string {0}; write mongodb+srv://host.domain")]
     SrvHost(&'static str),

@@ -1,9 +1,9 @@
 //! The table of options: one row for each, with its name, the kind of its value, its bounds and its field.
 
 use super::client::{ClientOptions, ServerMonitoringMode};
-use super::concern::ReadMode;
 use super::mechanism::{Mechanism, properties};
 use super::option_value::{OptionValue, Show};
+use super::read_preference::ReadMode;
 use super::value::{
     Expected, Reading, boolean, choice, compressors, count, integer, long_millis, max_staleness, millis, name, secret,
     service_name, short_text, tag_set, text, w,

@@ -6,8 +6,9 @@ use core::time::Duration;
 
 use super::client::ServerMonitoringMode;
 use super::compressor::Compressor;
-use super::concern::{MaxStaleness, ReadMode, TagSet, W};
+use super::concern::W;
 use super::mechanism::{Mechanism, MechanismProperties};
+use super::read_preference::{MaxStaleness, ReadMode, TagSet};
 use super::secret::Secret;
 use super::value::has_nul;
 

@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::compressor::Compressor;
-use super::concern::{MaxStaleness, TagSet, W};
+use super::concern::W;
+use super::read_preference::{MaxStaleness, TagSet};
 use super::secret::{Secret, Shown};
 use super::warning::Warning;
 
@@ -141,12 +142,12 @@ pub(super) fn w(reading: &Reading<'_>) -> Result<W, Expected> {
     if is_number { count(reading, 0).map(W::Members) } else { name(reading).map(W::Named) }
 }
 
-/// Seconds from 90, or -1 for no limit.
+/// Seconds, or -1 for no limit. Whether a limit is long enough depends on the topology.
 pub(super) fn max_staleness(reading: &Reading<'_>) -> Result<MaxStaleness, Expected> {
     if reading.text == "-1" {
         return Ok(MaxStaleness::Unlimited);
     }
-    let seconds = count(reading, 90).map_err(|expected| Cow::Owned(alloc::format!("-1, or {expected}")))?;
+    let seconds = count(reading, 0).map_err(|expected| Cow::Owned(alloc::format!("-1, or {expected}")))?;
     Ok(MaxStaleness::AtMost(Duration::from_secs(seconds.into())))
 }
 
@@ -249,12 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn staleness_below_90_seconds_is_refused() {
+    fn staleness_is_a_number_of_seconds_or_minus_one() {
         let value = |text| read(text, |reading| max_staleness(reading)).0;
 
         assert_eq!(value("-1"), Ok(MaxStaleness::Unlimited));
         assert_eq!(value("90"), Ok(MaxStaleness::AtMost(Duration::from_secs(90))));
-        assert!(value("89").is_err() && value("0").is_err());
+        assert_eq!(value("1"), Ok(MaxStaleness::AtMost(Duration::from_secs(1))));
+        assert!(value("-2").is_err() && value("1.5").is_err());
     }
 
     #[test]

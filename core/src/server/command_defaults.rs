@@ -7,11 +7,11 @@ use alloc::borrow::ToOwned;
 use core::time::Duration;
 
 use bson::raw::CStr;
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 
 use crate::connection::Command;
 use crate::monitor::ServerType;
-use crate::options::{ClientOptions, MaxStaleness, ReadMode, ReadPreference, W, WriteConcern};
+use crate::options::{ClientOptions, ReadMode, ReadPreference, W, WriteConcern};
 
 /// Commands that take a read concern.
 const TAKE_READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
@@ -72,8 +72,10 @@ impl CommandDefaults {
         });
         // CSOT-3: timeoutMS replaces wTimeoutMS.
         let write_concern = write_concern(&options.write_concern, options.timeout.is_none());
-        let read_preference = options.read_preference.mode.map(|_| options.read_preference.clone());
         let is_direct = options.direct_connection == Some(true);
+        // Only a direct connection has to say that the primary is preferred (SEL-36).
+        let is_sent = is_direct || options.read_preference.mode() != ReadMode::Primary;
+        let read_preference = is_sent.then(|| options.read_preference.clone());
         let is_any = read_concern.is_some() || write_concern.is_some() || read_preference.is_some();
         is_any.then_some(Self { read_concern, write_concern, read_preference, is_direct })
     }
@@ -93,6 +95,9 @@ impl CommandDefaults {
         let reads = TAKE_READ_PREFERENCE.contains(&name) && !writes;
         let read_preference = self.read_preference.as_ref().filter(|_| reads);
         let read_preference = read_preference.and_then(|preference| sent(preference, server, self.is_direct));
+        if read_concern.is_none() && write_concern.is_none() && read_preference.is_none() {
+            return None;
+        }
 
         let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
         let mut adds = false;
@@ -147,36 +152,17 @@ fn write_concern(concern: &WriteConcern, has_timeout: bool) -> Option<RawDocumen
     (!document.is_empty()).then_some(document)
 }
 
-/// `$readPreference` for a server of this type: a standalone has no members to choose from, a member that is talked to
-/// directly serves reads whatever it is, and elsewhere the primary is what a server assumes.
+/// `$readPreference` for a server of this type (SEL-34, SEL-35, SEL-36): a standalone has no members to choose from, a member
+/// that is talked to directly serves reads whatever it is, and elsewhere the primary is what a server assumes.
 fn sent(preference: &ReadPreference, server: ServerType, is_direct: bool) -> Option<RawDocumentBuf> {
-    let mode = preference.mode.unwrap_or(ReadMode::Primary);
-    let mode = match (server, mode) {
+    let mode = match (server, preference.mode()) {
         (ServerType::Standalone | ServerType::Unknown, _) => return None,
         (ServerType::Mongos | ServerType::LoadBalancer, ReadMode::Primary) => return None,
         (_, ReadMode::Primary) if is_direct => ReadMode::PrimaryPreferred,
         (_, ReadMode::Primary) => return None,
         (_, mode) => mode,
     };
-    let mut document = RawDocumentBuf::new();
-    document.append(cstr!("mode"), mode.name());
-    let tag_sets = preference.tag_sets.as_deref().unwrap_or_default();
-    if !tag_sets.is_empty() {
-        let mut tags = RawArrayBuf::new();
-        for set in tag_sets {
-            // Texts of a connection string have no NUL, which would end a name.
-            let pairs =
-                set.iter().filter_map(|(name, value)| Some((bson::raw::CString::try_from(name.as_str()).ok()?, value)));
-            let mut tag_set = RawDocumentBuf::new();
-            pairs.for_each(|(name, value)| tag_set.append(&name, value.as_str()));
-            tags.push(tag_set);
-        }
-        document.append(cstr!("tags"), tags);
-    }
-    if let Some(MaxStaleness::AtMost(staleness)) = preference.max_staleness {
-        document.append(cstr!("maxStalenessSeconds"), i64::try_from(staleness.as_secs()).unwrap_or(i64::MAX));
-    }
-    Some(document)
+    Some(preference.document(mode))
 }
 
 #[cfg(test)]
@@ -288,6 +274,10 @@ mod tests {
             ("readPreference=primary", RsPrimary, None),
             ("readPreference=secondary", RsSecondary, Some("secondary")),
             ("readPreference=primary&directConnection=true", RsSecondary, Some("primaryPreferred")),
+            ("directConnection=true", RsSecondary, Some("primaryPreferred")),
+            ("directConnection=true", Standalone, None),
+            ("directConnection=true", Mongos, None),
+            ("readPreference=secondary&directConnection=true", RsPrimary, Some("secondary")),
         ] {
             assert_eq!(mode(options, server).as_deref(), expected, "{options}, {server:?}");
         }

@@ -61,8 +61,7 @@ impl<C> Topology<C> {
 
     #[inline(never)]
     fn begin_check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        let writable = Arc::clone(&self.writable);
-        self.check_out_for(now, &writable, request)
+        self.check_out_for(now, &Criteria::default(), request)
     }
 
     /// The same for a server that meets `criteria`.
@@ -70,20 +69,25 @@ impl<C> Topology<C> {
     pub fn check_out_for(
         &mut self,
         now: Instant,
-        criteria: &Arc<Criteria>,
+        criteria: &Criteria,
         request: CheckOutRequest,
     ) -> (CheckOut, Option<Delivery<C>>) {
         self.advance(now);
         match self.choose(criteria) {
-            Some(server) => self.begin_in_pool(server, criteria, request),
-            None => (CheckOut::Selecting(self.select(criteria, request)), None),
+            Ok(Some(server)) => self.begin_in_pool(server, criteria, request),
+            Ok(None) => (CheckOut::Selecting(self.select(criteria, request)), None),
+            Err(error) => {
+                let selection = self.selections.add(self.waiter(criteria, request));
+                self.fail_selection(selection, SelectionErrorKind::MaxStaleness(error));
+                (CheckOut::Selecting(selection), None)
+            }
         }
     }
 
     fn begin_in_pool(
         &mut self,
         id: ServerId,
-        criteria: &Arc<Criteria>,
+        criteria: &Criteria,
         request: CheckOutRequest,
     ) -> (CheckOut, Option<Delivery<C>>) {
         let now = self.now;
@@ -229,7 +233,7 @@ impl<C> Topology<C> {
         }
         if before == Phase::Monitored {
             members.into_iter().for_each(|server| self.emit_of(server, ServerEvent::ServerClosed));
-            self.describe(TopologyDescription::new(TopologyType::Unknown, Vec::new()));
+            self.describe(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new()));
             self.emit(TopologyEvent::TopologyClosed);
         }
     }
@@ -267,13 +271,13 @@ impl<C> Topology<C> {
     pub(super) fn fail_selection(&mut self, selection: SelectionId, kind: SelectionErrorKind) {
         let Some(waiter) = self.selections.remove(selection) else { return };
         let waited = self.now.saturating_since(waiter.arrived_at);
-        let error = SelectionError::new(kind, waiter.criteria, Arc::clone(&self.description), waited);
+        let error = SelectionError::new(kind, waiter.criteria.selector, Arc::clone(&self.description), waited);
         self.outputs.push_back(Output::SelectionFailed { selection, error: Arc::new(error) });
     }
 
     /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15).
     #[cold]
-    fn select(&mut self, criteria: &Arc<Criteria>, request: CheckOutRequest) -> SelectionId {
+    fn select(&mut self, criteria: &Criteria, request: CheckOutRequest) -> SelectionId {
         let waiter = self.waiter(criteria, request);
         let limit = waiter.limit;
         let selection = self.selections.add(waiter);
@@ -290,10 +294,10 @@ impl<C> Topology<C> {
         selection
     }
 
-    fn waiter(&self, criteria: &Arc<Criteria>, request: CheckOutRequest) -> Waiter {
+    fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
         let limit = self.now + self.options.server_selection_timeout;
         let limit = request.deadline.map_or(limit, |deadline| deadline.min(limit));
-        Waiter { criteria: Arc::clone(criteria), request, arrived_at: self.now, limit }
+        Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit }
     }
 
     /// The server whose owner makes the pool ready and clears it. A closed pool stays as it is.

@@ -3,11 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::output::Output;
 use super::update::Update;
+use super::waiting::SelectionId;
 use super::selection::SelectionErrorKind;
-use super::{MonitorCall, Phase, Topology, TopologyDescription, TopologyEvent, TopologyType};
+use super::{MonitorCall, Phase, Topology, TopologyDescription, TopologyEvent};
+use crate::address::ServerAddress;
 use crate::connection::Fault;
-use crate::monitor::{Call, Finding, HeartbeatEvent, ServerDescription, ServerType};
+use crate::monitor::{Call, Finding, HeartbeatEvent, ServerDescription};
 use crate::pool::{ApiMisuse, Cause, Clear};
 use crate::server::{Membership, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -114,7 +117,7 @@ impl<C> Topology<C> {
     }
 
     /// Begins to use a server (TOP-45).
-    pub(super) fn begin_server(&mut self, address: Arc<crate::address::ServerAddress>) {
+    pub(super) fn begin_server(&mut self, address: Arc<ServerAddress>) {
         if let Some(server) = self.add_server(Arc::clone(&address), Membership::Unused) {
             self.emit_of(server, ServerEvent::ServerOpening);
             let is_checked = !self.options.load_balanced;
@@ -129,19 +132,34 @@ impl<C> Topology<C> {
         if !previous.is_same(&new) {
             self.emit(TopologyEvent::TopologyDescriptionChanged { previous, new });
         }
-        self.writer = self.find_writer();
+        self.forget_choices();
     }
 
     /// Lets the check-outs go on that wait for a server, and that one suits now.
     pub(super) fn serve_waiters(&mut self) {
         for criteria in self.selections.criteria() {
-            while let Some(selection) = self.selections.first_of(&criteria)
-                && let Some(server) = self.choose(&criteria)
-                && let Some(waiter) = self.selections.remove(selection)
-            {
-                self.begin_selected(selection, server, waiter);
+            while let Some(selection) = self.selections.first_of(&criteria) {
+                match self.choose(&criteria) {
+                    Ok(Some(server)) => self.begin_selected(selection, server),
+                    Ok(None) => break,
+                    Err(error) => self.fail_selection(selection, SelectionErrorKind::MaxStaleness(error)),
+                }
             }
         }
+    }
+
+    /// Begins a check-out that waited for a server in the pool of the one that was chosen.
+    fn begin_selected(&mut self, selection: SelectionId, server: ServerId) {
+        let (now, waiter) = (self.now, self.selections.remove(selection));
+        let (Some(waiter), Some((known, origins))) = (waiter, self.servers.with_origins(server)) else { return };
+        let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
+        if delivery.is_none() && self.options.reselect {
+            origins.note(check_out, waiter);
+        }
+        // In front of the outputs that the pool has just made.
+        self.outputs.push_back(Output::Selected { selection, check_out });
+        self.collect(server);
+        self.outputs.extend(delivery.map(|delivery| Output::Pool { server, output: delivery.into() }));
     }
 
     /// No check-out waits for servers that this client cannot talk to (TOP-37).
@@ -183,23 +201,6 @@ impl<C> Topology<C> {
         }
         server.membership = Membership::Left;
         self.collect(id);
-    }
-
-    /// The server that takes all writes, if there is exactly one.
-    fn find_writer(&self) -> Option<ServerId> {
-        let TopologyDescription { topology_type, servers, .. } = &*self.description;
-        let takes_writes = |server: &ServerDescription| match topology_type {
-            TopologyType::Single => server.server_type != ServerType::Unknown,
-            TopologyType::ReplicaSetWithPrimary => server.server_type == ServerType::RsPrimary,
-            TopologyType::Sharded => server.server_type == ServerType::Mongos,
-            TopologyType::LoadBalanced => server.server_type == ServerType::LoadBalancer,
-            TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
-        };
-        let mut writers = servers.iter().filter(|server| takes_writes(server));
-        let (Some(writer), None, true) = (writers.next(), writers.next(), self.description.is_compatible()) else {
-            return None;
-        };
-        self.servers.find(&writer.address)
     }
 
     fn make_ready(&mut self, id: ServerId) {

@@ -48,8 +48,8 @@ pub struct TopologyDescription {
 }
 
 impl TopologyDescription {
-    /// A topology of `servers`, of which nothing else is known.
-    pub fn new(topology_type: TopologyType, servers: Vec<Arc<ServerDescription>>) -> Self {
+    /// A topology of which nothing is known but its type and its servers.
+    pub fn of_servers(topology_type: TopologyType, servers: Vec<Arc<ServerDescription>>) -> Self {
         Self { topology_type, set_name: None, max_election_id: None, max_set_version: None, servers }
     }
 
@@ -63,7 +63,7 @@ impl TopologyDescription {
         };
         let unknown = |seed: &ServerAddress| ServerDescription::new(Arc::new(seed.clone()), ServerType::Unknown);
         let servers = options.seeds.iter().map(|seed| Arc::new(unknown(seed))).collect();
-        Self { set_name: options.replica_set.clone(), ..Self::new(topology_type, servers) }
+        Self { set_name: options.replica_set.clone(), ..Self::of_servers(topology_type, servers) }
     }
 
     /// The description of the server at `address`, if it belongs to the topology.

@@ -22,13 +22,14 @@
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
-//! | `selection` | which servers suit an operation, and the one that is chosen |
+//! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
 //! | `topology_options`, `output`, `event` | options, outputs and events |
 //!
 #![doc = include_str!("../../docs/topology.md")]
 
 mod callers;
 mod checks;
+mod choosing;
 mod connections;
 mod description;
 mod event;
@@ -53,9 +54,11 @@ pub use self::event::TopologyEvent;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
 use self::servers::Servers;
 pub use self::topology_options::TopologyOptions;
-pub use self::selection::{Criteria, SelectionError, SelectionErrorKind, ServerSelector};
+pub use self::choosing::Criteria;
+use self::choosing::Windows;
+pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
 pub use self::waiting::SelectionId;
-use self::waiting::{Selections, Waiter};
+use self::waiting::Selections;
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
 use crate::pool::{self, CheckOutId, Pool};
@@ -82,8 +85,8 @@ pub struct Topology<C> {
     /// How long a check-out may take that does not wait for a server.
     check_out_limit: Duration,
     selections: Selections,
-    /// What a check-out wants that says nothing else.
-    writable: Arc<Criteria>,
+    /// The servers to choose from, for what was wanted lately.
+    windows: Windows,
     random: Random,
     now: Instant,
     outputs: VecDeque<Output<C>>,
@@ -130,12 +133,12 @@ impl<C> Topology<C> {
             random: Random::new(pool_options.seed),
             options,
             pool_options,
-            description: Arc::new(TopologyDescription::new(TopologyType::Unknown, Vec::new())),
+            description: Arc::new(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new())),
             servers: Servers::new(),
             phase: Phase::Unopened,
             writer: None,
             selections: Selections::default(),
-            writable: Arc::new(Criteria::default()),
+            windows: Windows::default(),
             now: Instant::ORIGIN,
             outputs: VecDeque::new(),
             observed: true,
@@ -278,20 +281,6 @@ impl<C> Topology<C> {
         server.pool.observe(self.observed);
         self.servers.add(id, server);
         Some(id)
-    }
-
-    /// Begins a check-out that waited for a server in the pool of the one that was chosen.
-    fn begin_selected(&mut self, selection: SelectionId, server: ServerId, waiter: Waiter) {
-        let now = self.now;
-        let Some((known, origins)) = self.servers.with_origins(server) else { return };
-        let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
-        if delivery.is_none() && self.options.reselect {
-            origins.note(check_out, waiter);
-        }
-        // In front of the outputs that the pool has just made.
-        self.outputs.push_back(Output::Selected { selection, check_out });
-        self.collect(server);
-        self.outputs.extend(delivery.map(|delivery| Output::Pool { server, output: delivery.into() }));
     }
 
     /// Makes a call of a server's pool, and takes over its outputs.

@@ -5,12 +5,11 @@
 //! all check-outs of a group that a server suits go on.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::selection::Criteria;
+use super::choosing::Criteria;
 use crate::pool::CheckOutRequest;
 use crate::time::Instant;
 
@@ -33,13 +32,13 @@ pub(super) struct Selections {
 /// The check-outs that want the same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Group {
-    criteria: Arc<Criteria>,
+    criteria: Criteria,
     members: BTreeSet<SelectionId>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Waiter {
-    pub(super) criteria: Arc<Criteria>,
+    pub(super) criteria: Criteria,
     pub(super) request: CheckOutRequest,
     pub(super) arrived_at: Instant,
     /// The end of its time in all.
@@ -57,7 +56,7 @@ impl Selections {
                 group.members.insert(id);
             }
             None => {
-                let criteria = Arc::clone(&waiter.criteria);
+                let criteria = waiter.criteria.clone();
                 self.groups.push(Group { criteria, members: BTreeSet::from([id]) });
             }
         }
@@ -97,13 +96,13 @@ impl Selections {
     }
 
     /// What is wanted, once for each group.
-    pub(super) fn criteria(&self) -> Vec<Arc<Criteria>> {
-        self.groups.iter().map(|group| Arc::clone(&group.criteria)).collect()
+    pub(super) fn criteria(&self) -> Vec<Criteria> {
+        self.groups.iter().map(|group| group.criteria.clone()).collect()
     }
 
     /// The longest waiter of those that want this.
     pub(super) fn first_of(&self, criteria: &Criteria) -> Option<SelectionId> {
-        self.groups.iter().find(|group| *group.criteria == *criteria)?.members.first().copied()
+        self.groups.iter().find(|group| group.criteria == *criteria)?.members.first().copied()
     }
 
     /// The waiter whose time ends first, and when.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use cmap_core::options::{ClientOptions, ReadMode, Warning};
+use cmap_core::options::{ClientOptions, Warning};
 
 use crate::builder::Monitored;
 
@@ -17,13 +17,10 @@ const REMEMBERED: usize = 1000;
 const ONE_SERVER: &str = "this client talks to one server";
 const NO_RETRY: &str = "this client repeats no command; repeat it yourself if the error says that it is_retryable";
 const OWNER: &str = "the owner of this pool watches the server";
-const PRIMARY_ALONE: &str = "it needs a readPreference other than primary";
 
 /// A warning for each option that the user set, and that changes nothing.
 pub(crate) fn without_effect(options: &ClientOptions, monitored: Monitored) -> Vec<Warning> {
     let is_owned = monitored == Monitored::ByOwner;
-    let preference = &options.read_preference;
-    let is_primary = matches!(preference.mode, None | Some(ReadMode::Primary));
     [
         ("retryReads", options.retry_reads == Some(true), NO_RETRY),
         ("retryWrites", options.retry_writes == Some(true), NO_RETRY),
@@ -31,8 +28,6 @@ pub(crate) fn without_effect(options: &ClientOptions, monitored: Monitored) -> V
         ("enableOverloadRetargeting", options.enable_overload_retargeting == Some(true), ONE_SERVER),
         ("localThresholdMS", options.local_threshold.is_some(), ONE_SERVER),
         ("serverSelectionTryOnce", options.server_selection_try_once == Some(true), ONE_SERVER),
-        ("readPreferenceTags", is_primary && preference.tag_sets.is_some(), PRIMARY_ALONE),
-        ("maxStalenessSeconds", is_primary && preference.max_staleness.is_some(), PRIMARY_ALONE),
         ("replicaSet", is_owned && options.replica_set.is_some(), OWNER),
         ("serverSelectionTimeoutMS", is_owned && options.server_selection_timeout.is_some(), OWNER),
         ("heartbeatFrequencyMS", is_owned && options.heartbeat_frequency.is_some(), OWNER),
@@ -97,7 +92,6 @@ mod tests {
             ("retryReads=true&maxAdaptiveRetries=3", &["retryReads", "maxAdaptiveRetries"]),
             ("localThresholdMS=20&enableOverloadRetargeting=true", &["enableOverloadRetargeting", "localThresholdMS"]),
             ("readPreference=secondary&readPreferenceTags=dc:a&maxStalenessSeconds=90", &[]),
-            ("readPreferenceTags=dc:a&maxStalenessSeconds=90", &["readPreferenceTags", "maxStalenessSeconds"]),
             ("w=5&journal=true&readConcernLevel=majority&replicaSet=rs&heartbeatFrequencyMS=500", &[]),
         ] {
             assert_eq!(named(query, Monitored::ByClient), expected, "{query}");

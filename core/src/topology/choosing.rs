@@ -1,0 +1,100 @@
+//! The choice of a server for a check-out, from what is known of all of them.
+//!
+//! Which servers suit an operation, and which of those are fast, changes only with the description; so it is computed once
+//! for each description and each thing that is wanted, and kept in a [`LatencyWindow`]. A write usually has only one server
+//! to go to, which the topology knows without any of this.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::selection::{LatencyWindow, MaxStalenessError, ServerSelector};
+use super::{Phase, Topology};
+use crate::address::ServerAddress;
+use crate::server::ServerId;
+
+/// What a check-out wants of its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Criteria {
+    /// Which servers suit it. Default any that takes writes.
+    pub selector: ServerSelector,
+    /// Servers on which the operation has failed already: they are taken only if no other one suits (SEL-10).
+    pub deprioritized: Vec<ServerAddress>,
+}
+
+/// The servers to choose from, for what was wanted lately.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Windows {
+    recent: Vec<(Criteria, LatencyWindow)>,
+    /// The ids of the description's servers, in their order.
+    servers: Vec<Option<ServerId>>,
+}
+
+/// How many windows are kept.
+const MOST_WINDOWS: usize = 16;
+
+impl<C> Topology<C> {
+    /// The server for a check-out. `None` if there is none now.
+    ///
+    /// # Errors
+    /// maxStalenessSeconds is too small for a replica set (SEL-24).
+    pub(super) fn choose(&mut self, criteria: &Criteria) -> Result<Option<ServerId>, MaxStalenessError> {
+        if self.writer.is_some() && *criteria == Criteria::default() {
+            return Ok(self.writer);
+        }
+        if self.phase != Phase::Monitored || !self.description.is_compatible() {
+            return Ok(None);
+        }
+        let at = match self.windows.recent.iter().position(|(own, _)| own == criteria) {
+            Some(at) => at,
+            None => self.add_window(criteria)?,
+        };
+        let Windows { recent, servers: ids } = &self.windows;
+        let Some((_, window)) = recent.get(at) else { return Ok(None) };
+        let servers = &self.servers;
+        let server_at = |position: usize| ids.get(position).copied().flatten();
+        let operation_count = |position| {
+            let counts = server_at(position).and_then(|id| servers.get(id)).map(|server| server.pool.counts());
+            counts.map_or(0, |counts| u64::from(counts.in_use) + u64::from(counts.waiting))
+        };
+        Ok(window.choose(&mut self.random, operation_count).and_then(server_at))
+    }
+
+    /// Whether a server is still what a check-out wants that was sent there.
+    pub(super) fn suits(&self, server: ServerId, criteria: &Criteria) -> bool {
+        let Some(server) = self.servers.get(server).filter(|server| !server.has_left()) else { return false };
+        let suitable = self.description.suitable_servers(&criteria.selector, &[], self.options.heartbeat_frequency);
+        let mut suitable = suitable.unwrap_or_default().into_iter().filter_map(|at| self.description.servers.get(at));
+        suitable.any(|suitable| suitable.address == server.description.address)
+    }
+
+    /// The description has changed.
+    pub(super) fn forget_choices(&mut self) {
+        self.windows.recent.clear();
+        self.windows.servers = self.description.servers.iter().map(|known| self.servers.find(&known.address)).collect();
+        self.writer = self.find_writer();
+    }
+
+    /// The server that takes all writes, if there is exactly one.
+    fn find_writer(&self) -> Option<ServerId> {
+        if !self.description.is_compatible() {
+            return None;
+        }
+        let writable = self.description.suitable_servers(&ServerSelector::Writable, &[], self.options.heartbeat_frequency);
+        match writable.as_deref() {
+            Ok(&[only]) => self.windows.servers.get(only).copied().flatten(),
+            _ => None,
+        }
+    }
+
+    fn add_window(&mut self, criteria: &Criteria) -> Result<usize, MaxStalenessError> {
+        let Criteria { selector, deprioritized } = criteria;
+        let suitable = self.description.suitable_servers(selector, deprioritized, self.options.heartbeat_frequency)?;
+        let window = LatencyWindow::new(&self.description, &suitable, self.options.local_threshold);
+        if self.windows.recent.len() >= MOST_WINDOWS {
+            self.windows.recent.remove(0);
+        }
+        self.windows.recent.push((criteria.clone(), window));
+        Ok(self.windows.recent.len() - 1)
+    }
+}

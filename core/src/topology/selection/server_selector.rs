@@ -1,0 +1,75 @@
+//! What an operation wants of its server.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::ServerAddress;
+use crate::options::ReadPreference;
+
+/// What an operation wants of its server. Cheap to clone; equal ones have the same suitable servers.
+///
+/// It displays as the operations that it stands for: `writes`, `reads (mode secondary)`, `operations for a:27017`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ServerSelector {
+    /// A server that takes writes.
+    #[default]
+    Writable,
+    /// A server that may serve reads with this preference.
+    ReadPreference(Arc<ReadPreference>),
+    /// One of these, if it has data, or leads to servers that have. For operations that began on a server, and for a
+    /// choice that was made outside: give a new list with each new description of the topology (SEL-11).
+    AnyOf(Arc<[ServerAddress]>),
+}
+
+impl From<ReadPreference> for ServerSelector {
+    fn from(preference: ReadPreference) -> Self {
+        Self::ReadPreference(Arc::new(preference))
+    }
+}
+
+/// SEL-43.
+impl fmt::Display for ServerSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Writable => f.write_str("writes"),
+            Self::ReadPreference(preference) => write!(f, "reads ({preference})"),
+            Self::AnyOf(addresses) => {
+                f.write_str("operations for ")?;
+                match addresses.split_last() {
+                    None => f.write_str("no server at all"),
+                    Some((last, [])) => write!(f, "{last}"),
+                    Some((last, others)) => {
+                        others.iter().enumerate().try_for_each(|(index, other)| {
+                            write!(f, "{}{other}", if index == 0 { "" } else { ", " })
+                        })?;
+                        write!(f, " or {last}")
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::options::ReadMode;
+
+    #[test]
+    fn a_selector_is_displayed_as_the_operations_it_is_for_sel_43() {
+        let any_of = |ports: &[u16]| {
+            ServerSelector::AnyOf(ports.iter().map(|port| ServerAddress::tcp("a", *port)).collect()).to_string()
+        };
+
+        assert_eq!(ServerSelector::default().to_string(), "writes");
+        assert_eq!(ServerSelector::from(ReadPreference::new(ReadMode::Nearest)).to_string(), "reads (mode nearest)");
+        assert_eq!(any_of(&[1]), "operations for a:1");
+        assert_eq!(any_of(&[1, 2, 3]), "operations for a:1, a:2 or a:3");
+        assert_eq!(any_of(&[]), "operations for no server at all");
+    }
+}

@@ -1,0 +1,220 @@
+//! The servers that suit an operation (SEL-8, SEL-32).
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::server_selector::ServerSelector;
+use super::staleness::{MaxStalenessError, StalenessLimit};
+use crate::address::ServerAddress;
+use crate::monitor::{ServerDescription, ServerType};
+use crate::options::{ReadMode, ReadPreference, TagSet};
+use crate::topology::{TopologyDescription, TopologyType};
+
+impl TopologyDescription {
+    /// The servers that suit an operation, as positions in [`servers`](Self::servers), in their order.
+    ///
+    /// `deprioritized` are the servers on which the operation has failed: they are taken only if no other server is suitable
+    /// (SEL-5, SEL-10). `heartbeat_frequency` is the client's heartbeatFrequencyMS.
+    ///
+    /// # Errors
+    /// maxStalenessSeconds is too small for a replica set (SEL-24).
+    pub fn suitable_servers(
+        &self,
+        selector: &ServerSelector,
+        deprioritized: &[ServerAddress],
+        heartbeat_frequency: Duration,
+    ) -> Result<Vec<usize>, MaxStalenessError> {
+        let limit = match selector {
+            ServerSelector::ReadPreference(preference) => StalenessLimit::of(preference, self, heartbeat_frequency)?,
+            ServerSelector::Writable | ServerSelector::AnyOf(_) => None,
+        };
+        let all = || self.servers.iter().map(|server| &**server).enumerate();
+        if !deprioritized.is_empty() {
+            let others = all().filter(|(_, server)| !deprioritized.contains(&server.address));
+            let suitable = self.suitable_among(others, selector, limit.as_ref());
+            if !suitable.is_empty() {
+                return Ok(suitable);
+            }
+        }
+        Ok(self.suitable_among(all(), selector, limit.as_ref()))
+    }
+
+    fn suitable_among<'a>(
+        &self,
+        servers: impl Iterator<Item = (usize, &'a ServerDescription)> + Clone,
+        selector: &ServerSelector,
+        limit: Option<&StalenessLimit>,
+    ) -> Vec<usize> {
+        let of_types = |types: &[ServerType]| select(servers.clone(), |server| types.contains(&server.server_type));
+        if let ServerSelector::AnyOf(addresses) = selector {
+            return select(servers, |server| {
+                addresses.contains(&server.address) && self.may_use_type(server.server_type)
+            });
+        }
+        match (self.topology_type, selector) {
+            (TopologyType::Unknown, _) => Vec::new(),
+            (TopologyType::Single, _) => select(servers, |server| server.server_type != ServerType::Unknown),
+            (TopologyType::LoadBalanced, _) => of_types(&[ServerType::LoadBalancer]),
+            (TopologyType::Sharded, _) => of_types(&[ServerType::Mongos]),
+            (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, selector) => match selector {
+                ServerSelector::ReadPreference(preference) => members(servers, preference, limit),
+                ServerSelector::Writable | ServerSelector::AnyOf(_) => of_types(&[ServerType::RsPrimary]),
+            },
+        }
+    }
+
+    /// Whether operations may be sent to a server of this type: one that has data, or a known one in Single.
+    fn may_use_type(&self, server_type: ServerType) -> bool {
+        match self.topology_type {
+            TopologyType::Unknown => false,
+            TopologyType::Single => server_type != ServerType::Unknown,
+            TopologyType::ReplicaSetNoPrimary
+            | TopologyType::ReplicaSetWithPrimary
+            | TopologyType::Sharded
+            | TopologyType::LoadBalanced => server_type.is_data_bearing(),
+        }
+    }
+}
+
+/// The members of a replica set that suit a read (SEL-19, SEL-20).
+fn members<'a>(
+    servers: impl Iterator<Item = (usize, &'a ServerDescription)> + Clone,
+    preference: &ReadPreference,
+    limit: Option<&StalenessLimit>,
+) -> Vec<usize> {
+    let eligible = |types: &[ServerType]| eligible(servers.clone(), types, preference, limit);
+    // The primary never lags, and is taken whatever its tags are (SEL-21).
+    let primary = || select(servers.clone(), |server| server.server_type == ServerType::RsPrimary);
+    let or = |first: Vec<usize>, second: &dyn Fn() -> Vec<usize>| if first.is_empty() { second() } else { first };
+    match preference.mode() {
+        ReadMode::Primary => primary(),
+        ReadMode::PrimaryPreferred => or(primary(), &|| eligible(&[ServerType::RsSecondary])),
+        ReadMode::Secondary => eligible(&[ServerType::RsSecondary]),
+        ReadMode::SecondaryPreferred => or(eligible(&[ServerType::RsSecondary]), &primary),
+        ReadMode::Nearest => eligible(&[ServerType::RsPrimary, ServerType::RsSecondary]),
+    }
+}
+
+/// The servers of these types that do not lag too far behind, and of those the ones that the first matching tag set matches
+/// (SEL-22, SEL-29).
+fn eligible<'a>(
+    servers: impl Iterator<Item = (usize, &'a ServerDescription)> + Clone,
+    types: &[ServerType],
+    preference: &ReadPreference,
+    limit: Option<&StalenessLimit>,
+) -> Vec<usize> {
+    let candidates = servers
+        .filter(|(_, server)| types.contains(&server.server_type) && limit.is_none_or(|limit| limit.admits(server)));
+    if preference.tag_sets().is_empty() {
+        return select(candidates, |_| true);
+    }
+    let mut matching =
+        preference.tag_sets().iter().map(|set| select(candidates.clone(), |server| matches(server, set)));
+    matching.find(|matching| !matching.is_empty()).unwrap_or_default()
+}
+
+/// Whether the server has every tag of the set (SEL-30).
+fn matches(server: &ServerDescription, set: &TagSet) -> bool {
+    set.iter().all(|(name, value)| server.tags.get(name) == Some(value))
+}
+
+fn select<'a>(
+    servers: impl Iterator<Item = (usize, &'a ServerDescription)>,
+    suits: impl Fn(&ServerDescription) -> bool,
+) -> Vec<usize> {
+    servers.filter(|(_, server)| suits(server)).map(|(position, _)| position).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::super::topologies::{HEARTBEAT_FREQUENCY, address, names, server, set_of_three, suitable, topology};
+    use super::*;
+    use crate::options::MaxStaleness;
+    use crate::time::Instant;
+
+    fn reads(mode: ReadMode) -> ServerSelector {
+        ReadPreference::new(mode).into()
+    }
+
+    fn avoiding<'a>(topology: &'a TopologyDescription, selector: &ServerSelector, avoided: &[&str]) -> Vec<&'a str> {
+        let avoided: Vec<ServerAddress> = avoided.iter().map(|name| address(name)).collect();
+        names(topology, &topology.suitable_servers(selector, &avoided, HEARTBEAT_FREQUENCY).unwrap())
+    }
+
+    #[test]
+    fn an_unknown_server_in_single_is_not_suitable_sel_32() {
+        let single = topology(TopologyType::Single, [server("a", ServerType::Unknown)]);
+
+        assert_eq!(suitable(&single, &ServerSelector::Writable), [0; 0]);
+        assert_eq!(suitable(&single, &reads(ReadMode::Nearest)), [0; 0]);
+        assert_eq!(suitable(&single, &ServerSelector::AnyOf([address("a")].into())), [0; 0]);
+    }
+
+    #[test]
+    fn any_known_server_in_single_is_suitable_for_everything_sel_32() {
+        for server_type in [ServerType::RsArbiter, ServerType::RsGhost, ServerType::RsSecondary, ServerType::Standalone]
+        {
+            let single = topology(TopologyType::Single, [server("a", server_type)]);
+
+            assert_eq!(suitable(&single, &ServerSelector::Writable), [0], "{server_type}");
+            assert_eq!(suitable(&single, &reads(ReadMode::Primary)), [0], "{server_type}");
+        }
+    }
+
+    #[test]
+    fn a_named_server_has_to_have_data() {
+        let set = topology(
+            TopologyType::ReplicaSetNoPrimary,
+            [
+                server("a", ServerType::RsSecondary),
+                server("b", ServerType::RsArbiter),
+                server("c", ServerType::RsSecondary),
+            ],
+        );
+
+        let any_of = ServerSelector::AnyOf([address("b"), address("c"), address("x")].into());
+
+        assert_eq!(names(&set, &suitable(&set, &any_of)), ["c"]);
+    }
+
+    #[test]
+    fn a_deprioritized_server_is_taken_only_if_no_other_is_suitable_sel_5() {
+        let set = set_of_three();
+
+        assert_eq!(avoiding(&set, &reads(ReadMode::Nearest), &["p", "a"]), ["b"]);
+        assert_eq!(avoiding(&set, &reads(ReadMode::SecondaryPreferred), &["a", "b"]), ["p"]);
+        assert_eq!(avoiding(&set, &reads(ReadMode::PrimaryPreferred), &["p"]), ["a", "b"]);
+        assert_eq!(avoiding(&set, &ServerSelector::Writable, &["p"]), ["p"]);
+        assert_eq!(avoiding(&set, &reads(ReadMode::Secondary), &["a", "b"]), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_deprioritized_primary_still_measures_the_lag_x_38() {
+        let mut set = set_of_three();
+        for (server, write) in set.servers.iter_mut().zip([1000, 1000, 800]) {
+            let server = alloc::sync::Arc::make_mut(server);
+            server.last_update_time = Some(Instant::ORIGIN);
+            server.last_write_date = Some(write * 1000);
+        }
+        let limited = |seconds| {
+            let limit = MaxStaleness::AtMost(Duration::from_secs(seconds));
+            ReadPreference::new(ReadMode::Secondary).with_max_staleness(limit).unwrap().into()
+        };
+
+        // Without the avoided servers "b" would be measured by itself, and not lag at all.
+        assert_eq!(avoiding(&set, &limited(100), &["p", "a"]), ["a"]);
+        assert_eq!(avoiding(&set, &limited(300), &["p", "a"]), ["b"]);
+    }
+
+    #[test]
+    fn falling_back_to_the_primary_ignores_tags_sel_21() {
+        let tags = TagSet::from([("dc".into(), "ny".into())]);
+        let tagged = |mode| ReadPreference::new(mode).with_tag_sets([tags.clone()].into()).unwrap().into();
+        let set = set_of_three();
+
+        assert_eq!(names(&set, &suitable(&set, &tagged(ReadMode::SecondaryPreferred))), ["p"]);
+        assert_eq!(names(&set, &suitable(&set, &tagged(ReadMode::Secondary))), [""; 0]);
+    }
+}
