@@ -88,7 +88,37 @@ pub struct FailedTotals {
     pub connection_error: u64,
 }
 
+impl Stats {
+    /// Those of two pools together. High-water marks are added, though the pools may not have reached them at the same time.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            counts: self.counts.merge(other.counts),
+            high_water: self.high_water.merge(other.high_water),
+            high_water_total: self.high_water_total.saturating_add(other.high_water_total),
+            created: self.created.saturating_add(other.created),
+            established: self.established.saturating_add(other.established),
+            closed: self.closed.merge(other.closed),
+            check_outs_started: self.check_outs_started.saturating_add(other.check_outs_started),
+            checked_out: self.checked_out.saturating_add(other.checked_out),
+            check_outs_failed: self.check_outs_failed.merge(other.check_outs_failed),
+            cancelled: self.cancelled.saturating_add(other.cancelled),
+            checked_in: self.checked_in.saturating_add(other.checked_in),
+            cleared: self.cleared.saturating_add(other.cleared),
+        }
+    }
+}
+
 impl Counts {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            pending: self.pending.saturating_add(other.pending),
+            available: self.available.saturating_add(other.available),
+            in_use: self.in_use.saturating_add(other.in_use),
+            waiting: self.waiting.saturating_add(other.waiting),
+        }
+    }
+
     /// Connections in all (CMAP-12).
     pub fn total(&self) -> u32 {
         self.pending.saturating_add(self.available).saturating_add(self.in_use)
@@ -103,6 +133,15 @@ impl fmt::Display for Counts {
 }
 
 impl ClosedTotals {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            stale: self.stale.saturating_add(other.stale),
+            idle: self.idle.saturating_add(other.idle),
+            error: self.error.saturating_add(other.error),
+            pool_closed: self.pool_closed.saturating_add(other.pool_closed),
+        }
+    }
+
     /// All together.
     pub fn total(&self) -> u64 {
         self.stale.saturating_add(self.idle).saturating_add(self.error).saturating_add(self.pool_closed)
@@ -119,6 +158,14 @@ impl ClosedTotals {
 }
 
 impl FailedTotals {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            pool_closed: self.pool_closed.saturating_add(other.pool_closed),
+            timeout: self.timeout.saturating_add(other.timeout),
+            connection_error: self.connection_error.saturating_add(other.connection_error),
+        }
+    }
+
     /// All together.
     pub fn total(&self) -> u64 {
         self.pool_closed.saturating_add(self.timeout).saturating_add(self.connection_error)

@@ -36,6 +36,11 @@ impl CheckOutId {
         self.key as usize
     }
 
+    /// The same for its server among those of a topology: no other server has it before this one was drained.
+    pub fn server_index(self) -> usize {
+        self.pool.slot as usize
+    }
+
     /// Where the topology keeps the server of the check-out's pool.
     #[inline]
     pub(crate) fn slot(self) -> u32 {

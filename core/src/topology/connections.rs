@@ -33,6 +33,7 @@ impl<C> Topology<C> {
         if let Some(server) = self.servers.get(id).filter(|server| !server.pool.is_stale(connection)) {
             description.round_trip_time = server.description.round_trip_time;
             description.min_round_trip_time = server.description.min_round_trip_time;
+            description.last_update_time = Some(self.now);
             self.learn_from_application(id, description);
         }
         Ok(())

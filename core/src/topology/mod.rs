@@ -191,6 +191,29 @@ impl<C> Topology<C> {
         self.servers.id_at(connection.slot())
     }
 
+    /// Whether the client was closed.
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// When time alone changes something for a check-out that waits, and for those that wait with it; see
+    /// [`Pool::next_check_out_timeout`].
+    pub fn next_check_out_timeout(&self, check_out: CheckOut) -> Option<Instant> {
+        match check_out {
+            CheckOut::Started(check_out) => {
+                let server = self.servers.id_at(check_out.slot()).and_then(|server| self.servers.get(server));
+                server.and_then(|server| server.pool.next_check_out_timeout())
+            }
+            CheckOut::Selecting(_) => self.selections.next_deadline().map(|(at, _)| at),
+        }
+    }
+
+    /// How long a connection that becomes available at `now` may stay so; `None` means forever. See [`Pool::idle_until`].
+    #[inline]
+    pub fn idle_until(&self, connection: pool::Handle, now: Instant) -> Option<Instant> {
+        self.servers.peek(connection.slot())?.pool.idle_until(now)
+    }
+
     /// How many check-outs wait for a server.
     pub fn selecting(&self) -> usize {
         self.selections.len()

@@ -85,6 +85,15 @@ impl<C> Servers<C> {
         }
     }
 
+    /// The same, to read.
+    #[inline]
+    pub(super) fn peek(&self, slot: u32) -> Option<&Server<C>> {
+        match self.slots.get(slot as usize) {
+            Some(Some(place)) => Some(&place.server),
+            _ => None,
+        }
+    }
+
     /// The id of the server that is kept in `slot`.
     pub(super) fn id_at(&self, slot: u32) -> Option<ServerId> {
         self.slots.get(slot as usize)?.as_ref().map(|place| place.id)

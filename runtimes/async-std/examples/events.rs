@@ -33,7 +33,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let mut count = 0;
     while let Some(notice) = events.next().await {
         match notice {
-            Notice::Event(_) => count += 1,
+            Notice::Event { .. } => count += 1,
             Notice::Lost(lost) => println!("{lost} events came too fast for the subscription"),
             _ => {}
         }

@@ -9,19 +9,20 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::{MAX_ITERATIONS, SaslMechanism};
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
-use cmap_core::monitor::{Monitor, MonitorOptions};
+use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
-use cmap_core::server::{CommandDefaults, Server as Machine, ServerOptions};
+use cmap_core::server::CommandDefaults;
+use cmap_core::topology::{Topology as Machine, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::error::{ClientError, RuntimeGone};
-use crate::establish::{Establisher, Keys, LastAddress};
+use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
-use crate::server::Server;
+use crate::topology::Topology;
 use crate::tls::TlsConfig;
 use crate::warnings;
 
@@ -37,6 +38,7 @@ pub struct Builder<R, T> {
     max_scram_iterations: u32,
     mechanism: Option<Arc<dyn SaslMechanism>>,
     quiet: bool,
+    reselect: bool,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -61,6 +63,7 @@ impl<R: Runtime, T> Builder<R, T> {
             max_scram_iterations: MAX_ITERATIONS,
             mechanism: None,
             quiet: false,
+            reselect: true,
             makes: PhantomData,
         }
     }
@@ -104,6 +107,14 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Whether a check-out whose server fails it before it has its connection (the pool is cleared, connecting fails, the
+    /// server steps down) selects a server anew, while its time lasts. Default true. Without it the check-out fails with the
+    /// server's error, as the specification has it. Only for clients: the owner of a pool selects servers.
+    pub fn reselect(mut self, reselect: bool) -> Self {
+        self.reselect = reselect;
+        self
+    }
+
     /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
     /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
     /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
@@ -133,6 +144,7 @@ impl<R: Runtime, T> Builder<R, T> {
             max_scram_iterations,
             mechanism,
             quiet,
+            reselect,
             makes: _,
         } = self;
         let runtime = runtime?;
@@ -162,7 +174,7 @@ impl<R: Runtime, T> Builder<R, T> {
             }
             given => given.map(|given| given.timed_by(runtime.clone())),
         };
-        let address = Arc::new(single_server(&options)?);
+        let first_seed = Arc::new(check_hosts(&options, monitored)?);
         let clock = Clock::new(runtime);
         let mut pool_options = options.pool.clone();
         (pool_options.seed, pool_options.pool_number) = seed_and_number(clock.runtime());
@@ -170,37 +182,36 @@ impl<R: Runtime, T> Builder<R, T> {
             // CSOT-3.
             pool_options.wait_queue_timeout = None;
         }
-        let pool = pool::Pool::new((*address).clone(), pool_options, clock.now());
-        let pool = pool.map_err(ConnectionStringError::from)?;
         let mut connection_options = ConnectionOptions::of_client(&options, metadata.clone());
         connection_options.max_scram_iterations = max_scram_iterations;
         connection_options.mechanism = mechanism;
-        let establisher = Arc::new(Establisher {
-            address,
+        let now = clock.now();
+        let settings = Arc::new(Settings {
             timeout: without_zero(Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT))),
             tls,
             keys: Arc::new(Keys::default()),
             clock,
-            last_address: LastAddress::default(),
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             options: Mutex::new(Arc::new(connection_options)),
         });
-        let (mut machine, monitor) = match monitored {
-            Monitored::ByOwner => (Machine::unmonitored(pool), None),
+        let (mut machine, monitor_options) = match monitored {
+            Monitored::ByOwner => {
+                let pool = pool::Pool::new((*first_seed).clone(), pool_options, now);
+                (Machine::unmonitored(pool.map_err(ConnectionStringError::from)?), None)
+            }
             Monitored::ByClient => {
-                let now = establisher.clock.now();
-                let mut machine = Machine::new(pool, ServerOptions::of_client(&options));
+                let mut topology_options = TopologyOptions::of_client(&options);
+                topology_options.reselect = reselect;
+                let machine = Machine::new(topology_options, pool_options);
+                let mut machine = machine.map_err(ConnectionStringError::from)?;
                 machine.open(now);
-                // LB-3: a load balancer is not checked.
-                let monitor = (!options.pool.load_balanced).then(|| {
-                    Monitor::new(now, Arc::clone(&establisher.address), MonitorOptions::of_client(&options, metadata))
-                });
-                (machine, monitor)
+                (machine, Some(MonitorOptions::of_client(&options, metadata)))
             }
         };
         machine.observe(listeners.are_logged() || listeners.any());
-        Ok(Pool::new(Server::start(machine, monitor, establisher, listeners), options, warnings))
+        let topology = Topology::start(machine, first_seed, settings, monitor_options, listeners);
+        Ok(Pool::new(topology, options, warnings))
     }
 }
 
@@ -240,15 +251,14 @@ fn check_mechanism(options: &ClientOptions) -> Result<(), ClientError> {
     })
 }
 
-fn single_server(options: &ClientOptions) -> Result<ServerAddress, ClientError> {
+/// The first host; and a pool has only that one.
+fn check_hosts(options: &ClientOptions, monitored: Monitored) -> Result<ServerAddress, ClientError> {
     let unsupported = |option, remedy| Err(ClientError::Unsupported { option, remedy });
-    match options.hosts.as_slice() {
+    match (monitored, options.hosts.as_slice()) {
         _ if options.proxy.host.is_some() => unsupported("proxyHost", "connect without a proxy"),
-        [address] => Ok(address.clone()),
-        _ => unsupported(
-            "a connection string with several hosts",
-            "name the one to talk to, with directConnection=true if it may be another than the primary",
-        ),
+        (Monitored::ByClient, [first, ..]) | (Monitored::ByOwner, [first]) => Ok(first.clone()),
+        (Monitored::ByOwner, _) => unsupported("a pool of several hosts", "make a pool for each of them, or a client"),
+        (Monitored::ByClient, []) => unsupported("a connection string without a host", "name one"),
     }
 }
 

@@ -9,7 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::{PoolState, Stats};
-use cmap_core::server::ServerDescription;
+use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 
 use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
@@ -18,6 +18,7 @@ use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
 use crate::pool::Pool;
 use crate::runtime::Runtime;
+use crate::topology::ServerStatus;
 
 /// A client of one server, with a pool of connections to it.
 ///
@@ -34,8 +35,8 @@ pub struct Client<R: Runtime> {
 pub type ClientBuilder<R> = Builder<R, Client<R>>;
 
 impl<R: Runtime> Client<R> {
-    pub(crate) fn server(&self) -> &Arc<crate::server::Server<R>> {
-        self.pool.server()
+    pub(crate) fn topology(&self) -> &Arc<crate::topology::Topology<R>> {
+        self.pool.topology()
     }
 
     /// A client as a connection string asks for it. It checks the server from now on; a check-out waits until the
@@ -77,6 +78,18 @@ impl<R: Runtime> Client<R> {
         self.pool.check_out_within(limit)
     }
 
+    /// Checks out a connection to a server that suits `selector`: for reads with a read preference, or to one of some servers.
+    /// For at most timeoutMS, or waitQueueTimeoutMS (CSOT-3), and serverSelectionTimeoutMS.
+    pub fn check_out_for(&self, selector: impl Into<ServerSelector>) -> CheckOut<'_, R> {
+        self.pool.check_out_for(selector.into())
+    }
+
+    /// The same within a [`Duration`] or before a [`Deadline`], as [`check_out_within`](Self::check_out_within), and for the
+    /// next attempt of an operation that has failed on `deprioritized` servers: they are taken only if no other one suits.
+    pub fn check_out_for_within(&self, criteria: Criteria, limit: impl Into<Limit>) -> CheckOut<'_, R> {
+        self.pool.check_out_for_within(criteria, limit.into())
+    }
+
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
     pub fn deadline(&self, limit: Duration) -> Deadline {
         self.pool.deadline(limit)
@@ -97,9 +110,9 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        let server = Arc::clone(self.pool.server());
-        server.close();
-        async move { server.closed(patience).await }
+        let topology = Arc::clone(self.pool.topology());
+        topology.close();
+        async move { topology.closed(patience).await }
     }
 
     /// The options that the client was made with. Passwords in them do not show.
@@ -107,22 +120,27 @@ impl<R: Runtime> Client<R> {
         self.pool.options()
     }
 
-    /// Whether the pool is ready; paused, because the server is not usable; or closed.
+    /// Whether a pool is ready; all are paused, because no server is usable; or the client is closed.
     pub fn state(&self) -> PoolState {
         self.pool.state()
     }
 
-    /// The pool's counts.
+    /// The counts of all pools together. A high water is the sum of those of the servers, and may never have been reached.
     pub fn stats(&self) -> Stats {
         self.pool.stats()
     }
 
-    /// The description of the server.
-    pub fn description(&self) -> Arc<ServerDescription> {
-        self.pool.server().description()
+    /// What is known of the servers: the type of the deployment, and a description of each.
+    pub fn description(&self) -> Arc<TopologyDescription> {
+        self.pool.topology().description()
     }
 
-    /// The server's address.
+    /// The servers of the deployment, each with its description and the counts of its pool.
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        self.pool.topology().servers()
+    }
+
+    /// The first host of the connection string.
     pub fn address(&self) -> &ServerAddress {
         self.pool.address()
     }

@@ -17,7 +17,7 @@ use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
-use crate::server::{Delivery, Server};
+use crate::topology::{Delivery, Topology};
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 
@@ -27,7 +27,7 @@ use crate::socket::abort::{Abort, AbortReason};
 /// closed instead of reused (CMAP-11). So is one on which more than the reply came. Until then it refuses further commands:
 /// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
-    server: Arc<Server<R>>,
+    topology: Arc<Topology<R>>,
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
@@ -50,8 +50,8 @@ enum Stage {
 }
 
 impl<R: Runtime> Connection<R> {
-    pub(crate) fn new(server: Arc<Server<R>>, delivery: Delivery<R::Stream>) -> Self {
-        Self { server, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
+    pub(crate) fn new(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
+        Self { topology, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
     }
 
     /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS,
@@ -113,7 +113,7 @@ impl<R: Runtime> Connection<R> {
     /// Those of [`run_command`](Self::run_command).
     pub async fn exchange(&mut self, command: impl IntoRequest) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
-        self.perform(&request.command(), self.server.command_limit()).await
+        self.perform(&request.command(), self.topology.command_limit()).await
     }
 
     /// The same within a `Duration`, or before a [`Deadline`](crate::Deadline), whatever the options say: what is left of an
@@ -128,7 +128,7 @@ impl<R: Runtime> Connection<R> {
         limit: impl Into<Limit>,
     ) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
-        let limit = self.server.left(limit.into()).map(TimeLimit::Caller);
+        let limit = self.topology.left(limit.into()).map(TimeLimit::Caller);
         self.perform(&request.command(), limit).await
     }
 
@@ -171,7 +171,12 @@ impl<R: Runtime> Connection<R> {
 
     /// The server.
     pub fn address(&self) -> &ServerAddress {
-        self.server.address()
+        self.shared_address()
+    }
+
+    fn shared_address(&self) -> &Arc<ServerAddress> {
+        // The socket is there until the connection is dropped.
+        self.socket.as_ref().map_or_else(|| self.topology.address(), |socket| &socket.address)
     }
 
     /// What the server said of itself when the connection was established.
@@ -199,7 +204,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
-        self.server.set_purpose(self.handle, purpose);
+        self.topology.set_purpose(self.handle, purpose);
     }
 
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
@@ -209,19 +214,19 @@ impl<R: Runtime> Connection<R> {
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
-        let mut command = command_limit::apply(limit, command, || self.server.description().min_round_trip_time)?;
-        let defaults = self.server.command_defaults();
-        let fields = defaults.and_then(|own| own.fields(&command, self.server.description().server_type));
+        let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
+        let defaults = self.topology.command_defaults();
+        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0));
         command.fields = fields.as_deref().or(command.fields);
-        let spares = self.server.spares();
+        let spares = self.topology.spares();
         socket.prepare(&command, spares)?;
         self.stage = Stage::UnderWay;
-        let abort = Arc::clone(&socket.abort);
+        let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let exchange = async {
             socket.send(spares).await.map_err(CommandErrorKind::Network)?;
             if command.acknowledged { socket.receive::<R>(spares).await } else { Ok(()) }
         };
-        limited(&self.server, &abort, limit, exchange).await?;
+        limited(&self.topology, &address, &abort, limit, exchange).await?;
         if command.acknowledged {
             return self.end_reply();
         }
@@ -233,9 +238,9 @@ impl<R: Runtime> Connection<R> {
     async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         self.stage = Stage::UnderWay;
-        let abort = Arc::clone(&socket.abort);
-        let receive = socket.receive::<R>(self.server.spares());
-        limited(&self.server, &abort, self.server.command_limit(), receive).await?;
+        let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
+        let receive = socket.receive::<R>(self.topology.spares());
+        limited(&self.topology, &address, &abort, self.topology.command_limit(), receive).await?;
         self.end_reply()
     }
 
@@ -246,7 +251,7 @@ impl<R: Runtime> Connection<R> {
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
         if let Some(error) = OperationError::of_reply(&reply) {
-            self.server.handle_operation_failed(self.handle, error);
+            self.topology.handle_operation_failed(self.handle, error);
         }
         reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(Box::new(refusal))))
     }
@@ -259,8 +264,8 @@ impl<R: Runtime> Connection<R> {
             Stage::BetweenCommands | Stage::AfterLargeReply => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
-        socket.give_back(self.server.spares());
-        self.server.check_in(self.handle, socket, condition);
+        socket.give_back(self.topology.spares());
+        self.topology.check_in(self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
@@ -279,26 +284,27 @@ impl<R: Runtime> Connection<R> {
             | CommandErrorKind::RuntimeGone(_) => None,
         };
         if let Some(fault) = fault {
-            self.server.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
+            self.topology.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
         }
-        CommandError { kind, address: Arc::clone(self.server.address()), connection_id: self.id() }
+        CommandError { kind, address: Arc::clone(self.shared_address()), connection_id: self.id() }
     }
 }
 
 /// `work` at a connection, within `limit`, unless it is cut off.
 async fn limited<R: Runtime>(
-    server: &Arc<Server<R>>,
+    topology: &Arc<Topology<R>>,
+    address: &Arc<ServerAddress>,
     abort: &Arc<Abort>,
     limit: Option<TimeLimit>,
     work: impl Future<Output = Result<(), CommandErrorKind>>,
 ) -> Result<(), CommandErrorKind> {
-    let limited = server.limit(limit.map(TimeLimit::duration), abort);
+    let limited = topology.limit(limit.map(TimeLimit::duration), abort);
     let outcome = abort.during(work).await;
     drop(limited);
     match (outcome, limit) {
         (Ok(outcome), _) => outcome,
         (Err(AbortReason::TimedOut), Some(limit)) => Err(CommandErrorKind::Timeout(limit)),
-        (Err(AbortReason::Interrupted), _) => Err(CommandErrorKind::Interrupted(Arc::clone(server.address()))),
+        (Err(AbortReason::Interrupted), _) => Err(CommandErrorKind::Interrupted(Arc::clone(address))),
         // Time is up only where there is a limit.
         (Err(AbortReason::Closed | AbortReason::TimedOut), _) => Err(CommandErrorKind::Closed),
         (Err(AbortReason::RuntimeGone), _) => Err(RuntimeGone.into()),
@@ -321,7 +327,7 @@ impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
             if self.stage == Stage::BetweenCommands {
-                self.server.check_in(self.handle, socket, Condition::Usable);
+                self.topology.check_in(self.handle, socket, Condition::Usable);
             } else {
                 self.check_in_the_long_way(socket);
             }
@@ -332,6 +338,6 @@ impl<R: Runtime> Drop for Connection<R> {
 impl<R: Runtime> fmt::Debug for Connection<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Connection");
-        debug.field("address", self.server.address()).field("id", &self.id()).finish_non_exhaustive()
+        debug.field("address", self.address()).field("id", &self.id()).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{CommandError as NotSent, ProtocolError, RETRYABLE_ERROR};
 use cmap_core::options::ConnectionStringError;
 use cmap_core::pool::{self, CheckOutErrorKind, ConnectionId};
-use cmap_core::server::{SelectionError, SelectionErrorKind};
+use cmap_core::topology::{SelectionError, SelectionErrorKind};
 use cmap_core::wire::{ServerError, WriteFailure};
 use thiserror::Error;
 
@@ -88,7 +88,7 @@ pub enum CheckOutError {
     /// The pool had no connection to give: why, where, after how long, and the state of the pool.
     #[error(transparent)]
     Pool(#[from] Arc<pool::CheckOutError>),
-    /// The server was not usable, for as long as serverSelectionTimeoutMS allows: why, where, after how long.
+    /// No server suited, for as long as serverSelectionTimeoutMS allows: what was wanted, what is known, after how long.
     #[error(transparent)]
     Selection(#[from] Arc<SelectionError>),
     /// The client's runtime has ended.

@@ -10,19 +10,19 @@ use crate::{Client, Runtime};
 
 /// The number of waiters for the last connection of a closed client.
 pub fn waits_for_the_end<R: Runtime>(client: &Client<R>) -> usize {
-    client.server().waits_for_the_end()
+    client.topology().waits_for_the_end()
 }
 
 /// The number of entries that the client has for waiters, connections, time limits and closes.
 pub fn entries<R: Runtime>(client: &Client<R>) -> usize {
-    client.server().entries()
+    client.topology().entries()
 }
 
 /// Lets the time limit of an operation pass, and then the operation end as if it had been in time. Returns whether the
 /// limit has aborted the operation, and whether it aborts the next one on its connection.
 pub async fn end_as_the_limit_passes<R: Runtime>(client: &Client<R>, limit: Duration) -> (bool, bool) {
     let abort = Arc::new(Abort::default());
-    let limit = client.server().limit(Some(limit), &abort);
+    let limit = client.topology().limit(Some(limit), &abort);
     let outcome = abort.during(pending::<()>()).await;
     drop(limit);
     (outcome == Err(AbortReason::TimedOut), abort.get().is_some())

@@ -10,7 +10,7 @@
 //! | `builder` | builders of clients and pools |
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
-//! | `server` | one server: the machine under its mutex, driven where calls are made; its timer; its monitor |
+//! | `topology` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
 //! | [`tls`] | TLS through rustls, the same on every runtime |
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
@@ -46,7 +46,6 @@ pub mod internals;
 mod pinned;
 mod pool;
 pub mod runtime;
-mod server;
 mod socket;
 #[cfg(feature = "__rustls")]
 pub mod tls;
@@ -54,6 +53,7 @@ pub mod tls;
 #[cfg(not(feature = "__rustls"))]
 #[path = "no_tls.rs"]
 pub mod tls;
+mod topology;
 mod warnings;
 
 pub use bson;
@@ -67,8 +67,9 @@ pub use connection::Connection;
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
-pub use events::{Event, Notice, PoolEvent, ServerEvent, Subscription};
+pub use events::{Event, Notice, PoolEvent, ServerEvent, Subscription, TopologyEvent};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;
 pub use socket::net;
+pub use topology::ServerStatus;

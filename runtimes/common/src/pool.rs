@@ -9,6 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
+use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::builder::{Builder, Monitored, without_zero};
 use crate::check_out::CheckOut;
@@ -16,7 +17,7 @@ use crate::deadline::{Deadline, Limit};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
 use crate::runtime::Runtime;
-use crate::server::Server;
+use crate::topology::Topology;
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,
 /// cleared and closed by its owner, who checks the server.
@@ -64,7 +65,7 @@ pub type PoolBuilder<R> = Builder<R, Pool<R>>;
 
 /// The state that all clones share. Connections in use hold the server alone.
 struct Owner<R: Runtime> {
-    server: Arc<Server<R>>,
+    topology: Arc<Topology<R>>,
     /// As they were checked and completed.
     options: ClientOptions,
     /// timeoutMS; `None` sets no limit.
@@ -74,14 +75,14 @@ struct Owner<R: Runtime> {
 }
 
 impl<R: Runtime> Pool<R> {
-    pub(crate) fn new(server: Arc<Server<R>>, options: ClientOptions, warnings: Vec<Warning>) -> Self {
+    pub(crate) fn new(topology: Arc<Topology<R>>, options: ClientOptions, warnings: Vec<Warning>) -> Self {
         // CSOT-1: zero sets no limit.
         let timeout = without_zero(options.timeout);
-        Self { owner: Arc::new(Owner { server, options, timeout, warnings }) }
+        Self { owner: Arc::new(Owner { topology, options, timeout, warnings }) }
     }
 
-    pub(crate) fn server(&self) -> &Arc<Server<R>> {
-        &self.owner.server
+    pub(crate) fn topology(&self) -> &Arc<Topology<R>> {
+        &self.owner.topology
     }
 
     pub(crate) fn warnings(&self) -> &[Warning] {
@@ -105,31 +106,40 @@ impl<R: Runtime> Pool<R> {
     /// timeoutMS, or waitQueueTimeoutMS (CSOT-3).
     #[inline]
     pub fn check_out(&self) -> CheckOut<'_, R> {
-        CheckOut::new(&self.owner.server, self.owner.timeout)
+        CheckOut::new(&self.owner.topology, self.owner.timeout)
     }
 
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
     /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds it as
     /// well.
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
-        CheckOut::within(&self.owner.server, limit.into())
+        CheckOut::within(&self.owner.topology, limit.into())
+    }
+
+    pub(crate) fn check_out_for(&self, selector: ServerSelector) -> CheckOut<'_, R> {
+        let limit = self.owner.timeout.map_or(Limit::None, Limit::Within);
+        self.check_out_for_within(Criteria { selector, deprioritized: Vec::new() }, limit)
+    }
+
+    pub(crate) fn check_out_for_within(&self, criteria: Criteria, limit: Limit) -> CheckOut<'_, R> {
+        CheckOut::of(&self.owner.topology, criteria, limit)
     }
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
     pub fn deadline(&self, limit: Duration) -> Deadline {
-        Deadline::within(self.owner.server.clock().runtime(), limit)
+        Deadline::within(self.owner.topology.clock().runtime(), limit)
     }
 
     /// The time that an operation has left; zero when it is over.
     pub fn time_left(&self, deadline: Deadline) -> Duration {
-        deadline.left(self.owner.server.clock().runtime())
+        deadline.left(self.owner.topology.clock().runtime())
     }
 
     /// The server answers: connections are given out and established from now on (CMAP-18). Does nothing unless the pool
     /// is paused.
     pub fn ready(&self) {
         // Refused only if there is a monitor, which this pool does not have.
-        let _ = self.owner.server.ready();
+        let _ = self.owner.topology.ready();
     }
 
     /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service behind a load balancer (LB-8). Without
@@ -138,13 +148,13 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A service was named for a pool that is not load-balanced, or none for one that is.
     pub fn clear(&self, clear: Clear) -> Result<(), ApiMisuse> {
-        self.owner.server.clear(clear)
+        self.owner.topology.clear(clear)
     }
 
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is
     /// checked out any more. Connections in use are closed when they come back.
     pub fn close(&self) {
-        self.owner.server.close();
+        self.owner.topology.close();
     }
 
     /// Closes the pool, if it is not closed, and waits for at most `patience` until its last connection came back; then
@@ -155,9 +165,9 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// The pool's runtime has ended.
     pub fn closed(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        self.owner.server.close();
-        let server = Arc::clone(&self.owner.server);
-        async move { server.closed(patience).await }
+        self.owner.topology.close();
+        let topology = Arc::clone(&self.owner.topology);
+        async move { topology.closed(patience).await }
     }
 
     /// The options that the pool was made with. Passwords in them do not show.
@@ -167,17 +177,17 @@ impl<R: Runtime> Pool<R> {
 
     /// Whether the pool is paused, ready or closed.
     pub fn state(&self) -> PoolState {
-        self.owner.server.state()
+        self.owner.topology.state()
     }
 
     /// The pool's counts.
     pub fn stats(&self) -> Stats {
-        self.owner.server.stats()
+        self.owner.topology.stats()
     }
 
     /// The server's address.
     pub fn address(&self) -> &ServerAddress {
-        self.owner.server.address()
+        self.owner.topology.address()
     }
 
     /// Adds a library that wraps this one to the pool's name in the server's logs, for connections yet to come (HS-14).
@@ -185,12 +195,12 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A part contains the character that separates libraries.
     pub fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
-        self.server().append_metadata(name, version, platform)
+        self.topology().append_metadata(name, version, platform)
     }
 
     /// The events from now on. At most `capacity` unread ones are kept.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
-        self.owner.server.subscribe(capacity)
+        self.owner.topology.subscribe(capacity)
     }
 }
 
@@ -212,7 +222,7 @@ impl<R: Runtime> Clone for Pool<R> {
 
 impl<R: Runtime> Drop for Owner<R> {
     fn drop(&mut self) {
-        self.server.close();
+        self.topology.close();
     }
 }
 

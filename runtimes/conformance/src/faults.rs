@@ -140,8 +140,8 @@ pub fn a_server_is_checked_again_and_again_on_one_socket<H: Harness>() {
         let mut succeeded = 0;
         while succeeded < 3 {
             match events.next().await {
-                Some(Notice::Event(event)) if event.name() == "ServerHeartbeatSucceeded" => succeeded += 1,
-                Some(Notice::Event(event)) => assert_ne!(event.name(), "ServerHeartbeatFailed", "{event:?}"),
+                Some(Notice::Event { event, .. }) if event.name() == "ServerHeartbeatSucceeded" => succeeded += 1,
+                Some(Notice::Event { event, .. }) => assert_ne!(event.name(), "ServerHeartbeatFailed", "{event:?}"),
                 other => panic!("{other:?}"),
             }
         }

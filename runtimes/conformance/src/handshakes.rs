@@ -16,7 +16,7 @@ use super::lab::Lab;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::rogue::Rogue;
-use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, run};
+use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, run, the_server};
 
 /// What is between client and server.
 struct Scene {
@@ -192,6 +192,6 @@ pub fn the_hello_of_a_connection_says_what_a_check_would<H: Harness>() {
 
         let _second = client.check_out().await.unwrap();
 
-        assert_eq!(client.description().wire_versions, Some((0, 20)), "MON-5");
+        assert_eq!(the_server(&client).wire_versions, Some((0, 20)), "MON-5");
     });
 }

@@ -59,7 +59,7 @@ use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -67,6 +67,7 @@ use cmap_core::ErrorChain;
 use cmap_core::connection::EstablishError;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutErrorKind;
+use cmap_core::server::ServerDescription;
 
 pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup, Whim};
 use self::watch::Watch;
@@ -169,19 +170,26 @@ async fn until(mut has_come: impl FnMut() -> bool) {
 async fn wait_for(events: &mut Subscription, name: &str) -> Event {
     loop {
         match events.next().await {
-            Some(Notice::Event(event)) if event.name() == name => return event,
-            Some(Notice::Event(_)) => {}
+            Some(Notice::Event { event, .. }) if event.name() == name => return event,
+            Some(Notice::Event { .. }) => {}
             Some(lost) => panic!("{lost:?} before {name}"),
             None => panic!("the events ended before {name}"),
         }
     }
 }
 
+/// The description of a client's only server.
+fn the_server<R: Runtime>(client: &Client<R>) -> Arc<ServerDescription> {
+    let description = client.description();
+    assert_eq!(description.servers.len(), 1, "{description:?}");
+    Arc::clone(&description.servers[0])
+}
+
 /// Waits until a check of the server has failed.
 async fn wait_for_failed_check<H: Harness>(client: &ClientOf<H>) {
     let mut events = client.subscribe(1000);
     // A description is there before the events that tell of it.
-    while client.description().error.is_none() {
+    while the_server(client).error.is_none() {
         assert!(events.next().await.is_some(), "the client has ended");
     }
 }

@@ -12,6 +12,7 @@ use cmap_runtime::{CheckOutError, Client, Connection, Event, Notice};
 use super::lab::Lab;
 use super::recovery::recovered;
 use super::rogue::Rogue;
+use super::the_server;
 use super::{
     Harness, LocalServer, Setup, assert_nothing_lost, client, establish_error, is_reset, options, poll_once, run, told,
     wait_for,
@@ -29,7 +30,7 @@ pub fn a_load_balancer_is_not_checked<H: Harness>() {
         assert!(connection.description().unwrap().service_id.is_some());
         // LB-3.
         while let Some(notice) = events.try_next() {
-            let Notice::Event(event) = notice else { panic!("{notice:?}") };
+            let Notice::Event { event, .. } = notice else { panic!("{notice:?}") };
             assert!(!event.name().starts_with("ServerHeartbeat"), "{event:?}");
         }
     });
@@ -49,7 +50,7 @@ pub fn a_load_balancer_may_be_named_in_code<H: Harness>() {
             let mut connection = client.check_out().await.unwrap();
 
             connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
-            assert_eq!(client.description().server_type, ServerType::LoadBalancer);
+            assert_eq!(the_server(&client).server_type, ServerType::LoadBalancer);
         }
     });
 }

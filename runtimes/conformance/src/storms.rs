@@ -8,7 +8,7 @@ use bson::rawdoc;
 use cmap_core::server::ServerType;
 use cmap_runtime::runtime::Runtime;
 
-use super::{Deed, Harness, LocalServer, Manners, assert_nothing_lost, client, run, until, yield_now};
+use super::{Deed, Harness, LocalServer, Manners, assert_nothing_lost, client, run, the_server, until, yield_now};
 
 const TASKS: usize = 64;
 
@@ -22,7 +22,7 @@ pub fn a_server_that_takes_no_connections_is_left_alone_and_found_again_soon<H: 
     run::<H>(async {
         let server = LocalServer::start();
         let client = client::<H>(&server, "serverMonitoringMode=stream").await;
-        until(|| client.description().server_type != ServerType::Unknown).await;
+        until(|| the_server(&client).server_type != ServerType::Unknown).await;
         server.set_manners(Manners::AtOnce(Deed::HangUp));
         let runtime = H::Runtime::current().unwrap();
         let (pings, failures) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

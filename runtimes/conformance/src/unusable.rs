@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cmap_core::options::{ClientOptions, Warning};
-use cmap_core::server::SelectionErrorKind;
+use cmap_core::topology::SelectionErrorKind;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::tls::TlsConfig;
 use cmap_runtime::{CheckOutError, Client, ClientError, Event, Notice};
@@ -161,7 +161,7 @@ pub fn a_refused_connection_fails_check_outs_in_time<H: Harness>() {
 }
 
 fn is_check(notice: &Notice) -> bool {
-    matches!(notice, Notice::Event(event @ Event::Server(_)) if event.name() == "ServerHeartbeatStarted")
+    matches!(notice, Notice::Event { event: event @ Event::Server(_), .. } if event.name() == "ServerHeartbeatStarted")
 }
 
 pub fn a_host_that_cannot_be_resolved_is_named<H: Harness>() {

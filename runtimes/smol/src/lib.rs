@@ -31,7 +31,7 @@ use socket2::SockRef;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, Subscription, TimeLimit, bson,
+    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, ServerStatus, Subscription, TimeLimit, TopologyEvent, bson,
     core, tls,
 };
 

@@ -22,12 +22,14 @@ pub const GET_SPECS: &str = "git clone --depth 1 https://github.com/mongodb/spec
 const CMAP_TESTS: &str = "connection-monitoring-and-pooling/tests";
 
 /// The suites beside the pool's: their names in the table of results, and their folders.
-const OTHER_SUITES: [(&str, &str); 8] = [
+const OTHER_SUITES: [(&str, &str); 10] = [
     ("connection-string", "connection-string/tests"),
     ("uri-options", "uri-options/tests"),
     ("auth", "auth/tests/legacy"),
     ("sdam-errors", "server-discovery-and-monitoring/tests/errors"),
     ("sdam-monitoring", "server-discovery-and-monitoring/tests/monitoring"),
+    ("sdam-rs", "server-discovery-and-monitoring/tests/rs"),
+    ("sdam-sharded", "server-discovery-and-monitoring/tests/sharded"),
     ("sdam-single", "server-discovery-and-monitoring/tests/single"),
     ("sdam-load-balanced", "server-discovery-and-monitoring/tests/load-balanced"),
     ("rtt", "server-selection/tests/rtt"),

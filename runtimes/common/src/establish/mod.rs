@@ -25,8 +25,7 @@ use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
-pub(crate) use self::connect::LastAddress;
-use self::connect::connect;
+use self::connect::{LastAddress, connect};
 pub(crate) use self::keys::Keys;
 use self::resolve::resolve;
 use crate::clock::Clock;
@@ -41,6 +40,12 @@ use crate::tls::{self, TlsConfig, TlsError};
 /// How connections to one server are established.
 pub(crate) struct Establisher<R> {
     pub(crate) address: Arc<ServerAddress>,
+    pub(crate) settings: Arc<Settings<R>>,
+    last_address: LastAddress,
+}
+
+/// What connections to all servers of a client have in common.
+pub(crate) struct Settings<R> {
     /// For connections yet to come; replaced when a library names itself.
     pub(crate) options: Mutex<Arc<ConnectionOptions>>,
     /// connectTimeoutMS; `None` sets no limit.
@@ -52,7 +57,6 @@ pub(crate) struct Establisher<R> {
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
-    pub(crate) last_address: LastAddress,
 }
 
 /// Learns what comes out of establishments: of each connection first its hello, then its end.
@@ -92,23 +96,7 @@ struct Limit {
     timeout: Duration,
 }
 
-impl<R: Runtime> Establisher<R> {
-    /// Establishes `connection` in a task of its own.
-    pub(crate) fn begin<Q: Requester<R::Stream>>(
-        self: &Arc<Self>,
-        requester: Weak<Q>,
-        connection: Handle,
-        abort: Arc<Abort>,
-    ) {
-        let address = Arc::clone(&self.address);
-        let report = Report { requester, address, connection, done: false, socket: PhantomData };
-        let establisher = Arc::clone(self);
-        self.clock.runtime().spawn(async move {
-            let outcome = establisher.run(&report, abort).await;
-            report.end(outcome);
-        });
-    }
-
+impl<R: Runtime> Settings<R> {
     /// Adds a library that wraps this one to the metadata of connections yet to come (HS-14).
     ///
     /// # Errors
@@ -124,6 +112,28 @@ impl<R: Runtime> Establisher<R> {
     fn options(&self) -> Arc<ConnectionOptions> {
         Arc::clone(&self.options.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+impl<R: Runtime> Establisher<R> {
+    pub(crate) fn new(address: Arc<ServerAddress>, settings: Arc<Settings<R>>) -> Self {
+        Self { address, settings, last_address: LastAddress::default() }
+    }
+
+    /// Establishes `connection` in a task of its own.
+    pub(crate) fn begin<Q: Requester<R::Stream>>(
+        self: &Arc<Self>,
+        requester: Weak<Q>,
+        connection: Handle,
+        abort: Arc<Abort>,
+    ) {
+        let address = Arc::clone(&self.address);
+        let report = Report { requester, address, connection, done: false, socket: PhantomData };
+        let establisher = Arc::clone(self);
+        self.settings.clock.runtime().spawn(async move {
+            let outcome = establisher.run(&report, abort).await;
+            report.end(outcome);
+        });
+    }
 
     async fn run<Q: Requester<R::Stream>>(
         &self,
@@ -131,10 +141,10 @@ impl<R: Runtime> Establisher<R> {
         abort: Arc<Abort>,
     ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
-        let targets = limit.during(Phase::Resolve, resolve(self.clock.runtime(), &self.address)).await??;
+        let targets = limit.during(Phase::Resolve, resolve(self.settings.clock.runtime(), &self.address)).await??;
         let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
-        let mut establish = Establish::new(self.options(), random(self.clock.runtime())?)?;
+        let mut establish = Establish::new(self.settings.options(), random(self.settings.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
         let mut buffer = Zeroizing::new(Vec::new());
         loop {
@@ -143,7 +153,7 @@ impl<R: Runtime> Establisher<R> {
                 Progress::Established => break,
                 Progress::Derive(request) => {
                     let iterations = request.id().iterations();
-                    let keys = limit.during(phase, self.keys.get(self.clock.runtime(), request)).await;
+                    let keys = limit.during(phase, self.settings.keys.get(self.settings.clock.runtime(), request)).await;
                     let keys = keys.map_err(|error| too_slow(error, iterations))?;
                     let keys = keys.map_err(|gone| EstablishError::new(phase, Fault::Other, gone.to_string()))?;
                     establish.handle_keys(&keys)?
@@ -167,14 +177,14 @@ impl<R: Runtime> Establisher<R> {
         let protocol = establish
             .finish()
             .ok_or_else(|| EstablishError::new(Phase::Authenticate, Fault::Other, "it ended before its end"))?;
-        Ok(Box::new(Socket::new(stream, protocol, abort)))
+        Ok(Box::new(Socket::new(Arc::clone(&self.address), stream, protocol, abort)))
     }
 
     /// An open stream to the server, under TLS if the options want it. Only connecting is bounded: the caller has its
     /// own limits.
     pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
-        let until = self.clock.deadline(self.timeout);
-        let targets = resolve(self.clock.runtime(), &self.address).await?;
+        let until = self.settings.clock.deadline(self.settings.timeout);
+        let targets = resolve(self.settings.clock.runtime(), &self.address).await?;
         self.secure(self.connect(targets, until).await?).await
     }
 
@@ -186,7 +196,7 @@ impl<R: Runtime> Establisher<R> {
 
     /// What else may be wrong where a server hangs up before it has answered.
     pub(crate) fn advice_before_hello(&self) -> &'static str {
-        match (&self.tls, &*self.address) {
+        match (&self.settings.tls, &*self.address) {
             (None, ServerAddress::Tcp { .. }) => "; if it expects TLS at this port, set tls=true",
             (Some(_), _) | (None, ServerAddress::Unix { .. }) => "",
         }
@@ -194,14 +204,14 @@ impl<R: Runtime> Establisher<R> {
 
     /// A socket that is connected to one of `targets`, before `until`.
     async fn connect(&self, targets: Vec<Target>, until: Option<Instant>) -> Result<R::Stream, EstablishError> {
-        let runtime = self.clock.runtime();
-        connect(&self.clock, &self.last_address, targets, until, |target| runtime.connect(target)).await
+        let runtime = self.settings.clock.runtime();
+        connect(&self.settings.clock, &self.last_address, targets, until, |target| runtime.connect(target)).await
     }
 
     /// Puts TLS over `stream`, if the options want it.
     async fn secure(&self, stream: R::Stream) -> Result<Transport<R::Stream>, EstablishError> {
         let stream = BudgetedStream::new::<R>(stream);
-        match (&self.tls, &*self.address) {
+        match (&self.settings.tls, &*self.address) {
             (Some(config), ServerAddress::Tcp { host, .. }) => match tls::connect(config, host, stream).await {
                 Ok(stream) => Ok(EitherStream::Right(Box::new(stream))),
                 Err(error) => Err(error.establish_error()),
@@ -214,15 +224,15 @@ impl<R: Runtime> Establisher<R> {
 
 impl Limit {
     fn new<R: Runtime>(establisher: &Establisher<R>, abort: Arc<Abort>) -> Self {
-        let clock = establisher.clock.clone();
-        let deadline = clock.deadline(establisher.timeout);
+        let clock = establisher.settings.clock.clone();
+        let deadline = clock.deadline(establisher.settings.timeout);
         let timer = async move {
             match deadline {
                 Some(deadline) => clock.sleep_until(deadline).await,
                 None => std::future::pending().await,
             }
         };
-        Self { abort, deadline, timer: Box::pin(timer), timeout: establisher.timeout.unwrap_or_default() }
+        Self { abort, deadline, timer: Box::pin(timer), timeout: establisher.settings.timeout.unwrap_or_default() }
     }
 
     /// `work`, which is a part of `phase`, unless time is up or it is aborted.

@@ -8,8 +8,7 @@
 
 use std::sync::Arc;
 
-use super::event::Event;
-use super::queue::EventQueue;
+use super::queue::{AddressedEvent, EventQueue};
 use crate::runtime::Runtime;
 use crate::socket::yield_now::yield_now;
 
@@ -19,7 +18,7 @@ pub(crate) trait EventSource: Send + Sync + 'static {
     fn runtime(&self) -> &impl Runtime;
 
     /// Tells the listeners, and empties `events`. No lock is held.
-    fn tell(&self, events: &mut Vec<Event>);
+    fn tell(&self, events: &mut Vec<AddressedEvent>);
 
     /// Calls the queue, under the lock.
     fn with_events<T>(&self, call: impl FnOnce(&mut EventQueue) -> T) -> T;
@@ -29,13 +28,13 @@ pub(crate) trait EventSource: Send + Sync + 'static {
 pub(crate) struct EventDelivery<S: EventSource> {
     source: Arc<S>,
     /// The events to deliver next.
-    events: Vec<Event>,
+    events: Vec<AddressedEvent>,
     is_done: bool,
 }
 
 impl<S: EventSource> EventDelivery<S> {
     /// A delivery of events that [`EventQueue::begin`](super::EventQueue::begin) returned.
-    pub(crate) fn new(source: &Arc<S>, events: Vec<Event>) -> Self {
+    pub(crate) fn new(source: &Arc<S>, events: Vec<AddressedEvent>) -> Self {
         Self { source: Arc::clone(source), events, is_done: false }
     }
 

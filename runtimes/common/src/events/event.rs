@@ -2,6 +2,7 @@
 
 pub use cmap_core::pool::Event as PoolEvent;
 pub use cmap_core::server::ServerEvent;
+pub use cmap_core::topology::TopologyEvent;
 
 /// Something that happened, in the past tense.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +12,8 @@ pub enum Event {
     Pool(PoolEvent),
     /// To the server, or in a check of it (MON-13, MON-14).
     Server(ServerEvent),
+    /// To the topology of all servers (TOP-40 to TOP-42).
+    Topology(TopologyEvent),
     /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
     /// [`Notice::Lost`](crate::Notice::Lost) instead.
     Lost(u64),
@@ -22,6 +25,7 @@ impl Event {
         match self {
             Self::Pool(event) => event.name(),
             Self::Server(event) => event.name(),
+            Self::Topology(event) => event.name(),
             Self::Lost(_) => "EventsLost",
         }
     }

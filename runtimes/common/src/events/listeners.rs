@@ -14,7 +14,7 @@ use super::subscription::{Subscription, Tape};
 /// must be quick. Its panics are caught and go no further.
 pub(crate) type Handler = Box<dyn Fn(&ServerAddress, &Event) + Send + Sync>;
 
-/// All listeners of a server.
+/// All listeners of a client.
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) handlers: Vec<Handler>,
@@ -24,10 +24,10 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    pub(crate) fn subscribe(&self, address: Arc<ServerAddress>, capacity: usize) -> Subscription {
+    pub(crate) fn subscribe(&self, capacity: usize) -> Subscription {
         let tape = Arc::new(Tape::new(capacity));
         self.lock().push(Arc::downgrade(&tape));
-        Subscription::new(address, tape)
+        Subscription::new(tape)
     }
 
     /// Whether events are logged and the records are read, as far as can be known now.
@@ -50,7 +50,7 @@ impl Listeners {
         self.lock().iter().any(|tape| tape.strong_count() == 0)
     }
 
-    pub(crate) fn tell(&self, address: &ServerAddress, event: &Event) {
+    pub(crate) fn tell(&self, address: &Arc<ServerAddress>, event: &Event) {
         // A handler that panicked is called again: any state it broke is its own.
         #[cfg(feature = "tracing")]
         let _ = catch_unwind(AssertUnwindSafe(|| self.log.record(address, event)));
@@ -60,7 +60,7 @@ impl Listeners {
         let tapes: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         for tape in tapes {
             // This wakes the reader, by a waker that may run any code.
-            let _ = catch_unwind(AssertUnwindSafe(|| tape.record(event)));
+            let _ = catch_unwind(AssertUnwindSafe(|| tape.record(address, event)));
         }
     }
 

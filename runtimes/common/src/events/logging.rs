@@ -79,15 +79,18 @@ impl Log {
                 let record = LogRecord::of_server(self.topology, server, event, self.max_document_length);
                 if let Some(record) = record {
                     debug!(TOPOLOGY, name, record, [
-                        topologyId serverHost serverPort previousDescription newDescription
-                        awaited driverConnectionId serverConnectionId durationMS reply failure
+                        topologyId serverHost serverPort awaited driverConnectionId serverConnectionId durationMS reply failure
                     ]);
                 }
+            }
+            Event::Topology(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
+                let record = LogRecord::of_topology(self.topology, event);
+                debug!(TOPOLOGY, name, record, [topologyId previousDescription newDescription]);
             }
             Event::Lost(count) => {
                 tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
             }
-            Event::Pool(_) | Event::Server(_) => {}
+            Event::Pool(_) | Event::Server(_) | Event::Topology(_) => {}
         }
     }
 }

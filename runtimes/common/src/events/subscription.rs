@@ -14,7 +14,6 @@ use super::event::Event;
 /// left.
 #[derive(Debug)]
 pub struct Subscription {
-    address: Arc<ServerAddress>,
     tape: Arc<Tape>,
 }
 
@@ -23,7 +22,12 @@ pub struct Subscription {
 #[non_exhaustive]
 pub enum Notice {
     /// An event.
-    Event(Event),
+    Event {
+        /// The event.
+        event: Event,
+        /// The server that it is about; of an event of the topology, the first host of the connection string.
+        server: Arc<ServerAddress>,
+    },
     /// The number of events that were overwritten at this place, because they were not read in time.
     Lost(u64),
 }
@@ -45,13 +49,8 @@ struct State {
 }
 
 impl Subscription {
-    pub(crate) fn new(address: Arc<ServerAddress>, tape: Arc<Tape>) -> Self {
-        Self { address, tape }
-    }
-
-    /// The server whose events these are.
-    pub fn address(&self) -> &ServerAddress {
-        &self.address
+    pub(crate) fn new(tape: Arc<Tape>) -> Self {
+        Self { tape }
     }
 
     /// The next notice, if there is one already.
@@ -90,10 +89,12 @@ impl Tape {
         Self { capacity: capacity.max(1), state: Mutex::default() }
     }
 
-    pub(crate) fn record(&self, event: &Event) {
+    pub(crate) fn record(&self, server: &Arc<ServerAddress>, event: &Event) {
         let notice = match event {
             Event::Lost(count) => Notice::Lost(*count),
-            Event::Pool(_) | Event::Server(_) => Notice::Event(event.clone()),
+            Event::Pool(_) | Event::Server(_) | Event::Topology(_) => {
+                Notice::Event { event: event.clone(), server: Arc::clone(server) }
+            }
         };
         let reader = {
             let mut state = self.lock();
@@ -137,7 +138,7 @@ impl State {
     fn lose_oldest(&mut self) {
         let lost = match self.notices.pop_front() {
             Some(Notice::Lost(count)) => count,
-            Some(Notice::Event(_)) => 1,
+            Some(Notice::Event { .. }) => 1,
             None => 0,
         };
         self.lost = self.lost.saturating_add(lost);
@@ -152,15 +153,16 @@ mod tests {
     #[test]
     fn a_slow_reader_learns_how_much_it_missed() {
         let tape = Arc::new(Tape::new(2));
-        let mut subscription = Subscription::new(Arc::new(ServerAddress::tcp("db", 1)), Arc::clone(&tape));
+        let server = Arc::new(ServerAddress::tcp("db", 1));
+        let mut subscription = Subscription::new(Arc::clone(&tape));
         for _ in 0..3 {
-            tape.record(&Event::Pool(PoolEvent::PoolReady));
+            tape.record(&server, &Event::Pool(PoolEvent::PoolReady));
         }
-        tape.record(&Event::Pool(PoolEvent::PoolClosed));
+        tape.record(&server, &Event::Pool(PoolEvent::PoolClosed));
 
         let read: Vec<_> = std::iter::from_fn(|| subscription.try_next()).collect();
 
-        let kept = [PoolEvent::PoolReady, PoolEvent::PoolClosed].map(|event| Notice::Event(Event::Pool(event)));
+        let kept = [PoolEvent::PoolReady, PoolEvent::PoolClosed].map(|event| Notice::Event { event: Event::Pool(event), server: Arc::clone(&server) });
         assert_eq!(read, [&[Notice::Lost(2)][..], &kept].concat());
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bson::RawDocument;
+use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, Connection, ProtocolError};
 use cmap_core::wire::{KEPT, Lender};
 use futures_io::{AsyncRead, AsyncWrite};
@@ -42,6 +43,8 @@ const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
 pub(crate) type Transport<S> = EitherStream<BudgetedStream<S>, Box<TlsStream<BudgetedStream<S>>>>;
 
 pub(crate) struct Socket<S> {
+    /// The server's.
+    pub(crate) address: Arc<ServerAddress>,
     stream: Transport<S>,
     protocol: Connection,
     pub(crate) abort: Arc<Abort>,
@@ -59,8 +62,13 @@ struct Input {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    pub(crate) fn new(stream: Transport<S>, protocol: Connection, abort: Arc<Abort>) -> Self {
-        Self { stream, protocol, abort, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
+    pub(crate) fn new(
+        address: Arc<ServerAddress>,
+        stream: Transport<S>,
+        protocol: Connection,
+        abort: Arc<Abort>,
+    ) -> Self {
+        Self { address, stream, protocol, abort, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
     }
 
     /// Puts `command` into the buffer; nothing is sent yet.

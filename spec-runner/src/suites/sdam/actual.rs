@@ -1,10 +1,15 @@
-//! What a server is known to be, and its events, in the words of test files.
+//! What is known of a topology and its servers, and their events, in the words of test files.
 
-use cmap_core::server::{ServerDescription, ServerEvent, TopologyDescription, TopologyVersion};
+use cmap_core::address::ServerAddress;
+use cmap_core::server::{ServerDescription, ServerEvent, TopologyVersion};
+use cmap_core::topology::{TopologyDescription, TopologyEvent};
 use serde_json::{Map, Value, json};
 
-/// What is known of the topology, with the generation of the pool of its server.
-pub(super) fn topology(topology: &TopologyDescription, generation: u64) -> Map<String, Value> {
+/// What is known of the topology, with the generations of its servers' pools.
+pub(super) fn topology(
+    topology: &TopologyDescription,
+    generation: impl Fn(&ServerAddress) -> Option<u64>,
+) -> Map<String, Value> {
     let server = |server: &ServerDescription| {
         let version = |of: fn((i32, i32)) -> i32| server.wire_versions.map(of);
         let known = json!({
@@ -16,7 +21,8 @@ pub(super) fn topology(topology: &TopologyDescription, generation: u64) -> Map<S
             "minWireVersion": version(|(oldest, _)| oldest),
             "maxWireVersion": version(|(_, newest)| newest),
             "topologyVersion": server.topology_version.map(topology_version),
-            "pool": { "generation": generation },
+            "error": server.error.as_ref().map(ToString::to_string),
+            "pool": { "generation": generation(&server.address) },
         });
         (server.address.to_string(), known)
     };
@@ -26,36 +32,43 @@ pub(super) fn topology(topology: &TopologyDescription, generation: u64) -> Map<S
         "setName": topology.set_name,
         "logicalSessionTimeoutMinutes": topology.logical_session_timeout_minutes(),
         "compatible": topology.is_compatible(),
-        // They decide between several members of a set.
-        "maxSetVersion": null,
-        "maxElectionId": null,
+        "maxSetVersion": topology.max_set_version,
+        "maxElectionId": topology.max_election_id.map(|id| json!({ "$oid": hex(id) })),
         "servers": servers,
     });
     if let Value::Object(known) = known { known } else { Map::new() }
 }
 
-/// An event of the topology or the server; `None` for heartbeats, which these tests do not look at.
-pub(super) fn event(address: &str, event: &ServerEvent) -> Option<Value> {
-    let topology_id = "the only one";
+const TOPOLOGY_ID: &str = "the only one";
+
+/// An event of the topology.
+pub(super) fn topology_event(event: &TopologyEvent) -> Option<Value> {
     Some(match event {
-        ServerEvent::TopologyOpening => json!({ "topology_opening_event": { "topologyId": topology_id } }),
-        ServerEvent::TopologyDescriptionChanged { previous, new } => json!({ "topology_description_changed_event": {
-            "topologyId": topology_id,
+        TopologyEvent::TopologyOpening => json!({ "topology_opening_event": { "topologyId": TOPOLOGY_ID } }),
+        TopologyEvent::TopologyDescriptionChanged { previous, new } => json!({ "topology_description_changed_event": {
+            "topologyId": TOPOLOGY_ID,
             "previousDescription": described_topology(previous),
             "newDescription": described_topology(new),
         } }),
-        ServerEvent::TopologyClosed => json!({ "topology_closed_event": { "topologyId": topology_id } }),
+        TopologyEvent::TopologyClosed => json!({ "topology_closed_event": { "topologyId": TOPOLOGY_ID } }),
+        _ => return None,
+    })
+}
+
+/// An event of the server at `address`; `None` for heartbeats, which these tests do not look at.
+pub(super) fn server_event(address: &str, event: &ServerEvent) -> Option<Value> {
+    Some(match event {
         ServerEvent::ServerOpening => {
-            json!({ "server_opening_event": { "topologyId": topology_id, "address": address } })
+            json!({ "server_opening_event": { "topologyId": TOPOLOGY_ID, "address": address } })
         }
         ServerEvent::ServerDescriptionChanged { previous, new } => json!({ "server_description_changed_event": {
-            "topologyId": topology_id,
+            "topologyId": TOPOLOGY_ID,
             "address": address,
             "previousDescription": described(previous),
             "newDescription": described(new),
         } }),
         ServerEvent::ServerClosed => {
-            json!({ "server_closed_event": { "topologyId": topology_id, "address": address } })
+            json!({ "server_closed_event": { "topologyId": TOPOLOGY_ID, "address": address } })
         }
         ServerEvent::Heartbeat(_) | _ => return None,
     })

@@ -1,8 +1,8 @@
-//! The official tests of server discovery and monitoring, and those of round-trip times, for one server.
+//! The official tests of server discovery and monitoring, and those of round-trip times.
 //!
-//! A file of the first kind is a script of phases: a server's answers to its monitor, the errors that applications
-//! meet, and the expected state of the server, its pool and the topology. It is played on a server of the core and its
-//! monitor: answers go to the monitor as bytes, errors happen to real connections of the pool. A file of the second
+//! A file of the first kind is a script of phases: the servers' answers to their monitors, the errors that applications
+//! meet, and the expected state of the servers, their pools and the topology. It is played on a topology of the core and its
+//! monitors: answers go to a monitor as bytes, errors happen to real connections of the pool. A file of the second
 //! kind is one step of the weighted average. Neither needs an engine or a seed: both are deterministic.
 
 mod actual;
@@ -19,11 +19,8 @@ use crate::suites::outcome::Outcome;
 
 /// Runs a file of phases.
 pub fn run(file: &SdamFile) -> Outcome {
-    if let Some(reason) = session::unsupported(file) {
-        return Outcome::Skipped { reason };
-    }
     let reasons = catch_unwind(AssertUnwindSafe(|| session::play(file)));
-    let reasons = reasons.unwrap_or_else(|_| vec!["the server panicked".into()]);
+    let reasons = reasons.unwrap_or_else(|_| vec!["the topology panicked".into()]);
     Outcome::of(reasons)
 }
 
@@ -103,14 +100,6 @@ mod tests {
         };
 
         assert_eq!(reasons, ["phase 2: no connection of generation 7 is left"]);
-    }
-
-    #[test]
-    fn several_servers_are_skipped_by_name() {
-        let several = Outcome::Skipped { reason: "the topology of several servers does not exist yet".into() };
-
-        assert_eq!(play("mongodb://a,b", &json!([]), &json!({})), several);
-        assert_eq!(play("mongodb://a", &json!([]), &json!({ "servers": {} })), several);
     }
 
     #[test]

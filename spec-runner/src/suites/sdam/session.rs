@@ -1,16 +1,20 @@
-//! One test while it is played: a server and its monitor, the other side, and connections for errors to happen to.
+//! One test while it is played: a topology and its monitors, the other sides, and connections for errors to happen to.
 //!
-//! Time is virtual. An answer waits for the check that it answers: where none is under way, time passes until one is.
+//! Time is virtual. An answer waits for the check that it answers: where none is under way, time passes until one is. No
+//! check times out by itself, so the servers that a phase does not name stay as they are. An answer of a server that is
+//! not, or not any more, in the topology reaches nobody (TOP-14).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientMetadata, EstablishError, Fault, Phase as Step};
 use cmap_core::monitor::{Action, MonitorOptions, Role, Socket};
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::{self, Cause, CheckOutRequest, Condition, Handle, Pool};
-use cmap_core::server::{OperationError, Output, ServerOptions};
+use cmap_core::pool::{self, Cause, CheckOutRequest, Condition, Handle, Pool, PoolState};
+use cmap_core::server::{OperationError, Server, ServerId, ServerType};
 use cmap_core::time::Instant;
+use cmap_core::topology::{Criteria, Output, ServerSelector, Topology, TopologyOptions};
 use cmap_core::wire::{
     CommandReply, Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter, bson::RawDocumentBuf,
 };
@@ -20,23 +24,6 @@ use super::actual;
 use super::format::{ApplicationError, ErrorType, Phase, SdamFile, When};
 use crate::suites::monitored::{self, Monitored};
 use crate::suites::{extended_json, matching};
-
-/// Why this test cannot be played, if it cannot.
-pub(super) fn unsupported(file: &SdamFile) -> Option<String> {
-    let several = "the topology of several servers does not exist yet";
-    let seed = match ClientOptions::parse(&file.uri) {
-        Err(error) => return Some(format!("the connection string cannot be used: {error}")),
-        Ok((options, _)) if options.hosts.len() == 1 => options.hosts.first()?.to_string(),
-        Ok(_) => return Some(several.into()),
-    };
-    let is_alone = |phase: &Phase| {
-        let servers = phase.outcome.get("servers").and_then(Value::as_object);
-        servers.is_none_or(|servers| servers.len() == 1 && servers.contains_key(&seed))
-            && phase.responses.iter().all(|(address, _)| *address == seed)
-            && phase.application_errors.iter().all(|error| error.address == seed)
-    };
-    (!file.phases.iter().all(is_alone)).then(|| several.into())
-}
 
 /// Plays the test; returns what was not as expected.
 pub(super) fn play(file: &SdamFile) -> Vec<String> {
@@ -62,34 +49,44 @@ const MOST_STEPS: usize = 1000;
 struct Session {
     monitored: Monitored<()>,
     now: Instant,
+    sides: BTreeMap<ServerId, Side>,
+    /// The names of the servers so far: their last events come after they have left.
+    addresses: BTreeMap<ServerId, String>,
+    events: Vec<Value>,
+    replies: i32,
+    problem: Option<String>,
+}
+
+/// The other side of a server.
+#[derive(Default)]
+struct Side {
     /// The checks' socket, with the number of the hello that waits on it, if one does.
     check: Option<(Socket, Option<i32>)>,
-    events: Vec<Value>,
     /// Connections by the generation that they were made in.
     pending: BTreeMap<u64, Vec<Handle>>,
     in_use: BTreeMap<u64, Vec<Handle>>,
-    replies: i32,
-    problem: Option<String>,
 }
 
 impl Session {
     fn new(uri: &str) -> Result<Self, String> {
         let (options, _) = ClientOptions::parse(uri).map_err(|error| error.to_string())?;
-        let address = options.hosts.first().cloned().ok_or("no host")?;
         let mut pool_options = options.pool.clone();
         pool_options.max_connecting = Some(100);
         // The files let errors happen to any number of connections at one moment; a backoff would create none.
         pool_options.backoff = Some(false);
+        let mut topology_options = TopologyOptions::of_client(&options);
+        // Each connection has to be the one that was created for its check-out.
+        topology_options.reselect = false;
         let now = Instant::ORIGIN;
-        let pool = Pool::new(address, pool_options, now).map_err(|error| error.to_string())?;
-        let monitor = MonitorOptions::of_client(&options, ClientMetadata::new("unknown"));
+        let topology = Topology::new(topology_options, pool_options).map_err(|error| error.to_string())?;
+        let mut monitor = MonitorOptions::of_client(&options, ClientMetadata::new("unknown"));
+        monitor.connect_timeout = Duration::ZERO;
         let mut session = Self {
-            monitored: Monitored::new(now, pool, ServerOptions::of_client(&options), monitor),
+            monitored: Monitored::new(now, topology, monitor),
             now,
-            check: None,
+            sides: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             events: Vec::new(),
-            pending: BTreeMap::new(),
-            in_use: BTreeMap::new(),
             replies: 0,
             problem: None,
         };
@@ -98,22 +95,36 @@ impl Session {
     }
 
     fn phase(&mut self, phase: &Phase) -> Result<(), String> {
-        for (_, reply) in &phase.responses {
-            self.answer(reply)?;
+        for (address, reply) in &phase.responses {
+            if let Some(server) = self.server(address) {
+                self.answer(server, reply)?;
+            }
         }
         for error in &phase.application_errors {
-            self.stock_up()?;
-            self.meet(error)?;
+            let server = self.server(&error.address).ok_or("the error is of a server that is not there")?;
+            self.stock_up(server)?;
+            self.meet(server, error)?;
+            self.stock_up(server)?;
         }
-        self.stock_up()?;
         self.compare(&phase.outcome)
     }
 
-    /// The server answers the next check.
-    fn answer(&mut self, reply: &Map<String, Value>) -> Result<(), String> {
+    /// The server at `address`, if it is in the topology.
+    fn server(&self, address: &str) -> Option<ServerId> {
+        let address: ServerAddress = address.parse().ok()?;
+        let is_it = |server: &Server<()>| !server.has_left() && *server.description().address == address;
+        self.monitored.topology.servers().find(|(_, server)| is_it(server)).map(|(id, _)| id)
+    }
+
+    fn pool(&self, server: ServerId) -> Result<&Pool<()>, String> {
+        self.monitored.topology.server(server).map(Server::pool).ok_or_else(|| "the server has left".into())
+    }
+
+    /// The server answers its next check.
+    fn answer(&mut self, server: ServerId, reply: &Map<String, Value>) -> Result<(), String> {
         for _ in 0..MOST_STEPS {
-            if let Some((socket, Some(request))) = self.check {
-                return self.answer_on(socket, request, reply);
+            if let Some((socket, Some(request))) = self.sides.get(&server).and_then(|side| side.check) {
+                return self.answer_on(server, socket, request, reply);
             }
             let next = self.monitored.next_at().ok_or("no check is going to begin")?;
             self.now = self.now.max(next);
@@ -123,10 +134,16 @@ impl Session {
         Err("no check begins".into())
     }
 
-    fn answer_on(&mut self, socket: Socket, request: i32, reply: &Map<String, Value>) -> Result<(), String> {
+    fn answer_on(
+        &mut self,
+        server: ServerId,
+        socket: Socket,
+        request: i32,
+        reply: &Map<String, Value>,
+    ) -> Result<(), String> {
         self.now = self.now + Duration::from_millis(1);
-        self.check = Some((socket, None));
-        let monitor = self.monitored.monitor.as_mut().ok_or("a load balancer is not checked")?;
+        self.sides.entry(server).or_default().check = Some((socket, None));
+        let monitor = self.monitored.monitors.get_mut(&server).ok_or("a load balancer is not checked")?;
         if reply.is_empty() {
             monitor.handle_failed(self.now, socket, Fault::Network, Cause::new("the server hung up"));
         } else {
@@ -138,40 +155,51 @@ impl Session {
     }
 
     /// Makes connections of the present generation, for errors to happen to.
-    fn stock_up(&mut self) -> Result<(), String> {
-        let server = &self.monitored.server;
-        if !server.is_usable() || server.pool().options().load_balanced {
+    fn stock_up(&mut self, server: ServerId) -> Result<(), String> {
+        let pool = self.pool(server)?;
+        if pool.state() != PoolState::Ready || pool.options().load_balanced {
             return Ok(());
         }
-        let generation = server.pool().generation().get();
-        while self.in_use.get(&generation).map_or(0, Vec::len) < SPARE {
-            let connection = self.begin_connection(generation)?;
-            let refused = self.monitored.server.handle_established(self.now, connection, ());
+        if self.monitored.topology.server(server).is_none_or(|server| server.description().server_type == ServerType::Unknown) {
+            return Ok(());
+        }
+        let generation = pool.generation().get();
+        let count = |side: Option<&Side>, of: fn(&Side) -> &BTreeMap<u64, Vec<Handle>>| {
+            side.and_then(|side| of(side).get(&generation)).map_or(0, Vec::len)
+        };
+        while count(self.sides.get(&server), |side| &side.in_use) < SPARE {
+            let connection = self.begin_connection(server, generation)?;
+            let refused = self.monitored.topology.handle_established(self.now, connection, ());
             refused.map_err(|refused| refused.to_string())?;
             self.drain()?;
         }
-        while self.pending.get(&generation).map_or(0, Vec::len) < SPARE {
-            let connection = self.begin_connection(generation)?;
-            self.pending.entry(generation).or_default().push(connection);
+        while count(self.sides.get(&server), |side| &side.pending) < SPARE {
+            let connection = self.begin_connection(server, generation)?;
+            self.sides.entry(server).or_default().pending.entry(generation).or_default().push(connection);
         }
         Ok(())
     }
 
     /// Checks out; returns the connection that is created for it.
-    fn begin_connection(&mut self, generation: u64) -> Result<Handle, String> {
-        let (_, delivery) = self.monitored.server.check_out(self.now, CheckOutRequest::default());
+    fn begin_connection(&mut self, server: ServerId, generation: u64) -> Result<Handle, String> {
+        let address = self.pool(server)?.address().clone();
+        let criteria = Criteria { selector: ServerSelector::AnyOf([address].into()), deprioritized: Vec::new() };
+        let (_, delivery) = self.monitored.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
         if delivery.is_some() {
             return Err("a connection was available, and none should be".into());
         }
         self.drain()?;
-        self.pending.get_mut(&generation).and_then(Vec::pop).ok_or_else(|| "no connection was created".into())
+        let side = self.sides.entry(server).or_default();
+        side.pending.get_mut(&generation).and_then(Vec::pop).ok_or_else(|| "no connection was created".into())
     }
 
-    fn meet(&mut self, error: &ApplicationError) -> Result<(), String> {
-        let generation = error.generation.unwrap_or_else(|| self.monitored.server.pool().generation().get());
+    fn meet(&mut self, server: ServerId, error: &ApplicationError) -> Result<(), String> {
+        let present = self.pool(server)?.generation().get();
+        let generation = error.generation.unwrap_or(present);
+        let side = self.sides.entry(server).or_default();
         let stock = match error.when {
-            When::BeforeHandshakeCompletes => &mut self.pending,
-            When::AfterHandshakeCompletes => &mut self.in_use,
+            When::BeforeHandshakeCompletes => &mut side.pending,
+            When::AfterHandshakeCompletes => &mut side.in_use,
         };
         let connection = stock.get_mut(&generation).and_then(Vec::pop);
         let connection = connection.ok_or_else(|| format!("no connection of generation {generation} is left"))?;
@@ -189,7 +217,7 @@ impl Session {
                             .with_server_labels(error.labels)
                     }
                 };
-                self.monitored.server.handle_establish_failed(self.now, connection, failed)
+                self.monitored.topology.handle_establish_failed(self.now, connection, failed)
             }
             When::AfterHandshakeCompletes => {
                 let cause = || Cause::new("the operation failed");
@@ -198,11 +226,11 @@ impl Session {
                     ErrorType::Timeout => Some(OperationError::new(Fault::Timeout, cause())),
                     ErrorType::Command => reply.as_ref().and_then(OperationError::of_reply),
                 };
-                let server = &mut self.monitored.server;
+                let topology = &mut self.monitored.topology;
                 let reported =
-                    failed.map_or(Ok(()), |failed| server.handle_operation_failed(self.now, connection, failed));
+                    failed.map_or(Ok(()), |failed| topology.handle_operation_failed(self.now, connection, failed));
                 // One that can be used again would serve the next check-out, for which none would then be created.
-                let checked_in = server.check_in(self.now, connection, (), Condition::Errored);
+                let checked_in = topology.check_in(self.now, connection, (), Condition::Errored);
                 reported.and(checked_in.map(|_| ()).map_err(|refused| refused.misuse))
             }
         };
@@ -220,30 +248,39 @@ impl Session {
                 return Err(format!("expected no more events, got {}", Value::Array(events)));
             }
         }
-        let server = &self.monitored.server;
-        let actual = actual::topology(server.topology(), server.pool().generation().get());
+        let topology = &self.monitored.topology;
+        let generation = |server: &ServerAddress| {
+            let server = self.server(&server.to_string()).and_then(|server| topology.server(server));
+            server.map(|server| server.pool().generation().get())
+        };
+        let actual = actual::topology(topology.description(), generation);
+        compare_servers(&mut expected, &actual)?;
         matching::compare(&Value::Object(expected), &Value::Object(actual)).map_err(|mismatch| mismatch.to_string())
     }
 
     fn drain(&mut self) -> Result<(), String> {
         while let Some(output) = self.monitored.poll_output(self.now) {
             let output = match output {
-                monitored::Output::Monitor(action) => {
-                    self.act(action)?;
+                monitored::Output::Monitor(server, action) => {
+                    self.act(server, action)?;
                     continue;
                 }
-                monitored::Output::Server(output) => output,
+                monitored::Output::Topology(output) => output,
             };
             match output {
-                Output::Event(event) => {
-                    let address = self.monitored.server.description().address.to_string();
-                    self.events.extend(actual::event(&address, &event));
+                Output::Topology(event) => self.events.extend(actual::topology_event(&event)),
+                Output::Server { server, event } => {
+                    if let Some(known) = self.monitored.topology.server(server) {
+                        self.addresses.insert(server, known.description().address.to_string());
+                    }
+                    let address = self.addresses.get(&server).ok_or("an event of a server that never was")?;
+                    self.events.extend(actual::server_event(address, &event));
                 }
-                Output::Monitor(_) => {}
-                Output::Pool(pool::Output::Action(action)) => self.act_for_pool(action),
-                Output::Pool(pool::Output::Event(_)) => {}
-                Output::Selected { .. } | Output::SelectionFailed { .. } => {
-                    return Err("a check-out waited for the server".into());
+                Output::Monitor { .. } => {}
+                Output::Pool { server, output: pool::Output::Action(action) } => self.act_for_pool(server, action)?,
+                Output::Pool { output: pool::Output::Event(_), .. } => {}
+                Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {
+                    return Err("a check-out waited for a server".into());
                 }
             }
         }
@@ -253,38 +290,60 @@ impl Session {
         }
     }
 
-    /// The measurements' socket is never opened: they say nothing that a test looks at.
-    fn act(&mut self, action: Action) -> Result<(), String> {
+    /// The measurements' sockets are never opened: they say nothing that a test looks at.
+    fn act(&mut self, server: ServerId, action: Action) -> Result<(), String> {
+        let monitor = self.monitored.monitors.get_mut(&server).ok_or("a load balancer is not checked")?;
+        let side = self.sides.entry(server).or_default();
         match action {
             Action::Connect(socket) if socket.role == Role::Check => {
-                self.check = Some((socket, None));
-                if let Some(monitor) = &mut self.monitored.monitor {
-                    monitor.handle_connected(self.now, socket);
-                }
+                side.check = Some((socket, None));
+                monitor.handle_connected(self.now, socket);
             }
             Action::Send(socket) if socket.role == Role::Check => {
                 let mut bytes = Vec::new();
-                if let Some(monitor) = &mut self.monitored.monitor {
-                    monitor.write_to(socket, &mut bytes);
-                }
-                self.check = Some((socket, Some(request_of(&bytes)?)));
+                monitor.write_to(socket, &mut bytes);
+                side.check = Some((socket, Some(request_of(&bytes)?)));
             }
-            Action::Close(socket) if socket.role == Role::Check => self.check = None,
+            Action::Close(socket) if socket.role == Role::Check => side.check = None,
             Action::Connect(_) | Action::Send(_) | Action::Close(_) => {}
         }
         Ok(())
     }
 
-    fn act_for_pool(&mut self, action: pool::Action<()>) {
-        let generation = self.monitored.server.pool().generation().get();
+    fn act_for_pool(&mut self, server: ServerId, action: pool::Action<()>) -> Result<(), String> {
+        // A pool that was closed with its server has nothing more to be done for it.
+        let Ok(pool) = self.pool(server) else { return Ok(()) };
+        let generation = pool.generation().get();
+        let side = self.sides.entry(server).or_default();
         match action {
-            pool::Action::Connect { connection } => self.pending.entry(generation).or_default().push(connection),
-            pool::Action::Deliver { connection, .. } => self.in_use.entry(generation).or_default().push(connection),
+            pool::Action::Connect { connection } => side.pending.entry(generation).or_default().push(connection),
+            pool::Action::Deliver { connection, .. } => side.in_use.entry(generation).or_default().push(connection),
             pool::Action::Check { .. } => self.problem = Some("a connection was idle, and none can be".into()),
             // A clear fails those that the pending connections were created for; they stay what they are.
             pool::Action::Fail { .. } | pool::Action::Close { .. } | pool::Action::Interrupt { .. } => {}
         }
+        Ok(())
     }
+}
+
+/// No server may be missing or too many, and an error is given by a part of its text.
+fn compare_servers(expected: &mut Map<String, Value>, actual: &Map<String, Value>) -> Result<(), String> {
+    let Some(servers) = expected.get_mut("servers").and_then(Value::as_object_mut) else { return Ok(()) };
+    let known = actual.get("servers").and_then(Value::as_object).ok_or("no servers are known")?;
+    if let Some(address) = known.keys().find(|address| !servers.contains_key(*address)) {
+        return Err(format!("servers: {address} should not be there"));
+    }
+    for (address, server) in servers {
+        let wanted = server.as_object_mut().and_then(|server| server.remove("error"));
+        let error = known.get(address).and_then(|known| known.get("error")).and_then(Value::as_str).unwrap_or_default();
+        match wanted.as_ref().and_then(Value::as_str) {
+            Some(wanted) if !error.contains(wanted) => {
+                return Err(format!("servers.{address}.error: expected {wanted:?} in {error:?}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// A document of these fields.

@@ -9,6 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::log::{self, LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::pool::Event;
 use cmap_core::server::{HeartbeatEvent, ServerEvent};
+use cmap_core::topology::TopologyEvent;
 
 use super::format::{ClientEntity, EventName, ExpectedEvent, Severity};
 use super::matching::Saved;
@@ -123,6 +124,17 @@ impl Journal {
         self.message(log::TOPOLOGY_COMPONENT, || LogRecord::of_server(TOPOLOGY, address, event, WHOLE));
     }
 
+    /// Notes an event of the topology, and its log message.
+    pub fn topology_event(&self, event: &TopologyEvent) {
+        let name = match event {
+            TopologyEvent::TopologyOpening => EventName::TopologyOpeningEvent,
+            TopologyEvent::TopologyDescriptionChanged { .. } => EventName::TopologyDescriptionChangedEvent,
+            TopologyEvent::TopologyClosed | _ => EventName::TopologyClosedEvent,
+        };
+        self.event(name, || topology_event_fields(event));
+        self.message(log::TOPOLOGY_COMPONENT, || Some(LogRecord::of_topology(TOPOLOGY, event)));
+    }
+
     /// Notes a log message, if it is wanted. All of ours are of the level debug (LOG-10, LOG-14).
     fn message(&self, component: &'static str, record: impl FnOnce() -> Option<LogRecord>) {
         let is_wanted = self.wanted.observe_log_messages.get(component).is_some_and(|least| *least >= Severity::Debug);
@@ -167,9 +179,6 @@ fn pool_event_fields(address: &ServerAddress, event: &Event) -> Document {
 /// The name of an event that a test can ask for; `None` for `ServerOpening` and `ServerClosed`, which have no name here.
 fn server_event_name(event: &ServerEvent) -> Option<EventName> {
     Some(match event {
-        ServerEvent::TopologyOpening => EventName::TopologyOpeningEvent,
-        ServerEvent::TopologyDescriptionChanged { .. } => EventName::TopologyDescriptionChangedEvent,
-        ServerEvent::TopologyClosed => EventName::TopologyClosedEvent,
         ServerEvent::ServerDescriptionChanged { .. } => EventName::ServerDescriptionChangedEvent,
         ServerEvent::Heartbeat(HeartbeatEvent::Started { .. }) => EventName::ServerHeartbeatStartedEvent,
         ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { .. }) => EventName::ServerHeartbeatSucceededEvent,
@@ -181,10 +190,6 @@ fn server_event_name(event: &ServerEvent) -> Option<EventName> {
 fn server_event_fields(address: &ServerAddress, event: &ServerEvent) -> Document {
     let mut fields = doc! { "address": address.to_string() };
     match event {
-        ServerEvent::TopologyDescriptionChanged { previous, new } => {
-            fields.insert("previousDescription", doc! { "type": previous.topology_type.name() });
-            fields.insert("newDescription", doc! { "type": new.topology_type.name() });
-        }
         ServerEvent::ServerDescriptionChanged { previous, new } => {
             fields.insert("previousDescription", doc! { "type": previous.server_type.name() });
             fields.insert("newDescription", doc! { "type": new.server_type.name() });
@@ -192,11 +197,17 @@ fn server_event_fields(address: &ServerAddress, event: &ServerEvent) -> Document
         ServerEvent::Heartbeat(HeartbeatEvent::Started { awaited, .. })
         | ServerEvent::Heartbeat(HeartbeatEvent::Succeeded { awaited, .. })
         | ServerEvent::Heartbeat(HeartbeatEvent::Failed { awaited, .. }) => drop(fields.insert("awaited", *awaited)),
-        ServerEvent::TopologyOpening
-        | ServerEvent::TopologyClosed
-        | ServerEvent::ServerOpening
-        | ServerEvent::ServerClosed
-        | _ => {}
+        ServerEvent::ServerOpening | ServerEvent::ServerClosed | _ => {}
     }
     fields
+}
+
+fn topology_event_fields(event: &TopologyEvent) -> Document {
+    match event {
+        TopologyEvent::TopologyDescriptionChanged { previous, new } => doc! {
+            "previousDescription": { "type": previous.topology_type.name() },
+            "newDescription": { "type": new.topology_type.name() },
+        },
+        TopologyEvent::TopologyOpening | TopologyEvent::TopologyClosed | _ => Document::new(),
+    }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use cmap_core::pool::CheckOutErrorKind;
-use cmap_core::server::SelectionErrorKind;
+use cmap_core::topology::SelectionErrorKind;
 use cmap_runtime::{CheckOutError, CommandError, CommandErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

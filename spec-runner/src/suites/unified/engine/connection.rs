@@ -9,8 +9,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::Command;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::{Cause, Purpose};
-use cmap_core::server::ServerEvent;
 use cmap_core::time::Instant;
+use cmap_core::topology::TopologyEvent;
 use cmap_core::wire::ServerError;
 use cmap_sim::{CheckOutError, CommandError, CommandErrorKind, Event, PinnedConnection, SimRuntime};
 
@@ -43,15 +43,18 @@ impl SimClient {
         let noted = Arc::clone(&topology_type);
         let handler = move |address: &ServerAddress, event: &Event| match event {
             Event::Pool(event) => journal.pool_event(address, event),
-            Event::Server(event) => {
-                if let ServerEvent::TopologyDescriptionChanged { new, .. } = event {
+            Event::Server(event) => journal.server_event(address, event),
+            Event::Topology(event) => {
+                if let TopologyEvent::TopologyDescriptionChanged { new, .. } = event {
                     *noted.lock().unwrap_or_else(PoisonError::into_inner) = new.topology_type.to_string();
                 }
-                journal.server_event(address, event);
+                journal.topology_event(event);
             }
             Event::Lost(_) | _ => {}
         };
-        let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler).build().await;
+        let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler);
+        // The tests count the errors of single check-outs.
+        let client = client.reselect(false).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;
         Ok(Self { runtime, client, topology_type })
     }
@@ -92,7 +95,8 @@ impl Client for SimClient {
     }
 
     fn min_round_trip_time(&self) -> Duration {
-        self.client.description().min_round_trip_time
+        let description = self.client.description();
+        description.servers.first().map(|server| server.min_round_trip_time).unwrap_or_default()
     }
 
     fn topology_type(&self) -> String {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cmap_core::options::{ClientOptions, ConnectionStringError};
-use cmap_core::server::ServerType;
+use cmap_core::topology::TopologyType;
 use cmap_runtime::bson::{RawDocument, rawdoc};
 use cmap_runtime::{Client, CommandErrorKind};
 use cmap_smol::Smol;
@@ -144,7 +144,7 @@ async fn ask(options: &ClientOptions) -> Result<Answers, cmap_runtime::Error> {
         Err(error) if matches!(error.kind, CommandErrorKind::Server(_)) => false,
         Err(error) => return Err(error.into()),
     };
-    let deployment = Deployment { version: version(&build), topology: topology(client.description().server_type) };
+    let deployment = Deployment { version: version(&build), topology: topology(client.description().topology_type) };
     Ok(Answers { deployment, has_fail_points })
 }
 
@@ -157,16 +157,12 @@ fn version(build: &RawDocument) -> Version {
     Version(version)
 }
 
-fn topology(server: ServerType) -> Topology {
-    match server {
-        ServerType::LoadBalancer => Topology::LoadBalanced,
-        ServerType::Mongos => Topology::Sharded,
-        ServerType::RsPrimary
-        | ServerType::RsSecondary
-        | ServerType::RsArbiter
-        | ServerType::RsOther
-        | ServerType::RsGhost => Topology::ReplicaSet,
-        ServerType::Unknown | ServerType::Standalone | _ => Topology::Single,
+fn topology(topology_type: TopologyType) -> Topology {
+    match topology_type {
+        TopologyType::LoadBalanced => Topology::LoadBalanced,
+        TopologyType::Sharded => Topology::Sharded,
+        TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => Topology::ReplicaSet,
+        TopologyType::Unknown | TopologyType::Single | _ => Topology::Single,
     }
 }
 
@@ -187,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_topology_is_told_by_its_server() {
-        assert_eq!(topology(ServerType::RsPrimary), Topology::ReplicaSet);
-        assert_eq!(topology(ServerType::Mongos), Topology::Sharded);
-        assert_eq!(topology(ServerType::LoadBalancer), Topology::LoadBalanced);
+        assert_eq!(topology(TopologyType::ReplicaSetNoPrimary), Topology::ReplicaSet);
+        assert_eq!(topology(TopologyType::Sharded), Topology::Sharded);
+        assert_eq!(topology(TopologyType::LoadBalanced), Topology::LoadBalanced);
     }
 }

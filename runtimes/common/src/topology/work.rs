@@ -6,29 +6,33 @@ use std::task::Waker;
 use cmap_core::monitor;
 use cmap_core::pool::Handle;
 
-use crate::events::Event;
+use super::member::Member;
+use crate::events::AddressedEvent;
+use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::Abort;
 
 /// Work to be done without the lock. Most calls leave at most one task to wake, and allocate nothing for it.
-pub(crate) struct Work<S> {
+pub(crate) struct Work<R: Runtime> {
     pub(crate) wake: Option<Waker>,
     /// The driver has to come back earlier.
     pub(crate) rings_alarm: bool,
-    pub(crate) more: Option<Box<MoreWork<S>>>,
+    pub(crate) more: Option<Box<MoreWork<R>>>,
 }
 
 /// Work that is rarely left.
-pub(crate) struct MoreWork<S> {
-    pub(crate) establish: Vec<(Handle, Arc<Abort>)>,
-    pub(crate) close: Vec<Box<Socket<S>>>,
+pub(crate) struct MoreWork<R: Runtime> {
+    pub(crate) establish: Vec<(Arc<Member<R>>, Handle, Arc<Abort>)>,
+    pub(crate) close: Vec<Box<Socket<R::Stream>>>,
     pub(crate) wake: Vec<Waker>,
-    /// Calls of the monitor, for the driver to make.
-    pub(crate) monitor_calls: Vec<monitor::Call>,
-    pub(crate) deliver: Option<Vec<Event>>,
+    /// Calls of monitors, for the driver to make.
+    pub(crate) monitor_calls: Vec<(Arc<Member<R>>, monitor::Call)>,
+    /// Servers that have left: their monitors are closed.
+    pub(crate) end: Vec<Arc<Member<R>>>,
+    pub(crate) deliver: Option<Vec<AddressedEvent>>,
 }
 
-impl<S> Work<S> {
+impl<R: Runtime> Work<R> {
     pub(crate) fn none() -> Self {
         Self { wake: None, rings_alarm: false, more: None }
     }
@@ -45,13 +49,14 @@ impl<S> Work<S> {
     }
 
     #[cold]
-    pub(crate) fn more(&mut self) -> &mut MoreWork<S> {
+    pub(crate) fn more(&mut self) -> &mut MoreWork<R> {
         self.more.get_or_insert_with(|| {
             Box::new(MoreWork {
                 establish: Vec::new(),
                 close: Vec::new(),
                 wake: Vec::new(),
                 monitor_calls: Vec::new(),
+                end: Vec::new(),
                 deliver: None,
             })
         })

@@ -1,7 +1,7 @@
-//! The one task of a server that sleeps: it comes back when the machine or its monitor says so.
+//! The one task of a client that sleeps: it comes back when the machine or a monitor says so.
 //!
-//! It holds the server weakly and ends with it. When its runtime ends first, the task is dropped, and that tells the
-//! server that its home is gone.
+//! It holds the topology weakly and ends with it. When its runtime ends first, the task is dropped, and that tells the
+//! topology that its home is gone.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,7 +11,7 @@ use std::task::Poll;
 
 use atomic_waker::AtomicWaker;
 
-use super::Server;
+use super::Topology;
 use crate::clock::Clock;
 use crate::establish::Requester;
 use crate::runtime::Runtime;
@@ -24,14 +24,14 @@ pub(crate) struct Alarm {
 }
 
 struct Driver<R: Runtime> {
-    server: Weak<Server<R>>,
+    topology: Weak<Topology<R>>,
     alarm: Arc<Alarm>,
     clock: Clock<R>,
 }
 
-/// Starts the driver of `server`.
-pub(super) fn start<R: Runtime>(server: &Arc<Server<R>>, clock: Clock<R>) {
-    let driver = Driver { server: Arc::downgrade(server), alarm: server.alarm(), clock: clock.clone() };
+/// Starts the driver of `topology`.
+pub(super) fn start<R: Runtime>(topology: &Arc<Topology<R>>, clock: Clock<R>) {
+    let driver = Driver { topology: Arc::downgrade(topology), alarm: topology.alarm(), clock: clock.clone() };
     clock.runtime().spawn(driver.run());
 }
 
@@ -44,10 +44,10 @@ impl Alarm {
 
 impl<R: Runtime> Driver<R> {
     async fn run(self) {
-        // Only the caller's handles keep the server alive.
-        while let Some(server) = self.server.upgrade() {
-            let next = server.handle_timeout();
-            drop(server);
+        // Only the caller's handles keep the topology alive.
+        while let Some(topology) = self.topology.upgrade() {
+            let next = topology.handle_timeout();
+            drop(topology);
             let mut timer = pin!(async {
                 match next {
                     Some(at) => self.clock.sleep_until(at).await,
@@ -68,8 +68,8 @@ impl<R: Runtime> Driver<R> {
 
 impl<R: Runtime> Drop for Driver<R> {
     fn drop(&mut self) {
-        if let Some(server) = self.server.upgrade() {
-            server.handle_runtime_gone();
+        if let Some(topology) = self.topology.upgrade() {
+            topology.handle_runtime_gone();
         }
     }
 }

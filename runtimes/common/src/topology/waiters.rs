@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use cmap_core::pool::CheckOutId;
-use cmap_core::server::{CheckOut, SelectionId};
+use cmap_core::topology::{CheckOut, SelectionId};
 use slab::Slab;
 
 pub(crate) struct Waiters<A> {
     places: Slab<Place<A>>,
-    /// The place of the check-out with each index, if it waits.
-    of_check_out: Vec<usize>,
-    /// The places of the waiters that wait for the server first.
+    /// The place of the check-out with each index in the pool of each server, if it waits.
+    of_check_out: Vec<Vec<usize>>,
+    /// The places of the waiters that wait for a server first.
     of_selection: BTreeMap<SelectionId, usize>,
 }
 
@@ -57,7 +57,7 @@ impl<A> Waiters<A> {
         place
     }
 
-    /// The server is usable: the waiter that waited for it waits for `check_out` now.
+    /// A server was selected: the waiter that waited for one waits for `check_out` now.
     pub(crate) fn select(&mut self, selection: SelectionId, check_out: CheckOutId) {
         let Some(place) = self.of_selection.remove(&selection) else { return };
         if let Some(Place::Waiting { check_out: own, .. }) = self.places.get_mut(place) {
@@ -66,10 +66,21 @@ impl<A> Waiters<A> {
         }
     }
 
+    /// The server has failed the waiter of `check_out`, which waits for a server now.
+    pub(crate) fn reselect(&mut self, check_out: CheckOutId, selection: SelectionId) {
+        let place = self.place_of(check_out);
+        if let Some(Place::Waiting { check_out: own, .. }) = place.and_then(|place| self.places.get_mut(place))
+            && *own == CheckOut::Started(check_out)
+        {
+            *own = CheckOut::Selecting(selection);
+            self.of_selection.extend(place.map(|place| (selection, place)));
+        }
+    }
+
     /// Answers the waiter of `check_out`; returns the task to wake, or the answer if no waiter is left.
     pub(crate) fn answer(&mut self, check_out: CheckOut, answer: A) -> Result<Waker, A> {
         let place = match check_out {
-            CheckOut::Started(check_out) => self.of_check_out.get(check_out.index()).copied(),
+            CheckOut::Started(check_out) => self.place_of(check_out),
             CheckOut::Selecting(selection) => self.of_selection.remove(&selection),
         };
         match place.and_then(|place| self.places.get_mut(place)) {
@@ -81,12 +92,20 @@ impl<A> Waiters<A> {
         }
     }
 
+    fn place_of(&self, check_out: CheckOutId) -> Option<usize> {
+        self.of_check_out.get(check_out.server_index())?.get(check_out.index()).copied()
+    }
+
     fn note(&mut self, check_out: CheckOutId, place: usize) {
-        let index = check_out.index();
-        if self.of_check_out.len() <= index {
-            self.of_check_out.resize(index + 1, usize::MAX);
+        let (server, index) = (check_out.server_index(), check_out.index());
+        if self.of_check_out.len() <= server {
+            self.of_check_out.resize_with(server + 1, Vec::new);
         }
-        if let Some(of_check_out) = self.of_check_out.get_mut(index) {
+        let Some(of_server) = self.of_check_out.get_mut(server) else { return };
+        if of_server.len() <= index {
+            of_server.resize(index + 1, usize::MAX);
+        }
+        if let Some(of_check_out) = of_server.get_mut(index) {
             *of_check_out = place;
         }
     }
@@ -116,7 +135,7 @@ impl<A> Waiters<A> {
         })
     }
 
-    /// The number of places, and of entries for waiters that wait for the server.
+    /// The number of places, and of entries for waiters that wait for a server.
     pub(crate) fn entries(&self) -> usize {
         self.places.len() + self.of_selection.len()
     }

@@ -1,24 +1,24 @@
-//! Waiting for the last connection of a closed pool.
+//! Waiting for the last connection of a closed client.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Server;
+use super::Topology;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
 
-/// Waits until the last connection of a closed pool came back.
+/// Waits until the last connection of a closed client came back.
 pub(super) struct LastConnection<'a, R: Runtime> {
-    server: &'a Arc<Server<R>>,
+    topology: &'a Arc<Topology<R>>,
     /// The place of its waker.
     place: Option<usize>,
 }
 
 impl<'a, R: Runtime> LastConnection<'a, R> {
-    pub(super) fn of(server: &'a Arc<Server<R>>) -> Self {
-        Self { server, place: None }
+    pub(super) fn of(topology: &'a Arc<Topology<R>>) -> Self {
+        Self { topology, place: None }
     }
 }
 
@@ -26,11 +26,11 @@ impl<R: Runtime> Future for LastConnection<'_, R> {
     type Output = Result<u32, RuntimeGone>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.server.lock();
+        let mut state = self.topology.lock();
         if state.runtime_gone {
             return Poll::Ready(Err(RuntimeGone));
         }
-        if state.machine.pool().counts().total() == 0 {
+        if state.connections() == 0 {
             return Poll::Ready(Ok(0));
         }
         let before = match self.place.and_then(|place| state.closing.get_mut(place)) {
@@ -52,7 +52,7 @@ impl<R: Runtime> Future for LastConnection<'_, R> {
 
 impl<R: Runtime> Drop for LastConnection<'_, R> {
     fn drop(&mut self) {
-        let waker = self.place.and_then(|place| self.server.lock().closing.try_remove(place));
+        let waker = self.place.and_then(|place| self.topology.lock().closing.try_remove(place));
         drop(waker);
     }
 }

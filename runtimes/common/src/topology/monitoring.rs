@@ -1,28 +1,27 @@
-//! The monitor of a server, and its sockets: beside the server's machine, and outside its lock.
+//! The monitor of a server, and its sockets: beside the topology's machine, and outside its lock.
 //!
-//! The monitor has a mutex of its own. Its driver, the tasks of its sockets and the end of the client take it; the
-//! calls of applications don't, so that none of them waits while a hello is decoded. The server's calls of the monitor
-//! wait in [`Monitoring::request`] for the driver. The monitor's lock is taken before the server's, never the other way
-//! round.
+//! Each monitor has a mutex of its own. The driver, the tasks of its sockets and the end of the client take it; the
+//! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
+//! wait in [`Monitoring::request`] for the driver. A monitor's lock is taken before the topology's, never the other way
+//! round, and never two of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use cmap_core::monitor::{Action, Call, Monitor, Output, Socket};
+use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use futures_io::{AsyncRead, AsyncWrite};
 
-use super::Server;
-use super::driver::Alarm;
+use super::Topology;
+use super::member::Member;
 use super::monitor_socket::MonitorSocket;
 use super::state::State;
-use super::work::Work;
 use crate::runtime::Runtime;
 
 pub(super) struct Monitoring {
     state: Mutex<MonitorState>,
-    /// Calls that the server asked for and the driver has not made yet.
+    /// Calls that the topology asked for and the driver has not made yet.
     requests: Mutex<Vec<Call>>,
 }
 
@@ -46,16 +45,19 @@ impl Monitoring {
         Self { state: Mutex::new(state), requests: Mutex::default() }
     }
 
-    /// Asks the driver to make calls of the monitor.
-    pub(super) fn request(&self, calls: Vec<Call>, alarm: &Alarm) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).extend(calls);
-        alarm.ring();
+    /// Asks the driver to make a call of the monitor.
+    pub(super) fn request(&self, call: Call) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 
     /// Run by the driver: makes the calls that were asked for, and those that are due. Returns when to come back.
-    pub(super) fn handle_timeout<R: Runtime>(&self, server: &Arc<Server<R>>) -> Option<Instant> {
+    pub(super) fn handle_timeout<R: Runtime>(
+        &self,
+        topology: &Arc<Topology<R>>,
+        member: &Arc<Member<R>>,
+    ) -> Option<Instant> {
         let calls = std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner));
-        self.drive(server, |monitor, now| {
+        self.drive(topology, member, |monitor, now| {
             calls.into_iter().for_each(|call| monitor.handle_call(now, call));
             monitor.handle_timeout(now);
         });
@@ -65,35 +67,28 @@ impl Monitoring {
     }
 
     /// Calls the monitor, and carries out its outputs.
-    pub(super) fn drive<R: Runtime>(&self, server: &Arc<Server<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
-        self.drive_before(server, call, |_, _, _| {});
-    }
-
-    /// As [`drive`](Self::drive), and makes a call of the server after it has received all outputs of the monitor.
-    pub(super) fn drive_before<R: Runtime>(
+    pub(super) fn drive<R: Runtime>(
         &self,
-        server: &Arc<Server<R>>,
+        topology: &Arc<Topology<R>>,
+        member: &Arc<Member<R>>,
         call: impl FnOnce(&mut Monitor, Instant),
-        then: impl FnOnce(&mut State<R::Stream>, Instant, &mut Work<R::Stream>),
     ) {
-        let now = server.clock.now();
+        let now = topology.clock.now();
         let mut chores = Chores::default();
         let mut state = self.lock();
         call(&mut state.monitor, now);
-        let ((), unfinished) = server.begin(now, |server_state, now, work| {
-            state.drain(server_state, now, &mut chores);
-            then(server_state, now, work);
-        });
+        let ((), unfinished) =
+            topology.begin(now, |topology, now, _| state.drain(topology, member.id, now, &mut chores));
         let is_earlier = state.rearm();
         drop(state);
         chores.wake.into_iter().for_each(Waker::wake);
         for (socket, shared) in chores.open {
-            shared.begin(Arc::clone(&server.establisher), Arc::downgrade(server), socket);
+            shared.begin(Arc::downgrade(topology), Arc::clone(member), socket);
         }
         if is_earlier {
-            server.alarm.ring();
+            topology.alarm.ring();
         }
-        server.finish(unfinished);
+        topology.finish(unfinished);
     }
 
     fn lock(&self) -> MutexGuard<'_, MonitorState> {
@@ -102,15 +97,15 @@ impl Monitoring {
 }
 
 impl MonitorState {
-    /// Carries out the monitor's actions, and passes its findings to the server.
-    fn drain<S: AsyncRead + AsyncWrite + Unpin>(&mut self, server: &mut State<S>, now: Instant, chores: &mut Chores) {
+    /// Carries out the monitor's actions, and passes its findings to the topology.
+    fn drain<R: Runtime>(&mut self, topology: &mut State<R>, server: ServerId, now: Instant, chores: &mut Chores) {
         while let Some(output) = self.monitor.poll_output() {
             match output {
                 Output::Action(action) => self.act(action, chores),
-                Output::Event(event) => server.machine.handle_heartbeat(now, event),
+                Output::Event(event) => topology.machine.handle_heartbeat(now, server, event),
                 Output::Found(finding) => {
                     // Refused only behind a load balancer, where there is no monitor (LB-3).
-                    let _ = server.machine.handle_check(now, finding);
+                    let _ = topology.machine.handle_check(now, server, finding);
                 }
             }
         }

@@ -11,13 +11,14 @@ use std::task::{Poll, Waker};
 use atomic_waker::AtomicWaker;
 use cmap_core::ErrorChain;
 use cmap_core::connection::Fault;
-use cmap_core::monitor;
+use cmap_core::monitor::{self, Monitor};
 use cmap_core::pool::Cause;
+use cmap_core::time::Instant;
 use cmap_core::wire::HEADER_LEN;
 use futures_io::{AsyncRead, AsyncWrite};
 
-use super::Server;
-use crate::establish::Establisher;
+use super::Topology;
+use super::member::Member;
 use crate::runtime::Runtime;
 use crate::socket;
 use crate::socket::abort::{Abort, AbortReason};
@@ -56,16 +57,16 @@ impl MonitorSocket {
     /// Opens `socket` in a task of its own, and serves it.
     pub(crate) fn begin<R: Runtime>(
         self: Arc<Self>,
-        establisher: Arc<Establisher<R>>,
-        server: Weak<Server<R>>,
+        topology: Weak<Topology<R>>,
+        member: Arc<Member<R>>,
         socket: monitor::Socket,
     ) {
-        let runtime = establisher.clock.runtime().clone();
+        let runtime = member.establisher.settings.clock.runtime().clone();
         runtime.spawn(async move {
-            let served = self.abort.during(self.serve(&establisher, &server, socket)).await;
+            let served = self.abort.during(self.serve(&topology, &member, socket)).await;
             // A socket that was closed meanwhile is dropped.
-            if let (Ok((fault, cause)), Some(server)) = (served, server.upgrade()) {
-                server.handle_monitor(|monitor, now| monitor.handle_failed(now, socket, fault, cause));
+            if let Ok((fault, cause)) = served {
+                tell(&topology, &member, |monitor, now| monitor.handle_failed(now, socket, fault, cause));
             }
         });
     }
@@ -73,17 +74,16 @@ impl MonitorSocket {
     /// Ends with an error only.
     async fn serve<R: Runtime>(
         &self,
-        establisher: &Establisher<R>,
-        server: &Weak<Server<R>>,
+        topology: &Weak<Topology<R>>,
+        member: &Arc<Member<R>>,
         socket: monitor::Socket,
     ) -> (Fault, Cause) {
+        let establisher = &member.establisher;
         let mut stream = match establisher.open().await {
             Ok(stream) => stream,
             Err(error) => return (error.fault, Cause::of(&error)),
         };
-        if let Some(server) = server.upgrade() {
-            server.handle_monitor(|monitor, now| monitor.handle_connected(now, socket));
-        }
+        tell(topology, member, |monitor, now| monitor.handle_connected(now, socket));
         let mut buffer = [0; READ];
         let mut received = 0;
         loop {
@@ -92,9 +92,7 @@ impl MonitorSocket {
                 Ok(Next::Take(count)) => {
                     received += count;
                     let bytes = buffer.get(..count).unwrap_or_default();
-                    if let Some(server) = server.upgrade() {
-                        server.handle_monitor(|monitor, now| monitor.handle_bytes(now, socket, bytes));
-                    }
+                    tell(topology, member, |monitor, now| monitor.handle_bytes(now, socket, bytes));
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -126,5 +124,16 @@ impl MonitorSocket {
             })
         })
         .await
+    }
+}
+
+/// Something happened at one of a monitor's sockets.
+fn tell<R: Runtime>(
+    topology: &Weak<Topology<R>>,
+    member: &Arc<Member<R>>,
+    call: impl FnOnce(&mut Monitor, Instant),
+) {
+    if let (Some(topology), Some(monitoring)) = (topology.upgrade(), &member.monitoring) {
+        monitoring.drive(&topology, member, call);
     }
 }

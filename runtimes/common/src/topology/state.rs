@@ -1,4 +1,4 @@
-//! The state under a server's mutex: the core's machine, and its counterparts on this side of the sockets.
+//! The state under the client's mutex: the core's machine, and its counterparts on this side of the sockets.
 //!
 //! Every call follows the driving rule: the machine is called, its outputs are drained, and the driver is woken if the
 //! next timeout has become earlier. Work that needs no lock is noted as [`Work`].
@@ -7,25 +7,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
+use cmap_core::address::ServerAddress;
+use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, CheckedIn, Condition, ConnectionId, Handle, Refused};
-use cmap_core::server::{CheckOut, Output, Server as Machine};
+use cmap_core::server::ServerId;
+use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine};
 use cmap_core::time::Instant;
-use futures_io::{AsyncRead, AsyncWrite};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
+use super::member::Member;
 use super::waiters::Waiters;
 use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
+use crate::establish::Settings;
 use crate::events::{Event, EventQueue};
+use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 
-pub(crate) struct State<S> {
-    pub(crate) machine: Machine<Box<Socket<S>>>,
-    pub(crate) waiters: Waiters<Answer<S>>,
+pub(crate) struct State<R: Runtime> {
+    pub(crate) machine: Machine<Box<Socket<R::Stream>>>,
+    pub(crate) waiters: Waiters<Answer<R::Stream>>,
+    /// The servers, those included that have left and are not drained yet.
+    pub(crate) members: BTreeMap<ServerId, Arc<Member<R>>>,
+    settings: Arc<Settings<R>>,
+    monitor_options: Option<MonitorOptions>,
+    /// Events of the topology as a whole go with it.
+    first_seed: Arc<ServerAddress>,
     /// Every connection from the start of its establishment until it is closed.
-    pub(crate) activities: BTreeMap<ConnectionId, Activity>,
+    pub(crate) activities: BTreeMap<Place, Activity>,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: EventQueue,
     /// The wakers of the tasks that wait for the last connection of a closed pool.
@@ -33,8 +44,11 @@ pub(crate) struct State<S> {
     /// The time at which the driver comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
-    is_alive: fn(&mut Socket<S>) -> bool,
+    is_alive: fn(&mut Socket<R::Stream>) -> bool,
 }
+
+/// A connection among those of all servers.
+pub(crate) type Place = (ServerId, ConnectionId);
 
 /// The present work at a connection, and how to abort it.
 pub(crate) struct Activity {
@@ -51,40 +65,74 @@ pub(crate) type Delivery<S> = pool::Delivery<Box<Socket<S>>>;
 /// What a check-in led to.
 pub(super) type CheckInResult<S> = Result<CheckedIn<Box<Socket<S>>>, Refused<Box<Socket<S>>>>;
 
-impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
-    pub(crate) fn new(machine: Machine<Box<Socket<S>>>, is_alive: fn(&mut Socket<S>) -> bool) -> Self {
+impl<R: Runtime> State<R> {
+    pub(crate) fn new(
+        machine: Machine<Box<Socket<R::Stream>>>,
+        first_seed: Arc<ServerAddress>,
+        settings: Arc<Settings<R>>,
+        monitor_options: Option<MonitorOptions>,
+    ) -> Self {
+        let mut members = BTreeMap::new();
+        // That of an owner with a monitor of their own is there from the start.
+        for (id, server) in machine.servers() {
+            let address = Arc::clone(&server.description().address);
+            members.insert(id, Member::new(id, address, &settings, None));
+        }
         Self {
             machine,
             waiters: Waiters::new(),
+            members,
+            settings,
+            monitor_options,
+            first_seed,
             activities: BTreeMap::new(),
             deadlines: Deadlines::default(),
             events: EventQueue::default(),
             closing: Slab::new(),
             armed: None,
             runtime_gone: false,
-            is_alive,
+            is_alive: Socket::is_alive::<R>,
         }
     }
 
     /// Carries out the machine's outputs. The answer to the check-out `own`, if it is there already, is returned; other
-    /// answers go to their waiters.
-    pub(crate) fn drain(&mut self, now: Instant, own: Option<CheckOut>, work: &mut Work<S>) -> Option<Answer<S>> {
+    /// answers go to their waiters. `own` follows its check-out from a pool to the wait for a server, and back.
+    pub(crate) fn drain(
+        &mut self,
+        now: Instant,
+        mut own: Option<&mut CheckOut>,
+        work: &mut Work<R>,
+    ) -> Option<Answer<R::Stream>> {
         let mut own_answer = None;
         while let Some(output) = self.machine.poll_output() {
             let (check_out, answer) = match output {
-                Output::Pool(pool::Output::Action(Action::Deliver { check_out, connection, socket })) => {
+                Output::Pool { output: pool::Output::Action(Action::Deliver { check_out, connection, socket }), .. } => {
                     (CheckOut::Started(check_out), Ok(Delivery { check_out, connection, socket }))
                 }
-                Output::Pool(pool::Output::Action(Action::Fail { check_out, error })) => {
+                Output::Pool { output: pool::Output::Action(Action::Fail { check_out, error }), .. } => {
                     (CheckOut::Started(check_out), Err(error.into()))
                 }
                 Output::SelectionFailed { selection, error } => (CheckOut::Selecting(selection), Err(error.into())),
-                Output::Pool(_) | Output::Selected { .. } | Output::Event(_) | Output::Monitor(_) => {
+                Output::Selected { selection, check_out } => {
+                    match &mut own {
+                        Some(own) if **own == CheckOut::Selecting(selection) => **own = CheckOut::Started(check_out),
+                        _ => self.waiters.select(selection, check_out),
+                    }
+                    continue;
+                }
+                Output::Reselecting { check_out, selection } => {
+                    match &mut own {
+                        Some(own) if **own == CheckOut::Started(check_out) => **own = CheckOut::Selecting(selection),
+                        _ => self.waiters.reselect(check_out, selection),
+                    }
+                    continue;
+                }
+                Output::Pool { .. } | Output::Topology(_) | Output::Server { .. } | Output::Monitor { .. } => {
                     self.act(now, output, work);
                     continue;
                 }
             };
-            if own == Some(check_out) {
+            if own.as_deref() == Some(&check_out) {
                 own_answer = Some(answer);
             } else {
                 self.answer(now, check_out, answer, work);
@@ -94,13 +142,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         if let Some(events) = self.events.begin() {
             work.more().deliver = Some(events);
         }
-        if !self.closing.is_empty() && self.machine.pool().counts().total() == 0 {
+        if !self.closing.is_empty() && self.connections() == 0 {
             work.more().wake.extend(self.closing.drain());
         }
         own_answer
     }
 
-    fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<S>, work: &mut Work<S>) {
+    /// How many connections there are, pending ones included.
+    pub(crate) fn connections(&self) -> u32 {
+        self.machine.servers().map(|(_, server)| server.pool().counts().total()).sum()
+    }
+
+    fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<R::Stream>, work: &mut Work<R>) {
         match self.waiters.answer(check_out, answer) {
             Ok(waker) => work.wake(waker),
             // A waiter that leaves cancels its check-out under the same lock, so none is missing here. If one were, the
@@ -112,27 +165,62 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         }
     }
 
-    fn act(&mut self, now: Instant, output: Output<Box<Socket<S>>>, work: &mut Work<S>) {
+    fn act(&mut self, now: Instant, output: Output<Box<Socket<R::Stream>>>, work: &mut Work<R>) {
         match output {
-            Output::Pool(pool::Output::Event(event)) => self.events.push(Event::Pool(event)),
-            Output::Event(event) => self.events.push(Event::Server(event)),
-            Output::Pool(pool::Output::Action(action)) => self.act_for_pool(now, action, work),
-            Output::Monitor(call) => work.more().monitor_calls.push(call),
-            Output::Selected { selection, check_out } => self.waiters.select(selection, check_out),
-            Output::SelectionFailed { .. } => {}
+            Output::Pool { server, output: pool::Output::Event(event) } => self.tell(server, Event::Pool(event)),
+            Output::Pool { server, output: pool::Output::Action(action) } => {
+                self.act_for_pool(now, server, action, work);
+            }
+            Output::Server { server, event } => self.tell(server, Event::Server(event)),
+            Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
+            Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
+            Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {}
+        }
+    }
+
+    fn tell(&mut self, server: ServerId, event: Event) {
+        let address = self.members.get(&server).map_or(&self.first_seed, |member| member.address());
+        self.events.push(address, event);
+    }
+
+    #[cold]
+    fn act_for_monitor(&mut self, now: Instant, server: ServerId, call: MonitorCall, work: &mut Work<R>) {
+        match call {
+            MonitorCall::Begin { address, is_checked } => {
+                let options = self.monitor_options.clone().filter(|_| is_checked);
+                let monitor = options.map(|options| Monitor::new(now, Arc::clone(&address), options));
+                self.members.insert(server, Member::new(server, address, &self.settings, monitor));
+                // The driver begins to check it.
+                work.rings_alarm = true;
+            }
+            MonitorCall::Call(call) => {
+                let member = self.members.get(&server).map(Arc::clone);
+                work.more().monitor_calls.extend(member.map(|member| (member, call)));
+            }
+            MonitorCall::End => work.more().end.extend(self.members.get(&server).map(Arc::clone)),
+            MonitorCall::Forget => {
+                self.members.remove(&server);
+            }
         }
     }
 
     #[cold]
-    fn act_for_pool(&mut self, now: Instant, action: Action<Box<Socket<S>>>, work: &mut Work<S>) {
+    fn act_for_pool(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        action: Action<Box<Socket<R::Stream>>>,
+        work: &mut Work<R>,
+    ) {
         match action {
             // There is no task left to establish it. The pool has no more use for it either, so it stays pending.
             Action::Connect { .. } if self.runtime_gone => {}
             Action::Connect { connection } => {
+                let Some(member) = self.members.get(&server).map(Arc::clone) else { return };
                 let abort = Arc::new(Abort::default());
                 let activity = Activity { abort: Arc::clone(&abort), is_established: false };
-                self.activities.insert(connection.id(), activity);
-                work.more().establish.push((connection, abort));
+                self.activities.insert((server, connection.id()), activity);
+                work.more().establish.push((member, connection, abort));
             }
             Action::Check { connection } => {
                 let is_alive = self.is_alive;
@@ -141,11 +229,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
                 let _ = self.machine.handle_checked(now, connection, alive);
             }
             Action::Close { connection, socket, .. } => {
-                self.activities.remove(&connection.id());
+                self.activities.remove(&(server, connection.id()));
                 work.more().close.push(socket);
             }
             Action::Interrupt { connection } => {
-                let activity = self.activities.get(&connection.id());
+                let activity = self.activities.get(&(server, connection.id()));
                 work.wake_all(activity.and_then(|activity| activity.abort.abort(AbortReason::Interrupted)));
             }
             Action::Deliver { .. } | Action::Fail { .. } => {}
@@ -157,16 +245,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         &mut self,
         now: Instant,
         connection: Handle,
-        socket: Box<Socket<S>>,
+        socket: Box<Socket<R::Stream>>,
         condition: Condition,
-        work: &mut Work<S>,
+        work: &mut Work<R>,
     ) {
         let checked_in = self.machine.check_in(now, connection, socket, condition);
         self.follow_check_in(now, checked_in, work);
     }
 
     /// Hands over what a check-in delivered.
-    pub(crate) fn follow_check_in(&mut self, now: Instant, checked_in: CheckInResult<S>, work: &mut Work<S>) {
+    pub(crate) fn follow_check_in(&mut self, now: Instant, checked_in: CheckInResult<R::Stream>, work: &mut Work<R>) {
         match checked_in {
             Ok(CheckedIn::Done) => {}
             Ok(CheckedIn::Delivered(delivery)) => {
@@ -216,6 +304,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             self.armed = Some(next);
         }
         is_earlier
+    }
+
+    /// The entry of a connection.
+    pub(crate) fn place(&self, connection: Handle) -> Option<Place> {
+        Some((self.machine.server_of(connection)?, connection.id()))
     }
 
     /// Run by the driver before it sleeps. Returns when it has to wake.

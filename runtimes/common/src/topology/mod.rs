@@ -1,4 +1,4 @@
-//! One server on this side of the sockets: the core's machine under its mutex, driven where the call is made.
+//! A client's servers on this side of the sockets: the core's machine under its mutex, driven where the call is made.
 //!
 //! An uncontended check-out is lock, step, unlock: no task, no channel, no allocation. What takes time or runs code of others
 //! (spawning, waking, closing, handlers of events) is done after the lock was released.
@@ -10,35 +10,39 @@
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
 //! | `driver` | the task that sleeps until the next timeout |
-//! | `monitoring`, `monitor_socket` | the monitor beside the machine, and its sockets |
+//! | `member` | one of the servers: its connections' establisher, its monitor |
+//! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
 //! | `closing` | the wait for the last connection |
 
 mod closing;
 mod deadlines;
 mod driver;
+mod member;
 mod monitor_socket;
 mod monitoring;
 mod state;
 mod waiters;
 mod work;
 
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
-use cmap_core::monitor::Monitor;
+use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{
     ApiMisuse, CheckOutRequest, CheckedIn, Clear, Condition, Handle, PoolState, Purpose, ServiceId, Stats,
 };
-use cmap_core::server::{CheckOut, CommandDefaults, OperationError, Server as Machine, ServerDescription};
+use cmap_core::server::{CommandDefaults, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, Criteria, Topology as Machine, TopologyDescription};
 
 use self::closing::LastConnection;
 use self::deadlines::Entry;
 use self::driver::Alarm;
-use self::monitoring::Monitoring;
+use self::member::Member;
 pub(crate) use self::state::Answer;
 pub(crate) use self::state::Delivery;
 use self::state::{CheckInResult, State};
@@ -48,32 +52,43 @@ use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::deadline::Limit;
 use crate::error::RuntimeGone;
-use crate::establish::{Establisher, Requester};
-use crate::events::{Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
+use crate::establish::{Requester, Settings};
+use crate::events::{AddressedEvent, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::spares::SharedSpares;
 
-pub(crate) struct Server<R: Runtime> {
+pub(crate) struct Topology<R: Runtime> {
+    /// The first seed, which stands for all servers where there is no other.
     address: Arc<ServerAddress>,
     clock: Clock<R>,
-    establisher: Arc<Establisher<R>>,
+    settings: Arc<Settings<R>>,
     listeners: Listeners,
     alarm: Arc<Alarm>,
     /// What large messages and compression borrow from. The state's lock has no part in it.
     spares: SharedSpares,
-    state: Mutex<State<R::Stream>>,
-    /// None behind a load balancer (LB-3), and where the pool's owner has a monitor of their own.
-    monitoring: Option<Monitoring>,
+    state: Mutex<State<R>>,
+}
+
+/// One server of a client at one moment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// What is known of the server.
+    pub description: Arc<ServerDescription>,
+    /// Whether its pool is ready, paused or closed.
+    pub state: PoolState,
+    /// Its pool's counts.
+    pub stats: Stats,
 }
 
 /// A check-out whose result the machine may still have in its queue. The lock is held.
-pub(crate) struct Unanswered<'a, S> {
-    state: MutexGuard<'a, State<S>>,
+pub(crate) struct Unanswered<'a, R: Runtime> {
+    state: MutexGuard<'a, State<R>>,
     now: Instant,
     /// `None` if the runtime has ended.
-    begun: Option<(CheckOut, Option<Delivery<S>>)>,
+    begun: Option<(CheckOut, Option<Delivery<R::Stream>>)>,
 }
 
 /// How a check-out begins.
@@ -85,53 +100,74 @@ pub(crate) enum Begun<S> {
 
 /// A limit on what goes on at a connection. Dropping it lifts the limit.
 pub(crate) struct Limited<'a, R: Runtime> {
-    server: &'a Server<R>,
+    topology: &'a Topology<R>,
     abort: Arc<Abort>,
     entry: Entry,
 }
 
 /// What a call leaves to be done without the lock, with the duty to tell its events.
 struct Unfinished<R: Runtime> {
-    work: Work<R::Stream>,
-    delivery: Option<EventDelivery<Server<R>>>,
+    work: Work<R>,
+    delivery: Option<EventDelivery<Topology<R>>>,
 }
 
-impl<R: Runtime> Server<R> {
-    /// Starts to drive `machine` and its monitor, in the home runtime.
+impl<R: Runtime> Topology<R> {
+    /// Starts to drive `machine` in the home runtime, and a monitor for each server that is to be checked.
     pub(crate) fn start(
         machine: Machine<Box<Socket<R::Stream>>>,
-        monitor: Option<Monitor>,
-        establisher: Arc<Establisher<R>>,
+        first_seed: Arc<ServerAddress>,
+        settings: Arc<Settings<R>>,
+        monitor_options: Option<MonitorOptions>,
         listeners: Listeners,
     ) -> Arc<Self> {
-        let clock = establisher.clock.clone();
-        let server = Arc::new(Self {
-            address: Arc::clone(&establisher.address),
+        let clock = settings.clock.clone();
+        let state = State::new(machine, Arc::clone(&first_seed), Arc::clone(&settings), monitor_options);
+        let topology = Arc::new(Self {
+            address: first_seed,
             clock: clock.clone(),
-            establisher,
+            settings,
             listeners,
             alarm: Arc::default(),
             spares: SharedSpares::default(),
-            state: Mutex::new(State::new(machine, Socket::is_alive::<R>)),
-            monitoring: monitor.map(Monitoring::new),
+            state: Mutex::new(state),
         });
-        driver::start(&server, clock);
-        server
+        driver::start(&topology, clock);
+        topology
     }
 
     // Check-outs.
 
     /// Begins a check-out, which may wait for `limit`. Returns the delivery, if that is all there is to do.
     #[inline(always)]
-    pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
+    pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
         self.begin_check_out(now, limit.map(|limit| now + limit))
     }
 
     /// The same until `deadline`.
     #[inline(never)]
-    pub(crate) fn check_out_until(&self, deadline: Instant) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
+    pub(crate) fn check_out_until(&self, deadline: Instant) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         self.begin_check_out(self.clock.now(), Some(deadline))
+    }
+
+    /// Begins a check-out for a server that meets `criteria`.
+    #[inline(never)]
+    pub(crate) fn check_out_for(
+        &self,
+        criteria: &Criteria,
+        now: Instant,
+        deadline: Option<Instant>,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+        let mut request = CheckOutRequest::default();
+        request.deadline = deadline;
+        let mut state = self.lock();
+        if state.runtime_gone {
+            return Err(Unanswered { state, now, begun: None });
+        }
+        match state.machine.check_out_for(now, criteria, request) {
+            (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
+            begun => Err(Unanswered { state, now, begun: Some(begun) }),
+        }
     }
 
     #[inline(always)]
@@ -139,7 +175,7 @@ impl<R: Runtime> Server<R> {
         &self,
         now: Instant,
         deadline: Option<Instant>,
-    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R::Stream>> {
+    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let mut request = CheckOutRequest::default();
         request.deadline = deadline;
         let mut state = self.lock();
@@ -157,14 +193,14 @@ impl<R: Runtime> Server<R> {
     /// woken.
     pub(crate) fn follow_check_out(
         self: &Arc<Self>,
-        unanswered: Unanswered<'_, R::Stream>,
+        unanswered: Unanswered<'_, R>,
         cx: &Context<'_>,
     ) -> Begun<R::Stream> {
         let Unanswered { mut state, now, begun } = unanswered;
-        let Some((check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
+        let Some((mut check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
         if delivery.is_none() && state.machine.is_drained() {
             // Nothing has to be drained, and no timeout but those of waiters can have become an earlier one.
-            let rings_alarm = state.machine.pool().next_check_out_timeout().is_some_and(|at| state.arm(at));
+            let rings_alarm = state.machine.next_check_out_timeout(check_out).is_some_and(|at| state.arm(at));
             let place = state.waiters.enter(check_out, cx.waker().clone());
             drop(state);
             if rings_alarm {
@@ -173,7 +209,7 @@ impl<R: Runtime> Server<R> {
             return Begun::Waits(place);
         }
         let mut work = Work::none();
-        let queued = state.drain(now, Some(check_out), &mut work);
+        let queued = state.drain(now, Some(&mut check_out), &mut work);
         let begun = match delivery.map(Ok).or(queued) {
             Some(answer) => Begun::Answered(answer),
             None => Begun::Waits(state.waiters.enter(check_out, cx.waker().clone())),
@@ -219,7 +255,7 @@ impl<R: Runtime> Server<R> {
         let mut state = self.lock();
         let checked_in = state.machine.check_in(now, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
-        if !is_done || !state.driver_comes_before(state.machine.pool().idle_until(now)) {
+        if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {
             self.follow_check_in(state, now, checked_in);
         }
     }
@@ -228,7 +264,7 @@ impl<R: Runtime> Server<R> {
     #[inline(never)]
     fn follow_check_in(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State<R::Stream>>,
+        mut state: MutexGuard<'_, State<R>>,
         now: Instant,
         checked_in: CheckInResult<R::Stream>,
     ) {
@@ -261,13 +297,6 @@ impl<R: Runtime> Server<R> {
         let _ = self.drive(|machine, now| machine.handle_operation_failed(now, connection, error));
     }
 
-    /// Something happened at one of the monitor's sockets.
-    fn handle_monitor(self: &Arc<Self>, call: impl FnOnce(&mut Monitor, Instant)) {
-        if let Some(monitoring) = &self.monitoring {
-            monitoring.drive(self, call);
-        }
-    }
-
     pub(crate) fn set_purpose(self: &Arc<Self>, connection: Handle, purpose: Purpose) {
         // The connection is in use.
         let _ = self.drive(|machine, _| machine.set_purpose(connection, purpose));
@@ -283,14 +312,14 @@ impl<R: Runtime> Server<R> {
         if is_first {
             self.alarm.ring();
         }
-        Some(Limited { server: self, abort: Arc::clone(abort), entry })
+        Some(Limited { topology: self, abort: Arc::clone(abort), entry })
     }
 
     // The driver.
 
     /// Time has passed, or the driver was called. Returns when it has to come back.
     fn handle_timeout(self: &Arc<Self>) -> Option<Instant> {
-        let monitor = self.monitoring.as_ref().and_then(|monitoring| monitoring.handle_timeout(self));
+        let monitors = self.handle_monitors();
         let now = self.clock.now();
         // A reader of the log may have come since the last look.
         let are_logged = self.listeners.are_logged();
@@ -308,10 +337,29 @@ impl<R: Runtime> Server<R> {
         // The driver is awake.
         work.rings_alarm = false;
         self.finish(self.unfinished(work));
-        next.into_iter().chain(monitor).min()
+        next.into_iter().chain(monitors).min()
     }
 
-    // The whole pool.
+    /// Lets every monitor do what is due. Returns when the first of them has to come back.
+    fn handle_monitors(self: &Arc<Self>) -> Option<Instant> {
+        let mut next = None;
+        let mut last = None;
+        // One after the other, because their calls may add servers and remove others; none is missed that was there at first.
+        while let Some(member) = self.member_after(last) {
+            last = Some(member.id);
+            let monitoring = member.monitoring.as_ref();
+            next = next.into_iter().chain(monitoring.and_then(|it| it.handle_timeout(self, &member))).min();
+        }
+        next
+    }
+
+    fn member_after(&self, last: Option<ServerId>) -> Option<Arc<Member<R>>> {
+        let state = self.lock();
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        state.members.range((after, Bound::Unbounded)).next().map(|(_, member)| Arc::clone(member))
+    }
+
+    // The whole client.
 
     /// Makes the pool of a server without a monitor ready.
     pub(crate) fn ready(self: &Arc<Self>) -> Result<(), ApiMisuse> {
@@ -323,17 +371,20 @@ impl<R: Runtime> Server<R> {
         self.drive(|machine, now| machine.clear(now, clear))
     }
 
-    /// Closes the monitor and the pool, and gives up what is being established.
+    /// Closes the monitors and the pools, and gives up what is being established.
     pub(crate) fn close(self: &Arc<Self>) {
-        let close = |state: &mut State<R::Stream>, now, work: &mut Work<R::Stream>| {
+        // The last events of the monitors come first (MON-14).
+        let mut last = None;
+        while let Some(member) = self.member_after(last) {
+            last = Some(member.id);
+            if let Some(monitoring) = &member.monitoring {
+                monitoring.drive(self, &member, Monitor::close);
+            }
+        }
+        self.drive_with(|state, now, work| {
             state.machine.close(now);
             work.wake_all(state.abort_all(false, AbortReason::Closed));
-        };
-        match &self.monitoring {
-            // Its last events come first (MON-14).
-            Some(monitoring) => monitoring.drive_before(self, Monitor::close, close),
-            None => self.drive_with(close),
-        }
+        });
     }
 
     /// Waits until the last connection of a closed pool came back, for at most `patience`; then aborts what is still in use.
@@ -346,7 +397,7 @@ impl<R: Runtime> Server<R> {
         outcome.unwrap_or_else(|_| {
             Ok(self.drive_with(|state, _, work| {
                 work.wake_all(state.abort_all(true, AbortReason::Closed));
-                state.machine.pool().counts().in_use
+                state.machine.servers().map(|(_, server)| server.pool().counts().in_use).sum()
             }))
         })
     }
@@ -366,31 +417,62 @@ impl<R: Runtime> Server<R> {
         &self.address
     }
 
+    /// Closed, or ready if a pool is, or else paused.
     pub(crate) fn state(&self) -> PoolState {
-        self.lock().machine.pool().state()
+        let state = self.lock();
+        if state.machine.is_closed() {
+            return PoolState::Closed;
+        }
+        let mut states = state.machine.servers().map(|(_, server)| server.pool().state());
+        if states.any(|state| state == PoolState::Ready) { PoolState::Ready } else { PoolState::Paused }
     }
 
+    /// The counts of all pools together.
     pub(crate) fn stats(&self) -> Stats {
-        self.lock().machine.pool().stats()
+        let state = self.lock();
+        let stats = state.machine.servers().map(|(_, server)| server.pool().stats());
+        stats.reduce(Stats::merge).unwrap_or_default()
     }
 
-    pub(crate) fn description(&self) -> Arc<ServerDescription> {
+    pub(crate) fn description(&self) -> Arc<TopologyDescription> {
         Arc::clone(self.lock().machine.description())
+    }
+
+    /// The servers that belong to the topology.
+    pub(crate) fn servers(&self) -> Vec<ServerStatus> {
+        let state = self.lock();
+        let members = state.machine.servers().filter(|(_, server)| !server.has_left());
+        members
+            .map(|(_, server)| ServerStatus {
+                description: Arc::clone(server.description()),
+                state: server.pool().state(),
+                stats: server.pool().stats(),
+            })
+            .collect()
+    }
+
+    /// What is known of a connection's server: its type, and the shortest recent round trip.
+    pub(crate) fn known_of(&self, connection: Handle) -> (ServerType, Duration) {
+        let state = self.lock();
+        let server = state.machine.server_of(connection).and_then(|server| state.machine.server(server));
+        server.map_or((ServerType::Unknown, Duration::ZERO), |server| {
+            (server.description().server_type, server.description().min_round_trip_time)
+        })
     }
 
     /// Adds a library that wraps this one to the metadata of connections yet to come (HS-14).
     pub(crate) fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
-        self.establisher.append_metadata(name, version, platform)
+        self.settings.append_metadata(name, version, platform)
     }
 
     /// The limit of a command for which its caller sets none.
     pub(crate) fn command_limit(&self) -> Option<TimeLimit> {
-        self.establisher.command_limit
+        self.settings.command_limit
     }
 
     /// What the options add to commands.
     pub(crate) fn command_defaults(&self) -> Option<&CommandDefaults> {
-        self.establisher.command_defaults.as_ref()
+        self.settings.command_defaults.as_ref()
     }
 
     /// The time that a call with `limit` has from now on; `None` means as long as it needs.
@@ -419,7 +501,7 @@ impl<R: Runtime> Server<R> {
     /// Calls the machine, drains it, and does what is left to do without the lock.
     fn drive_with<T>(
         self: &Arc<Self>,
-        call: impl FnOnce(&mut State<R::Stream>, Instant, &mut Work<R::Stream>) -> T,
+        call: impl FnOnce(&mut State<R>, Instant, &mut Work<R>) -> T,
     ) -> T {
         let (result, unfinished) = self.begin(self.clock.now(), call);
         self.finish(unfinished);
@@ -430,7 +512,7 @@ impl<R: Runtime> Server<R> {
     fn begin<T>(
         self: &Arc<Self>,
         now: Instant,
-        call: impl FnOnce(&mut State<R::Stream>, Instant, &mut Work<R::Stream>) -> T,
+        call: impl FnOnce(&mut State<R>, Instant, &mut Work<R>) -> T,
     ) -> (T, Unfinished<R>) {
         let mut work = Work::none();
         let mut state = self.lock();
@@ -442,7 +524,7 @@ impl<R: Runtime> Server<R> {
 
     /// The duty to tell events is taken on before anything is done that might panic.
     #[inline]
-    fn unfinished(self: &Arc<Self>, mut work: Work<R::Stream>) -> Unfinished<R> {
+    fn unfinished(self: &Arc<Self>, mut work: Work<R>) -> Unfinished<R> {
         let events = work.more.as_mut().and_then(|more| more.deliver.take());
         Unfinished { work, delivery: events.map(|events| EventDelivery::new(self, events)) }
     }
@@ -462,15 +544,21 @@ impl<R: Runtime> Server<R> {
     }
 
     #[cold]
-    fn finish_more(self: &Arc<Self>, more: MoreWork<R::Stream>) {
+    fn finish_more(self: &Arc<Self>, more: MoreWork<R>) {
         more.wake.into_iter().for_each(Waker::wake);
-        for (connection, abort) in more.establish {
-            self.establisher.begin(Arc::downgrade(self), connection, abort);
+        for (member, connection, abort) in more.establish {
+            member.establisher.begin(Arc::downgrade(self), connection, abort);
         }
-        if let Some(monitoring) = &self.monitoring
-            && !more.monitor_calls.is_empty()
-        {
-            monitoring.request(more.monitor_calls, &self.alarm);
+        for (member, call) in more.monitor_calls {
+            if let Some(monitoring) = &member.monitoring {
+                monitoring.request(call);
+                self.alarm.ring();
+            }
+        }
+        for member in more.end {
+            if let Some(monitoring) = &member.monitoring {
+                monitoring.drive(self, &member, Monitor::close);
+            }
         }
         more.close.into_iter().for_each(|socket| socket.close());
     }
@@ -478,7 +566,7 @@ impl<R: Runtime> Server<R> {
     // Events.
 
     pub(crate) fn subscribe(&self, capacity: usize) -> Subscription {
-        let subscription = self.listeners.subscribe(Arc::clone(&self.address), capacity);
+        let subscription = self.listeners.subscribe(capacity);
         self.observe();
         subscription
     }
@@ -491,13 +579,13 @@ impl<R: Runtime> Server<R> {
     }
 
     #[inline]
-    fn lock(&self) -> MutexGuard<'_, State<R::Stream>> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
         // Nothing under the lock panics; were it so, the machine guards its own state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<R: Runtime> Requester<R::Stream> for Server<R> {
+impl<R: Runtime> Requester<R::Stream> for Topology<R> {
     fn handle_hello(
         self: &Arc<Self>,
         connection: Handle,
@@ -510,11 +598,12 @@ impl<R: Runtime> Requester<R::Stream> for Server<R> {
 
     fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
         self.drive_with(|state, now, work| {
-            if let Some(activity) = state.activities.get_mut(&connection.id()) {
+            let place = state.place(connection);
+            if let Some(activity) = place.and_then(|place| state.activities.get_mut(&place)) {
                 activity.is_established = true;
             }
             if let Err(refused) = state.machine.handle_established(now, connection, socket) {
-                state.activities.remove(&connection.id());
+                place.map(|place| state.activities.remove(&place));
                 work.more().close.push(refused.socket);
                 // It has no service id, which its hello would have told (LB-6).
                 let error = EstablishError::new(Phase::Hello, Fault::Other, refused.misuse.to_string());
@@ -526,7 +615,7 @@ impl<R: Runtime> Requester<R::Stream> for Server<R> {
 
     fn handle_establish_failed(self: &Arc<Self>, connection: Handle, error: EstablishError) {
         self.drive_with(|state, now, _| {
-            state.activities.remove(&connection.id());
+            state.place(connection).map(|place| state.activities.remove(&place));
             // It was reported once, so it is pending, or has been forgotten.
             let _ = state.machine.handle_establish_failed(now, connection, error);
         });
@@ -537,14 +626,14 @@ impl<R: Runtime> Requester<R::Stream> for Server<R> {
     }
 }
 
-impl<R: Runtime> EventSource for Server<R> {
+impl<R: Runtime> EventSource for Topology<R> {
     fn runtime(&self) -> &impl Runtime {
         self.clock.runtime()
     }
 
-    fn tell(&self, events: &mut Vec<Event>) {
-        for event in events.drain(..) {
-            self.listeners.tell(&self.address, &event);
+    fn tell(&self, events: &mut Vec<AddressedEvent>) {
+        for (address, event) in events.drain(..) {
+            self.listeners.tell(&address, &event);
         }
         if self.listeners.has_lost_one() {
             self.observe();
@@ -558,13 +647,13 @@ impl<R: Runtime> EventSource for Server<R> {
 
 impl<R: Runtime> Drop for Limited<'_, R> {
     fn drop(&mut self) {
-        self.server.lock().deadlines.remove(self.entry);
+        self.topology.lock().deadlines.remove(self.entry);
         // A limit that passed when its work was just done in time must not abort what comes next.
         self.abort.forget_timeout();
     }
 }
 
-impl<R: Runtime> Drop for Server<R> {
+impl<R: Runtime> Drop for Topology<R> {
     fn drop(&mut self) {
         self.listeners.end();
         self.alarm.ring();
