@@ -22,10 +22,10 @@ use crate::tools::serve::{self, ServeArgs};
 use crate::tools::soak::{self, SoakArgs};
 
 /// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time and on real sockets;
-/// and the official tests of connection strings and of server discovery and monitoring.
+/// and the official tests of connection strings, of server selection and of server discovery and monitoring.
 ///
 /// Without a command: the official suites of the pool and the scenarios, on every engine, the official suites of
-/// connection strings and of one server's discovery and monitoring, and a table of the results.
+/// connection strings, of server selection and of one server's discovery and monitoring, and a table of the results.
 #[derive(Parser)]
 #[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
 struct Cli {

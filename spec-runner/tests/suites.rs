@@ -46,6 +46,9 @@ fn the_official_suites_pass_wherever_they_are_found() {
         ("sdam-single", 18),
         ("sdam-load-balanced", 1),
         ("rtt", 7),
+        ("server-selection", 88),
+        ("in-window", 8),
+        ("max-staleness", 32),
     ];
 
     let rows = rows(&text);

@@ -259,7 +259,7 @@ impl<C> Topology<C> {
         }
         let selection = self.selections.next_deadline();
         let mut next = selection.map(|(at, _)| Timeout { at, reason: TimeoutReason::Selection });
-        for (id, server) in self.servers.iter() {
+        for (id, server) in self.servers.iter().filter(|(_, server)| server.membership != Membership::Unused) {
             let pool = server.pool.poll_timeout();
             let pool = pool.map(|pool| Timeout { at: pool.at, reason: TimeoutReason::Pool(id, pool.reason) });
             next = Timeout::earlier(next, pool);

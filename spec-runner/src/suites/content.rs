@@ -1,9 +1,9 @@
 //! Detecting the format of a test file, and reading it.
 //!
 //! MongoDB's specifications hold tests of several formats. The format of a file is detected by its content, not by its
-//! folder, so that any file or folder can be named on the command line. Five formats are run: those of CMAP, of
-//! connection strings, of server discovery and monitoring (SDAM), of round-trip times, and the unified one. Tests in
-//! other known formats are skipped by name; a file in no known format is a mistake.
+//! folder, so that any file or folder can be named on the command line. The formats are those of CMAP, of
+//! connection strings, of server discovery and monitoring (SDAM), of round-trip times, of server selection, and the unified one.
+//! Tests in other known formats are skipped by name; a file in no known format is a mistake.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use super::cmap::format::Case;
 use super::files;
 use super::problem::Problem;
 use super::sdam::{RttFile, SdamFile};
+use super::selection::{SelectionFile, WindowFile};
 use super::unified::format::UnifiedFile;
 use super::uri::UriFile;
 
@@ -27,6 +28,10 @@ pub enum Content {
     Sdam(SdamFile),
     /// A test in the format of round-trip times; its name is that of its file.
     Rtt(String, RttFile),
+    /// A test of the servers that are selected; its name is that of its file.
+    Selection(String, Box<SelectionFile>),
+    /// A test of how often servers are chosen.
+    Window(WindowFile),
     /// Tests in the unified format.
     Unified(UnifiedFile),
     /// An official test in a format that is not supported yet.
@@ -43,7 +48,13 @@ impl Content {
     pub fn case(&self) -> Option<&Case> {
         match self {
             Self::Case(case) => Some(case),
-            Self::Uris(_) | Self::Sdam(_) | Self::Rtt(..) | Self::Unified(_) | Self::Unsupported { .. } => None,
+            Self::Uris(_)
+            | Self::Sdam(_)
+            | Self::Rtt(..)
+            | Self::Selection(..)
+            | Self::Window(_)
+            | Self::Unified(_)
+            | Self::Unsupported { .. } => None,
         }
     }
 }
@@ -59,6 +70,10 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
         Some(Format::Uris) => return UriFile::from_json(value).map(Content::Uris),
         Some(Format::Sdam) => return SdamFile::from_json(value).map(Content::Sdam),
         Some(Format::Rtt) => return RttFile::from_json(value).map(|file| Content::Rtt(stem(), file)),
+        Some(Format::Selection) => {
+            return SelectionFile::from_json(value).map(|file| Content::Selection(stem(), Box::new(file)));
+        }
+        Some(Format::Window) => return WindowFile::from_json(value).map(Content::Window),
         Some(Format::Unified) => return UnifiedFile::from_json(value).map(Content::Unified),
         Some(Format::Unsupported(format)) => format,
         None => {
@@ -89,6 +104,10 @@ enum Format {
     Sdam,
     /// That of round-trip times.
     Rtt,
+    /// That of server selection.
+    Selection,
+    /// That of choices within the latency window.
+    Window,
     /// The unified one.
     Unified,
     /// A format that is not supported yet.
@@ -107,7 +126,7 @@ fn other_format(value: &Value) -> Option<Format> {
     } else if has("phases") {
         return Some(Format::Sdam);
     } else if has("topology_description") {
-        "the format of server selection"
+        return Some(if has("iterations") { Format::Window } else { Format::Selection });
     } else if has("avg_rtt_ms") {
         return Some(Format::Rtt);
     } else if tests_have("readConcern") || tests_have("writeConcern") {
@@ -124,7 +143,7 @@ fn other_format(value: &Value) -> Option<Format> {
 mod tests {
     use serde_json::json;
 
-    use super::Format::{Rtt, Sdam, Unified, Unsupported, Uris};
+    use super::Format::{Rtt, Sdam, Selection, Unified, Unsupported, Uris, Window};
     use super::{is_cmap, other_format};
 
     #[test]
@@ -135,7 +154,8 @@ mod tests {
         let other = [
             (json!({ "schemaVersion": "1.3", "tests": [] }), Some(Unified)),
             (json!({ "uri": "", "phases": [] }), Some(Sdam)),
-            (json!({ "topology_description": {} }), Some(Unsupported("the format of server selection"))),
+            (json!({ "topology_description": {} }), Some(Selection)),
+            (json!({ "topology_description": {}, "iterations": 5 }), Some(Window)),
             (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Rtt)),
             (
                 json!({ "tests": [{ "uri": "mongodb://a", "readConcern": {} }] }),
