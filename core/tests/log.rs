@@ -11,8 +11,9 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
     Action, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Handle, Output, Pool, Reaction, ServiceId,
 };
-use cmap_core::server::{self, HeartbeatEvent, MonitorConnection, Server, ServerEvent, ServerOptions};
+use cmap_core::server::{HeartbeatEvent, MonitorConnection, ServerEvent};
 use cmap_core::time::Instant;
+use cmap_core::topology::{self, Topology, TopologyOptions};
 
 /// A pool under observation: every event becomes its structured and its unstructured form.
 struct Logged {
@@ -175,15 +176,17 @@ fn of_server(event: &ServerEvent) -> (serde_json::Value, String) {
 
 #[test]
 fn a_topology_and_its_server_come_and_go_log_14() {
-    let pool =
-        Pool::<()>::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), Instant::ORIGIN).unwrap();
-    let mut server = Server::new(pool, ServerOptions::default());
-    server.open(Instant::ORIGIN);
-    server.close(Instant::ORIGIN);
+    let options = TopologyOptions::of_seeds(vec![ServerAddress::tcp("db.example", 27017)]);
+    let mut topology = Topology::<()>::new(options, PoolOptions::default()).unwrap();
+    topology.open(Instant::ORIGIN);
+    topology.close(Instant::ORIGIN);
     let mut texts = Vec::new();
-    while let Some(output) = server.poll_output() {
-        if let server::Output::Event(event) = output {
-            texts.push(of_server(&event).1);
+    while let Some(output) = topology.poll_output() {
+        match output {
+            topology::Output::Server { event, .. } => texts.push(of_server(&event).1),
+            topology::Output::Topology(event) => texts.push(LogRecord::of_topology(TopologyId(5), &event).to_string()),
+            topology::Output::Pool { .. } | topology::Output::Monitor { .. } => {}
+            output => panic!("{output:?}"),
         }
     }
 

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;
+mod one_server;
 
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{Finding, Role};

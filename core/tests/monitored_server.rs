@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;
+mod one_server;
 
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ use bson::{RawDocumentBuf, cstr, rawdoc};
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Cancellation, Cause, CheckOutRequest, CheckedIn, Handle, PoolState};
-use cmap_core::server::{CheckOut, OperationError, Output, SelectionErrorKind, Server, ServerType, StateChange};
+use cmap_core::server::{OperationError, ServerType, StateChange};
+use cmap_core::topology::{CheckOut, Output, SelectionErrorKind, Topology};
 use monitored::server::Bench;
+use one_server::OneServer;
 
 fn bench(pool: PoolOptions) -> Bench {
     Bench::new(pool)
@@ -45,7 +48,6 @@ fn everything_opens_in_order_mon_14() {
             "TopologyOpening",
             "TopologyDescriptionChanged",
             "ServerOpening",
-            "ConnectionPoolCreated",
             "ServerHeartbeatStarted"
         ]
     );
@@ -60,7 +62,13 @@ fn a_first_success_makes_the_pool_ready_sdam_1_sdam_3() {
 
     assert_eq!(
         bench.log,
-        ["ServerHeartbeatSucceeded", "ServerDescriptionChanged", "TopologyDescriptionChanged", "ConnectionPoolReady"]
+        [
+            "ServerHeartbeatSucceeded",
+            "ServerDescriptionChanged",
+            "TopologyDescriptionChanged",
+            "ConnectionPoolCreated",
+            "ConnectionPoolReady"
+        ]
     );
     assert!(bench.server.is_usable());
 }
@@ -327,9 +335,9 @@ fn a_load_balancer_is_known_at_once_and_never_checked_lb_3_lb_4() {
             "TopologyOpening",
             "TopologyDescriptionChanged",
             "ServerOpening",
-            "ConnectionPoolCreated",
             "ServerDescriptionChanged",
             "TopologyDescriptionChanged",
+            "ConnectionPoolCreated",
             "ConnectionPoolReady"
         ]
     );
@@ -350,14 +358,14 @@ fn closing_ends_the_check_first_and_the_topology_last_mon_14() {
         bench.log,
         [
             "ServerHeartbeatFailed",
-            "ConnectionPoolClosed",
             "ServerClosed",
             "TopologyDescriptionChanged",
             "TopologyClosed"
         ]
     );
     assert_eq!((bench.failed.len(), bench.check, bench.poll_timeout()), (1, None, None));
-    assert!(matches!(bench.check_out(CheckOutRequest::default()), CheckOut::Started(_)), "the pool says why");
+    assert!(matches!(bench.check_out(CheckOutRequest::default()), CheckOut::Selecting(_)));
+    assert_eq!(bench.failed.last().map(|(_, error)| error.as_str()), Some("the client was closed: make a new one"));
 }
 
 #[test]
@@ -379,13 +387,13 @@ fn a_closed_client_says_so_to_who_waited() {
 fn a_server_copied_as_data_goes_on_as_the_original() {
     let mut bench = known();
     bench.in_use();
-    let text = serde_json::to_string(&bench.server).unwrap();
+    let text = serde_json::to_string(bench.server.topology()).unwrap();
 
-    let copy: cmap_core::server::Server<()> = serde_json::from_str(&text).unwrap();
+    let mut copy: Topology<()> = serde_json::from_str(&text).unwrap();
 
-    assert_eq!(copy.description(), bench.server.description());
+    assert_eq!(copy.description(), bench.server.topology().description());
     assert_eq!(copy.poll_timeout(), bench.server.poll_timeout());
-    assert!(copy.is_usable());
+    assert!(matches!(copy.check_out(bench.now, CheckOutRequest::default()), (CheckOut::Started(_), None)));
 }
 
 #[test]
@@ -404,7 +412,7 @@ fn a_warm_pair_allocates_nothing_through_a_server_that_is_monitored() {
     let connection = bench.in_use();
     let now = bench.now;
     let mut server = bench.server;
-    let pair = |server: &mut Server<()>, connection: Handle| {
+    let pair = |server: &mut OneServer<()>, connection: Handle| {
         let checked_in = server.check_in(now, connection, (), pool::Condition::Usable);
         assert_eq!(checked_in, Ok(CheckedIn::Done));
         while server.poll_output().is_some() {}

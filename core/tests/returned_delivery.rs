@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks at what it is about")]
 
+mod one_server;
+
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
@@ -14,19 +16,19 @@ use cmap_core::pool::{
     Action, Cause, CheckOutErrorKind, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Output, Pool, ServiceId,
     WaitLimit,
 };
-use cmap_core::server::{CheckOut, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType};
+use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, Output as TopologyOutput, Topology, TopologyOptions};
+use one_server::OneServer;
 
 const NOW: Instant = Instant::from_millis(1000);
 
 /// A server found answering, without listeners, with one available connection, which is the only one allowed.
-fn server(options: ServerOptions) -> Server<&'static str> {
+fn server(change: impl FnOnce(&mut TopologyOptions)) -> OneServer<&'static str> {
     let mut pool_options = PoolOptions::default();
     pool_options.max_pool_size = Some(1);
-    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), pool_options, NOW).unwrap();
-    let mut server = Server::new(pool, options);
+    let mut server = OneServer::new(NOW, pool_options, change);
     server.observe(false);
-    server.open(NOW);
     let address = server.description().address.clone();
     let found = ServerDescription::new(address, ServerType::Standalone);
     server.handle_check(NOW, Finding::Description(Box::new(found))).unwrap();
@@ -39,8 +41,8 @@ fn server(options: ServerOptions) -> Server<&'static str> {
 }
 
 /// Its connection is in use, and a check-out waits for it.
-fn contended() -> (Server<&'static str>, Delivery<&'static str>, CheckOut) {
-    let mut server = server(ServerOptions::default());
+fn contended() -> (OneServer<&'static str>, Delivery<&'static str>, CheckOut) {
+    let mut server = server(|_| {});
     let in_use = taken(&mut server);
     let (waiting, delivery) = server.check_out(NOW, CheckOutRequest::default());
     assert!(delivery.is_none() && server.is_drained(), "nothing is established for it");
@@ -48,18 +50,18 @@ fn contended() -> (Server<&'static str>, Delivery<&'static str>, CheckOut) {
 }
 
 /// Checks out the available connection.
-fn taken(server: &mut Server<&'static str>) -> Delivery<&'static str> {
+fn taken(server: &mut OneServer<&'static str>) -> Delivery<&'static str> {
     server.check_out(NOW, CheckOutRequest::default()).1.unwrap()
 }
 
 /// Establishes connections; returns the delivery.
-fn established(server: &mut Server<&'static str>) -> Delivery<&'static str> {
+fn established(server: &mut OneServer<&'static str>) -> Delivery<&'static str> {
     while let Some(output) = server.poll_output() {
         match output {
-            ServerOutput::Pool(Output::Action(Action::Connect { connection })) => {
+            TopologyOutput::Pool { output: Output::Action(Action::Connect { connection }), .. } => {
                 server.handle_established(NOW, connection, "socket").unwrap();
             }
-            ServerOutput::Pool(Output::Action(Action::Deliver { check_out, connection, socket })) => {
+            TopologyOutput::Pool { output: Output::Action(Action::Deliver { check_out, connection, socket }), .. } => {
                 return Delivery { check_out, connection, socket };
             }
             _ => {}
@@ -68,16 +70,16 @@ fn established(server: &mut Server<&'static str>) -> Delivery<&'static str> {
     panic!("nothing was delivered")
 }
 
-fn outputs(server: &mut Server<&'static str>) -> Vec<ServerOutput<&'static str>> {
+fn outputs(server: &mut OneServer<&'static str>) -> Vec<TopologyOutput<&'static str>> {
     std::iter::from_fn(|| server.poll_output()).collect()
 }
 
 /// The check-out ends at once, because its deadline has passed.
-fn assert_timed_out(server: &mut Server<&'static str>, request: CheckOutRequest) {
+fn assert_timed_out(server: &mut OneServer<&'static str>, request: CheckOutRequest) {
     let (check_out, delivery) = server.check_out(NOW, request);
 
     assert_eq!(delivery, None);
-    let [ServerOutput::Pool(Output::Action(Action::Fail { check_out: failed, error }))] = &outputs(server)[..] else {
+    let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out: failed, error }), .. }] = &outputs(server)[..] else {
         panic!("it does not fail");
     };
     assert_eq!(CheckOut::Started(*failed), check_out);
@@ -86,7 +88,7 @@ fn assert_timed_out(server: &mut Server<&'static str>, request: CheckOutRequest)
 
 #[test]
 fn an_available_connection_is_handed_over_with_nothing_to_drain() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
 
     let (check_out, delivery) = server.check_out(NOW, CheckOutRequest::default());
 
@@ -99,14 +101,14 @@ fn an_available_connection_is_handed_over_with_nothing_to_drain() {
 
 #[test]
 fn whoever_listens_is_told_of_a_connection_that_is_handed_over() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
     server.observe(true);
 
     let (_, delivery) = server.check_out(NOW, CheckOutRequest::default());
 
     assert!(delivery.is_some());
     let names = outputs(&mut server).into_iter().map(|output| match output {
-        ServerOutput::Pool(Output::Event(event)) => event.name(),
+        TopologyOutput::Pool { output: Output::Event(event), .. } => event.name(),
         other => panic!("not an event: {other:?}"),
     });
     assert_eq!(names.collect::<Vec<_>>(), ["ConnectionCheckOutStarted", "ConnectionCheckedOut"]);
@@ -114,20 +116,20 @@ fn whoever_listens_is_told_of_a_connection_that_is_handed_over() {
 
 #[test]
 fn a_connection_that_lay_idle_is_looked_at_first() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
     let later = NOW + Duration::from_secs(2);
 
     let (_, delivery) = server.check_out(later, CheckOutRequest::default());
 
     assert_eq!(delivery, None);
-    let Some(ServerOutput::Pool(Output::Action(Action::Check { .. }))) = server.poll_output() else {
+    let Some(TopologyOutput::Pool { output: Output::Action(Action::Check { .. }), .. }) = server.poll_output() else {
         panic!("the connection is not looked at");
     };
 }
 
 #[test]
 fn what_was_not_drained_comes_first() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
     let Delivery { connection, socket, .. } = taken(&mut server);
     server.observe(true);
     assert_eq!(server.check_in(NOW, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
@@ -137,10 +139,10 @@ fn what_was_not_drained_comes_first() {
     assert_eq!(delivery, None, "the event of the check-in waits");
     let outputs = outputs(&mut server);
     let [
-        ServerOutput::Pool(Output::Event(back)),
+        TopologyOutput::Pool { output: Output::Event(back), .. },
         _,
         _,
-        ServerOutput::Pool(Output::Action(Action::Deliver { check_out: id, .. })),
+        TopologyOutput::Pool { output: Output::Action(Action::Deliver { check_out: id, .. }), .. },
     ] = outputs.as_slice()
     else {
         panic!("not told in order: {outputs:?}");
@@ -150,7 +152,7 @@ fn what_was_not_drained_comes_first() {
 
 #[test]
 fn a_server_that_is_unknown_is_waited_for() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
     let gone = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
     server.handle_check(NOW, gone).unwrap();
     outputs(&mut server);
@@ -160,7 +162,7 @@ fn a_server_that_is_unknown_is_waited_for() {
 
 #[test]
 fn a_deadline_that_has_passed_fails_and_takes_no_connection() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
 
     assert_timed_out(&mut server, CheckOutRequest::until(NOW));
 
@@ -170,9 +172,7 @@ fn a_deadline_that_has_passed_fails_and_takes_no_connection() {
 
 #[test]
 fn the_server_selection_timeout_bounds_a_deadline_csot_4() {
-    let mut options = ServerOptions::default();
-    options.server_selection_timeout = Duration::ZERO;
-    let mut server = server(options);
+    let mut server = server(|options| options.server_selection_timeout = Duration::ZERO);
 
     assert_timed_out(&mut server, CheckOutRequest::until(NOW + Duration::from_secs(1)));
 }
@@ -192,7 +192,7 @@ fn what_comes_back_is_handed_over_to_who_waits_longest() {
 
 #[test]
 fn what_comes_back_becomes_available_where_nobody_waits() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
     let Delivery { connection, socket, .. } = taken(&mut server);
 
     assert_eq!(server.check_in(NOW, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
@@ -211,10 +211,10 @@ fn a_hand_over_comes_after_what_was_not_drained() {
     assert_eq!(checked_in, Ok(CheckedIn::Done));
     let outputs = outputs(&mut server);
     let [
-        ServerOutput::Pool(Output::Event(started)),
-        ServerOutput::Pool(Output::Event(back)),
+        TopologyOutput::Pool { output: Output::Event(started), .. },
+        TopologyOutput::Pool { output: Output::Event(back), .. },
         _,
-        ServerOutput::Pool(Output::Action(Action::Deliver { check_out, .. })),
+        TopologyOutput::Pool { output: Output::Action(Action::Deliver { check_out, .. }), .. },
     ] = outputs.as_slice()
     else {
         panic!("not told in order: {outputs:?}");
@@ -265,12 +265,12 @@ fn a_connection_that_a_stale_one_lies_upon_is_handed_over_lb_8() {
 
 #[test]
 fn what_a_refused_check_in_led_to_comes_out() {
-    let mut server = server(ServerOptions::default());
+    let mut server = server(|_| {});
     let in_use = taken(&mut server);
     let deadline = NOW + Duration::from_secs(1);
     let (waiting, _) = server.check_out(NOW, CheckOutRequest::until(deadline));
     let other = Pool::new(ServerAddress::tcp("other.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut stranger = Server::unmonitored(other);
+    let mut stranger = OneServer::of(Topology::unmonitored(other));
     stranger.ready(NOW).unwrap();
     let _ = stranger.check_out(NOW, CheckOutRequest::default());
     let foreign = established(&mut stranger);
@@ -278,7 +278,7 @@ fn what_a_refused_check_in_led_to_comes_out() {
     let refused = server.check_in(deadline, foreign.connection, foreign.socket, Condition::Usable);
 
     assert!(refused.is_err());
-    let [ServerOutput::Pool(Output::Action(Action::Fail { check_out, .. }))] = outputs(&mut server)[..] else {
+    let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out, .. }), .. }] = outputs(&mut server)[..] else {
         panic!("the deadline has passed")
     };
     assert_eq!((CheckOut::Started(check_out), in_use.socket), (waiting, "socket"));

@@ -1,52 +1,50 @@
 //! The meaning of errors for the server they come from, and the order of their effects (CMAP-49, SDAM-3).
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+#![allow(clippy::wildcard_enum_match_arm, clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use cmap_core::address::ServerAddress;
+mod one_server;
+
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::{Call, Finding, HeartbeatEvent, MonitorConnection};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
-    Action, ApiMisuse, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Event, Handle, Output, Pool, PoolState,
+    Action, ApiMisuse, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Event, Handle, Output, PoolState,
 };
-use cmap_core::server::{
-    CheckOut, OperationError, Output as ServerOutput, Server, ServerDescription, ServerOptions, ServerType,
-    StateChange, TopologyType, TopologyVersion,
-};
+use cmap_core::server::{OperationError, ServerDescription, ServerType, StateChange, TopologyVersion};
 use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, MonitorCall, Output as TopologyOutput, TopologyType};
+use one_server::OneServer;
 
 const NOW: Instant = Instant::ORIGIN;
 
 /// A server that a check has found answering.
-fn server() -> Server<()> {
-    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut server = Server::new(pool, ServerOptions::default());
-    server.open(NOW);
+fn server() -> OneServer<()> {
+    let mut server = OneServer::new(NOW, PoolOptions::default(), |_| {});
     check(&mut server);
     drain(&mut server);
     server
 }
 
 /// A check finds a standalone server.
-fn check(server: &mut Server<()>) {
+fn check(server: &mut OneServer<()>) {
     let address = server.description().address.clone();
     learn(server, ServerDescription::new(address, ServerType::Standalone));
 }
 
 /// A check succeeds.
-fn learn(server: &mut Server<()>, description: ServerDescription) {
+fn learn(server: &mut OneServer<()>, description: ServerDescription) {
     server.handle_check(NOW, Finding::Description(Box::new(description))).unwrap();
 }
 
 /// A check fails.
-fn fail_check(server: &mut Server<()>, fault: Fault, cause: &str) {
+fn fail_check(server: &mut OneServer<()>, fault: Fault, cause: &str) {
     server.handle_check(NOW, Finding::Failure { fault, cause: Cause::new(cause) }).unwrap();
 }
 
 /// Drains the outputs; returns the names of the events, and the last connection to establish.
-fn drain(server: &mut Server<()>) -> (Vec<&'static str>, Option<Handle>) {
+fn drain(server: &mut OneServer<()>) -> (Vec<&'static str>, Option<Handle>) {
     let (mut events, mut connection) = (Vec::new(), None);
     for output in pool_outputs(server) {
         match output {
@@ -58,34 +56,33 @@ fn drain(server: &mut Server<()>) -> (Vec<&'static str>, Option<Handle>) {
     (events, connection)
 }
 
-fn outputs(server: &mut Server<()>) -> Vec<ServerOutput<()>> {
+fn outputs(server: &mut OneServer<()>) -> Vec<TopologyOutput<()>> {
     std::iter::from_fn(|| server.poll_output()).collect()
 }
 
-fn pool_outputs(server: &mut Server<()>) -> Vec<Output<()>> {
+fn pool_outputs(server: &mut OneServer<()>) -> Vec<Output<()>> {
     let of_pool = |output| match output {
-        ServerOutput::Pool(output) => Some(output),
-        ServerOutput::Event(_) | ServerOutput::Monitor(_) => None,
-        ServerOutput::Selected { .. } | ServerOutput::SelectionFailed { .. } => None,
+        TopologyOutput::Pool { output, .. } => Some(output),
+        _ => None,
     };
     outputs(server).into_iter().filter_map(of_pool).collect()
 }
 
-fn name(output: &ServerOutput<()>) -> Option<&'static str> {
+fn name(output: &TopologyOutput<()>) -> Option<&'static str> {
     match output {
-        ServerOutput::Pool(Output::Event(event)) => Some(event.name()),
-        ServerOutput::Event(event) => Some(event.name()),
-        ServerOutput::Pool(Output::Action(_)) | ServerOutput::Monitor(_) => None,
-        ServerOutput::Selected { .. } | ServerOutput::SelectionFailed { .. } => None,
+        TopologyOutput::Pool { output: Output::Event(event), .. } => Some(event.name()),
+        TopologyOutput::Server { event, .. } => Some(event.name()),
+        TopologyOutput::Topology(event) => Some(event.name()),
+        _ => None,
     }
 }
 
-fn pending(server: &mut Server<()>) -> Handle {
+fn pending(server: &mut OneServer<()>) -> Handle {
     let _ = server.check_out(NOW, CheckOutRequest::default());
     drain(server).1.unwrap()
 }
 
-fn in_use(server: &mut Server<()>) -> Handle {
+fn in_use(server: &mut OneServer<()>) -> Handle {
     let connection = pending(server);
     server.handle_established(NOW, connection, ()).unwrap();
     drain(server);
@@ -117,7 +114,8 @@ fn a_failed_login_clears_the_pool_before_the_connection_is_closed_and_the_check_
             "ConnectionCheckOutFailed",
         ]
     );
-    assert_eq!(outputs.last(), Some(&ServerOutput::Monitor(Call::CancelCheck)));
+    let cancels = MonitorCall::Call(Call::CancelCheck);
+    assert_eq!(outputs.last(), Some(&TopologyOutput::Monitor { server: server.id(), call: cancels }));
 }
 
 #[test]
@@ -187,9 +185,8 @@ fn a_check_that_failed_otherwise_interrupts_nothing_mon_9() {
 }
 
 /// A server without a monitor, whose owner has made the pool ready.
-fn unmonitored() -> Server<()> {
-    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut server = Server::unmonitored(pool);
+fn unmonitored() -> OneServer<()> {
+    let mut server = OneServer::unmonitored(NOW);
     server.ready(NOW).unwrap();
     drain(&mut server);
     server
@@ -197,8 +194,7 @@ fn unmonitored() -> Server<()> {
 
 #[test]
 fn a_check_out_of_a_server_that_nobody_checks_goes_to_the_pool_at_once_cmap_28() {
-    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut server = Server::unmonitored(pool);
+    let mut server = OneServer::unmonitored(NOW);
 
     let (check_out, _) = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
 
@@ -233,7 +229,7 @@ fn an_error_clears_a_pool_whose_server_nobody_checks_and_says_nothing_else() {
 }
 
 /// The description in an application's hello of a server that speaks the protocol up to `newest`.
-fn hello(server: &Server<()>, newest: i32) -> ServerDescription {
+fn hello(server: &OneServer<()>, newest: i32) -> ServerDescription {
     let address = server.description().address.clone();
     let mut description = ServerDescription::new(address, ServerType::Standalone);
     description.wire_versions = Some((0, newest));
@@ -329,107 +325,87 @@ fn the_hello_of_a_connection_says_nothing_of_a_server_that_nobody_checks() {
 }
 
 /// A check's finding: a member of `set`, at this version of the topology.
-fn member(server: &Server<()>, set: &str, counter: Option<i64>) -> ServerDescription {
+fn member(server: &OneServer<()>, set: &str, counter: Option<i64>) -> ServerDescription {
     let address = server.description().address.clone();
     let mut description = ServerDescription::new(address, ServerType::RsPrimary);
     description.set_name = Some(set.into());
+    description.hosts = vec![description.address.to_string()];
     description.topology_version = counter.map(|counter| TopologyVersion { process_id: [7; 12], counter });
     description
 }
 
 /// A server that was not checked yet, of a client that asks for `set` or for none.
-fn asking_for(set: Option<&str>) -> Server<()> {
-    let pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    let mut options = ServerOptions::default();
-    options.replica_set = set.map(Into::into);
-    let mut server = Server::new(pool, options);
-    server.open(NOW);
+fn asking_for(set: Option<&str>) -> OneServer<()> {
+    let mut server = OneServer::new(NOW, PoolOptions::default(), |options| options.replica_set = set.map(Into::into));
     drain(&mut server);
     server
 }
 
 #[test]
-fn a_set_that_was_merely_found_is_not_held_against_the_server() {
-    let mut server = asking_for(None);
-    let (nonsense, truth) = (member(&server, "nonsense", None), member(&server, "rs0", None));
-    learn(&mut server, nonsense);
-    assert_eq!(server.topology().set_name.as_deref(), Some("nonsense"));
-
-    learn(&mut server, truth);
-
-    assert!(server.is_usable());
-    assert_eq!(server.topology().set_name.as_deref(), Some("rs0"));
-    assert_eq!(server.topology().topology_type, TopologyType::ReplicaSetWithPrimary);
-}
-
-#[test]
-fn a_kind_of_topology_that_was_merely_found_is_not_held_against_the_server() {
-    use ServerType::{Mongos, RsPrimary, Standalone};
-    use TopologyType::{ReplicaSetWithPrimary, Sharded, Single};
-    for (first, then, topology_type) in [
-        (Mongos, Standalone, Single),
-        (Mongos, RsPrimary, ReplicaSetWithPrimary),
-        (RsPrimary, Mongos, Sharded),
-        (RsPrimary, Standalone, Single),
-    ] {
-        let mut server = asking_for(None);
-        for server_type in [first, then] {
-            let mut found = member(&server, "rs0", None);
-            found.server_type = server_type;
-            found.set_name = found.set_name.filter(|_| server_type == RsPrimary);
-            learn(&mut server, found);
-        }
-
-        assert!(server.is_usable(), "{first}, then {then}");
-        let topology = server.topology();
-        let set_name = Some("rs0").filter(|_| then == RsPrimary);
-        assert_eq!((topology.topology_type, topology.set_name.as_deref()), (topology_type, set_name));
-    }
-}
-
-#[test]
-fn a_server_of_another_set_than_was_asked_for_is_usable_as_soon_as_it_is_of_that_one() {
+fn a_member_of_another_set_than_was_asked_for_leaves_and_says_why_top_22() {
     let mut server = asking_for(Some("rs0"));
-    let (truth, nonsense) = (member(&server, "rs0", None), member(&server, "nonsense", None));
-    learn(&mut server, truth.clone());
-    learn(&mut server, nonsense);
-    assert!(!server.is_usable());
-    let why = server.description().error.clone().unwrap().to_string();
-    assert!(why.contains(r#"the server belongs to the set "nonsense", not to "rs0""#), "{why}");
+    let other = member(&server, "other", None);
 
-    learn(&mut server, truth);
+    learn(&mut server, other);
 
-    assert!(server.is_usable());
-    assert_eq!(server.topology().set_name.as_deref(), Some("rs0"));
+    let description = server.topology().description();
+    assert_eq!((description.topology_type, description.servers.len()), (TopologyType::ReplicaSetNoPrimary, 0));
 }
 
 #[test]
-fn a_server_that_is_in_no_set_is_unknown_where_one_was_asked_for() {
+fn a_server_that_is_in_no_set_leaves_where_one_was_asked_for_top_20() {
     for server_type in [ServerType::Standalone, ServerType::Mongos] {
         let mut server = asking_for(Some("rs0"));
         let address = server.description().address.clone();
 
         learn(&mut server, ServerDescription::new(address, server_type));
 
-        assert!(!server.is_usable(), "{server_type}");
-        assert_eq!(server.topology().topology_type, TopologyType::ReplicaSetNoPrimary);
+        assert_eq!(server.topology().description().servers.len(), 0, "{server_type}");
     }
+}
+
+#[test]
+fn a_direct_connection_keeps_a_server_of_another_set_and_does_not_use_it_top_19() {
+    let mut server = OneServer::new(NOW, PoolOptions::default(), |options| {
+        options.replica_set = Some("rs0".into());
+        options.direct_connection = true;
+    });
+    let (other, truth) = (member(&server, "other", None), member(&server, "rs0", None));
+    learn(&mut server, other);
+    assert!(!server.is_usable());
+    let why = server.description().error.clone().unwrap().to_string();
+    assert!(why.contains(r#"the server belongs to the set "other", not to "rs0""#), "{why}");
+
+    learn(&mut server, truth);
+
+    assert!(server.is_usable());
+}
+
+/// A check's finding: a primary with this tag, at this version of the topology.
+fn tagged(server: &OneServer<()>, tag: &str, counter: Option<i64>) -> ServerDescription {
+    let mut description = member(server, "rs0", counter);
+    description.tags.insert("found".into(), tag.into());
+    description
+}
+
+fn tag(server: &OneServer<()>) -> Option<&str> {
+    server.description().tags.get("found").map(String::as_str)
 }
 
 #[test]
 fn a_server_whose_counter_was_a_lie_is_believed_at_the_third_check_sdam_6() {
     for lie in [i64::MAX, 6] {
         let mut server = asking_for(None);
-        let (nonsense, truth) = (member(&server, "nonsense", Some(lie)), member(&server, "rs0", Some(5)));
+        let (nonsense, truth) = (tagged(&server, "nonsense", Some(lie)), tagged(&server, "rs0", Some(5)));
         learn(&mut server, nonsense);
 
         for _ in 0..2 {
             learn(&mut server, truth.clone());
-            assert_eq!(server.description().set_name.as_deref(), Some("nonsense"), "it may have been overtaken");
+            assert_eq!(tag(&server), Some("nonsense"), "it may have been overtaken");
         }
         learn(&mut server, truth);
 
-        assert_eq!(server.description().set_name.as_deref(), Some("rs0"));
+        assert_eq!(tag(&server), Some("rs0"));
         assert!(server.is_usable());
     }
 }
@@ -437,7 +413,7 @@ fn a_server_whose_counter_was_a_lie_is_believed_at_the_third_check_sdam_6() {
 #[test]
 fn an_error_whose_counter_was_a_lie_makes_a_server_unknown_for_three_checks_at_most() {
     let mut server = asking_for(None);
-    let truth = member(&server, "rs0", Some(5));
+    let truth = tagged(&server, "rs0", Some(5));
     learn(&mut server, truth.clone());
     drain(&mut server);
     let connection = in_use(&mut server);
@@ -455,20 +431,20 @@ fn an_error_whose_counter_was_a_lie_makes_a_server_unknown_for_three_checks_at_m
 #[test]
 fn checks_that_find_what_is_known_make_disbelief_begin_anew() {
     let mut server = asking_for(None);
-    let (new, old) = (member(&server, "new", Some(6)), member(&server, "old", Some(5)));
+    let (new, old) = (tagged(&server, "new", Some(6)), tagged(&server, "old", Some(5)));
     learn(&mut server, new.clone());
 
     for found in [&old, &old, &new, &old, &old] {
         learn(&mut server, found.clone());
     }
 
-    assert_eq!(server.description().set_name.as_deref(), Some("new"));
+    assert_eq!(tag(&server), Some("new"));
 }
 
 #[test]
 fn hellos_of_connections_that_are_older_are_never_believed_sdam_6() {
     let mut server = asking_for(None);
-    let (new, old) = (member(&server, "new", Some(6)), member(&server, "old", Some(5)));
+    let (new, old) = (tagged(&server, "new", Some(6)), tagged(&server, "old", Some(5)));
     learn(&mut server, new);
     let connection = pending(&mut server);
 
@@ -476,7 +452,7 @@ fn hellos_of_connections_that_are_older_are_never_believed_sdam_6() {
         server.handle_hello(NOW, connection, None, old.clone()).unwrap();
     }
 
-    assert_eq!(server.description().set_name.as_deref(), Some("new"));
+    assert_eq!(tag(&server), Some("new"));
 }
 
 #[test]
@@ -563,16 +539,15 @@ fn outputs_of_the_pool_and_of_the_server_come_in_one_order() {
 
     let outputs = outputs(&mut server);
 
-    let of = |output: &ServerOutput<()>| match output {
-        ServerOutput::Selected { selection, .. } => {
+    let of = |output: &TopologyOutput<()>| match output {
+        TopologyOutput::Selected { selection, .. } => {
             assert_eq!(*selection, waits);
             "Selected"
         }
-        ServerOutput::SelectionFailed { .. } => "SelectionFailed",
-        ServerOutput::Monitor(_) => "Monitor",
-        ServerOutput::Pool(Output::Action(Action::Connect { .. })) => "Connect",
-        ServerOutput::Pool(Output::Action(Action::Fail { .. })) => "Fail",
-        output @ (ServerOutput::Pool(_) | ServerOutput::Event(_)) => name(output).unwrap(),
+        TopologyOutput::Monitor { .. } => "Monitor",
+        TopologyOutput::Pool { output: Output::Action(Action::Connect { .. }), .. } => "Connect",
+        TopologyOutput::Pool { output: Output::Action(Action::Fail { .. }), .. } => "Fail",
+        output => name(output).unwrap(),
     };
     assert_eq!(
         outputs.iter().map(of).collect::<Vec<_>>(),
@@ -580,6 +555,7 @@ fn outputs_of_the_pool_and_of_the_server_come_in_one_order() {
             "Monitor",
             "ServerDescriptionChanged",
             "TopologyDescriptionChanged",
+            "ConnectionPoolCreated",
             "ConnectionPoolReady",
             "Selected",
             "ConnectionCheckOutStarted",

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::RawDocumentBuf;
-use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientMetadata, Fault};
 use cmap_core::monitor::{self, Monitor, MonitorOptions, Role, Socket};
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{self, Cause, CheckOutId, CheckOutRequest, Handle, Pool};
-use cmap_core::server::{CheckOut, Output, SelectionId, Server, ServerOptions};
+use cmap_core::pool::{self, Cause, CheckOutId, CheckOutRequest, Handle};
 use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, MonitorCall, Output, SelectionId};
 use cmap_core::wire::{Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter};
+
+use crate::one_server::OneServer;
 
 /// A server under test with its monitor; their outputs, by name and in order.
 pub(crate) struct Bench {
-    pub(crate) server: Server<()>,
+    pub(crate) server: OneServer<()>,
     /// None behind a load balancer (LB-3).
     pub(crate) monitor: Option<Monitor>,
     pub(crate) now: Instant,
@@ -33,9 +34,7 @@ impl Bench {
     pub(crate) fn new(options: PoolOptions) -> Self {
         let now = Instant::from_millis(1);
         let load_balanced = options.load_balanced;
-        let pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, now).unwrap();
-        let mut server = Server::new(pool, ServerOptions::default());
-        server.open(now);
+        let server = OneServer::new(now, options, |_| {});
         let address = Arc::clone(&server.description().address);
         let options = MonitorOptions::new(ClientMetadata::new("Linux"));
         let mut bench = Self {
@@ -56,7 +55,7 @@ impl Bench {
 
     // Calls, and their consequences.
 
-    pub(crate) fn call<R>(&mut self, call: impl FnOnce(&mut Server<()>, Instant) -> R) -> R {
+    pub(crate) fn call<R>(&mut self, call: impl FnOnce(&mut OneServer<()>, Instant) -> R) -> R {
         let result = call(&mut self.server, self.now);
         self.drain();
         result
@@ -108,7 +107,7 @@ impl Bench {
         while let Some(output) = self.monitor.as_mut().and_then(Monitor::poll_output) {
             self.pass_on(output);
         }
-        self.call(Server::close);
+        self.call(|server, now| server.close(now));
     }
 
     pub(crate) fn reset_after_fork(&mut self) {
@@ -157,9 +156,10 @@ impl Bench {
 
     fn take(&mut self, output: Output<()>) {
         match output {
-            Output::Event(event) => self.log.push(event.name().into()),
-            Output::Pool(pool::Output::Event(event)) => self.log.push(event.name().into()),
-            Output::Pool(pool::Output::Action(action)) => match action {
+            Output::Topology(event) => self.log.push(event.name().into()),
+            Output::Server { event, .. } => self.log.push(event.name().into()),
+            Output::Pool { output: pool::Output::Event(event), .. } => self.log.push(event.name().into()),
+            Output::Pool { output: pool::Output::Action(action), .. } => match action {
                 pool::Action::Connect { connection } => self.pending.push(connection),
                 pool::Action::Deliver { check_out, connection, .. } => self.delivered.push((check_out, connection)),
                 pool::Action::Interrupt { .. } => self.log.push("Interrupt".into()),
@@ -170,11 +170,12 @@ impl Bench {
                 self.selected.push((selection, check_out));
             }
             Output::SelectionFailed { selection, error } => self.failed.push((selection, error.to_string())),
-            Output::Monitor(call) => {
+            Output::Monitor { call: MonitorCall::Call(call), .. } => {
                 if let Some(monitor) = &mut self.monitor {
                     monitor.handle_call(self.now, call);
                 }
             }
+            Output::Reselecting { .. } | Output::Monitor { .. } => {}
         }
     }
 

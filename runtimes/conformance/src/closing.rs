@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::pool::CheckOutErrorKind;
+use cmap_core::topology::SelectionErrorKind;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, CommandErrorKind, Notice, Pool, internals};
 
@@ -27,10 +28,10 @@ pub fn closing_fails_those_who_wait<H: Harness>() {
         let mut closing = Box::pin(client.close(LONG));
         assert!(poll_once(&mut closing).await.is_none());
 
-        for error in [waiting.await.unwrap_err(), client.check_out().await.unwrap_err()] {
-            let CheckOutError::Pool(error) = error else { panic!("{error}") };
-            assert_eq!(error.kind, CheckOutErrorKind::PoolClosed);
-        }
+        let Err(CheckOutError::Pool(error)) = waiting.await else { panic!("it waited in the pool") };
+        assert_eq!(error.kind, CheckOutErrorKind::PoolClosed);
+        let Err(CheckOutError::Selection(error)) = client.check_out().await else { panic!("no server is left") };
+        assert_eq!(error.kind, SelectionErrorKind::Closed);
         drop(connection);
         assert_eq!(closing.await, Ok(0));
     });

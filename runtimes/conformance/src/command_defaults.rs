@@ -19,7 +19,7 @@ pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Har
             }
         });
         let mut options =
-            rogue.options("w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs");
+            rogue.options("w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs&directConnection=true");
         options.credential = None;
         let client = ClientOf::<H>::with_options(options).await.unwrap();
         let mut connection = client.check_out().await.unwrap();

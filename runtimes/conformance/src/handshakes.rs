@@ -16,7 +16,7 @@ use super::lab::Lab;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::rogue::Rogue;
-use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, run, the_server};
+use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, outspoken, run, the_server};
 
 /// What is between client and server.
 struct Scene {
@@ -112,7 +112,7 @@ async fn cut_off<H: Harness>(tls: Option<Hosts>) -> BTreeMap<Phase, usize> {
     let mut options = scene.options(tls.is_some());
     // Thousands of handshakes fail in a row.
     options.pool.backoff = Some(false);
-    let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+    let client = Client::<H::Runtime>::builder(options).reselect(false).build().await.unwrap();
     let mut cuts = BTreeMap::new();
     for bytes in 0.. {
         scene.proxy.set_passage(Passage::Cut(bytes));
@@ -136,7 +136,7 @@ pub fn a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers
     run::<H>(async {
         for cut in [0, 1, 15, 16, 200, 500, 800] {
             let scene = Scene::monitored();
-            let client = Client::<H::Runtime>::connect(&scene.uri()).await.unwrap();
+            let client = outspoken::<H>(&scene.uri()).await;
             let in_use = client.check_out().await.unwrap();
             scene.proxy.set_passage(Passage::Cut(cut));
 

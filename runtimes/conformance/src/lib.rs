@@ -139,6 +139,12 @@ async fn client<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
     Client::connect(&server.uri(query)).await.unwrap()
 }
 
+/// A client whose check-outs fail with the server's error, instead of selecting a server anew.
+async fn outspoken<H: Harness>(uri: &str) -> ClientOf<H> {
+    let (options, _) = ClientOptions::parse(uri).unwrap();
+    Client::builder(options).reselect(false).build().await.unwrap()
+}
+
 fn options(server: &LocalServer, query: &str) -> ClientOptions {
     ClientOptions::parse(&server.uri(query)).unwrap().0
 }

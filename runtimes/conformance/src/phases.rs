@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::connection::{Fault, Phase};
-use cmap_runtime::{Client, CommandErrorKind};
+use cmap_runtime::CommandErrorKind;
 
 use super::ground;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::server::Deed;
-use super::{Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, establish_error, run};
+use super::{Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, establish_error, outspoken, run};
 
 /// A fault of a connection while it is established.
 struct Trial {
@@ -57,7 +57,7 @@ impl Trial {
             query = format!("{query}&tls=true&tlsCAFile={}", server.authority().display());
         }
         let uri = self.login.map_or_else(|| server.uri(&query), |login| server.uri_as(login, &query));
-        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+        let client = outspoken::<H>(&uri).await;
         let in_use = client.check_out().await.unwrap();
         server.set_manners(self.manners);
 
@@ -81,7 +81,7 @@ pub fn a_black_hole_while_connecting_is_given_up<H: Harness>() {
         let place = full.place().clone();
         // Behind a load balancer the pool connects without waiting for a check.
         let uri = format!("mongodb://{place}/?loadBalanced=true&connectTimeoutMS=200");
-        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+        let client = outspoken::<H>(&uri).await;
 
         let error = establish_error(client.check_out().await);
 
@@ -111,7 +111,7 @@ pub fn a_hello_that_comes_too_slowly_is_given_up_x_17<H: Harness>() {
         let slow = move |_| ground.sleep_until(ground.age() + Duration::from_millis(20));
         proxy.set_passage(Passage::ByteWise(Arc::new(slow)));
         let uri = format!("mongodb://{}/?loadBalanced=true&connectTimeoutMS=1000", proxy.place());
-        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+        let client = outspoken::<H>(&uri).await;
 
         let error = establish_error(client.check_out().await);
 

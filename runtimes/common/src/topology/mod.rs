@@ -319,7 +319,6 @@ impl<R: Runtime> Topology<R> {
 
     /// Time has passed, or the driver was called. Returns when it has to come back.
     fn handle_timeout(self: &Arc<Self>) -> Option<Instant> {
-        let monitors = self.handle_monitors();
         let now = self.clock.now();
         // A reader of the log may have come since the last look.
         let are_logged = self.listeners.are_logged();
@@ -337,7 +336,8 @@ impl<R: Runtime> Topology<R> {
         // The driver is awake.
         work.rings_alarm = false;
         self.finish(self.unfinished(work));
-        next.into_iter().chain(monitors).min()
+        // Afterwards, so that a server that has just joined is checked. What a finding leads to earlier rings the alarm.
+        next.into_iter().chain(self.handle_monitors()).min()
     }
 
     /// Lets every monitor do what is due. Returns when the first of them has to come back.
