@@ -1,9 +1,11 @@
-//! Several servers: which one an operation is sent to.
+//! Several servers: where they are, and which one an operation is sent to.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | [`seed_list`] | the servers that DNS names |
 //! | [`selection`] | which servers suit an operation, and the one that is chosen |
 
+pub mod seed_list;
 pub mod selection;
 
 use alloc::sync::Arc;
