@@ -43,6 +43,14 @@ impl ServerAddress {
     pub fn tcp(host: &str, port: u16) -> Self {
         Self::Tcp { host: host.to_lowercase(), port }
     }
+
+    /// The host alone; a Unix socket has none.
+    pub(crate) fn into_host(self) -> Option<String> {
+        match self {
+            Self::Tcp { host, .. } => Some(host),
+            Self::Unix { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for ServerAddress {

@@ -41,7 +41,8 @@ impl ClientOptions {
     /// Whether the password itself is sent, over a network, without TLS. A Unix socket does not leave the machine.
     fn shows_password(&self) -> bool {
         let mechanism = self.credential.as_ref().and_then(|credential| credential.mechanism);
-        let is_remote = self.hosts.iter().any(|host| matches!(host, ServerAddress::Tcp { .. }));
+        let is_remote =
+            self.srv.host.is_some() || self.hosts.iter().any(|host| matches!(host, ServerAddress::Tcp { .. }));
         mechanism == Some(Mechanism::Plain) && is_remote && !self.tls.is_enabled()
     }
 }

@@ -33,7 +33,8 @@ use crate::address::ServerAddress;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The servers to begin with, in the order they were given; at least one.
+    /// The servers to begin with, in the order they were given; at least one, but none before the SRV records of a
+    /// `mongodb+srv` connection string were looked up.
     pub hosts: Vec<ServerAddress>,
     /// The database after the hosts. It asks for no authentication (AUTH-3).
     pub database: Option<String>,
@@ -129,7 +130,8 @@ impl ClientOptions {
     ///
     /// Options that the specification says to ignore are ignored, with a [`Warning`] that belongs in the log at level
     /// WARN (URI-5, URI-6); [`ClientOptions::advice`] has more of them. A `mongodb+srv` string is checked as far as
-    /// possible without DNS, then refused with [`ConnectionStringError::SrvNotSupported`]. The work is bounded by
+    /// possible without DNS; it has no hosts, and TLS is on unless it says `tls=false` (DNS-9). A
+    /// [`SeedList`](crate::topology::seed_list::SeedList) finds its hosts. The work is bounded by
     /// [`MAX_LENGTH`](super::MAX_LENGTH).
     pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConnectionStringError> {
         let parts = Parts::read(text)?;
@@ -138,9 +140,16 @@ impl ClientOptions {
         apply::apply(&parts.options, parts.doubtful, &mut options, &mut warnings)?;
         options.pool.load_balanced = options.load_balanced == Some(true);
         options.credential = Credential::resolve(parts.user, &options.auth, options.database.as_deref())?;
-        conflicts::check(&options, parts.srv)?;
+        if options.auth.source.is_none() {
+            options.auth.derived_source = options.credential.as_ref().map(|credential| credential.source.clone());
+        }
+        if parts.srv {
+            options.srv.host = options.hosts.drain(..).next().and_then(ServerAddress::into_host);
+            options.tls.enabled.get_or_insert(true);
+        }
+        conflicts::check(&options)?;
         options.pool.limits()?;
-        if parts.srv { Err(ConnectionStringError::SrvNotSupported) } else { Ok((options, warnings)) }
+        Ok((options, warnings))
     }
 
     /// Whether these options go together, for options that were changed in code.
@@ -149,7 +158,8 @@ impl ClientOptions {
     /// string left out must have been filled in (AUTH-18). No text may have a NUL.
     pub fn check(&self) -> Result<(), ConnectionStringError> {
         if self.hosts.is_empty() {
-            return Err(ConnectionStringError::NoHost);
+            let is_srv = self.srv.host.is_some();
+            return Err(if is_srv { ConnectionStringError::NotLookedUp } else { ConnectionStringError::NoHost });
         }
         if self.database.as_deref().is_some_and(has_nul) {
             return Err(ConnectionStringError::DatabaseCharacter { character: '\0' });
@@ -157,10 +167,15 @@ impl ClientOptions {
         if let Some((option, _)) = self.set_by_user().find(|(_, value)| value.has_nul()) {
             return Err(ConnectionStringError::NulInOption { option });
         }
-        conflicts::check(self, false)?;
+        conflicts::check(self)?;
         self.pool.limits()?;
         self.credential.as_ref().map_or(Ok(()), Credential::check)?;
         Ok(())
+    }
+
+    /// Whether the options go together with the hosts that were found for them (DNS-10).
+    pub(crate) fn check_hosts(&self) -> Result<(), ConnectionStringError> {
+        conflicts::check(self)
     }
 
     /// The options that the user set, under the specification's names.
@@ -216,12 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn srv_is_refused_by_name_after_the_checks() {
-        let error = |text| ClientOptions::parse(text).unwrap_err();
+    fn an_srv_host_is_no_server_and_has_to_be_looked_up_first() {
+        let (options, warnings) = parse("mongodb+srv://A.b.c/?srvMaxHosts=2");
 
-        assert_eq!(error("mongodb+srv://a.b.c/?srvMaxHosts=2"), ConnectionStringError::SrvNotSupported);
+        assert_eq!((options.hosts.len(), options.srv.host.as_deref(), warnings.len()), (0, Some("a.b.c"), 0));
+        assert_eq!(options.check(), Err(ConnectionStringError::NotLookedUp));
+        let error = |text| ClientOptions::parse(text).unwrap_err();
         assert!(matches!(error("mongodb+srv://a.b.c:1"), ConnectionStringError::SrvHost(_)));
         assert!(matches!(error("mongodb+srv://a.b.c/?directConnection=true"), ConnectionStringError::Conflict { .. }));
+    }
+
+    #[test]
+    fn an_srv_host_turns_tls_on_dns_9() {
+        assert!(parse("mongodb+srv://a.b.c").0.tls.is_enabled());
+        assert!(!parse("mongodb+srv://a.b.c/?ssl=false").0.tls.is_enabled());
+        assert!(!parse("mongodb://a.b.c").0.tls.is_enabled());
     }
 
     #[test]

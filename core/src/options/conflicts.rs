@@ -5,8 +5,9 @@
 use super::client::ClientOptions;
 use super::error::ConnectionStringError;
 
-/// Checks `options`, whose host stands for SRV records if `srv`.
-pub(super) fn check(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
+/// Checks `options`.
+pub(super) fn check(options: &ClientOptions) -> Result<(), ConnectionStringError> {
+    let srv = options.srv.host.is_some();
     check_topology(options, srv)?;
     check_srv(options, srv)?;
     options.read_preference.check()?;

@@ -129,7 +129,7 @@ fn database_of(text: &str) -> Result<Option<String>, ConnectionStringError> {
 }
 
 /// URI-5. An empty part between two `&` is ignored. No option has an `@` in its name, so there it is from a password.
-fn pairs(text: &str) -> Result<Vec<(&str, &str)>, ConnectionStringError> {
+pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, ConnectionStringError> {
     let entries = text.split('&').enumerate().filter(|(_, entry)| !entry.is_empty());
     let read = entries.map(|(index, entry)| match entry.split_once('=') {
         Some((name, _)) if name.contains('@') => Err(ConnectionStringError::StrayAt { after: "the first ?" }),

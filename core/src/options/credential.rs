@@ -37,6 +37,8 @@ pub(super) struct AuthOptions {
     pub(super) source: Option<String>,
     /// `authMechanismProperties`.
     pub(super) properties: Option<MechanismProperties>,
+    /// The source that the credential of the connection string has because no other was named.
+    pub(super) derived_source: Option<String>,
 }
 
 /// The credential is incomplete or contradicts itself.
@@ -160,7 +162,7 @@ impl Credential {
         Ok(())
     }
 
-    fn check_without_password(&self) -> Result<(), CredentialError> {
+    pub(super) fn check_without_password(&self) -> Result<(), CredentialError> {
         if has_nul(&self.source) {
             return Err(CredentialError::NulInSource);
         }

@@ -117,9 +117,20 @@ pub enum ConnectionStringError {
     /// The host of a `mongodb+srv` connection string cannot be looked up.
     #[error("a mongodb+srv:// connection string {0}; write mongodb+srv://host.domain")]
     SrvHost(&'static str),
-    /// The connection string is a `mongodb+srv` one, and valid as far as can be checked without DNS.
-    #[error("SRV connection strings are not supported yet; write mongodb:// and the hosts that its SRV records name")]
-    SrvNotSupported,
+    /// The hosts behind a `mongodb+srv` connection string are not known yet.
+    #[error(
+        "the hosts behind mongodb+srv:// have to be looked up in DNS before a client is made, which did not happen; write \
+         mongodb:// and the hosts that its SRV records name"
+    )]
+    NotLookedUp,
+    /// A TXT record sets an option that only the connection string may set (DNS-8).
+    #[error(
+        "option {name} is not allowed in a TXT record; keep authSource, loadBalanced and replicaSet, and remove it"
+    )]
+    TxtOption {
+        /// The option as written.
+        name: Shown,
+    },
 }
 
 readable_debug!(ConnectionStringError);

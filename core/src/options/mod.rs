@@ -26,6 +26,7 @@ mod secret;
 mod server_api;
 mod srv;
 mod tls;
+mod txt;
 mod value;
 mod warning;
 

@@ -62,7 +62,7 @@ const SHOWN_CHARACTERS: usize = 64;
 
 impl Shown {
     /// `text`, or nothing of it if it is `secret`.
-    pub(super) fn new(text: &str, secret: bool) -> Self {
+    pub(crate) fn new(text: &str, secret: bool) -> Self {
         if secret {
             return Self::Withheld;
         }

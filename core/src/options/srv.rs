@@ -6,6 +6,8 @@ use alloc::string::String;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SrvOptions {
+    /// The host of a `mongodb+srv://` connection string, whose SRV records name the servers. Default none.
+    pub host: Option<String>,
     /// `srvMaxHosts`: the number of hosts to use, chosen at random; 0 = all. Default 0.
     pub max_hosts: Option<u32>,
     /// `srvServiceName`: the service to look up. Default `mongodb`.

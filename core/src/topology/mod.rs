@@ -23,6 +23,7 @@
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
+//! | [`seed_list`] | the servers that DNS names |
 //! | `topology_options`, `output`, `event` | options, outputs and events |
 //!
 #![doc = include_str!("../../docs/topology.md")]
@@ -36,8 +37,9 @@ mod event;
 mod output;
 mod reselection;
 mod servers;
-mod topology_options;
+pub mod seed_list;
 pub mod selection;
+mod topology_options;
 mod transition;
 mod update;
 mod waiting;

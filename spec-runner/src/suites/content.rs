@@ -2,7 +2,8 @@
 //!
 //! MongoDB's specifications hold tests of several formats. The format of a file is detected by its content, not by its
 //! folder, so that any file or folder can be named on the command line. The formats are those of CMAP, of
-//! connection strings, of server discovery and monitoring (SDAM), of round-trip times, of server selection, and the unified one.
+//! connection strings, of server discovery and monitoring (SDAM), of round-trip times, of server selection, of seed lists in DNS, and the unified
+//! one.
 //! Tests in other known formats are skipped by name; a file in no known format is a mistake.
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use super::cmap::format::Case;
 use super::files;
 use super::problem::Problem;
 use super::sdam::{RttFile, SdamFile};
+use super::seed_list::SeedListFile;
 use super::selection::{SelectionFile, WindowFile};
 use super::unified::format::UnifiedFile;
 use super::uri::UriFile;
@@ -28,6 +30,8 @@ pub enum Content {
     Sdam(SdamFile),
     /// A test in the format of round-trip times; its name is that of its file.
     Rtt(String, RttFile),
+    /// A test of a seed list in DNS; its name is that of its file.
+    SeedList(String, Box<SeedListFile>),
     /// A test of the servers that are selected; its name is that of its file.
     Selection(String, Box<SelectionFile>),
     /// A test of how often servers are chosen.
@@ -51,6 +55,7 @@ impl Content {
             Self::Uris(_)
             | Self::Sdam(_)
             | Self::Rtt(..)
+            | Self::SeedList(..)
             | Self::Selection(..)
             | Self::Window(_)
             | Self::Unified(_)
@@ -70,6 +75,9 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
         Some(Format::Uris) => return UriFile::from_json(value).map(Content::Uris),
         Some(Format::Sdam) => return SdamFile::from_json(value).map(Content::Sdam),
         Some(Format::Rtt) => return RttFile::from_json(value).map(|file| Content::Rtt(stem(), file)),
+        Some(Format::SeedList) => {
+            return SeedListFile::from_json(value).map(|file| Content::SeedList(stem(), Box::new(file)));
+        }
         Some(Format::Selection) => {
             return SelectionFile::from_json(value).map(|file| Content::Selection(stem(), Box::new(file)));
         }
@@ -104,6 +112,8 @@ enum Format {
     Sdam,
     /// That of round-trip times.
     Rtt,
+    /// That of seed lists in DNS.
+    SeedList,
     /// That of server selection.
     Selection,
     /// That of choices within the latency window.
@@ -127,6 +137,8 @@ fn other_format(value: &Value) -> Option<Format> {
         return Some(Format::Sdam);
     } else if has("topology_description") {
         return Some(if has("iterations") { Format::Window } else { Format::Selection });
+    } else if has("uri") {
+        return Some(Format::SeedList);
     } else if has("avg_rtt_ms") {
         return Some(Format::Rtt);
     } else if tests_have("readConcern") || tests_have("writeConcern") {
@@ -143,7 +155,7 @@ fn other_format(value: &Value) -> Option<Format> {
 mod tests {
     use serde_json::json;
 
-    use super::Format::{Rtt, Sdam, Selection, Unified, Unsupported, Uris, Window};
+    use super::Format::{Rtt, Sdam, SeedList, Selection, Unified, Unsupported, Uris, Window};
     use super::{is_cmap, other_format};
 
     #[test]
@@ -154,6 +166,7 @@ mod tests {
         let other = [
             (json!({ "schemaVersion": "1.3", "tests": [] }), Some(Unified)),
             (json!({ "uri": "", "phases": [] }), Some(Sdam)),
+            (json!({ "uri": "", "seeds": [] }), Some(SeedList)),
             (json!({ "topology_description": {} }), Some(Selection)),
             (json!({ "topology_description": {}, "iterations": 5 }), Some(Window)),
             (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Rtt)),

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`cmap`] | a pool, on every engine: the pool's machine in virtual time, and the pools of the runtimes on sockets |
 //! | [`sdam`] | one server's discovery and monitoring, and its round-trip times: a server of the core, its monitor beside it |
+//! | [`seed_list`] | the hosts and options that DNS has for a connection string |
 //! | [`selection`] | which servers suit an operation, and how often each is chosen |
 //! | [`uri`] | the parts and options of a connection string |
 //! | [`unified`] | whole clients, in virtual time, against embedded servers |
@@ -36,6 +37,7 @@ pub mod report;
 pub mod requirement;
 pub mod run;
 pub mod sdam;
+pub mod seed_list;
 pub mod selection;
 pub mod unified;
 pub mod uri;

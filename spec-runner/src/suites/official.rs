@@ -22,7 +22,7 @@ pub const GET_SPECS: &str = "git clone --depth 1 https://github.com/mongodb/spec
 const CMAP_TESTS: &str = "connection-monitoring-and-pooling/tests";
 
 /// The suites beside the pool's: their names in the table of results, and their folders.
-const OTHER_SUITES: [(&str, &str); 13] = [
+const OTHER_SUITES: [(&str, &str); 14] = [
     ("connection-string", "connection-string/tests"),
     ("uri-options", "uri-options/tests"),
     ("auth", "auth/tests/legacy"),
@@ -36,6 +36,7 @@ const OTHER_SUITES: [(&str, &str); 13] = [
     ("server-selection", "server-selection/tests/server_selection"),
     ("in-window", "server-selection/tests/in_window"),
     ("max-staleness", "max-staleness/tests"),
+    ("dns-seed-lists", "initial-dns-seedlist-discovery/tests"),
 ];
 
 /// The suites in the unified format that concern pools and monitors: their names in the table of results, and their

@@ -10,7 +10,7 @@ use super::content::{self, Content};
 use super::official::Suite;
 use super::outcome::Outcome;
 use super::report::{Entry, Report, Shown};
-use super::{files, sdam, selection, unified, uri};
+use super::{files, sdam, seed_list, selection, unified, uri};
 
 /// Runs each suite under its name.
 ///
@@ -46,6 +46,7 @@ pub fn paths(report: &mut Report<'_>, engines: &[Box<dyn Engine>], paths: &[Path
             }
             Ok(Content::Sdam(test)) => report.result(file, &test.description, &[sdam::run(&test).into()])?,
             Ok(Content::Rtt(name, test)) => report.result(file, &name, &[sdam::run_rtt(&test).into()])?,
+            Ok(Content::SeedList(name, test)) => report.result(file, &name, &[seed_list::run(&test).into()])?,
             Ok(Content::Selection(name, test)) => report.result(file, &name, &[selection::run(&test).into()])?,
             Ok(Content::Window(test)) => {
                 report.result(file, &test.description, &[selection::run_window(&test).into()])?;

@@ -8,7 +8,7 @@
 mod compare;
 mod format;
 
-use cmap_core::options::{ClientOptions, ConnectionStringError};
+use cmap_core::options::ClientOptions;
 
 pub use self::format::{Auth, Credential, ExpectedOption, Host, HostType, UriCase, UriFile};
 use crate::suites::outcome::Outcome;
@@ -29,9 +29,6 @@ fn run_case(case: &UriCase, about_credentials: bool) -> Outcome {
         return Outcome::Skipped { reason: format!("the mechanism {mechanism} does not exist yet") };
     }
     let reasons = match (ClientOptions::parse(&case.uri), case.valid) {
-        (Err(ConnectionStringError::SrvNotSupported), _) => {
-            return Outcome::Skipped { reason: "SRV connection strings are not supported yet".into() };
-        }
         (Err(_), false) => Vec::new(),
         (Err(error), true) => vec![format!("expected a valid connection string, got the error: {error}")],
         (Ok(_), false) => vec!["expected an error, got a valid connection string".into()],
@@ -75,11 +72,6 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_yet_is_skipped_by_name() {
-        let srv = skipped("SRV connection strings are not supported yet");
-        assert_eq!(
-            outcomes(json!([case("mongodb+srv://a.b.c", true), case("mongodb+srv://a.b.c", false)])),
-            [srv.clone(), srv]
-        );
         let kerberos = "mongodb://u@a/?authMechanism=GSSAPI";
         let mut with_credential = case("mongodb://a", true);
         with_credential["credential"] = Value::Null;
