@@ -115,30 +115,43 @@ impl Deployment {
         self.lose_primary(self.config.election_timeout);
     }
 
-    /// The member that would be elected now. Without `besides` it is one of those that have the most; besides a primary that
-    /// steps down, one that can catch up.
+    /// The member that would be elected now, besides a primary that steps down: among those that can be, the one with the greatest
+    /// priority.
     fn candidate(&self, besides: Option<MemberId>) -> Option<MemberId> {
-        let set = self.set.as_ref().filter(|_| self.has_majority())?;
-        let up = || self.members.iter().filter(|(id, member)| member.is_up && set.member(**id).is_some());
-        let most = up().filter(|(_, member)| !member.has_diverged).map(|(_, member)| member.position).max()?;
+        let set = self.set.as_ref()?;
+        let catches_up = besides.is_some();
         let mut best: Option<(f64, Position, MemberId)> = None;
-        for (id, member) in up() {
-            let priority = set.member(*id).map_or(0.0, crate::MemberConfig::priority);
-            let has_most = besides.is_some() || member.position == most;
-            if Some(*id) == besides
-                || priority <= 0.0
-                || !has_most
-                || member.has_diverged
-                || !member.is_eligible(self.now)
-            {
-                continue;
-            }
-            let is_better = best.is_none_or(|(best, position, _)| (priority, member.position) > (best, position));
-            if is_better {
-                best = Some((priority, member.position, *id));
+        for id in self.electable().filter(|id| Some(*id) != besides && (catches_up || self.has_most(*id))) {
+            let priority = set.member(id).map_or(0.0, crate::MemberConfig::priority);
+            let position = self.members.get(&id).map_or(Position(0), |member| member.position);
+            if best.is_none_or(|(best, its_position, _)| (priority, position) > (best, its_position)) {
+                best = Some((priority, position, id));
             }
         }
         best.map(|(_, _, id)| id)
+    }
+
+    /// Whether a member could be elected now.
+    pub(super) fn is_candidate(&self, id: MemberId) -> bool {
+        self.has_most(id) && self.electable().any(|electable| electable == id)
+    }
+
+    /// The members that may be elected now, if they have the most; none without a majority.
+    fn electable(&self) -> impl Iterator<Item = MemberId> {
+        let set = self.set.iter().filter(|_| self.has_majority());
+        let members = set.flat_map(|set| &set.members).filter(|member| member.priority() > 0.0);
+        let is_ready = |member: &Member| member.is_up && !member.has_diverged && member.is_eligible(self.now);
+        members.map(|member| member.id).filter(move |id| self.members.get(id).is_some_and(is_ready))
+    }
+
+    /// Whether no member that is up has more than this one.
+    fn has_most(&self, id: MemberId) -> bool {
+        let set = self.set.as_ref();
+        let rivals = self.members.iter().filter(|(id, member)| {
+            member.is_up && !member.has_diverged && set.is_some_and(|set| set.member(**id).is_some())
+        });
+        let most = rivals.map(|(_, member)| member.position).max();
+        self.members.get(&id).is_some_and(|member| Some(member.position) >= most)
     }
 
     /// Whether a majority of the voters is up.

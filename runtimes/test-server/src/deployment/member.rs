@@ -102,8 +102,9 @@ impl TestServer {
         self.wake_those_who_await_data();
     }
 
-    /// Another process with the state of this one.
-    pub(super) fn reborn(self, config: ServerConfig, now: Instant) -> Self {
+    /// Another process with the state of this one. It goes on with the numbers of connections, so that none is used twice.
+    pub(super) fn reborn(self, mut config: ServerConfig, now: Instant) -> Self {
+        config.first_connection_id = self.exchange.service.clients_ever + 1;
         let state = self.exchange.service.into_state();
         let mut server = Self::new(config, now);
         server.exchange.service.replace_state(state);

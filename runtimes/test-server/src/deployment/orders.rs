@@ -101,12 +101,13 @@ impl Deployment {
     }
 
     fn step_up(&mut self, id: MemberId) {
-        let is_electable = self.set.as_ref().and_then(|set| set.member(id)).is_some_and(|it| it.priority() > 0.0);
-        if !is_electable || self.elections.primary == Some(id) {
+        if self.elections.primary == Some(id) {
             return;
         }
         self.replicate_to(id, true);
-        self.win(id);
+        if self.is_candidate(id) {
+            self.win(id);
+        }
     }
 
     fn take_config(&mut self, set: SetConfig) {

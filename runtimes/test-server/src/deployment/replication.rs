@@ -74,13 +74,14 @@ impl Deployment {
         true
     }
 
-    /// The member to copy from: the primary; of a sharded cluster, any that is up and has all.
+    /// The member to copy from: the primary; of a sharded cluster, one that has all, up or not, because the documents are not its
+    /// own.
     fn source(&self) -> Option<MemberId> {
         match self.config.kind {
             Kind::ReplicaSet(_) => self.elections.primary,
             Kind::Single | Kind::Sharded(_) => {
                 let has_all = |position: Position| position == self.log.end();
-                let found = self.members.iter().find(|(_, member)| member.is_up && has_all(member.position));
+                let found = self.members.iter().find(|(_, member)| has_all(member.position));
                 found.map(|(id, _)| *id)
             }
         }

@@ -126,3 +126,26 @@ fn clients_can_kill_and_restart_members() {
     let unknown = rawdoc! { "testDeployment": "kill", "member": "host9:27017" };
     assert_eq!(network.fail(client, "admin", &unknown).code, Some(74));
 }
+
+#[test]
+fn what_is_on_its_way_from_a_primary_that_is_killed_does_not_arrive() {
+    let mut network = Network::of_three_with_lag(Duration::from_millis(100));
+    let client = network.connect(0);
+    network.run(client, "db", &insert(1));
+
+    network.kill(0);
+    network.pass(Duration::from_millis(500));
+
+    assert_eq!([network.count(1), network.count(2)], [0, 0]);
+}
+
+#[test]
+fn no_number_of_a_connection_is_used_twice() {
+    let mut network = Network::of_three();
+    let before = network.hello(1).get_i32("connectionId").unwrap();
+
+    network.kill(1);
+    network.restart(1);
+
+    assert!(network.hello(1).get_i32("connectionId").unwrap() > before);
+}

@@ -71,3 +71,20 @@ fn one_that_was_killed_has_all_when_it_is_back() {
 
     assert_eq!(network.count(0), 1);
 }
+
+#[test]
+fn the_documents_outlive_all_mongos() {
+    let mut network = two_mongos();
+    network.kill(0);
+    let second = network.connect(1);
+    network.run(second, "db", &insert(1));
+    network.kill(1);
+
+    network.restart(0);
+
+    assert_eq!(network.count(0), 1);
+    let first = network.connect(0);
+    network.run(first, "db", &insert(2));
+    network.restart(1);
+    assert_eq!(network.count(1), 2);
+}
