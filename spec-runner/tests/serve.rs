@@ -19,7 +19,10 @@ use cmap_core::wire::{Compression, ZlibLevel};
 /// The program, serving; it ends with its standard input.
 struct Server {
     process: Child,
+    /// Of the first member.
     address: String,
+    /// Of all members.
+    addresses: Vec<String>,
 }
 
 /// A connection of ours, with its socket.
@@ -30,6 +33,11 @@ struct Client {
 
 impl Server {
     fn start(args: &[&str]) -> Self {
+        Self::start_members(1, args)
+    }
+
+    /// A deployment of so many servers.
+    fn start_members(count: usize, args: &[&str]) -> Self {
         let mut process = Program::new(env!("CARGO_BIN_EXE_spec-runner"))
             .args(["serve", "--port", "0", "--until-stdin-ends"])
             .args(args)
@@ -37,14 +45,17 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ").unwrap().to_string();
-        Self { process, address }
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(count).map(Result::unwrap);
+        let addresses: Vec<_> = lines.map(|line| line.strip_prefix("listening on ").unwrap().to_string()).collect();
+        Self { process, address: addresses[0].clone(), addresses }
     }
 
     fn connect(&self, options: &ConnectionOptions) -> Result<Client, EstablishError> {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
+        self.connect_to(0, options)
+    }
+
+    fn connect_to(&self, member: usize, options: &ConnectionOptions) -> Result<Client, EstablishError> {
+        let mut socket = TcpStream::connect(&self.addresses[member]).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut establish = Establish::new(Arc::new(options.clone()), [7; 24])?;
         let mut progress = Progress::Exchange;
@@ -142,6 +153,70 @@ fn options_of_the_command_line_reach_the_hello() {
     let hello = client.run("admin", &rawdoc! { "hello": 1 });
     assert_eq!(hello.get_str("setName").unwrap(), "rs0");
     assert_eq!(hello.get_str("me").unwrap(), server.address);
+}
+
+#[test]
+fn members_of_a_set_have_ports_of_their_own_and_share_documents() {
+    let server = Server::start_members(3, &["--replica-set", "rs0", "--members", "3", "--tags", "1=dc:ny"]);
+    let (mut primary, mut secondary) =
+        (server.connect(&anonymous()).unwrap(), server.connect_to(1, &anonymous()).unwrap());
+
+    let insert = rawdoc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 3 } };
+    assert_eq!(primary.run("db", &insert).get_i32("n").unwrap(), 1);
+
+    let count = rawdoc! { "count": "c", "$readPreference": { "mode": "secondary" } };
+    assert_eq!(secondary.run("db", &count).get_i32("n").unwrap(), 1);
+    let hello = secondary.run("admin", &rawdoc! { "hello": 1 });
+    assert_eq!(hello.get_str("primary").unwrap(), server.address);
+    assert_eq!(hello.get_str("me").unwrap(), server.addresses[1]);
+    assert_eq!(hello.get_document("tags").unwrap().get_str("dc").unwrap(), "ny");
+    let hosts: Vec<_> = hello.get_array("hosts").unwrap().into_iter().map(|it| it.unwrap().as_str().unwrap()).collect();
+    assert_eq!(hosts, server.addresses);
+}
+
+#[test]
+fn a_member_that_is_killed_is_replaced_and_listens_again_when_it_is_back() {
+    let server = Server::start_members(3, &["--replica-set", "rs0", "--members", "3", "--election-timeout", "50"]);
+    let mut primary = server.connect(&anonymous()).unwrap();
+    let mut other = server.connect_to(1, &anonymous()).unwrap();
+    let order = |what: &str| rawdoc! { "testDeployment": what, "member": server.address.as_str() };
+    let hello = rawdoc! { "hello": 1, "maxAwaitTimeMS": 20_000 };
+    let mut known = other.run("admin", &rawdoc! { "hello": 1 }).get_document("topologyVersion").unwrap().to_owned();
+
+    assert_eq!(primary.run("admin", &order("kill")).get_f64("ok").unwrap(), 1.0);
+
+    let mut bytes = [0; 1];
+    assert!(matches!(primary.socket.read(&mut bytes), Ok(0) | Err(_)), "it hangs up");
+    loop {
+        let mut awaiting = hello.clone();
+        awaiting.append(bson::cstr!("topologyVersion"), known);
+        let reply = other.run("admin", &awaiting);
+        known = reply.get_document("topologyVersion").unwrap().to_owned();
+        if reply.get_bool("isWritablePrimary").unwrap() {
+            break;
+        }
+    }
+    assert!(TcpStream::connect(&server.address).is_err(), "nobody listens");
+
+    other.run("admin", &order("restart"));
+    // Its socket is there a moment later.
+    let mut back = (0..100).find_map(|_| {
+        thread::sleep(Duration::from_millis(20));
+        TcpStream::connect(&server.address).ok().map(|_| server.connect(&anonymous()).unwrap())
+    });
+    let reply = back.as_mut().unwrap().run("admin", &rawdoc! { "hello": 1 });
+    assert!(reply.get_bool("secondary").unwrap());
+}
+
+#[test]
+fn two_mongos_have_the_same_documents() {
+    let server = Server::start_members(2, &["--sharded", "2"]);
+    let mut clients = [0, 1].map(|member| server.connect_to(member, &anonymous()).unwrap());
+
+    clients[0].run("db", &rawdoc! { "insert": "c", "documents": [{}] });
+
+    assert_eq!(clients[1].run("db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 1);
+    assert_eq!(clients[1].run("admin", &rawdoc! { "hello": 1 }).get_str("msg").unwrap(), "isdbgrid");
 }
 
 #[test]
@@ -293,6 +368,8 @@ fn an_option_that_is_wrong_is_told() {
     for (args, text) in [
         (&["--auth", "nocolon"][..], "a colon between them"),
         (&["--compressors", "lz4"], "there is no compressor `lz4`"),
+        (&["--members", "3"], "--replica-set"),
+        (&["--replica-set", "rs", "--tags", "ny"], "a member's number is needed"),
         (&["--host", "192.0.2.1", "--port", "1"], "choose another --port"),
     ] {
         let output = Program::new(env!("CARGO_BIN_EXE_spec-runner")).arg("serve").args(args).output().unwrap();

@@ -9,6 +9,7 @@ use cmap_core::wire::FrameReader;
 use super::ClientId;
 use super::identity::Identity;
 use super::service::Reply;
+use super::write_concern::Goal;
 
 /// One connection.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub(super) struct Line {
 
 /// A command that is not carried out at once.
 pub(super) struct Waiting {
-    pub(super) until: Instant,
+    /// Until when at most, if there is a limit.
+    pub(super) until: Option<Instant>,
     /// The request, whole.
     pub(super) frame: Vec<u8>,
     /// The last reply to a hello that is answered again and again (MSG-8).
@@ -55,8 +57,31 @@ pub(super) enum Stage {
     Awaited(Effect),
     /// A getMore waits for documents until then.
     AwaitedData { effect: Effect, until: Instant },
+    /// A read waits until this member, or a majority, has got further.
+    Behind { effect: Effect, until: Option<Instant> },
     /// The command was carried out, and has slept long enough.
-    Slept(Box<Reply>),
+    Slept { done: Box<Done>, until: Instant },
+    /// The command was carried out, and waits for other members.
+    Replicating(Box<Done>),
+}
+
+/// A command that was carried out, and whose reply is not sent yet.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    /// What it waits for, if it has written.
+    pub(super) goal: Option<Goal>,
+}
+
+impl Stage {
+    /// Whether a change of the replica set may end the wait.
+    pub(super) fn depends_on_set(&self) -> bool {
+        match self {
+            Self::Behind { .. } | Self::Replicating(_) => true,
+            Self::Slept { done, .. } => done.goal.is_some(),
+            Self::Fresh | Self::Blocked(_) | Self::Awaited(_) | Self::AwaitedData { .. } => false,
+        }
+    }
 }
 
 /// Bytes to be read later.

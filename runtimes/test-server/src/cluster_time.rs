@@ -8,8 +8,8 @@ use bson::{RawBinaryRef, RawDocumentBuf, Timestamp};
 use super::document::document;
 
 /// The logical clock, which goes on with the time of day and with each write.
-#[derive(Debug)]
-pub(super) struct ClusterTime {
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterTime {
     /// The operations so far: the increment of the next one's time.
     operations: u32,
 }
@@ -32,13 +32,18 @@ impl ClusterTime {
         Timestamp { time, increment: self.operations }
     }
 
-    /// The fields of every reply: the cluster's time and the operation's.
-    pub(super) fn stamp(&self, reply: &mut RawDocumentBuf, unix: Duration) {
+    /// Whether an operation of that time has been carried out.
+    pub(super) fn has_reached(&self, time: Timestamp) -> bool {
+        self.operations >= time.increment
+    }
+
+    /// The fields of every reply: the cluster's time and the operation's, which is older on a member that lags behind.
+    pub(super) fn stamp(&self, reply: &mut RawDocumentBuf, unix: Duration, complete_until: Duration) {
         let time = self.at(unix);
         // No client checks the signature.
         let hash = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: &[0; 20] };
         let signature = document! { "hash": hash, "keyId": 0_i64 };
         reply.append(bson::cstr!("$clusterTime"), document! { "clusterTime": time, "signature": signature });
-        reply.append(bson::cstr!("operationTime"), time);
+        reply.append(bson::cstr!("operationTime"), self.at(complete_until));
     }
 }

@@ -25,6 +25,8 @@ pub struct ServerConfig {
     pub compressors: Vec<CompressorId>,
     /// Whether a hello with `loadBalanced: true` is answered with a service id (SRV-7).
     pub load_balanced: bool,
+    /// Whether it is a mongos: a server of a sharded cluster, without a set of its own.
+    pub mongos: bool,
     /// The name of the replica set whose only member, and primary, it is (SRV-8).
     pub replica_set: Option<String>,
     /// The oldest and the newest version of the protocol that it claims to speak.
@@ -82,6 +84,7 @@ impl ServerConfig {
             users: Vec::new(),
             compressors: preferred.into_iter().filter(|id| id.is_built_in()).collect(),
             load_balanced: false,
+            mongos: false,
             replica_set: None,
             wire_versions: (0, MAX_WIRE_VERSION),
             seed: 0,
@@ -90,6 +93,11 @@ impl ServerConfig {
             first_connection_id: 1,
             limits: StoreLimits::default(),
         }
+    }
+
+    /// Whether clients meet a mongos, which the server behind a load balancer is, too.
+    pub(crate) fn is_mongos(&self) -> bool {
+        self.mongos || self.load_balanced
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! Fresh --fail point: delay--> Blocked --hello: await news--> Awaited --> reply --stream--> Fresh
 //!                                     --getMore: await data--> AwaitedData --> reply
-//!                                     --$where: sleep--> Slept --> reply
+//!                                     --read: member too far behind--> Behind --> reply
+//!                                     --$where: sleep--> Slept --write: other members--> Replicating --> reply
 //! ```
 //!
 //! Stages are left out where there is nothing to wait for. A request that waits keeps its bytes and is read anew
@@ -16,13 +17,15 @@ use cmap_core::sim::Outcome as Fate;
 use cmap_core::time::Instant;
 use cmap_core::wire::{CompressorId, Decoder, Incoming, Limits};
 
-use super::client::{Line, Stage, Waiting};
+use super::client::{Done, Line, Stage, Waiting};
+use super::failure::fail;
 use super::hello;
 use super::replies::Replies;
 use super::request::{AnswerForm, AnswerKind, Arguments, Body, Request};
 use super::service::{Reply, Service};
+use super::write_concern::Progress as Replication;
 use super::{ClientId, MAX_QUEUED, PATIENCE, ServerOutput};
-use crate::store::CommandFailure;
+use crate::store::{CommandFailure, code};
 
 /// The shortest time between two streamed replies, whatever the client asks for.
 const LEAST_AWAIT: Duration = Duration::from_millis(1);
@@ -102,12 +105,13 @@ impl Exchange {
         };
         let answer = request.answer;
         loop {
-            let mut awaits_data_until = None;
+            let (mut awaits_data_until, mut behind_until) = (None, None);
             let (effect, has_waited) = match stage {
                 Stage::Fresh => {
                     let effect = self.service.fail_point(&line.identity, &request);
                     if !effect.delay.is_zero() {
-                        return self.wait(line, now + effect.delay, frame, last_reply, Stage::Blocked(effect));
+                        let until = Some(now + effect.delay);
+                        return self.wait(line, until, frame, last_reply, Stage::Blocked(effect));
                     }
                     (effect, false)
                 }
@@ -117,10 +121,24 @@ impl Exchange {
                     awaits_data_until = Some(until);
                     (effect, false)
                 }
-                Stage::Slept(reply) => {
-                    self.send(line, answer, request.name, &reply, false);
-                    return Progress::Done;
+                Stage::Behind { effect, until } => {
+                    behind_until = Some(until);
+                    (effect, false)
                 }
+                Stage::Slept { done, until } => {
+                    if let Some(goal) = &done.goal
+                        && self.service.is_interrupted(goal)
+                    {
+                        let reply = self.service.interruption(now, &request);
+                        self.send(line, answer, request.name, &reply, false);
+                        return Progress::Done;
+                    }
+                    if until > now {
+                        return self.wait(line, Some(until), frame, last_reply, Stage::Slept { done, until });
+                    }
+                    return self.finish(now, line, frame, last_reply, &request, *done);
+                }
+                Stage::Replicating(done) => return self.finish(now, line, frame, last_reply, &request, *done),
             };
             let is_carried_out = match effect.outcome {
                 Fate::CloseConnection => return Progress::HangUp,
@@ -135,8 +153,16 @@ impl Exchange {
                 };
                 streams = wait.is_some() && matches!(answer.kind, AnswerKind::Messages { .. });
                 if let Some(wait) = wait.filter(|wait| !has_waited && !wait.is_zero()) {
-                    return self.wait(line, now + wait, frame, last_reply, Stage::Awaited(effect));
+                    return self.wait(line, Some(now + wait), frame, last_reply, Stage::Awaited(effect));
                 }
+            }
+            if is_carried_out && self.service.must_wait_to_read(&request) {
+                let until = behind_until.unwrap_or_else(|| time_limit(&request).map(|limit| now + limit));
+                if until.is_some_and(|until| until <= now) {
+                    let failure = fail(code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit");
+                    return self.refuse(now, line, answer, failure);
+                }
+                return self.wait(line, until, frame, last_reply, Stage::Behind { effect, until });
             }
             let reply = self.service.answer(now, &mut line.identity, &request, &effect);
             if line.identity.has_ended {
@@ -146,12 +172,18 @@ impl Exchange {
                 let until = awaits_data_until.unwrap_or(now + wait);
                 if until > now {
                     self.awaiting_data.insert(line.id);
-                    return self.wait(line, until, frame, last_reply, Stage::AwaitedData { effect, until });
+                    return self.wait(line, Some(until), frame, last_reply, Stage::AwaitedData { effect, until });
                 }
             }
             let slept = std::mem::take(&mut self.service.slept);
+            let goal = self.service.goal.take();
             if !slept.is_zero() {
-                return self.wait(line, now + slept, frame, last_reply, Stage::Slept(Box::new(reply)));
+                let until = now + slept;
+                let stage = Stage::Slept { done: Box::new(Done { reply, goal }), until };
+                return self.wait(line, Some(until), frame, last_reply, stage);
+            }
+            if goal.is_some() {
+                return self.finish(now, line, frame, last_reply, &request, Done { reply, goal });
             }
             streams |= may_go_on(line, &request, &reply) && self.service.work < PATIENCE;
             streams &= !reply.is_error;
@@ -192,16 +224,44 @@ impl Exchange {
         }
     }
 
+    /// Sends the reply to a write once enough members have it, and another one if that cannot be.
+    fn finish(
+        &mut self,
+        now: Instant,
+        line: &mut Line,
+        frame: &[u8],
+        last_reply: Option<i32>,
+        request: &Request<'_>,
+        done: Done,
+    ) -> Progress {
+        let Done { mut reply, goal } = done;
+        if let Some(goal) = goal {
+            match self.service.progress_of(&goal, now) {
+                Replication::Pending => {
+                    let until = goal.limit.map(|limit| limit.at);
+                    let stage = Stage::Replicating(Box::new(Done { reply, goal: Some(goal) }));
+                    return self.wait(line, until, frame, last_reply, stage);
+                }
+                Replication::Reached => {}
+                Replication::Failed(code, error) => {
+                    self.service.add_write_concern_error(request, &mut reply, code, &error);
+                }
+            }
+        }
+        self.send(line, request.answer, request.name, &reply, false);
+        Progress::Done
+    }
+
     fn wait(
         &mut self,
         line: &mut Line,
-        until: Instant,
+        until: Option<Instant>,
         frame: &[u8],
         last_reply: Option<i32>,
         stage: Stage,
     ) -> Progress {
         line.waiting = Some(Waiting { until, frame: frame.to_vec(), last_reply, stage });
-        self.due.insert((until, line.id));
+        self.due.extend(until.map(|until| (until, line.id)));
         Progress::Done
     }
 
@@ -222,6 +282,12 @@ impl Exchange {
         self.outputs.push_back(ServerOutput::Send { client: line.id, bytes });
         number
     }
+}
+
+/// How long a command may take, if it says so.
+fn time_limit(request: &Request<'_>) -> Option<Duration> {
+    let limit = request.arguments.integer("maxTimeMS").ok()??;
+    u64::try_from(limit).ok().filter(|limit| *limit > 0).map(Duration::from_millis)
 }
 
 /// Whether a cursor's next batch follows unasked, because the client allows that (MSG-9). A client that does not read

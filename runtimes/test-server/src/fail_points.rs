@@ -91,10 +91,10 @@ impl FailPoints {
         }
     }
 
-    /// Whether the time limit of `request` counts as exceeded.
-    pub(super) fn times_out(&mut self, request: &Request<'_>) -> bool {
+    /// Whether the time limit of `request` counts as exceeded. `goes_on` says that it goes on with a cursor that has one.
+    pub(super) fn times_out(&mut self, request: &Request<'_>, goes_on: bool) -> bool {
         let has_limit = request.arguments.integer("maxTimeMS").is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
-        has_limit && self.max_time_always_time_out.is_on()
+        (has_limit || goes_on) && self.max_time_always_time_out.is_on()
     }
 
     /// Whether commands may take longer than their time limits.

@@ -79,7 +79,8 @@ impl Service {
         reply.append(bson::cstr!("topologyVersion"), topology_document(version));
         if let Some(set) = &self.replica_set {
             let unix = self.clock.unix(now);
-            set.describe(&mut reply, self.cluster_time.at(unix), unix);
+            let complete_until = set.complete_until(now, unix);
+            set.describe(&mut reply, self.cluster_time.at(complete_until), complete_until);
         }
         reply.append(bson::cstr!("maxBsonObjectSize"), size(limits.max_document_size));
         reply.append(bson::cstr!("maxMessageSizeBytes"), size(limits.max_message_size));
@@ -91,8 +92,7 @@ impl Service {
         reply.append(bson::cstr!("minWireVersion"), oldest);
         reply.append(bson::cstr!("maxWireVersion"), newest);
         reply.append(bson::cstr!("readOnly"), false);
-        if self.config.load_balanced {
-            // The server behind a load balancer is a mongos.
+        if self.config.is_mongos() {
             reply.append(bson::cstr!("msg"), "isdbgrid");
         }
         if self.config.load_balanced && arguments.flag("loadBalanced") {
@@ -133,7 +133,7 @@ impl Service {
     }
 }
 
-pub(super) fn topology_document(version: TopologyVersion) -> RawDocumentBuf {
+pub(crate) fn topology_document(version: TopologyVersion) -> RawDocumentBuf {
     document! {
         "processId": bson::oid::ObjectId::from_bytes(version.process_id),
         "counter": version.counter,

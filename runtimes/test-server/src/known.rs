@@ -23,8 +23,8 @@ pub const KNOWN: &[Known] = &[
         "authenticate", "buildInfo", "configureFailPoint", "connectionStatus", "createUser", "dropAllUsersFromDatabase",
         "dropUser", "endSessions", "getCmdLineOpts", "getLog", "getParameter", "hello", "hostInfo", "isMaster",
         "killAllSessions", "killAllSessionsByPattern", "killSessions", "logout", "ping", "refreshSessions", "replSetFreeze",
-        "replSetGetConfig", "replSetGetStatus", "replSetStepDown", "saslContinue", "saslStart", "serverStatus",
-        "setParameter", "startSession", "updateUser", "usersInfo", "whatsmyuri",
+        "replSetGetConfig", "replSetGetStatus", "replSetReconfig", "replSetStepDown", "replSetStepUp", "saslContinue",
+        "saslStart", "serverStatus", "setParameter", "startSession", "testDeployment", "updateUser", "usersInfo", "whatsmyuri",
     ] },
     Known { subject: "query operators", names: &[
         "$all", "$and", "$comment", "$elemMatch", "$eq", "$exists", "$gt", "$gte", "$in", "$lt", "$lte", "$mod", "$ne", "$nin",

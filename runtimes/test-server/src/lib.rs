@@ -51,6 +51,7 @@ mod clock;
 mod cluster_time;
 mod common_arguments;
 mod config;
+mod deployment;
 mod diagnostics;
 mod document;
 mod exchange;
@@ -65,6 +66,7 @@ mod known;
 mod parameters;
 mod read_concern;
 mod replica_set;
+mod replication;
 mod replies;
 mod request;
 mod sasl;
@@ -79,7 +81,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use self::config::{Peer, ServerConfig, User};
+pub use self::deployment::{Deployment, DeploymentConfig, DeploymentOutput};
 pub use self::known::{KNOWN, Known};
+pub use self::replica_set::config::{MemberConfig, MemberId, MemberRole, SetConfig};
 
 use self::client::{Client, Stage, Waiting};
 use self::exchange::{Exchange, Progress};
@@ -87,7 +91,7 @@ use self::identity::Identity;
 use self::ingress::Admission;
 use self::service::Service;
 use cmap_core::time::Instant;
-use cmap_core::wire::Limits;
+use cmap_core::wire::{Limits, TopologyVersion};
 
 /// How many bytes of replies may be queued for one client before its next request waits.
 const MAX_QUEUED: usize = 1 << 20;
@@ -202,9 +206,7 @@ impl TestServer {
         for (_, id) in std::mem::replace(&mut self.exchange.due, later) {
             self.resume(id);
         }
-        if self.exchange.service.topology_version() != before {
-            self.wake_those_who_await_news();
-        }
+        self.note_topology(before);
     }
 
     /// The driver cannot send the replies of a client: no further request of that client is carried out before
@@ -261,7 +263,8 @@ impl TestServer {
 
     fn forget(&mut self, id: ClientId) {
         if let Some(client) = self.clients.remove(&id) {
-            let until = client.line.waiting.map(|waiting| waiting.until).into_iter().chain(client.line.rests_until);
+            let until =
+                client.line.waiting.and_then(|waiting| waiting.until).into_iter().chain(client.line.rests_until);
             until.for_each(|until| _ = self.exchange.due.remove(&(until, id)));
             self.exchange.service.forget(id.0);
         }
@@ -320,9 +323,7 @@ impl TestServer {
             let before = self.exchange.service.topology_version();
             let changes = self.exchange.service.changes;
             let progress = self.exchange.go_on(self.now, &mut client.line, frame, None, Stage::Fresh);
-            if self.exchange.service.topology_version() != before {
-                self.wake_those_who_await_news();
-            }
+            self.note_topology(before);
             if matches!(progress, Progress::HangUp) {
                 return progress;
             }
@@ -359,8 +360,9 @@ impl TestServer {
             && let Some(waiting) = &mut client.line.waiting
         {
             // A stream of hellos would otherwise pile up before a client that does not read.
-            waiting.until = self.now + CONGESTED;
-            self.exchange.due.insert((waiting.until, id));
+            let until = self.now + CONGESTED;
+            waiting.until = Some(until);
+            self.exchange.due.insert((until, id));
             return;
         }
         let Some(Waiting { frame, last_reply, stage, .. }) = client.line.waiting.take() else { return };
@@ -384,9 +386,33 @@ impl TestServer {
             if let Some(waiting) = self.clients.get(&id).and_then(|client| client.line.waiting.as_ref())
                 && matches!(waiting.stage, Stage::AwaitedData { .. })
             {
-                self.exchange.due.remove(&(waiting.until, id));
-                self.resume(id);
+                self.go_on_with(id);
             }
+        }
+    }
+
+    /// Commands that wait for the replica set look again.
+    fn wake_those_who_wait_for_the_set(&mut self) {
+        let waits =
+            |client: &Client| client.line.waiting.as_ref().is_some_and(|waiting| waiting.stage.depends_on_set());
+        let ids: Vec<_> = self.clients.iter().filter(|(_, client)| waits(client)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.go_on_with(id));
+    }
+
+    /// Goes on with a command that waited, before its time.
+    fn go_on_with(&mut self, id: ClientId) {
+        let waiting = self.clients.get(&id).and_then(|client| client.line.waiting.as_ref());
+        if let Some(until) = waiting.and_then(|waiting| waiting.until) {
+            self.exchange.due.remove(&(until, id));
+        }
+        self.resume(id);
+    }
+
+    /// Wakes those who wait for a change of the set, if there was one since the topologyVersion was `before`.
+    fn note_topology(&mut self, before: TopologyVersion) {
+        if self.exchange.service.topology_version() != before {
+            self.wake_those_who_wait_for_the_set();
+            self.wake_those_who_await_news();
         }
     }
 
@@ -395,11 +421,6 @@ impl TestServer {
         let awaits =
             |client: &Client| matches!(&client.line.waiting, Some(Waiting { stage: Stage::Awaited { .. }, .. }));
         let ids: Vec<_> = self.clients.iter().filter(|(_, client)| awaits(client)).map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(waiting) = self.clients.get(&id).and_then(|client| client.line.waiting.as_ref()) {
-                self.exchange.due.remove(&(waiting.until, id));
-            }
-            self.resume(id);
-        }
+        ids.into_iter().for_each(|id| self.go_on_with(id));
     }
 }

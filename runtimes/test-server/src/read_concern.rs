@@ -1,22 +1,22 @@
-//! Read concerns: which commands accept which, and where a server would refuse one.
+//! Read concerns: which commands accept which, where a server would refuse one, and what a read waits for.
 //!
-//! With one member every read returns the newest data, and every majority has it. Only `snapshot` would differ from
-//! that; the store keeps no older states.
+//! The store keeps no older states, so a read of what a majority has waits until a majority has all. Only `snapshot`
+//! would need another state than the newest, and is refused.
 
+use bson::{RawBsonRef, Timestamp};
+
+use super::cluster_time::ClusterTime;
 use super::failure::fail;
+use super::replica_set::ReplicaSet;
 use super::request::Request;
-use crate::store::CommandFailure;
+use crate::store::{CommandFailure, code};
 
 /// The commands that can read from a snapshot.
 const READS: [&str; 3] = ["aggregate", "distinct", "find"];
 
 /// Refuses a read concern that the command, or this server, does not have.
 pub(super) fn check(request: &Request<'_>, is_member: bool) -> Result<(), CommandFailure> {
-    let level = match request.arguments.document("readConcern")? {
-        Some(concern) => concern.text("level")?,
-        None => None,
-    };
-    match level {
+    match level(request)? {
         None | Some("local" | "available" | "majority" | "linearizable") => Ok(()),
         Some("snapshot") if !READS.contains(&request.name) => {
             let name = request.name;
@@ -27,5 +27,34 @@ pub(super) fn check(request: &Request<'_>, is_member: bool) -> Result<(), Comman
         }
         Some("snapshot") => Err(fail(115, "readConcern: snapshot is not supported by this test server")),
         Some(level) => Err(fail(2, format!("Enumeration value '{level}' for field 'readConcern.level' is not valid"))),
+    }
+}
+
+/// Refuses a read that only the primary can answer elsewhere.
+pub(super) fn check_member(request: &Request<'_>, set: &ReplicaSet) -> Result<(), CommandFailure> {
+    match level(request)? {
+        Some("linearizable") if !set.is_primary() => {
+            Err(fail(code::NOT_WRITABLE_PRIMARY, "cannot satisfy linearizable read concern on non-primary node"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a read has to wait until this member, or a majority, has got further. What is malformed does not wait.
+pub(super) fn must_wait(request: &Request<'_>, set: &ReplicaSet, time: &ClusterTime) -> bool {
+    let Ok(Some(concern)) = request.arguments.document("readConcern") else { return false };
+    let needs_majority = matches!(level(request), Ok(Some("majority" | "linearizable")));
+    if needs_majority && set.view().committed() < set.position() {
+        return true;
+    }
+    let after = concern.get("afterClusterTime");
+    let Some(RawBsonRef::Timestamp(after @ Timestamp { .. })) = after else { return false };
+    !set.is_primary() && !set.has_all() && !time.has_reached(after)
+}
+
+fn level<'a>(request: &Request<'a>) -> Result<Option<&'a str>, CommandFailure> {
+    match request.arguments.document("readConcern")? {
+        Some(concern) => concern.text("level"),
+        None => Ok(None),
     }
 }

@@ -20,18 +20,21 @@ use super::diagnostics;
 use super::document::document;
 use super::fail_points::FailPoints;
 use super::failure::{Outcome, append_labels, fail};
+use super::hello;
 use super::identity::Identity;
 use super::ingress::Ingress;
 use super::parameters::Parameters;
 use super::read_concern;
-use super::replica_set::{ReplicaSet, no_replication};
+use super::replica_set::view::View;
+use super::replica_set::{Order, ReplicaSet, no_replication};
+use super::replication::{Entry, Membership};
 use super::request::{Arguments, Request};
 use super::sasl::Sasl;
 use super::sessions::{self, RetryableWrite, Sessions};
 use super::traffic::Traffic;
 use super::users::{Users, bytes};
-use super::write_concern;
-use crate::store::{Caller, CommandFailure, Store, StoreCommand};
+use super::write_concern::{self, Goal, Progress};
+use crate::store::{Caller, CommandFailure, Store, StoreCommand, code};
 
 /// The server behind all connections.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(super) struct Service {
     pub(super) service_id: ObjectId,
     pub(super) users: Users,
     pub(super) replica_set: Option<ReplicaSet>,
+    /// Its part in a deployment, if it is a member of one.
+    pub(super) membership: Option<Membership>,
     pub(super) cluster_time: ClusterTime,
     pub(super) traffic: Traffic,
     pub(super) ingress: Ingress,
@@ -53,12 +58,14 @@ pub(super) struct Service {
     topology_counter: i64,
     fail_points: FailPoints,
     parameters: Parameters,
-    sessions: Sessions,
-    store: Store,
+    pub(super) sessions: Sessions,
+    pub(super) store: Store,
     /// What the commands on data since the last look at it took.
     pub(super) work: Duration,
     /// For how long the last of them sleeps before its reply.
     pub(super) slept: Duration,
+    /// What the last write waits for before its reply.
+    pub(super) goal: Option<Goal>,
     /// Grows with every change that a getMore may wait for.
     pub(super) changes: u64,
 }
@@ -84,7 +91,8 @@ impl Service {
             clock: Clock { started: now, time_of_day: config.time_of_day },
             service_id: ObjectId::from_bytes(bytes(&mut random)),
             users: Users::new(&config, &mut random),
-            replica_set: config.replica_set.clone().map(|name| ReplicaSet::new(name, config.address.clone())),
+            replica_set: config.replica_set.clone().map(|name| ReplicaSet::alone(name, config.address.clone())),
+            membership: None,
             cluster_time: ClusterTime::default(),
             traffic: Traffic::default(),
             ingress: Ingress::new(now),
@@ -98,6 +106,7 @@ impl Service {
             store: Store::new(config.limits.clone()),
             work: Duration::ZERO,
             slept: Duration::ZERO,
+            goal: None,
             changes: 0,
             random,
             config,
@@ -114,7 +123,64 @@ impl Service {
 
     /// Whether it is a member of a replica set, or a mongos: the server behind a load balancer is one.
     fn is_in_cluster(&self) -> bool {
-        self.replica_set.is_some() || self.config.load_balanced
+        self.replica_set.is_some() || self.config.is_mongos()
+    }
+
+    /// Makes it a member of a deployment. `set` is its place in a replica set, if the deployment is one.
+    pub(super) fn join(&mut self, membership: Membership, set: Option<(crate::MemberId, View)>) {
+        self.membership = Some(membership);
+        self.replica_set = set.map(|(me, view)| ReplicaSet::member(me, view));
+    }
+
+    /// The replica set looks different from now on.
+    pub(super) fn see(&mut self, view: View) {
+        if self.replica_set.as_mut().is_some_and(|set| set.see(view)) {
+            self.topology_counter += 1;
+        }
+    }
+
+    /// What clients have ordered of the deployment since the last look.
+    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+        let membership = self.membership.as_mut().map(|membership| std::mem::take(&mut membership.orders));
+        let set = self.replica_set.as_mut().map(|set| std::mem::take(&mut set.orders));
+        membership.into_iter().chain(set).flatten().collect()
+    }
+
+    /// Whether a read has to wait until more is replicated.
+    pub(super) fn must_wait_to_read(&self, request: &Request<'_>) -> bool {
+        self.replica_set.as_ref().is_some_and(|set| read_concern::must_wait(request, set, &self.cluster_time))
+    }
+
+    /// How far a write has got.
+    pub(super) fn progress_of(&self, goal: &Goal, now: Instant) -> Progress {
+        self.replica_set.as_ref().map_or(Progress::Reached, |set| goal.progress(set, now))
+    }
+
+    /// Whether a write is interrupted, because this member is no longer the primary.
+    pub(super) fn is_interrupted(&self, goal: &Goal) -> bool {
+        self.replica_set.as_ref().is_some_and(|set| goal.is_interrupted(set))
+    }
+
+    /// The reply to a command that is interrupted.
+    pub(super) fn interruption(&self, now: Instant, request: &Request<'_>) -> Reply {
+        let failure = fail(code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, "operation was interrupted");
+        self.reply(now, Err(self.explained(request, failure)))
+    }
+
+    /// Adds a `writeConcernError` to a reply that has none.
+    pub(super) fn add_write_concern_error(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply,
+        code: i32,
+        error: &RawDocumentBuf,
+    ) {
+        let has_one = |part: &RawDocumentBuf| !part.get("writeConcernError").is_ok_and(|error| error.is_none());
+        if reply.is_error || has_one(&reply.body) || has_one(&reply.tail) {
+            return;
+        }
+        reply.tail.append(bson::cstr!("writeConcernError"), error);
+        append_labels(&mut reply.tail, &self.default_labels(request, code));
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
@@ -158,7 +224,9 @@ impl Service {
                 let labels = labels.clone().unwrap_or_else(|| self.default_labels(request, *code));
                 Err(CommandFailure { labels, ..CommandFailure::new(*code, message) })
             }
-            Fate::Proceed | Fate::CloseConnection => self.carry_out(now, identity, request),
+            Fate::Proceed | Fate::CloseConnection => {
+                self.carry_out(now, identity, request).map_err(|failure| self.explained(request, failure))
+            }
         };
         let mut reply = self.reply(now, outcome);
         if effect.hit
@@ -173,6 +241,17 @@ impl Service {
         reply
     }
 
+    /// A failure that says what a member adds to errors about its state: the label of a write that may be sent again, and its
+    /// topologyVersion, so that a client knows whether it has heard of the change.
+    fn explained(&self, request: &Request<'_>, mut failure: CommandFailure) -> CommandFailure {
+        if self.replica_set.is_some() && STATE_CHANGES.contains(&failure.code) {
+            let version = hello::topology_document(self.topology_version());
+            failure.details.append(bson::cstr!("topologyVersion"), version);
+            failure.labels = self.default_labels(request, failure.code);
+        }
+        failure
+    }
+
     /// The reply that reports `outcome`.
     pub(super) fn reply(&self, now: Instant, outcome: Outcome) -> Reply {
         let (body, mut tail, is_error) = match outcome {
@@ -180,7 +259,9 @@ impl Service {
             Err(failure) => (super::failure::reply(&failure), RawDocumentBuf::new(), true),
         };
         if self.is_in_cluster() {
-            self.cluster_time.stamp(&mut tail, self.clock.unix(now));
+            let unix = self.clock.unix(now);
+            let complete_until = self.replica_set.as_ref().map_or(unix, |set| set.complete_until(now, unix));
+            self.cluster_time.stamp(&mut tail, unix, complete_until);
         }
         Reply { body, tail, is_error }
     }
@@ -235,19 +316,19 @@ impl Service {
             }
             "connectionStatus" => Ok(diagnostics::connection_status(identity, &self.users)),
             "usersInfo" => self.users.info(request),
-            "createUser" => self.users.create(&mut self.random, request),
-            "updateUser" => self.users.update(&mut self.random, request),
-            "dropUser" => self.users.drop_user(request),
-            "dropAllUsersFromDatabase" => self.users.drop_all(database),
+            "createUser" | "updateUser" | "dropUser" | "dropAllUsersFromDatabase" => self.change_users(now, request),
 
             "startSession" => Ok(sessions::start(bytes(&mut self.random))),
             "endSessions" | "killSessions" | "refreshSessions" | "killAllSessions" | "killAllSessionsByPattern" => {
                 self.run_on_sessions(now, request)
             }
 
-            "replSetGetStatus" | "replSetGetConfig" | "replSetStepDown" | "replSetFreeze" => {
-                self.run_on_replica_set(now, request)
-            }
+            "replSetGetStatus" | "replSetGetConfig" | "replSetStepDown" | "replSetStepUp" | "replSetFreeze"
+            | "replSetReconfig" => self.run_on_replica_set(now, request),
+            "testDeployment" => match &mut self.membership {
+                Some(membership) => membership.order(request, self.replica_set.is_some()),
+                None => Err(fail(code::COMMAND_NOT_SUPPORTED, "testDeployment needs a deployment of several servers")),
+            },
             _ => return None,
         })
     }
@@ -268,16 +349,45 @@ impl Service {
         Ok(RawDocumentBuf::new())
     }
 
+    /// The other members get all users, of which there are few.
+    fn change_users(&mut self, now: Instant, request: &Request<'_>) -> Outcome {
+        if let Some(set) = &self.replica_set {
+            set.refusal(request, true).map_or(Ok(()), Err)?;
+        }
+        let reply = match request.name {
+            "createUser" => self.users.create(&mut self.random, request),
+            "updateUser" => self.users.update(&mut self.random, request),
+            "dropUser" => self.users.drop_user(request),
+            _ => self.users.drop_all(request.database),
+        }?;
+        if self.membership.is_some() {
+            self.cluster_time.count_write();
+            let users = self.users.clone();
+            self.log(|| Entry::Users(users));
+            self.wait_for_members(now, request)?;
+        }
+        Ok(reply)
+    }
+
+    /// The write that was carried out just now is not answered before enough members have it.
+    fn wait_for_members(&mut self, now: Instant, request: &Request<'_>) -> Result<(), CommandFailure> {
+        self.goal = self.replica_set.as_ref().map(|set| Goal::of(request, set, now)).transpose()?;
+        Ok(())
+    }
+
     fn run_on_replica_set(&mut self, now: Instant, request: &Request<'_>) -> Outcome {
         let set = self.replica_set.as_mut().ok_or_else(no_replication)?;
         let was_primary = set.is_primary();
         let outcome = match request.name {
             "replSetGetStatus" => {
                 let unix = self.clock.unix(now);
-                Ok(set.status(self.cluster_time.at(unix), unix))
+                let complete_until = set.complete_until(now, unix);
+                Ok(set.status(self.cluster_time.at(complete_until), unix))
             }
             "replSetGetConfig" => Ok(set.config()),
             "replSetStepDown" => set.step_down(now, request),
+            "replSetStepUp" => set.ask_for_election(),
+            "replSetReconfig" => set.reconfigure(request),
             _ => set.freeze(request),
         };
         if set.is_primary() != was_primary {
@@ -288,7 +398,9 @@ impl Service {
 
     /// The commands of the store. A repeated write gets its earlier answer (SRV-8).
     fn run_on_data(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
-        if self.fail_points.times_out(request) {
+        let goes_on = request.name == "getMore"
+            && request.arguments.integer("getMore")?.is_some_and(|cursor| self.store.has_time_limit(cursor));
+        if self.fail_points.times_out(request, goes_on) {
             return Err(fail(50, "operation exceeded time limit"));
         }
         if !self.is_in_cluster() && opens_change_stream(request) {
@@ -299,12 +411,15 @@ impl Service {
         let write = RetryableWrite::of(request)?;
         match &self.replica_set {
             // The server behind a load balancer is a mongos, which knows transaction numbers.
-            None if write.is_some() && !self.config.load_balanced => {
+            None if write.is_some() && !self.config.is_mongos() => {
                 return Err(fail(20, "Transaction numbers are only allowed on a replica set member or mongos"));
             }
-            None if writes && !self.config.load_balanced => write_concern::check_alone(request)?,
+            None if writes && !self.config.is_mongos() => write_concern::check_alone(request)?,
             None => {}
-            Some(set) => set.refusal(request, writes).map_or(Ok(()), Err)?,
+            Some(set) => {
+                set.refusal(request, writes).map_or(Ok(()), Err)?;
+                read_concern::check_member(request, set)?;
+            }
         }
         if request.arguments.get("autocommit").is_some() {
             return Err(fail(20, "this test server has no transactions of several commands"));
@@ -313,6 +428,7 @@ impl Service {
         if let Some(write) = &write
             && let Some(reply) = self.sessions.repeated(write)?
         {
+            self.wait_for_members(now, request)?;
             return Ok(reply);
         }
         if write.is_some() {
@@ -335,14 +451,18 @@ impl Service {
         self.slept = spent.slept;
         if writes {
             self.cluster_time.count_write();
+            let ignores_max_time = caller.ignores_max_time;
+            self.log(|| Entry::of(request, write.clone(), ignores_max_time));
+            self.wait_for_members(now, request)?;
         }
         // A cursor that was killed has no more documents to wait for.
         self.changes += u64::from(writes || request.name == "killCursors");
         let mut reply = outcome?;
         if writes
-            && self.replica_set.is_some()
-            && let Some(error) = write_concern::error(request)?
+            && let Some(set) = &self.replica_set
+            && let Some(error) = write_concern::error(request, set.view())?
         {
+            self.goal = None;
             reply.append(bson::cstr!("writeConcernError"), error);
         }
         if let Some(write) = write {
@@ -426,7 +546,7 @@ const FOR_EVERYBODY: [&str; 9] = [
     "whatsmyuri",
 ];
 
-const ADMIN_ONLY: [&str; 13] = [
+const ADMIN_ONLY: [&str; 16] = [
     "configureFailPoint",
     "getCmdLineOpts",
     "getLog",
@@ -438,8 +558,11 @@ const ADMIN_ONLY: [&str; 13] = [
     "replSetFreeze",
     "replSetGetConfig",
     "replSetGetStatus",
+    "replSetReconfig",
     "replSetStepDown",
+    "replSetStepUp",
     "setParameter",
+    "testDeployment",
 ];
 
 /// Commands that change the store.
@@ -455,6 +578,15 @@ const WRITES: [&str; 11] = [
     "createIndexes",
     "dropIndexes",
     "renameCollection",
+];
+
+/// The codes that say that a member is not, or no longer, what the command needs.
+const STATE_CHANGES: [i32; 5] = [
+    code::NOT_WRITABLE_PRIMARY,
+    code::NOT_PRIMARY_NO_SECONDARY_OK,
+    code::NOT_PRIMARY_OR_SECONDARY,
+    code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
+    code::PRIMARY_STEPPED_DOWN,
 ];
 
 /// The codes on which a client may try a write again.

@@ -22,16 +22,16 @@ const MAX_SESSIONS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
 
 /// The last numbered write of each session, and its reply.
-#[derive(Debug, Default)]
-pub(super) struct Sessions {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sessions {
     written: BTreeMap<Vec<u8>, (i64, RawDocumentBuf)>,
     /// The bytes of the replies.
     bytes: usize,
 }
 
 /// A write that the client may send twice.
-#[derive(Debug)]
-pub(super) struct RetryableWrite {
+#[derive(Clone, Debug)]
+pub(crate) struct RetryableWrite {
     session: Vec<u8>,
     number: i64,
 }

@@ -30,14 +30,14 @@ pub(super) struct UserName {
 }
 
 /// All users.
-#[derive(Debug)]
-pub(super) struct Users {
+#[derive(Clone, Debug)]
+pub(crate) struct Users {
     accounts: BTreeMap<UserName, Account>,
     iterations: (u32, u32),
 }
 
 /// The record of one user.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Account {
     id: [u8; 16],
     roles: RawArrayBuf,

@@ -51,6 +51,9 @@ var checks = map[string]func(*C){
 	"load-balanced":               loadBalanced,
 	"threads-32":                  threads32,
 	"pool-events":                 poolEventsOfOneCommand,
+	"set-secondary-reads":         setSecondaryReads,
+	"set-step-down":               setStepDown,
+	"set-kill":                    setKill,
 }
 
 const (

@@ -4,11 +4,13 @@
 
 import { readFileSync } from 'node:fs';
 
-import * as checks from './checks.js';
+import * as single from './checks.js';
 import { Servers, Skip } from './connect.js';
+import * as sets from './sets.js';
 
 const input = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const servers = new Servers(input.servers);
+const checks = { ...single, ...sets };
 
 for (const name of input.checks) {
   // wrongPassword is the check wrong-password.

@@ -7,6 +7,7 @@ import json
 import sys
 
 import checks
+import sets
 from connect import Servers, Skip
 
 
@@ -20,7 +21,7 @@ def main() -> int:
 
 def run(name: str, servers: Servers) -> bool:
     """Whether the check did not fail."""
-    check = checks.ALL.get(name)
+    check = {**checks.ALL, **sets.ALL}.get(name)
     try:
         if check is None:
             raise LookupError("this program has no such check")

@@ -72,6 +72,16 @@ impl Catalog {
         Self { databases: BTreeMap::new(), uuids: Random::new(1), object_ids: 0, limits, meter }
     }
 
+    /// The same collections, in a catalog of its own.
+    pub(super) fn copy(&self) -> Self {
+        let meter = Meter::new(self.limits.bytes);
+        let copy = |(name, collection): (&String, &Collection)| (name.clone(), collection.copy(&meter));
+        let databases = self.databases.iter();
+        let databases = databases.map(|(name, database)| (name.clone(), database.iter().map(copy).collect())).collect();
+        let (uuids, object_ids, limits) = (self.uuids.clone(), self.object_ids, self.limits.clone());
+        Self { databases, uuids, object_ids, limits, meter }
+    }
+
     /// The collection, if it exists.
     pub(super) fn get(&self, namespace: Namespace<'_>) -> Option<&Collection> {
         self.databases.get(namespace.database)?.get(namespace.collection)

@@ -105,6 +105,18 @@ impl Collection {
         emptied
     }
 
+    /// The same collection in another catalog, whose bytes `meter` counts.
+    pub(super) fn copy(&self, meter: &Arc<Meter>) -> Self {
+        let (namespace, options) = (self.namespace.clone(), self.options.clone());
+        let mut copy = Self::new(namespace, options, self.cap, self.uuid, meter);
+        copy.indexes = self.indexes.iter().map(|index| index.copy(meter)).collect();
+        let stored = |document: &Stored| Arc::new(Stored::new((**document).to_owned(), meter));
+        copy.documents = self.documents.iter().map(|(record, document)| (*record, stored(document))).collect();
+        (copy.next, copy.bytes) = (self.next, self.bytes);
+        copy.hold();
+        copy
+    }
+
     /// The number of documents.
     pub(super) fn len(&self) -> usize {
         self.documents.len()

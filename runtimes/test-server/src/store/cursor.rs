@@ -51,7 +51,8 @@ pub(super) enum Source {
     /// A fixed list.
     Documents(VecDeque<Arc<Stored>>),
     /// The documents of a capped collection after a place, later ones included.
-    Tail { filter: Filter, position: Option<RecordId> },
+    /// The first ones that match, `skip` of them, are left out.
+    Tail { filter: Filter, position: Option<RecordId>, skip: usize },
     /// None: the collection was dropped.
     Dropped,
 }
@@ -139,14 +140,22 @@ impl Source {
     ) -> Result<Option<(Arc<Stored>, RecordId)>, CommandFailure> {
         match self {
             Self::Documents(documents) => Ok(documents.front().map(|document| (Arc::clone(document), 0))),
-            Self::Tail { filter, position } => {
+            Self::Tail { filter, position, skip } => {
                 let Some(collection) = collection else { return Err(dropped()) };
                 if position.is_some_and(|position| collection.start() > position) {
                     let message = "CollectionScan died due to position in capped collection being deleted";
                     return Err(CommandFailure::new(code::CAPPED_POSITION_LOST, message));
                 }
                 let next = position.map_or(0, |position| position + 1);
-                let found = collection.documents_from(next).find(|(_, document)| filter.matches(document, work));
+                let from = collection.documents_from(next);
+                let mut matching = from.filter(|(_, document)| filter.matches(document, work));
+                while *skip > 0
+                    && let Some((record, _)) = matching.next()
+                {
+                    *skip -= 1;
+                    *position = Some(record);
+                }
+                let found = matching.next();
                 work.check()?;
                 if found.is_none() {
                     *position = collection.end().checked_sub(1);

@@ -47,6 +47,8 @@ struct Open {
     cursor: Cursor,
     owner: Owner,
     bytes: usize,
+    /// Whether the command that opened it had a time limit.
+    has_time_limit: bool,
     /// The time limit of its being idle.
     timeout: Option<Duration>,
     deadline: Option<Instant>,
@@ -105,7 +107,8 @@ impl Cursors {
         let used = self.now;
         self.owners.entry(owner.clone()).or_insert(Owned { ids: BTreeSet::new(), used }).ids.insert(id);
         self.bytes += bytes;
-        self.open.insert(id, Open { cursor, owner, bytes, timeout, deadline: None });
+        let has_time_limit = call.work.has_limit();
+        self.open.insert(id, Open { cursor, owner, bytes, has_time_limit, timeout, deadline: None });
         self.rearm(id);
         Ok(reply)
     }
@@ -198,6 +201,11 @@ impl Cursors {
     /// Whether a cursor waits for documents; `None` if it is not open.
     pub(super) fn awaits_data(&self, id: i64) -> Option<bool> {
         self.open.get(&id).map(|open| open.cursor.awaits_data)
+    }
+
+    /// Whether an open cursor has a time limit.
+    pub(super) fn has_time_limit(&self, id: i64) -> bool {
+        self.open.get(&id).is_some_and(|open| open.has_time_limit)
     }
 
     /// The number of open cursors.

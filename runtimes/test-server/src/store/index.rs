@@ -134,6 +134,15 @@ impl Index {
         }
     }
 
+    /// The same index with the same keys, whose bytes `meter` counts.
+    pub(super) fn copy(&self, meter: &Arc<Meter>) -> Self {
+        let taken = self.taken.as_ref().map(|Taken { records, held }| Taken {
+            records: records.clone(),
+            held: held.as_ref().map(|held| meter.hold(held.bytes())),
+        });
+        Self { taken, ..self.emptied() }
+    }
+
     /// The bytes of an index without keys.
     pub(super) fn size(&self) -> usize {
         OVERHEAD + 4 * self.description.as_bytes().len()

@@ -123,6 +123,11 @@ const STEPS_TO_CHECK: u64 = 2;
 const STEPS_TO_PARSE: u64 = 12;
 
 impl Caller {
+    /// No client: what is carried out again after another server.
+    pub(crate) fn nobody(now: Instant) -> Self {
+        Self { now, connection: None, ignores_max_time: false }
+    }
+
     /// The client behind a connection, now.
     pub fn new(now: Instant, connection: u64) -> Self {
         Self { now, connection: Some(connection), ignores_max_time: false }
@@ -134,6 +139,12 @@ impl Store {
     #[must_use]
     pub fn without_cursors(self) -> Self {
         Self { catalog: self.catalog, cursors: Cursors::default() }
+    }
+
+    /// A store of its own with the same documents and limits, and no cursors.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { catalog: self.catalog.copy(), cursors: Cursors::default() }
     }
 
     /// A store with other limits than the default ones.
@@ -208,6 +219,11 @@ impl Store {
     /// Whether the getMore of an open cursor waits for documents: it is tailable and has `awaitData`.
     pub fn awaits_data(&self, cursor: i64) -> bool {
         self.cursors.awaits_data(cursor).unwrap_or(false)
+    }
+
+    /// Whether the command that opened a cursor had a time limit, which the cursor's getMore share.
+    pub fn has_time_limit(&self, cursor: i64) -> bool {
+        self.cursors.has_time_limit(cursor)
     }
 
     /// Whether a cursor is open.

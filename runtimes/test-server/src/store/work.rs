@@ -63,6 +63,11 @@ impl Work {
         }
     }
 
+    /// Whether the client set a limit, higher than the server's or not.
+    pub(super) fn has_limit(&self) -> bool {
+        self.asked.get().is_some()
+    }
+
     /// The steps left of the client's limit.
     pub(super) fn left(&self) -> Option<u64> {
         self.is_asked_for.get().then(|| self.limit.get().saturating_sub(self.done.get()))

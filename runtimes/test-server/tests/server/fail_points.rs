@@ -172,6 +172,23 @@ fn a_time_limit_can_be_made_to_count_as_exceeded() {
 }
 
 #[test]
+fn the_time_limit_of_a_cursor_can_be_made_to_count_as_exceeded() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+    network.run(&mut client, "db", &rawdoc! { "insert": "c", "documents": [{}, {}] });
+    let mut open = |limit| {
+        let find = rawdoc! { "find": "c", "batchSize": 1, "maxTimeMS": limit };
+        let reply = network.run(&mut client, "db", &find);
+        rawdoc! { "getMore": reply.get_document("cursor").unwrap().get_i64("id").unwrap(), "collection": "c" }
+    };
+    let (limited, unlimited) = (open(1000), open(0));
+    network.admin(&mut client, &rawdoc! { "configureFailPoint": "maxTimeAlwaysTimeOut", "mode": "alwaysOn" });
+
+    assert_eq!(network.fail(&mut client, "db", &limited).code, Some(50));
+    network.run(&mut client, "db", &unlimited);
+}
+
+#[test]
 fn a_get_more_whose_cursor_is_open_fails_and_closes_it() {
     let mut network = Network::new(config());
     let mut client = network.connect();

@@ -101,3 +101,16 @@ fn without_await_data_nothing_waits_and_a_time_limit_makes_no_sense() {
     assert_eq!(count(&reply), 0);
     assert_eq!(refused.message, "cannot set maxTimeMS on getMore command for a non-awaitData cursor");
 }
+
+#[test]
+fn the_first_documents_can_be_skipped() {
+    let (mut network, mut client, _) = tail(false);
+    network.run(&mut client, "db", &rawdoc! { "insert": "log", "documents": [{ "_id": 2 }, { "_id": 3 }] });
+    let find = rawdoc! { "find": "log", "tailable": true, "skip": 1, "limit": 1 };
+
+    let found = network.run(&mut client, "db", &find);
+
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let ids: Vec<_> = batch.into_iter().map(|it| it.unwrap().as_document().unwrap().get_i32("_id").unwrap()).collect();
+    assert_eq!(ids, [2]);
+}

@@ -67,7 +67,12 @@ impl Column {
             Self::ServerJava => (Needs::Commands, true),
             Self::MongoDb => (Needs::MongoDb, true),
         };
-        check.needs <= offered && (is_ours || check.makers == Makers::All)
+        let makes = match check.makers {
+            Makers::All => true,
+            Makers::Ours => is_ours,
+            Makers::Drivers => !is_ours,
+        };
+        makes && check.needs <= offered
     }
 
     /// The program; the input file is still to be added.
@@ -144,7 +149,7 @@ mod tests {
     use crate::tools::interop::checks;
 
     #[test]
-    fn our_client_alone_makes_the_checks_of_our_adapters() {
+    fn our_client_alone_makes_the_checks_of_our_adapters_and_drivers_alone_those_of_sets() {
         let columns_of = |name: &str| {
             let check = checks::by_name(name).unwrap();
             Column::ALL.into_iter().filter(|column| column.can(check)).collect::<Vec<_>>()
@@ -153,5 +158,6 @@ mod tests {
         assert_eq!(columns_of("ping"), Column::ALL);
         assert_eq!(columns_of("cmap-smol"), [Column::Cmap, Column::ServerJava, Column::MongoDb]);
         assert_eq!(columns_of("cmap-smol-scram-tls"), [Column::Cmap]);
+        assert_eq!(columns_of("set-kill"), [Column::Python, Column::Node, Column::Go, Column::Java]);
     }
 }

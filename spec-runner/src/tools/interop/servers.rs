@@ -17,13 +17,28 @@ use super::InteropError;
 use super::column::{self, URI_VARIABLE};
 
 /// The embedded servers: the name that the programs know, and the options of `serve`. The checks know users and passwords.
-const EMBEDDED: [(&str, &[&str]); 6] = [
+const EMBEDDED: [(&str, &[&str]); 7] = [
     ("open", &[]),
     ("auth", &["--auth", "user:secret", "--auth", "sasl:I\u{ad}X"]),
     ("tls", &["--tls", "--auth", "user:secret"]),
     ("wrong-host", &["--tls", "--wrong-host"]),
     ("replica-set", &["--replica-set", "rs0"]),
     ("load-balanced", &["--load-balanced"]),
+    (
+        "members",
+        &[
+            "--replica-set",
+            "rs0",
+            "--members",
+            "3",
+            "--tags",
+            "0=number:0",
+            "--tags",
+            "1=number:1",
+            "--tags",
+            "2=number:2",
+        ],
+    ),
 ];
 
 /// How long a server may take until it listens. A JVM on a busy machine needs some seconds.

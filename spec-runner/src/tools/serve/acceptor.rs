@@ -1,6 +1,6 @@
 //! From an accepted socket to a stream of plain bytes: where TLS comes in.
 
-use cmap_test_server::Peer;
+use cmap_test_server::{MemberId, Peer};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -16,17 +16,17 @@ pub(super) enum Acceptor {
 }
 
 impl Acceptor {
-    /// Serves the client behind `socket` until it is gone; `peer` is its address.
-    pub(super) async fn serve(&self, socket: TcpStream, mut peer: Peer, shared: &Shared) {
+    /// Serves the client of a member behind `socket` until it is gone; `peer` is its address.
+    pub(super) async fn serve(&self, socket: TcpStream, member: MemberId, mut peer: Peer, shared: &Shared) {
         match self {
-            Self::Plain => connection::serve(socket, peer, shared).await,
+            Self::Plain => connection::serve(socket, member, peer, shared).await,
             Self::Tls(acceptor) => {
                 // A failed handshake has told the client why; no one else needs to know.
                 let Ok(stream) = acceptor.accept(socket).await else { return };
                 if let Some(subject) = tls::client_subject(stream.get_ref().1) {
                     peer = peer.with_certificate(subject);
                 }
-                connection::serve(stream, peer, shared).await;
+                connection::serve(stream, member, peer, shared).await;
             }
         }
     }

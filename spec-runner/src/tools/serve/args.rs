@@ -7,7 +7,7 @@ use clap::Args;
 use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
 use cmap_test_server::store::StoreLimits;
-use cmap_test_server::{KNOWN, User};
+use cmap_test_server::{KNOWN, MemberConfig, MemberRole, SetConfig, User};
 
 /// How to serve.
 #[derive(Args, Debug)]
@@ -44,9 +44,21 @@ pub struct ServeArgs {
     #[arg(long)]
     pub load_balanced: bool,
 
-    /// Be the primary of a replica set of one member
+    /// Be a replica set of this name: its primary and only member, or see --members
     #[arg(long, value_name = "NAME")]
     pub replica_set: Option<String>,
+
+    /// So many members, each on a port of its own: consecutive ones from --port on, or any that are free
+    #[arg(long, value_name = "N", requires = "replica_set", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=50))]
+    pub members: u16,
+
+    /// Be so many mongos of a sharded cluster, each on a port of its own, with the same documents
+    #[arg(long, value_name = "N", conflicts_with_all = ["replica_set", "load_balanced"], value_parser = clap::value_parser!(u16).range(1..=50))]
+    pub sharded: Option<u16>,
+
+    /// Replica sets of several members.
+    #[command(flatten)]
+    pub set: SetArgs,
 
     /// What clients may use.
     #[command(flatten)]
@@ -55,6 +67,34 @@ pub struct ServeArgs {
     /// End when standard input does
     #[arg(long)]
     pub until_stdin_ends: bool,
+}
+
+/// Replica sets of several members.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Replica sets of several members")]
+pub struct SetArgs {
+    /// The last member is an arbiter
+    #[arg(long)]
+    pub arbiter: bool,
+
+    /// A member's tags: the member's number from 0 on, and pairs. May be given several times
+    #[arg(long, value_name = "N=NAME:VALUE,..", value_parser = Tags::parse)]
+    pub tags: Vec<Tags>,
+
+    /// How long the set is without a primary that was killed, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    pub election_timeout: u64,
+
+    /// How much later than the primary the secondaries have what was written, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub lag: u64,
+}
+
+/// The tags of one member.
+#[derive(Clone, Debug)]
+pub struct Tags {
+    member: usize,
+    pairs: Vec<(String, String)>,
 }
 
 /// What clients may use. What goes beyond is an error of the command.
@@ -111,6 +151,33 @@ impl Login {
     }
 }
 
+impl SetArgs {
+    /// The set of these members.
+    pub(super) fn to_set(&self, name: &str, hosts: Vec<String>) -> SetConfig {
+        let last = hosts.len().saturating_sub(1);
+        let member = |(index, host): (usize, String)| {
+            let mut member = MemberConfig::new(i32::try_from(index).unwrap_or(i32::MAX), host);
+            if self.arbiter && index == last && index > 0 {
+                member = member.with_role(MemberRole::Arbiter);
+            }
+            let tags = self.tags.iter().filter(|tags| tags.member == index).flat_map(|tags| &tags.pairs);
+            tags.fold(member, |member, (name, value)| member.with_tag(name, value))
+        };
+        SetConfig::new(name, hosts.into_iter().enumerate().map(member).collect())
+    }
+}
+
+impl Tags {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        const FORM: &str = "a member's number is needed, and after `=` pairs such as `dc:ny,use:reporting`";
+        let (member, pairs) = text.split_once('=').ok_or(FORM)?;
+        let pair =
+            |pair: &str| pair.split_once(':').map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or(FORM);
+        let pairs = pairs.split(',').map(pair).collect::<Result<_, _>>()?;
+        Ok(Self { member: member.parse().map_err(|_| FORM)?, pairs })
+    }
+}
+
 impl LimitArgs {
     pub(super) fn to_limits(&self) -> StoreLimits {
         const MIB: usize = 1 << 20;
@@ -145,8 +212,21 @@ pub fn known() -> String {
         text.push_str(&line);
         text.push('\n');
     }
-    text + "Details are in the README of cmap-test-server."
+    text.push('\n');
+    text.push_str(DEPLOYMENTS);
+    text + "\nDetails are in the README of cmap-test-server."
 }
+
+/// The commands about deployments, for `--help`.
+const DEPLOYMENTS: &str = "\
+Administrators may change a deployment of several servers:
+  { replSetStepDown: SECONDS }, { replSetStepUp: 1 }, { replSetFreeze: SECONDS }
+  { replSetReconfig: CONFIG }: add, remove and hide members, change tags; there
+    is a server at the host of a member that was added
+  { testDeployment: \"kill\", member: \"HOST:PORT\" }: it listens no more
+  { testDeployment: \"restart\", member: \"HOST:PORT\" }: with what it had
+  { testDeployment: \"lag\", member: \"HOST:PORT\", milliseconds: N }
+";
 
 /// The width of a terminal.
 const WIDTH: usize = 80;

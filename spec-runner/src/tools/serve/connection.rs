@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use cmap_test_server::Peer;
+use cmap_test_server::{MemberId, Peer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
@@ -29,10 +29,15 @@ enum Event {
     Mail,
 }
 
-/// Serves the client behind `stream` until it is gone; `peer` is its address.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, peer: Peer, shared: &Shared) {
+/// Serves the client of a member behind `stream` until it is gone; `peer` is its address.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    member: MemberId,
+    peer: Peer,
+    shared: &Shared,
+) {
     let mail = Arc::new(Notify::new());
-    let id = shared.connect(peer, Arc::clone(&mail));
+    let id = shared.connect(member, peer, Arc::clone(&mail));
     // A client that is gone gets no bytes.
     let _ = exchange(&mut stream, &mail, |sent, received, out| shared.exchange(id, sent, received, out)).await;
     shared.disconnect(id);

@@ -4,13 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cmap_test_server::ServerConfig;
+use cmap_test_server::{DeploymentConfig, MemberId, ServerConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 
-use super::accept;
 use super::acceptor::Acceptor;
+use super::listeners::accept;
 use super::shared::Shared;
 
 /// The thread that embedded servers live on.
@@ -47,10 +48,14 @@ impl Host {
         let address = listener.local_addr()?;
         let _context = self.runtime.enter();
         let listener = TcpListener::from_std(listener)?;
-        let shared = Arc::new(Shared::new(configure(address)));
+        let config = DeploymentConfig::single(configure(address));
+        // A single server listens as long as it lives.
+        let (instructions, _) = unbounded_channel();
+        let shared = Arc::new(Shared::new(config, instructions));
         let time = self.runtime.spawn(Arc::clone(&shared).keep_time());
-        let clients =
-            self.runtime.spawn(async move { match accept(listener, shared, Arc::new(Acceptor::Plain)).await {} });
+        let clients = self
+            .runtime
+            .spawn(async move { match accept(listener, MemberId::FIRST, shared, Arc::new(Acceptor::Plain)).await {} });
         Ok(HostedServer { address, tasks: [time, clients] })
     }
 }

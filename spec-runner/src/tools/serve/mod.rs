@@ -1,8 +1,8 @@
 //! `spec-runner serve`: the test server of `cmap_test_server` behind real sockets.
 //!
-//! One mutex guards the machine. Each connection has a task, which reads, hands the bytes to the machine under the
-//! lock, and writes its outputs (`connection`); one more task sleeps until the machine's next timeout (`shared`).
-//! `acceptor` turns an accepted socket into a stream of plain bytes, with `tls` and its `certificates`. Servers inside
+//! One mutex guards the machine, a deployment of one server or several. Each connection has a task, which reads, hands the
+//! bytes to the machine under the lock, and writes its outputs (`connection`); one more task sleeps until the machine's next
+//! timeout (`shared`), and another has the listening sockets (`listeners`). `acceptor` turns an accepted socket into a stream of plain bytes, with `tls` and its `certificates`. Servers inside
 //! this process, for tests that bring their own, are in `host`.
 
 mod acceptor;
@@ -10,13 +10,13 @@ mod args;
 pub mod certificates;
 mod connection;
 mod host;
+mod listeners;
 mod shared;
 pub mod tls;
 
 pub use self::args::{ServeArgs, known};
 pub use self::host::{Host, HostedServer};
 
-use core::convert::Infallible;
 use core::time::Duration;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cmap_test_server::{Peer, ServerConfig, User};
+use cmap_test_server::{DeploymentConfig, ServerConfig, User};
 use tempfile::TempDir;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use self::acceptor::Acceptor;
@@ -71,25 +72,58 @@ pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
 }
 
 async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
-    let (host, port) = (args.host.clone(), args.port);
-    let listener = TcpListener::bind((host.as_str(), port)).await;
-    let listener = listener.map_err(|source| ServeError::Listen { host, port, source })?;
-    let address = listener.local_addr()?;
-    let shared = Arc::new(Shared::new(config(args, address)?));
+    let listeners = bind(args).await?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    let deployment = deployment(args, &addresses)?;
+    let members: Vec<_> = deployment.members().into_iter().map(|(member, _)| member).collect();
+    let (instructions, instructed) = unbounded_channel();
+    let shared = Arc::new(Shared::new(deployment, instructions));
     tokio::spawn(Arc::clone(&shared).keep_time());
     // A temporary folder is removed when the guard is dropped.
     let (acceptor, certificates) = acceptor(args)?;
-    announce(certificates.as_ref().map(Folder::path), address)?;
+    announce(certificates.as_ref().map(Folder::path), &addresses)?;
+    let listeners = members.into_iter().zip(listeners).collect();
     tokio::select! {
-        never = accept(listener, shared, Arc::new(acceptor)) => match never {},
+        () = listeners::listen(listeners, instructed, shared, Arc::new(acceptor)) => Ok(()),
         () = end_of_input(args.until_stdin_ends) => Ok(()),
     }
 }
 
-fn config(args: &ServeArgs, address: SocketAddr) -> Result<ServerConfig, ServeError> {
+/// A socket for each server.
+async fn bind(args: &ServeArgs) -> Result<Vec<TcpListener>, ServeError> {
+    let mut listeners = Vec::new();
+    for index in 0..args.sharded.unwrap_or(args.members) {
+        let host = args.host.clone();
+        let port = if args.port == 0 { 0 } else { args.port.saturating_add(index) };
+        match TcpListener::bind((host.as_str(), port)).await {
+            Ok(listener) => listeners.push(listener),
+            Err(source) => return Err(ServeError::Listen { host, port, source }),
+        }
+    }
+    Ok(listeners)
+}
+
+/// What to serve at these addresses.
+fn deployment(args: &ServeArgs, addresses: &[SocketAddr]) -> Result<DeploymentConfig, ServeError> {
+    let server = config(args, addresses)?;
+    let hosts = addresses.iter().map(SocketAddr::to_string);
+    let mut deployment = match (&args.replica_set, args.sharded) {
+        (Some(name), _) if args.members > 1 => {
+            DeploymentConfig::replica_set(server, args.set.to_set(name, hosts.collect()))
+        }
+        (_, Some(_)) => DeploymentConfig::sharded(server, hosts),
+        (_, None) => DeploymentConfig::single(server),
+    };
+    deployment.election_timeout = Duration::from_millis(args.set.election_timeout);
+    deployment.lag = Duration::from_millis(args.set.lag);
+    Ok(deployment)
+}
+
+/// What all servers have in common.
+fn config(args: &ServeArgs, addresses: &[SocketAddr]) -> Result<ServerConfig, ServeError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed)?;
-    let mut config = ServerConfig::new(address.to_string());
+    let mut config = ServerConfig::new(addresses.first().map(SocketAddr::to_string).unwrap_or_default());
     config.authorization = !args.auth.is_empty();
     config.users = args.auth.iter().map(args::Login::to_user).collect();
     if args.tls {
@@ -139,31 +173,15 @@ fn acceptor(args: &ServeArgs) -> Result<(Acceptor, Option<Folder>), ServeError> 
     Ok((Acceptor::Tls(tls::acceptor(&certificates)?), Some(folder)))
 }
 
-fn announce(certificates: Option<&Path>, address: SocketAddr) -> io::Result<()> {
+fn announce(certificates: Option<&Path>, addresses: &[SocketAddr]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if let Some(folder) = certificates {
         writeln!(out, "certificates in {}", folder.display())?;
     }
-    writeln!(out, "listening on {address}")?;
-    out.flush()
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>, acceptor: Arc<Acceptor>) -> Infallible {
-    loop {
-        match listener.accept().await {
-            Ok((socket, from)) => {
-                tokio::spawn(serve_client(socket, from, Arc::clone(&shared), Arc::clone(&acceptor)));
-            }
-            // The client is gone already, or the process has too many open files, which passes.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
+    for address in addresses {
+        writeln!(out, "listening on {address}")?;
     }
-}
-
-async fn serve_client(socket: TcpStream, from: SocketAddr, shared: Arc<Shared>, acceptor: Arc<Acceptor>) {
-    // Without it the client only has a higher latency.
-    let _ = socket.set_nodelay(true);
-    acceptor.serve(socket, Peer::at(from.to_string()), &shared).await;
+    out.flush()
 }
 
 /// Waits until standard input ends, or forever.

@@ -1,7 +1,7 @@
 //! The machine, shared by all connections, and the way of its outputs to the tasks that send them.
 //!
 //! Every call drains the machine before the lock is released. What is for other clients than the caller's lies in their
-//! routes until their tasks, which are told, take it.
+//! routes until their tasks, which are told, take it. What is for the listeners goes to the task that has them.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmap_core::time::Instant;
-use cmap_test_server::{ClientId, Peer, ServerConfig, ServerOutput, TestServer};
+use cmap_test_server::{ClientId, Deployment, DeploymentConfig, DeploymentOutput, MemberId, Peer, ServerOutput};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant as RuntimeInstant;
 
 /// How many bytes may be on their way to a client before its next request waits.
@@ -24,9 +25,14 @@ pub(super) struct Shared {
     earlier: Notify,
 }
 
+/// A connection to a member.
+pub(super) type ConnectionId = (MemberId, ClientId);
+
 struct State {
-    server: TestServer,
-    routes: BTreeMap<ClientId, Route>,
+    deployment: Deployment,
+    routes: BTreeMap<ConnectionId, Route>,
+    /// Takes the instructions to listen, and to stop.
+    listeners: UnboundedSender<DeploymentOutput>,
     /// What the timer sleeps for.
     armed: Option<Instant>,
 }
@@ -43,17 +49,17 @@ struct Route {
 
 impl Shared {
     /// A machine whose time starts now.
-    pub(super) fn new(config: ServerConfig) -> Self {
-        let server = TestServer::new(config, Instant::ORIGIN);
-        let state = State { server, routes: BTreeMap::new(), armed: None };
+    pub(super) fn new(config: DeploymentConfig, listeners: UnboundedSender<DeploymentOutput>) -> Self {
+        let deployment = Deployment::new(config, Instant::ORIGIN);
+        let state = State { deployment, routes: BTreeMap::new(), listeners, armed: None };
         Self { state: Mutex::new(state), origin: RuntimeInstant::now(), earlier: Notify::new() }
     }
 
-    /// A client has connected; the task that serves it is told through `mail` when there is something to send.
-    pub(super) fn connect(&self, peer: Peer, mail: Arc<Notify>) -> ClientId {
+    /// A client has connected to a member; the task that serves it is told through `mail` when there is something to send.
+    pub(super) fn connect(&self, member: MemberId, peer: Peer, mail: Arc<Notify>) -> ConnectionId {
         let mut state = self.lock();
         let now = self.now();
-        let id = state.server.accept(now, peer);
+        let id = (member, state.deployment.accept(now, member, peer));
         let route = Route { queue: Vec::new(), unsent: 0, is_held: false, is_over: false, mail };
         state.routes.insert(id, route);
         // A client too many is hung up on; another waits for its turn.
@@ -64,7 +70,7 @@ impl Shared {
 
     /// A client's task has sent `sent` bytes and received others; what it is to send next goes to the end of `out`.
     /// Returns whether the connection ends after that.
-    pub(super) fn exchange(&self, id: ClientId, sent: usize, received: &[u8], out: &mut VecDeque<Vec<u8>>) -> bool {
+    pub(super) fn exchange(&self, id: ConnectionId, sent: usize, received: &[u8], out: &mut VecDeque<Vec<u8>>) -> bool {
         let now = self.now();
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -72,11 +78,11 @@ impl Shared {
             route.unsent = route.unsent.saturating_sub(sent);
             if route.is_held && route.unsent <= MAX_UNSENT / 2 {
                 route.is_held = false;
-                state.server.release(now, id);
+                state.deployment.release(now, id.0, id.1);
             }
         }
         if !received.is_empty() {
-            state.server.handle_bytes(now, id, received);
+            state.deployment.handle_bytes(now, id.0, id.1, received);
         }
         state.drain(now, Some(id));
         self.rearm(state);
@@ -90,11 +96,11 @@ impl Shared {
     }
 
     /// A client is gone.
-    pub(super) fn disconnect(&self, id: ClientId) {
+    pub(super) fn disconnect(&self, id: ConnectionId) {
         let now = self.now();
         let mut state = self.lock();
         state.routes.remove(&id);
-        state.server.handle_hang_up(now, id);
+        state.deployment.handle_hang_up(now, id.0, id.1);
         state.drain(now, None);
     }
 
@@ -116,14 +122,14 @@ impl Shared {
     fn handle_timeout(&self) -> Option<Instant> {
         let now = self.now();
         let mut state = self.lock();
-        state.server.handle_timeout(now);
+        state.deployment.handle_timeout(now);
         state.drain(now, None);
-        state.armed = state.server.poll_timeout();
+        state.armed = state.deployment.poll_timeout();
         state.armed
     }
 
     fn rearm(&self, state: &State) {
-        let is_earlier = match (state.server.poll_timeout(), state.armed) {
+        let is_earlier = match (state.deployment.poll_timeout(), state.armed) {
             (Some(next), Some(armed)) => next < armed,
             (Some(_), None) => true,
             (None, _) => false,
@@ -144,10 +150,15 @@ impl Shared {
 
 impl State {
     /// Carries out what the machine wants. The task of `caller` needs no telling.
-    fn drain(&mut self, now: Instant, caller: Option<ClientId>) {
-        while let Some(output) = self.server.poll_output() {
+    fn drain(&mut self, now: Instant, caller: Option<ConnectionId>) {
+        while let Some(output) = self.deployment.poll_output() {
+            let DeploymentOutput::Server { member, output } = output else {
+                // At the end of the program nobody listens any more.
+                let _ = self.listeners.send(output);
+                continue;
+            };
             let id = match &output {
-                ServerOutput::Send { client, .. } | ServerOutput::HangUp { client } => *client,
+                ServerOutput::Send { client, .. } | ServerOutput::HangUp { client } => (member, *client),
                 _ => continue,
             };
             let Some(route) = self.routes.get_mut(&id) else { continue };
@@ -156,7 +167,7 @@ impl State {
                 route.queue.push(bytes);
                 if route.unsent > MAX_UNSENT && !route.is_held {
                     route.is_held = true;
-                    self.server.hold(now, id);
+                    self.deployment.hold(now, id.0, id.1);
                 }
             } else {
                 route.is_over = true;

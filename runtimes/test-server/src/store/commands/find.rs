@@ -53,7 +53,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
             ));
         }
         if is_tailable && !is_empty {
-            cursor.source = Source::Tail { filter, position: None };
+            cursor.source = Source::Tail { filter, position: None, skip };
             cursor.awaits_data = arguments.boolean("awaitData")?;
             cursor.limit = limit;
         } else {

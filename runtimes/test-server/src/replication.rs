@@ -1,0 +1,155 @@
+//! A server as a member of a deployment: the log of what it has written, which others carry out as well, and what clients order.
+//!
+//! The log has commands, not their effects. Stores are deterministic: what has carried out the same commands in the same order has
+//! the same documents, and gives the same replies, which is how a write that is sent again is recognised elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::RawDocumentBuf;
+use cmap_core::time::Instant;
+
+use super::cluster_time::ClusterTime;
+use super::document::document;
+use super::failure::{Outcome, fail};
+use super::replica_set::Order;
+use super::request::Request;
+use super::service::Service;
+use super::sessions::{RetryableWrite, Sessions};
+use super::users::Users;
+use crate::MemberId;
+use crate::store::{Caller, Store, StoreCommand, code};
+
+/// One entry of the log.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// A command on data, whether it succeeded or not.
+    Command {
+        /// Whether a fail point has taken away its time limit.
+        ignores_max_time: bool,
+        name: String,
+        database: String,
+        body: RawDocumentBuf,
+        write: Option<RetryableWrite>,
+    },
+    /// All users, of whom some have changed.
+    Users(Users),
+    /// The first entry of a new primary.
+    Election,
+}
+
+/// A server's part in a deployment.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    /// All members, by their hosts.
+    pub(crate) hosts: Vec<(String, MemberId)>,
+    /// What it wrote since the deployment looked last.
+    pub(crate) written: Vec<Entry>,
+    /// What clients have ordered of the deployment.
+    pub(crate) orders: Vec<Order>,
+}
+
+/// Everything of a server that is replicated.
+#[derive(Debug)]
+pub(crate) struct State {
+    store: Store,
+    sessions: Sessions,
+    users: Users,
+    cluster_time: ClusterTime,
+}
+
+impl Entry {
+    /// The command that a client has given.
+    pub(super) fn of(request: &Request<'_>, write: Option<RetryableWrite>, ignores_max_time: bool) -> Self {
+        let (name, database) = (request.name.to_owned(), request.database.to_owned());
+        Self::Command { ignores_max_time, name, database, body: request.arguments.0.to_owned(), write }
+    }
+}
+
+impl Membership {
+    pub(crate) fn new(hosts: Vec<(String, MemberId)>) -> Self {
+        Self { hosts, written: Vec::new(), orders: Vec::new() }
+    }
+
+    /// `testDeployment`, a command of this test server alone: `"kill"`, `"restart"` or `"lag"` of the member at `member`.
+    pub(crate) fn order(&mut self, request: &Request<'_>, is_in_set: bool) -> Outcome {
+        let arguments = request.arguments;
+        let host = arguments.text("member")?.ok_or_else(|| fail(code::FIELD_MISSING, "member is missing"))?;
+        let Some((_, member)) = self.hosts.iter().find(|(known, _)| known == host) else {
+            return Err(fail(code::NODE_NOT_FOUND, format!("no member of the deployment has the host {host}")));
+        };
+        let order = match arguments.text(request.name)? {
+            Some("kill") => Order::Kill(*member),
+            Some("restart") => Order::Restart(*member),
+            Some("lag") if is_in_set => {
+                let lag = arguments.integer("milliseconds")?.and_then(|lag| u64::try_from(lag).ok());
+                let lag =
+                    lag.ok_or_else(|| fail(code::BAD_VALUE, "milliseconds has to be a number, and not negative"))?;
+                Order::Lag(*member, Duration::from_millis(lag))
+            }
+            Some("lag") => return Err(fail(code::COMMAND_NOT_SUPPORTED, "only a member of a replica set has a lag")),
+            _ => return Err(fail(code::BAD_VALUE, "testDeployment has to be \"kill\", \"restart\" or \"lag\"")),
+        };
+        self.orders.push(order);
+        Ok(document! { "member": host })
+    }
+}
+
+impl Service {
+    /// Records what was written, for the other members.
+    pub(super) fn log(&mut self, entry: impl FnOnce() -> Entry) {
+        if let Some(membership) = &mut self.membership {
+            membership.written.push(entry());
+            if let Some(set) = &mut self.replica_set {
+                set.count();
+            }
+        }
+    }
+
+    /// Carries out what another member did.
+    pub(crate) fn apply(&mut self, now: Instant, entry: &Entry) {
+        match entry {
+            Entry::Command { ignores_max_time, name, database, body, write } => {
+                let mut caller = Caller::nobody(now);
+                caller.ignores_max_time = *ignores_max_time;
+                let outcome = self.store.run_as(caller, &StoreCommand { name, database, body });
+                if let (Some(write), Some((Ok(reply), _))) = (write, outcome) {
+                    self.sessions.remember(write.clone(), &reply);
+                }
+                self.changes += 1;
+            }
+            Entry::Users(users) => self.users = users.clone(),
+            Entry::Election => {}
+        }
+        self.cluster_time.count_write();
+        if let Some(set) = &mut self.replica_set {
+            set.count();
+        }
+    }
+
+    /// A copy of everything that is replicated.
+    pub(crate) fn state(&self) -> State {
+        State {
+            store: self.store.copy(),
+            sessions: self.sessions.clone(),
+            users: self.users.clone(),
+            cluster_time: self.cluster_time.clone(),
+        }
+    }
+
+    /// Takes the place of everything that is replicated. Cursors end.
+    pub(crate) fn replace_state(&mut self, state: State) {
+        let State { store, sessions, users, cluster_time } = state;
+        (self.store, self.sessions, self.users, self.cluster_time) = (store, sessions, users, cluster_time);
+        self.changes += 1;
+    }
+
+    /// Everything that is replicated, of a process that has ended.
+    pub(crate) fn into_state(self) -> State {
+        let Self { store, sessions, users, cluster_time, .. } = self;
+        State { store: store.without_cursors(), sessions, users, cluster_time }
+    }
+}
+
+/// The log's entries are shared by the members that carry them out.
+pub(crate) type SharedEntry = Arc<Entry>;
