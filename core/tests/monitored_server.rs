@@ -42,15 +42,7 @@ fn reset() -> OperationError {
 fn everything_opens_in_order_mon_14() {
     let bench = bench(PoolOptions::default());
 
-    assert_eq!(
-        bench.log,
-        [
-            "TopologyOpening",
-            "TopologyDescriptionChanged",
-            "ServerOpening",
-            "ServerHeartbeatStarted"
-        ]
-    );
+    assert_eq!(bench.log, ["TopologyOpening", "TopologyDescriptionChanged", "ServerOpening", "ServerHeartbeatStarted"]);
 }
 
 #[test]
@@ -354,15 +346,7 @@ fn closing_ends_the_check_first_and_the_topology_last_mon_14() {
 
     bench.close();
 
-    assert_eq!(
-        bench.log,
-        [
-            "ServerHeartbeatFailed",
-            "ServerClosed",
-            "TopologyDescriptionChanged",
-            "TopologyClosed"
-        ]
-    );
+    assert_eq!(bench.log, ["ServerHeartbeatFailed", "ServerClosed", "TopologyDescriptionChanged", "TopologyClosed"]);
     assert_eq!((bench.failed.len(), bench.check, bench.poll_timeout()), (1, None, None));
     assert!(matches!(bench.check_out(CheckOutRequest::default()), CheckOut::Selecting(_)));
     assert_eq!(bench.failed.last().map(|(_, error)| error.as_str()), Some("the client was closed: make a new one"));

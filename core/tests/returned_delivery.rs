@@ -61,7 +61,9 @@ fn established(server: &mut OneServer<&'static str>) -> Delivery<&'static str> {
             TopologyOutput::Pool { output: Output::Action(Action::Connect { connection }), .. } => {
                 server.handle_established(NOW, connection, "socket").unwrap();
             }
-            TopologyOutput::Pool { output: Output::Action(Action::Deliver { check_out, connection, socket }), .. } => {
+            TopologyOutput::Pool {
+                output: Output::Action(Action::Deliver { check_out, connection, socket }), ..
+            } => {
                 return Delivery { check_out, connection, socket };
             }
             _ => {}
@@ -79,7 +81,9 @@ fn assert_timed_out(server: &mut OneServer<&'static str>, request: CheckOutReque
     let (check_out, delivery) = server.check_out(NOW, request);
 
     assert_eq!(delivery, None);
-    let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out: failed, error }), .. }] = &outputs(server)[..] else {
+    let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out: failed, error }), .. }] =
+        &outputs(server)[..]
+    else {
         panic!("it does not fail");
     };
     assert_eq!(CheckOut::Started(*failed), check_out);
@@ -278,7 +282,9 @@ fn what_a_refused_check_in_led_to_comes_out() {
     let refused = server.check_in(deadline, foreign.connection, foreign.socket, Condition::Usable);
 
     assert!(refused.is_err());
-    let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out, .. }), .. }] = outputs(&mut server)[..] else {
+    let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out, .. }), .. }] =
+        outputs(&mut server)[..]
+    else {
         panic!("the deadline has passed")
     };
     assert_eq!((CheckOut::Started(check_out), in_use.socket), (waiting, "socket"));

@@ -1,6 +1,12 @@
 //! The meaning of errors for the server they come from, and the order of their effects (CMAP-49, SDAM-3).
 
-#![allow(clippy::wildcard_enum_match_arm, clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test fails by panicking"
+)]
 
 use std::time::Duration;
 

@@ -356,8 +356,8 @@ impl Simulation {
                         return self.fail(connection, Fault::Other, message);
                     };
                     let description = (**self.server().description()).clone();
-                    let misuse =
-                        self.call(|topology, now| topology.handle_hello(now, connection, Some(service_id), description));
+                    let misuse = self
+                        .call(|topology, now| topology.handle_hello(now, connection, Some(service_id), description));
                     debug_assert_eq!(misuse, Ok(()));
                 }
                 if self.virtual_server.auth {

@@ -8,10 +8,10 @@ use super::waiting::Waiter;
 use super::{CheckOut, Criteria, Output, Phase, SelectionId, Topology};
 use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
+use crate::pool::Cause;
 use crate::pool::{
     ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Purpose, Refused,
 };
-use crate::pool::Cause;
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
 

@@ -4,15 +4,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::output::Output;
+use super::selection::SelectionErrorKind;
 use super::update::Update;
 use super::waiting::SelectionId;
-use super::selection::SelectionErrorKind;
 use super::{MonitorCall, Phase, Topology, TopologyDescription, TopologyEvent};
 use crate::address::ServerAddress;
 use crate::connection::Fault;
 use crate::monitor::{Call, Finding, HeartbeatEvent, ServerDescription};
 use crate::pool::{ApiMisuse, Cause, Clear};
-use crate::server::{Membership, ServerEvent, ServerId};
+use crate::server::{Membership, Server, ServerEvent, ServerId};
 use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
 
@@ -86,11 +86,14 @@ impl<C> Topology<C> {
     /// Replaces a server's description, and does all that follows for the topology in the same step (SDAM-3): first the
     /// events (TOP-41), then the pools.
     pub(super) fn take_description(&mut self, server: ServerId, description: ServerDescription) {
-        if self.phase != Phase::Monitored {
+        // A server that has left says nothing, though another one may be at its address (TOP-14).
+        let has_left = self.servers.get(server).is_none_or(Server::has_left);
+        if self.phase != Phase::Monitored || has_left {
             return;
         }
         let seeds = self.options.seeds.len();
-        let Some(Update { topology, server: description, replaced }) = self.description.update(description, seeds) else {
+        let Some(Update { topology, server: description, replaced }) = self.description.update(description, seeds)
+        else {
             return;
         };
         self.replace_description(server, Arc::clone(&description));

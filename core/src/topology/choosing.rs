@@ -80,7 +80,8 @@ impl<C> Topology<C> {
         if !self.description.is_compatible() {
             return None;
         }
-        let writable = self.description.suitable_servers(&ServerSelector::Writable, &[], self.options.heartbeat_frequency);
+        let writable =
+            self.description.suitable_servers(&ServerSelector::Writable, &[], self.options.heartbeat_frequency);
         match writable.as_deref() {
             Ok(&[only]) => self.windows.servers.get(only).copied().flatten(),
             _ => None,

@@ -125,7 +125,8 @@ impl<C> Topology<C> {
         if !self.servers.get(id).map_or(Ok(false), |server| server.pool.in_use(connection))? {
             return Ok(());
         }
-        let reactions = reaction::to_operation_error(&error, self.circumstances(id, connection, error.topology_version));
+        let reactions =
+            reaction::to_operation_error(&error, self.circumstances(id, connection, error.topology_version));
         if reactions.mark_unknown {
             self.mark_unknown(id, error.cause.clone(), error.topology_version);
         }

@@ -36,9 +36,9 @@ mod description;
 mod event;
 mod output;
 mod reselection;
-mod servers;
 pub mod seed_list;
 pub mod selection;
+mod servers;
 mod topology_options;
 mod transition;
 mod update;
@@ -51,14 +51,14 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::choosing::Criteria;
+use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
+pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
 use self::servers::Servers;
 pub use self::topology_options::TopologyOptions;
-pub use self::choosing::Criteria;
-use self::choosing::Windows;
-pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
 pub use self::waiting::SelectionId;
 use self::waiting::Selections;
 use crate::address::ServerAddress;

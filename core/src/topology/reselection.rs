@@ -46,16 +46,13 @@ impl Origins {
 impl<C> Topology<C> {
     /// Takes over an output of a pool. A failure that another server may spare the caller sends its check-out back.
     pub(super) fn take_output(&mut self, server: ServerId, output: pool::Output<C>) {
-        let output = match output {
-            pool::Output::Action(Action::Fail { check_out, error }) if self.may_reselect(&error) => {
-                let waiter = self.servers.origins(server).and_then(|origins| origins.take(check_out));
-                match waiter.filter(|waiter| waiter.limit > self.now) {
-                    Some(waiter) => return self.reselect(check_out, waiter),
-                    None => pool::Output::Action(Action::Fail { check_out, error }),
-                }
-            }
-            output => output,
-        };
+        if let pool::Output::Action(Action::Fail { check_out, error }) = &output
+            && self.may_reselect(error)
+            && let Some(waiter) = self.servers.origins(server).and_then(|origins| origins.take(*check_out))
+            && waiter.limit > self.now
+        {
+            return self.reselect(*check_out, waiter);
+        }
         self.outputs.push_back(Output::Pool { server, output });
     }
 

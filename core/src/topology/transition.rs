@@ -86,7 +86,8 @@ mod tests {
     }
 
     fn page() -> String {
-        let mut page = String::from("<!-- Made from the table in core/src/topology/transition.rs; a test there compares. -->\n");
+        let mut page =
+            String::from("<!-- Made from the table in core/src/topology/transition.rs; a test there compares. -->\n");
         page += "\nA server's new type, and what follows for the topology. A topology of type Single or LoadBalanced keeps its type and\nits server.\n\n| server |";
         COLUMNS.iter().for_each(|column| page += &format!(" {column} |"));
         page += "\n|---|---|---|---|---|\n";

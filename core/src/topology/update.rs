@@ -64,7 +64,8 @@ impl TopologyDescription {
     fn admit(&self, server: ServerDescription) -> ServerDescription {
         let members = server.hosts.len() + server.passives.len() + server.arbiters.len();
         if members > MOST_MEMBERS {
-            let text = format!("the server names {members} members of its set, of which at most {MOST_MEMBERS} are believed");
+            let text =
+                format!("the server names {members} members of its set, of which at most {MOST_MEMBERS} are believed");
             return ServerDescription::unknown(server.address, Cause::new(&text));
         }
         match &self.set_name {
@@ -217,7 +218,8 @@ impl Update {
 /// The error of a primary that was elected before the last one known (TOP-30).
 fn stale(own: (Option<[u8; 12]>, Option<i64>), known: (Option<[u8; 12]>, Option<i64>)) -> String {
     let pair = |(election, version): (Option<[u8; 12]>, Option<i64>)| {
-        let election = election.map_or_else(|| "null".into(), |id| id.iter().map(|byte| format!("{byte:02x}")).collect());
+        let election =
+            election.map_or_else(|| "null".into(), |id| id.iter().map(|byte| format!("{byte:02x}")).collect());
         let version = version.map_or_else(|| "null".into(), |version| version.to_string());
         let (election, version): (String, String) = (election, version);
         format!("({election}, {version})")

@@ -22,8 +22,8 @@ use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 use crate::tls::TlsConfig;
+use crate::topology::Topology;
 use crate::warnings;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].

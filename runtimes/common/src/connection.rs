@@ -17,9 +17,9 @@ use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
-use crate::topology::{Delivery, Topology};
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
+use crate::topology::{Delivery, Topology};
 
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.
 ///

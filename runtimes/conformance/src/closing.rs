@@ -184,7 +184,8 @@ pub fn the_last_client_dropped_closes_the_pool<H: Harness>() {
         drop(client.clone());
         wait_for(&mut events, "ConnectionCheckedOut").await;
         let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
-        let closes = |notice: &Notice| matches!(notice, Notice::Event { event, .. } if event.name() == "ConnectionPoolClosed");
+        let closes =
+            |notice: &Notice| matches!(notice, Notice::Event { event, .. } if event.name() == "ConnectionPoolClosed");
         assert!(!told.iter().any(closes), "{told:?}");
         drop(client.check_out().await.unwrap());
         drop(client);

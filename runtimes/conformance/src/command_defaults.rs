@@ -18,8 +18,9 @@ pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Har
                 rawdoc! { "ok": 1, "isWritablePrimary": true, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 25 }
             }
         });
-        let mut options =
-            rogue.options("w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs&directConnection=true");
+        let mut options = rogue.options(
+            "w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs&directConnection=true",
+        );
         options.credential = None;
         let client = ClientOf::<H>::with_options(options).await.unwrap();
         let mut connection = client.check_out().await.unwrap();

@@ -15,7 +15,9 @@ use super::ground;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::server::Deed;
-use super::{Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, establish_error, outspoken, run};
+use super::{
+    Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, establish_error, outspoken, run,
+};
 
 /// A fault of a connection while it is established.
 struct Trial {

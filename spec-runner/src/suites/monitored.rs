@@ -45,7 +45,8 @@ impl<C> Monitored<C> {
                 Some(topology::Output::Monitor { server, call }) => self.call(now, server, call),
                 Some(output) => return Some(Output::Topology(output)),
                 None => {
-                    let outputs = self.monitors.iter_mut().find_map(|(id, monitor)| Some((*id, monitor.poll_output()?)));
+                    let outputs =
+                        self.monitors.iter_mut().find_map(|(id, monitor)| Some((*id, monitor.poll_output()?)));
                     let (server, output) = outputs?;
                     if let Some(action) = self.pass_on(now, server, output) {
                         return Some(Output::Monitor(server, action));

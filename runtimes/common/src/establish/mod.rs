@@ -153,7 +153,8 @@ impl<R: Runtime> Establisher<R> {
                 Progress::Established => break,
                 Progress::Derive(request) => {
                     let iterations = request.id().iterations();
-                    let keys = limit.during(phase, self.settings.keys.get(self.settings.clock.runtime(), request)).await;
+                    let keys =
+                        limit.during(phase, self.settings.keys.get(self.settings.clock.runtime(), request)).await;
                     let keys = keys.map_err(|error| too_slow(error, iterations))?;
                     let keys = keys.map_err(|gone| EstablishError::new(phase, Fault::Other, gone.to_string()))?;
                     establish.handle_keys(&keys)?

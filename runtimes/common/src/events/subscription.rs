@@ -162,7 +162,8 @@ mod tests {
 
         let read: Vec<_> = std::iter::from_fn(|| subscription.try_next()).collect();
 
-        let kept = [PoolEvent::PoolReady, PoolEvent::PoolClosed].map(|event| Notice::Event { event: Event::Pool(event), server: Arc::clone(&server) });
+        let kept = [PoolEvent::PoolReady, PoolEvent::PoolClosed]
+            .map(|event| Notice::Event { event: Event::Pool(event), server: Arc::clone(&server) });
         assert_eq!(read, [&[Notice::Lost(2)][..], &kept].concat());
     }
 }

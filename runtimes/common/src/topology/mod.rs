@@ -499,10 +499,7 @@ impl<R: Runtime> Topology<R> {
     }
 
     /// Calls the machine, drains it, and does what is left to do without the lock.
-    fn drive_with<T>(
-        self: &Arc<Self>,
-        call: impl FnOnce(&mut State<R>, Instant, &mut Work<R>) -> T,
-    ) -> T {
+    fn drive_with<T>(self: &Arc<Self>, call: impl FnOnce(&mut State<R>, Instant, &mut Work<R>) -> T) -> T {
         let (result, unfinished) = self.begin(self.clock.now(), call);
         self.finish(unfinished);
         result

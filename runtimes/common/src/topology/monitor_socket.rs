@@ -128,11 +128,7 @@ impl MonitorSocket {
 }
 
 /// Something happened at one of a monitor's sockets.
-fn tell<R: Runtime>(
-    topology: &Weak<Topology<R>>,
-    member: &Arc<Member<R>>,
-    call: impl FnOnce(&mut Monitor, Instant),
-) {
+fn tell<R: Runtime>(topology: &Weak<Topology<R>>, member: &Arc<Member<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
     if let (Some(topology), Some(monitoring)) = (topology.upgrade(), &member.monitoring) {
         monitoring.drive(&topology, member, call);
     }

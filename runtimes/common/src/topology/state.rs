@@ -11,8 +11,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::ServerId;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine};
 use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
@@ -106,9 +106,10 @@ impl<R: Runtime> State<R> {
         let mut own_answer = None;
         while let Some(output) = self.machine.poll_output() {
             let (check_out, answer) = match output {
-                Output::Pool { output: pool::Output::Action(Action::Deliver { check_out, connection, socket }), .. } => {
-                    (CheckOut::Started(check_out), Ok(Delivery { check_out, connection, socket }))
-                }
+                Output::Pool {
+                    output: pool::Output::Action(Action::Deliver { check_out, connection, socket }),
+                    ..
+                } => (CheckOut::Started(check_out), Ok(Delivery { check_out, connection, socket })),
                 Output::Pool { output: pool::Output::Action(Action::Fail { check_out, error }), .. } => {
                     (CheckOut::Started(check_out), Err(error.into()))
                 }

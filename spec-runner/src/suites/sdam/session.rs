@@ -160,7 +160,12 @@ impl Session {
         if pool.state() != PoolState::Ready || pool.options().load_balanced {
             return Ok(());
         }
-        if self.monitored.topology.server(server).is_none_or(|server| server.description().server_type == ServerType::Unknown) {
+        if self
+            .monitored
+            .topology
+            .server(server)
+            .is_none_or(|server| server.description().server_type == ServerType::Unknown)
+        {
             return Ok(());
         }
         let generation = pool.generation().get();
