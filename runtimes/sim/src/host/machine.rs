@@ -112,7 +112,10 @@ impl Machine for Deployment {
                 Told::HangUp((member, client))
             }
             // Hosts listen as the handle says.
-            _ => Told::Nothing,
+            DeploymentOutput::Server { .. }
+            | DeploymentOutput::Listen { .. }
+            | DeploymentOutput::StopListening { .. }
+            | _ => Told::Nothing,
         })
     }
 

@@ -248,7 +248,7 @@ async fn serve<M: Machine>(process: Arc<Process<M>>, door: M::Door, mut channel:
             }
             match channel.poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(count @ 1..)) => {
-                    process.with(|machine, now| machine.handle_bytes(now, client, &buffer[..count]))
+                    process.with(|machine, now| machine.handle_bytes(now, client, &buffer[..count]));
                 }
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
