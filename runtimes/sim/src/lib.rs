@@ -61,11 +61,11 @@ pub use cmap_runtime::{
     Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, ServerStatus, Subscription,
     TimeLimit, TopologyEvent, bson, core, tls,
 };
-pub use cmap_test_server::{DeploymentConfig, ServerConfig, User};
+pub use cmap_test_server::{ServerConfig, User};
 pub use rustls;
 
 pub use self::executor::{Stuck, TaskNames};
-pub use self::host::{Data, ReplicaSet, Server};
+pub use self::host::{Data, Server};
 pub use self::network::{Listener, Reachability, Stream};
 pub use self::runtime::{SimRuntime, Sleep};
 pub use self::seeds::for_seeds;

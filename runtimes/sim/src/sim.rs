@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_runtime::Runtime;
-use cmap_test_server::{DeploymentConfig, MemberConfig, ServerConfig, SetConfig};
+use cmap_test_server::ServerConfig;
 
 use crate::executor::Stuck;
-use crate::host::{PORT, ReplicaSet, Server};
+use crate::host::{PORT, Server};
 use crate::network::Listener;
 use crate::runtime::{SimRuntime, Sleep};
 use crate::world::World;
@@ -60,15 +60,6 @@ impl Sim {
         config.load_balanced = true;
         configure(&mut config);
         Server::start(&self.runtime, host, config, services, None)
-    }
-
-    /// A replica set with a member on a host of each of these names; all can be elected. `configure` may look at the
-    /// configuration: how long an election takes, and how much later secondaries carry out what was written.
-    pub fn replica_set(&self, name: &str, hosts: &[&str], configure: impl FnOnce(&mut DeploymentConfig)) -> ReplicaSet {
-        let members = (0..).zip(hosts).map(|(id, host)| MemberConfig::new(id, format!("{host}:{PORT}"))).collect();
-        let mut config = DeploymentConfig::replica_set(self.config(name), SetConfig::new(name, members));
-        configure(&mut config);
-        ReplicaSet::start(&self.runtime, name, config)
     }
 
     /// Listens at `port` of a new host of this name, for a server that a test plays itself.

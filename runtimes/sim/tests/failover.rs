@@ -21,7 +21,7 @@ use cmap_sim::core::options::{ReadMode, ReadPreference};
 use cmap_sim::core::random::Random;
 use cmap_sim::core::server::ServerType;
 use cmap_sim::core::topology::TopologyType;
-use cmap_sim::{Client, ReplicaSet, Sim, SimRuntime, for_seeds};
+use cmap_sim::{Client, Servers, Sim, SimRuntime, for_seeds};
 
 const TASKS: usize = 20;
 const FAILOVERS: usize = 6;
@@ -46,8 +46,8 @@ struct Tally {
     is_over: AtomicBool,
 }
 
-fn set(sim: &Sim) -> ReplicaSet {
-    sim.replica_set("rs", &["a.example", "b.example", "c.example"], |_| {})
+fn set(sim: &Sim) -> Servers {
+    sim.replica_set("rs", &["a.example", "b.example", "c.example"])
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn no_check_out_ends_in_an_error_through_failovers() {
     });
 }
 
-async fn through_failovers(sim: &Sim, set: &ReplicaSet, tally: Arc<Tally>, random: &mut Random) -> Duration {
+async fn through_failovers(sim: &Sim, set: &Servers, tally: Arc<Tally>, random: &mut Random) -> Duration {
     let client = Client::connect(&set.uri(OPTIONS)).await.unwrap();
     let runtime = SimRuntime::current().unwrap();
     for _ in 0..TASKS {
@@ -88,7 +88,7 @@ async fn through_failovers(sim: &Sim, set: &ReplicaSet, tally: Arc<Tally>, rando
 }
 
 /// Something happens to the primary, or to all members one after the other.
-async fn fail_over(sim: &Sim, set: &ReplicaSet, random: &mut Random) {
+async fn fail_over(sim: &Sim, set: &Servers, random: &mut Random) {
     let Some(primary) = set.primary() else { return };
     match random.up_to(3) {
         0 => set.step_down(Duration::from_secs(10)),
@@ -103,7 +103,7 @@ async fn fail_over(sim: &Sim, set: &ReplicaSet, random: &mut Random) {
             set.heal(primary);
         }
         _ => {
-            for member in 0..set.members() {
+            for (member, _) in set.members() {
                 set.kill(member);
                 sim.sleep(Duration::from_millis(300)).await;
                 set.restart(member);

@@ -1,9 +1,7 @@
-//! A host with a MongoDB server on it, which tests can crash, restart, hang and cut off; and the hosts of a replica set.
+//! A host with a MongoDB server on it, which tests can crash, restart, hang and cut off.
 
 mod channel;
-mod machine;
 mod process;
-mod replica_set;
 mod tls;
 
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +15,6 @@ use cmap_runtime::bson::{RawDocument, RawDocumentBuf};
 use cmap_test_server::{ServerConfig, TestServer};
 
 use self::process::Process;
-pub use self::replica_set::ReplicaSet;
 use crate::network::{Listener, Reachability};
 use crate::runtime::SimRuntime;
 use crate::world::World;
@@ -144,8 +141,7 @@ impl Server {
         let listener = Listener::bind(world, SocketAddr::new(host.ip, PORT));
         state.listener = Some(listener.clone());
         drop(state);
-        let doors = processes.into_iter().map(|process| (process, ())).collect();
-        runtime.spawn(process::accept(doors, listener, host.tls.clone()));
+        runtime.spawn(process::accept(processes, listener, host.tls.clone()));
     }
 
     /// Switches its machine off: connections stay as they are at the other end, which hears nothing any more.

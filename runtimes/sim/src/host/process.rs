@@ -1,4 +1,4 @@
-//! A process: a test server, or a deployment of them, as a machine, a task for each connection, and one for its time.
+//! A server's process: the test server as a machine, a task for each connection, and one for its time.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -10,10 +10,9 @@ use cmap_core::time::Instant;
 use cmap_core::wire::{Field, Flags, Limits, Message, MessageIds, MessageWriter};
 use cmap_runtime::Runtime;
 use cmap_runtime::bson::{RawDocument, RawDocumentBuf};
-use cmap_test_server::{Peer, ServerConfig, TestServer};
+use cmap_test_server::{ClientId, Peer, ServerConfig, ServerOutput, TestServer};
 
 use super::channel::{Channel, Outbox};
-use super::machine::{Machine, Told};
 use super::tls::Tls;
 use crate::network::Listener;
 use crate::runtime::{SimRuntime, Sleep};
@@ -22,14 +21,14 @@ use crate::runtime::{SimRuntime, Sleep};
 const MOST_UNSENT: usize = 1 << 20;
 
 /// A process, which runs until it is killed.
-pub(super) struct Process<M: Machine = TestServer> {
+pub(super) struct Process {
     runtime: SimRuntime,
-    state: Mutex<State<M>>,
+    state: Mutex<State>,
 }
 
-struct State<M: Machine> {
-    machine: M,
-    outboxes: BTreeMap<M::Client, Outbox>,
+struct State {
+    machine: TestServer,
+    outboxes: BTreeMap<ClientId, Outbox>,
     hangs: bool,
     is_killed: bool,
     accepted: u64,
@@ -45,9 +44,9 @@ pub(super) fn time(runtime: &SimRuntime) -> Instant {
     Instant::ORIGIN + runtime.elapsed()
 }
 
-impl<M: Machine> Process<M> {
+impl Process {
     /// A process that serves those who are handed to it.
-    pub(super) fn start(runtime: &SimRuntime, machine: M) -> Arc<Self> {
+    pub(super) fn start(runtime: &SimRuntime, machine: TestServer) -> Arc<Self> {
         let process = Arc::new(Self {
             runtime: runtime.clone(),
             state: Mutex::new(State {
@@ -65,52 +64,6 @@ impl<M: Machine> Process<M> {
         process
     }
 
-    /// Calls the machine, hands its outputs over, and wakes the timekeeper if it has to come earlier.
-    pub(super) fn with<T>(&self, call: impl FnOnce(&mut M, Instant) -> T) -> T {
-        let now = time(&self.runtime);
-        let mut state = self.state();
-        let result = call(&mut state.machine, now);
-        let mut wake = state.drain(now);
-        let next = state.machine.poll_timeout();
-        if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
-            wake.extend(state.timekeeper.take());
-        }
-        drop(state);
-        wake.into_iter().for_each(Waker::wake);
-        result
-    }
-
-    /// Whether the process is alive, and gets time. `cx` is woken when that changes.
-    fn poll_alive(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut state = self.state();
-        if state.is_killed {
-            return Poll::Ready(false);
-        }
-        state.tasks.retain(|waker| !waker.will_wake(cx.waker()));
-        state.tasks.push(cx.waker().clone());
-        if state.hangs { Poll::Pending } else { Poll::Ready(true) }
-    }
-
-    /// A client has connected.
-    fn accept(&self, door: M::Door, connection: usize, waker: Waker) -> M::Client {
-        let mut state = self.state();
-        state.accepted += 1;
-        let client = state.machine.accept(time(&self.runtime), door);
-        state.outboxes.insert(client, Outbox::new(connection, waker));
-        client
-    }
-
-    fn leave(&self, client: M::Client) {
-        self.with(|machine, now| machine.handle_hang_up(now, client));
-        let _outbox = self.state().outboxes.remove(&client);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<M>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Process {
     /// Ends it, and returns what was in its memory.
     pub(super) fn kill(&self) -> TestServer {
         let mut state = self.state();
@@ -147,8 +100,8 @@ impl Process {
         let client = state.machine.accept(now, Peer::operator());
         state.machine.handle_bytes(now, client, &request);
         let mut wake = Vec::new();
-        while let Some(output) = Machine::poll_output(&mut state.machine) {
-            if let Told::Send(to, bytes) = &output
+        while let Some(output) = state.machine.poll_output() {
+            if let ServerOutput::Send { client: to, bytes } = &output
                 && *to == client
             {
                 reply = Message::decode(bytes, &limits).ok().map(|message| message.body.to_owned());
@@ -180,9 +133,56 @@ impl Process {
         let found = outboxes.find(|(client, _)| client.get() == connection_id.unsigned_abs());
         found.map(|(_, outbox)| outbox.connection())
     }
+
+    /// Whether the process is alive, and gets time. `cx` is woken when that changes.
+    fn poll_alive(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut state = self.state();
+        if state.is_killed {
+            return Poll::Ready(false);
+        }
+        state.tasks.retain(|waker| !waker.will_wake(cx.waker()));
+        state.tasks.push(cx.waker().clone());
+        if state.hangs { Poll::Pending } else { Poll::Ready(true) }
+    }
+
+    /// A client has connected.
+    fn accept(&self, connection: usize, waker: Waker) -> ClientId {
+        let mut state = self.state();
+        state.accepted += 1;
+        let client = state.machine.accept(time(&self.runtime), Peer::at("the simulation"));
+        state.outboxes.insert(client, Outbox::new(connection, waker));
+        client
+    }
+
+    fn handle_bytes(&self, client: ClientId, bytes: &[u8]) {
+        self.drive(|machine, now| machine.handle_bytes(now, client, bytes));
+    }
+
+    fn leave(&self, client: ClientId) {
+        self.drive(|machine, now| machine.handle_hang_up(now, client));
+        let _outbox = self.state().outboxes.remove(&client);
+    }
+
+    /// Calls the machine, hands its outputs over, and wakes the timekeeper if it has to come earlier.
+    fn drive(&self, call: impl FnOnce(&mut TestServer, Instant)) {
+        let now = time(&self.runtime);
+        let mut state = self.state();
+        call(&mut state.machine, now);
+        let mut wake = state.drain(now);
+        let next = state.machine.poll_timeout();
+        if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
+            wake.extend(state.timekeeper.take());
+        }
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl<M: Machine> State<M> {
+impl State {
     /// Puts the machine's outputs into the outboxes of their clients. Returns the tasks to wake.
     fn drain(&mut self, now: Instant) -> Vec<Waker> {
         let mut wake = Vec::new();
@@ -192,17 +192,17 @@ impl<M: Machine> State<M> {
         wake
     }
 
-    fn hand_over(&mut self, now: Instant, output: Told<M::Client>) -> Option<Waker> {
+    fn hand_over(&mut self, now: Instant, output: ServerOutput) -> Option<Waker> {
         match output {
-            Told::Send(client, bytes) => {
+            ServerOutput::Send { client, bytes } => {
                 let outbox = self.outboxes.get_mut(&client)?;
                 if outbox.len() + bytes.len() > MOST_UNSENT {
                     self.machine.hold(now, client);
                 }
                 outbox.push(&bytes)
             }
-            Told::HangUp(client) => self.outboxes.get_mut(&client)?.close(),
-            Told::Nothing => None,
+            ServerOutput::HangUp { client } => self.outboxes.get_mut(&client)?.close(),
+            _ => None,
         }
     }
 
@@ -211,13 +211,9 @@ impl<M: Machine> State<M> {
     }
 }
 
-/// Accepts connections and gives each to the next of `doors`, until their processes are killed or the port is closed.
-pub(super) async fn accept<M: Machine>(
-    doors: Vec<(Arc<Process<M>>, M::Door)>,
-    listener: Listener,
-    tls: Option<Arc<rustls::ServerConfig>>,
-) {
-    for (process, door) in doors.iter().cycle() {
+/// Accepts connections and gives each to the next of `processes`, until they are killed.
+pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener, tls: Option<Arc<rustls::ServerConfig>>) {
+    for process in processes.iter().cycle() {
         let mut next = pin!(listener.accept());
         let accepted = poll_fn(|cx| match process.poll_alive(cx) {
             Poll::Ready(false) => Poll::Ready(None),
@@ -227,14 +223,14 @@ pub(super) async fn accept<M: Machine>(
         let Some(stream) = accepted.await else { return };
         // A configuration that makes no connections serves nobody.
         let Ok(tls) = tls.as_ref().map(Tls::new).transpose() else { continue };
-        process.runtime.spawn(serve(Arc::clone(process), *door, Channel::new(stream, tls)));
+        process.runtime.spawn(serve(Arc::clone(process), Channel::new(stream, tls)));
     }
 }
 
 /// Serves one client until either side hangs up, or the process is killed.
-async fn serve<M: Machine>(process: Arc<Process<M>>, door: M::Door, mut channel: Channel) {
+async fn serve(process: Arc<Process>, mut channel: Channel) {
     let connection = channel.connection();
-    let client = poll_fn(|cx| Poll::Ready(process.accept(door, connection, cx.waker().clone()))).await;
+    let client = poll_fn(|cx| Poll::Ready(process.accept(connection, cx.waker().clone()))).await;
     let mut buffer = vec![0; 16 * 1024];
     poll_fn(|cx| {
         loop {
@@ -247,9 +243,7 @@ async fn serve<M: Machine>(process: Arc<Process<M>>, door: M::Door, mut channel:
                 return Poll::Ready(());
             }
             match channel.poll_read(cx, &mut buffer) {
-                Poll::Ready(Ok(count @ 1..)) => {
-                    process.with(|machine, now| machine.handle_bytes(now, client, &buffer[..count]));
-                }
+                Poll::Ready(Ok(count @ 1..)) => process.handle_bytes(client, &buffer[..count]),
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
             }
@@ -260,7 +254,7 @@ async fn serve<M: Machine>(process: Arc<Process<M>>, door: M::Door, mut channel:
 }
 
 /// Sends what waits to be sent. Ends with the connection.
-fn send<M: Machine>(process: &Process<M>, client: M::Client, channel: &mut Channel, cx: &mut Context<'_>) -> Poll<()> {
+fn send(process: &Process, client: ClientId, channel: &mut Channel, cx: &mut Context<'_>) -> Poll<()> {
     loop {
         let mut state = process.state();
         let Some(outbox) = state.outboxes.get_mut(&client) else { return Poll::Ready(()) };
@@ -279,7 +273,7 @@ fn send<M: Machine>(process: &Process<M>, client: M::Client, channel: &mut Chann
                     .get_mut(&client)
                     .into_iter()
                     .for_each(|outbox| outbox.put_back(&bytes[count..]));
-                process.with(|machine, now| machine.release(now, client));
+                process.drive(|machine, now| machine.release(now, client));
             }
             Poll::Ready(Err(_)) => return Poll::Ready(()),
             Poll::Pending => {
@@ -291,7 +285,7 @@ fn send<M: Machine>(process: &Process<M>, client: M::Client, channel: &mut Chann
 }
 
 /// Calls the machine when time has passed.
-async fn keep_time<M: Machine>(process: Arc<Process<M>>) {
+async fn keep_time(process: Arc<Process>) {
     let mut sleep: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         loop {
@@ -300,7 +294,7 @@ async fn keep_time<M: Machine>(process: Arc<Process<M>>) {
                 Poll::Ready(false) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
             }
-            process.with(|machine, now| machine.handle_timeout(now));
+            process.drive(|machine, now| machine.handle_timeout(now));
             let mut state = process.state();
             state.timekeeper = Some(cx.waker().clone());
             state.armed = state.machine.poll_timeout();
