@@ -67,6 +67,15 @@ impl Entry {
         let (name, database) = (request.name.to_owned(), request.database.to_owned());
         Self::Command { ignores_max_time, name, database, body: request.arguments.0.to_owned(), write }
     }
+
+    /// The bytes of its command.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Command { body, .. } => body.as_bytes().len(),
+            // There are few, and they are small.
+            Self::Users(_) | Self::Election => 0,
+        }
+    }
 }
 
 impl Membership {
