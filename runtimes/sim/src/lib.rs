@@ -43,7 +43,7 @@
 //! | `runtime` | the simulation as a [`Runtime`] |
 //! | `executor` | tasks, timers, the clock |
 //! | `network` | hosts, names, connections and faults |
-//! | `host` | a server, its process, its side of TLS, and its end |
+//! | `host` | a server, its process, its side of TLS, and its end; several servers that belong together |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -61,11 +61,11 @@ pub use cmap_runtime::{
     Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, ServerStatus, Subscription,
     TimeLimit, TopologyEvent, bson, core, tls,
 };
-pub use cmap_test_server::{ServerConfig, User};
+pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
 pub use rustls;
 
 pub use self::executor::{Stuck, TaskNames};
-pub use self::host::{Data, Server};
+pub use self::host::{Data, Server, Servers};
 pub use self::network::{Listener, Reachability, Stream};
 pub use self::runtime::{SimRuntime, Sleep};
 pub use self::seeds::for_seeds;

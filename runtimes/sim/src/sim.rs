@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_runtime::Runtime;
-use cmap_test_server::ServerConfig;
+use cmap_test_server::{DeploymentConfig, MemberConfig, ServerConfig, SetConfig};
 
 use crate::executor::Stuck;
-use crate::host::{PORT, Server};
+use crate::host::{PORT, Server, Servers};
 use crate::network::Listener;
 use crate::runtime::{SimRuntime, Sleep};
 use crate::world::World;
@@ -60,6 +60,20 @@ impl Sim {
         config.load_balanced = true;
         configure(&mut config);
         Server::start(&self.runtime, host, config, services, None)
+    }
+
+    /// A replica set with an electable member on a host of each of these names; the first is the primary.
+    pub fn replica_set(&self, name: &str, hosts: &[&str]) -> Servers {
+        let member = |(id, host): (i32, &&str)| MemberConfig::new(id, format!("{host}:{PORT}"));
+        let members = (0..).zip(hosts).map(member).collect();
+        self.deployment(|server| DeploymentConfig::replica_set(server, SetConfig::new(name, members)))
+    }
+
+    /// Servers that belong together, each on the host that its address names. `configure` gets what they have in common.
+    pub fn deployment(&self, configure: impl FnOnce(ServerConfig) -> DeploymentConfig) -> Servers {
+        let mut server = self.config("");
+        server.time_of_day = World::START_OF_TIME + self.runtime.elapsed();
+        Servers::start(&self.runtime, configure(server))
     }
 
     /// Listens at `port` of a new host of this name, for a server that a test plays itself.

@@ -50,10 +50,10 @@ pub(super) fn connection_status(identity: &Identity, users: &Users) -> RawDocume
 }
 
 impl Service {
-    /// `getCmdLineOpts`, as if the server were a mongod.
+    /// `getCmdLineOpts`, as if the server were one of MongoDB's.
     pub(super) fn command_line(&self) -> RawDocumentBuf {
         let mut argv = RawArrayBuf::new();
-        ["mongod", "--setParameter", "enableTestCommands=1"].into_iter().for_each(|word| argv.push(word));
+        [self.process_name(), "--setParameter", "enableTestCommands=1"].into_iter().for_each(|word| argv.push(word));
         let port = self.config.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         let mut parsed = document! {
             "net": document! { "port": i32::from(port.unwrap_or_default()) },
@@ -70,6 +70,10 @@ impl Service {
         document! { "argv": argv, "parsed": parsed }
     }
 
+    fn process_name(&self) -> &'static str {
+        if self.config.is_mongos() { "mongos" } else { "mongod" }
+    }
+
     /// `serverStatus`.
     pub(super) fn status(&self, now: Instant) -> RawDocumentBuf {
         let uptime = self.clock.uptime(now);
@@ -77,7 +81,7 @@ impl Service {
         let mut status = document! {
             "host": self.config.address.as_str(),
             "version": VERSION,
-            "process": "mongod",
+            "process": self.process_name(),
             "pid": 1_i64,
             "uptime": uptime.as_secs_f64(),
             "uptimeMillis": i64::try_from(uptime.as_millis()).unwrap_or(i64::MAX),

@@ -11,14 +11,17 @@ use cmap_core::time::Instant;
 
 use super::cluster_time::ClusterTime;
 use super::document::document;
-use super::failure::{Outcome, fail};
-use super::replica_set::Order;
+use super::failure::{Outcome, append_labels, fail};
+use super::read_concern;
+use super::replica_set::view::View;
+use super::replica_set::{Order, ReplicaSet};
 use super::request::Request;
-use super::service::Service;
+use super::service::{Reply, Service};
 use super::sessions::{RetryableWrite, Sessions};
 use super::users::Users;
+use super::write_concern::{Goal, Progress};
 use crate::MemberId;
-use crate::store::{Caller, Store, StoreCommand, code};
+use crate::store::{Caller, CommandFailure, Store, StoreCommand, code};
 
 /// One entry of the log.
 #[derive(Debug)]
@@ -64,6 +67,15 @@ impl Entry {
         let (name, database) = (request.name.to_owned(), request.database.to_owned());
         Self::Command { ignores_max_time, name, database, body: request.arguments.0.to_owned(), write }
     }
+
+    /// The bytes of its command.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Command { body, .. } => body.as_bytes().len(),
+            // There are few, and they are small.
+            Self::Users(_) | Self::Election => 0,
+        }
+    }
 }
 
 impl Membership {
@@ -96,6 +108,63 @@ impl Membership {
 }
 
 impl Service {
+    /// Makes it a member of a deployment. `set` is its place in a replica set, if the deployment is one.
+    pub(super) fn join(&mut self, membership: Membership, set: Option<(MemberId, View)>) {
+        self.membership = Some(membership);
+        self.replica_set = set.map(|(me, view)| ReplicaSet::member(me, view));
+    }
+
+    /// The replica set looks different from now on.
+    pub(super) fn see(&mut self, view: View) {
+        if self.replica_set.as_mut().is_some_and(|set| set.see(view)) {
+            self.topology_counter += 1;
+        }
+    }
+
+    /// What clients have ordered of the deployment since the last look.
+    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+        let membership = self.membership.as_mut().map(|membership| std::mem::take(&mut membership.orders));
+        let set = self.replica_set.as_mut().map(|set| std::mem::take(&mut set.orders));
+        membership.into_iter().chain(set).flatten().collect()
+    }
+
+    /// Whether a read has to wait until more is replicated.
+    pub(super) fn must_wait_to_read(&self, request: &Request<'_>) -> bool {
+        self.replica_set.as_ref().is_some_and(|set| read_concern::must_wait(request, set, &self.cluster_time))
+    }
+
+    /// How far a write has got.
+    pub(super) fn progress_of(&self, goal: &Goal, now: Instant) -> Progress {
+        self.replica_set.as_ref().map_or(Progress::Reached, |set| goal.progress(set, now))
+    }
+
+    /// Whether a write is interrupted, because this member is no longer the primary.
+    pub(super) fn is_interrupted(&self, goal: &Goal) -> bool {
+        self.replica_set.as_ref().is_some_and(|set| goal.is_interrupted(set))
+    }
+
+    /// The reply to a command that is interrupted.
+    pub(super) fn interruption(&self, now: Instant, request: &Request<'_>) -> Reply {
+        let failure = fail(code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, "operation was interrupted");
+        self.reply(now, Err(self.explained(request, failure)))
+    }
+
+    /// Adds a `writeConcernError` to a reply that has none.
+    pub(super) fn add_write_concern_error(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply,
+        code: i32,
+        error: &RawDocumentBuf,
+    ) {
+        let has_one = |part: &RawDocumentBuf| !part.get("writeConcernError").is_ok_and(|error| error.is_none());
+        if reply.is_error || has_one(&reply.body) || has_one(&reply.tail) {
+            return;
+        }
+        reply.tail.append(bson::cstr!("writeConcernError"), error);
+        append_labels(&mut reply.tail, &self.default_labels(request, code));
+    }
+
     /// Records what was written, for the other members.
     pub(super) fn log(&mut self, entry: impl FnOnce() -> Entry) {
         if let Some(membership) = &mut self.membership {
@@ -104,6 +173,12 @@ impl Service {
                 set.count();
             }
         }
+    }
+
+    /// The write that was carried out just now is not answered before enough members have it.
+    pub(super) fn wait_for_members(&mut self, now: Instant, request: &Request<'_>) -> Result<(), CommandFailure> {
+        self.goal = self.replica_set.as_ref().map(|set| Goal::of(request, set, now)).transpose()?;
+        Ok(())
     }
 
     /// Carries out what another member did.

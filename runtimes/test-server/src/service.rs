@@ -25,15 +25,14 @@ use super::identity::Identity;
 use super::ingress::Ingress;
 use super::parameters::Parameters;
 use super::read_concern;
-use super::replica_set::view::View;
-use super::replica_set::{Order, ReplicaSet, no_replication};
+use super::replica_set::{ReplicaSet, no_replication};
 use super::replication::{Entry, Membership};
 use super::request::{Arguments, Request};
 use super::sasl::Sasl;
 use super::sessions::{self, RetryableWrite, Sessions};
 use super::traffic::Traffic;
 use super::users::{Users, bytes};
-use super::write_concern::{self, Goal, Progress};
+use super::write_concern::{self, Goal};
 use crate::store::{Caller, CommandFailure, Store, StoreCommand, code};
 
 /// The server behind all connections.
@@ -55,7 +54,7 @@ pub(super) struct Service {
     pub(super) clients_ever: u64,
     process: ObjectId,
     /// Grows with every change of the replica set.
-    topology_counter: i64,
+    pub(super) topology_counter: i64,
     fail_points: FailPoints,
     parameters: Parameters,
     pub(super) sessions: Sessions,
@@ -126,63 +125,6 @@ impl Service {
         self.replica_set.is_some() || self.config.is_mongos()
     }
 
-    /// Makes it a member of a deployment. `set` is its place in a replica set, if the deployment is one.
-    pub(super) fn join(&mut self, membership: Membership, set: Option<(crate::MemberId, View)>) {
-        self.membership = Some(membership);
-        self.replica_set = set.map(|(me, view)| ReplicaSet::member(me, view));
-    }
-
-    /// The replica set looks different from now on.
-    pub(super) fn see(&mut self, view: View) {
-        if self.replica_set.as_mut().is_some_and(|set| set.see(view)) {
-            self.topology_counter += 1;
-        }
-    }
-
-    /// What clients have ordered of the deployment since the last look.
-    pub(super) fn take_orders(&mut self) -> Vec<Order> {
-        let membership = self.membership.as_mut().map(|membership| std::mem::take(&mut membership.orders));
-        let set = self.replica_set.as_mut().map(|set| std::mem::take(&mut set.orders));
-        membership.into_iter().chain(set).flatten().collect()
-    }
-
-    /// Whether a read has to wait until more is replicated.
-    pub(super) fn must_wait_to_read(&self, request: &Request<'_>) -> bool {
-        self.replica_set.as_ref().is_some_and(|set| read_concern::must_wait(request, set, &self.cluster_time))
-    }
-
-    /// How far a write has got.
-    pub(super) fn progress_of(&self, goal: &Goal, now: Instant) -> Progress {
-        self.replica_set.as_ref().map_or(Progress::Reached, |set| goal.progress(set, now))
-    }
-
-    /// Whether a write is interrupted, because this member is no longer the primary.
-    pub(super) fn is_interrupted(&self, goal: &Goal) -> bool {
-        self.replica_set.as_ref().is_some_and(|set| goal.is_interrupted(set))
-    }
-
-    /// The reply to a command that is interrupted.
-    pub(super) fn interruption(&self, now: Instant, request: &Request<'_>) -> Reply {
-        let failure = fail(code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, "operation was interrupted");
-        self.reply(now, Err(self.explained(request, failure)))
-    }
-
-    /// Adds a `writeConcernError` to a reply that has none.
-    pub(super) fn add_write_concern_error(
-        &self,
-        request: &Request<'_>,
-        reply: &mut Reply,
-        code: i32,
-        error: &RawDocumentBuf,
-    ) {
-        let has_one = |part: &RawDocumentBuf| !part.get("writeConcernError").is_ok_and(|error| error.is_none());
-        if reply.is_error || has_one(&reply.body) || has_one(&reply.tail) {
-            return;
-        }
-        reply.tail.append(bson::cstr!("writeConcernError"), error);
-        append_labels(&mut reply.tail, &self.default_labels(request, code));
-    }
-
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let election = self.replica_set.as_ref().and_then(ReplicaSet::next_election);
@@ -243,7 +185,7 @@ impl Service {
 
     /// A failure that says what a member adds to errors about its state: the label of a write that may be sent again, and its
     /// topologyVersion, so that a client knows whether it has heard of the change.
-    fn explained(&self, request: &Request<'_>, mut failure: CommandFailure) -> CommandFailure {
+    pub(super) fn explained(&self, request: &Request<'_>, mut failure: CommandFailure) -> CommandFailure {
         if self.replica_set.is_some() && STATE_CHANGES.contains(&failure.code) {
             let version = hello::topology_document(self.topology_version());
             failure.details.append(bson::cstr!("topologyVersion"), version);
@@ -367,12 +309,6 @@ impl Service {
             self.wait_for_members(now, request)?;
         }
         Ok(reply)
-    }
-
-    /// The write that was carried out just now is not answered before enough members have it.
-    fn wait_for_members(&mut self, now: Instant, request: &Request<'_>) -> Result<(), CommandFailure> {
-        self.goal = self.replica_set.as_ref().map(|set| Goal::of(request, set, now)).transpose()?;
-        Ok(())
     }
 
     fn run_on_replica_set(&mut self, now: Instant, request: &Request<'_>) -> Outcome {
@@ -500,7 +436,7 @@ impl Service {
     }
 
     /// The labels that a server gives an error on its own (SRV-8).
-    fn default_labels(&self, request: &Request<'_>, code: i32) -> Vec<String> {
+    pub(super) fn default_labels(&self, request: &Request<'_>, code: i32) -> Vec<String> {
         let retryable =
             self.is_in_cluster() && request.arguments.get("txnNumber").is_some() && RETRYABLE_CODES.contains(&code);
         if retryable { vec!["RetryableWriteError".into()] } else { vec![] }

@@ -1,6 +1,7 @@
 //! A host with a MongoDB server on it, which tests can crash, restart, hang and cut off.
 
 mod channel;
+mod deployment;
 mod process;
 mod tls;
 
@@ -14,6 +15,7 @@ use cmap_runtime::Runtime;
 use cmap_runtime::bson::{RawDocument, RawDocumentBuf};
 use cmap_test_server::{ServerConfig, TestServer};
 
+pub use self::deployment::Servers;
 use self::process::Process;
 use crate::network::{Listener, Reachability};
 use crate::runtime::SimRuntime;

@@ -18,7 +18,7 @@ use crate::network::Listener;
 use crate::runtime::{SimRuntime, Sleep};
 
 /// How many bytes may wait to be sent to a client before its further requests wait as well.
-const MOST_UNSENT: usize = 1 << 20;
+pub(super) const MOST_UNSENT: usize = 1 << 20;
 
 /// A process, which runs until it is killed.
 pub(super) struct Process {

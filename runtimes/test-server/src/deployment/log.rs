@@ -8,13 +8,17 @@ use cmap_core::time::Instant;
 use crate::replica_set::view::Position;
 use crate::replication::{Entry, SharedEntry};
 
-/// How many entries are kept for members that lag behind. One that needs more copies another member's documents.
+/// How many entries, and bytes of them, are kept for members that lag behind. One that needs more copies another member's
+/// documents.
 const MOST_ENTRIES: usize = 100_000;
+const MOST_BYTES: usize = 64 << 20;
 
 /// The entries that some members do not have yet.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     entries: VecDeque<Logged>,
+    /// Of the commands in them.
+    bytes: usize,
     /// The position before the first entry.
     start: Position,
 }
@@ -33,8 +37,9 @@ impl Log {
     }
 
     pub(super) fn push(&mut self, at: Instant, entry: Entry) {
+        self.bytes += entry.size();
         self.entries.push_back(Logged { at, entry: Arc::new(entry) });
-        if self.entries.len() > MOST_ENTRIES {
+        while self.entries.len() > MOST_ENTRIES || self.bytes > MOST_BYTES {
             self.forget(Position(self.start.0 + 1));
         }
     }
@@ -47,7 +52,10 @@ impl Log {
 
     /// Forgets the entries up to a position, which every member has.
     pub(super) fn forget(&mut self, position: Position) {
-        while self.start < position && self.entries.pop_front().is_some() {
+        while self.start < position
+            && let Some(logged) = self.entries.pop_front()
+        {
+            self.bytes -= logged.entry.size();
             self.start.0 += 1;
         }
     }
@@ -59,6 +67,7 @@ impl Log {
             self.start = position;
         }
         self.entries.truncate(usize::try_from(position.0 - self.start.0).unwrap_or(usize::MAX));
+        self.bytes = self.entries.iter().map(|logged| logged.entry.size()).sum();
     }
 }
 

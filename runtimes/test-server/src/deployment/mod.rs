@@ -183,11 +183,10 @@ impl Deployment {
                 return Some(output);
             }
             // A server whose replies are taken goes on with its clients' next requests.
-            let ids = self.ids();
-            let next = ids.into_iter().find_map(|id| {
-                let member = self.members.get_mut(&id).filter(|member| member.is_up)?;
+            let mut up = self.members.iter_mut().filter(|(_, member)| member.is_up);
+            let next = up.find_map(|(id, member)| {
                 let output = member.server.poll_output()?;
-                Some(DeploymentOutput::Server { member: id, output })
+                Some(DeploymentOutput::Server { member: *id, output })
             })?;
             self.outputs.push_back(next);
             self.settle();

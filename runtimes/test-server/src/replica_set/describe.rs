@@ -45,7 +45,9 @@ impl ReplicaSet {
             reply.append(bson::cstr!("tags"), me.tags_document());
         }
         reply.append(bson::cstr!("me"), me.host.as_str());
-        reply.append(bson::cstr!("electionId"), self.election_id());
+        if state == MemberState::Primary {
+            reply.append(bson::cstr!("electionId"), self.election_id());
+        }
         let op_time = document! { "ts": time, "t": self.view.term };
         let date = date(Duration::from_secs(unix.as_secs()));
         reply.append(

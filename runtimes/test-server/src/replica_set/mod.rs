@@ -125,6 +125,10 @@ impl ReplicaSet {
     pub(super) fn refusal(&self, request: &Request<'_>, writes: bool) -> Option<CommandFailure> {
         match (self.state(), writes) {
             (MemberState::Primary, _) => return None,
+            // A server's secondary has the primary write the results.
+            (MemberState::Secondary, true) if request.name == "aggregate" && reads_from_secondaries(request) => {
+                return Some(CommandFailure::not_supported("an aggregation that writes, on a secondary,"));
+            }
             (_, true) => return Some(fail(code::NOT_WRITABLE_PRIMARY, "not primary")),
             (MemberState::Secondary, false) => {}
             (MemberState::Arbiter | MemberState::Removed | MemberState::Down, false) => {
@@ -134,13 +138,8 @@ impl ReplicaSet {
         if ALWAYS_ALLOWED.contains(&request.name) {
             return None;
         }
-        let preference = request.arguments.document("$readPreference").ok().flatten();
-        match preference.and_then(|preference| preference.text("mode").ok().flatten()) {
-            None | Some("primary") => {
-                Some(fail(code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false"))
-            }
-            Some(_) => None,
-        }
+        let refusal = || fail(code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false");
+        (!reads_from_secondaries(request)).then(refusal)
     }
 
     /// `replSetGetConfig`.
@@ -148,6 +147,12 @@ impl ReplicaSet {
         let View { config, term, election_timeout, .. } = &self.view;
         crate::document::document! { "config": config.to_document(*term, *election_timeout) }
     }
+}
+
+/// Whether the read preference lets a secondary answer.
+fn reads_from_secondaries(request: &Request<'_>) -> bool {
+    let preference = request.arguments.document("$readPreference").ok().flatten();
+    preference.and_then(|preference| preference.text("mode").ok().flatten()).is_some_and(|mode| mode != "primary")
 }
 
 /// The answer of a server without a replica set.

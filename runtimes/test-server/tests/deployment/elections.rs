@@ -12,7 +12,7 @@ const ELECTION_TIMEOUT: Duration = Duration::from_millis(500);
 #[test]
 fn a_primary_that_is_killed_is_replaced_after_the_election_timeout() {
     let mut network = Network::of_three();
-    let before = network.hello(1).get_object_id("electionId").unwrap();
+    let before = network.hello(0).get_object_id("electionId").unwrap();
 
     network.kill(0);
 

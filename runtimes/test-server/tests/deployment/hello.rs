@@ -31,6 +31,7 @@ fn every_member_names_all_that_clients_may_know() {
         assert_eq!(hello.get_bool("passive").unwrap_or_default(), id == 2 || id == 3);
         assert_eq!(hello.get_bool("hidden").unwrap_or_default(), id == 3);
         assert_eq!(hello.get_bool("arbiterOnly").unwrap_or_default(), id == 4);
+        assert_eq!(hello.get("electionId").unwrap().is_some(), id == 0, "the primary alone tells its election");
     }
 }
 

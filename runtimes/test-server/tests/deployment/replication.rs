@@ -70,6 +70,18 @@ fn a_write_on_a_secondary_is_refused() {
 }
 
 #[test]
+fn an_aggregation_that_writes_is_not_supported_on_a_secondary() {
+    let mut network = Network::of_three();
+    let client = network.connect(1);
+    let mut aggregate = rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} };
+    assert_eq!(network.fail(client, "db", &aggregate).code, Some(10107));
+
+    aggregate.append(bson::cstr!("$readPreference"), rawdoc! { "mode": "secondary" });
+
+    assert_eq!(network.fail(client, "db", &aggregate).code, Some(115));
+}
+
+#[test]
 fn an_arbiter_has_no_documents() {
     let mut network = Network::new(set([member(0), member(1).with_role(MemberRole::Arbiter)]));
     let client = network.connect(1);

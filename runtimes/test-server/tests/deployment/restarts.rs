@@ -149,3 +149,18 @@ fn no_number_of_a_connection_is_used_twice() {
 
     assert!(network.hello(1).get_i32("connectionId").unwrap() > before);
 }
+
+#[test]
+fn a_member_that_needs_more_than_the_log_has_copies_the_documents() {
+    let mut network = Network::of_three();
+    network.set_lag(2, Duration::MAX);
+    let client = network.connect(0);
+    let text = "x".repeat(9_000_000);
+
+    for id in 0..10 {
+        let documents: bson::RawArrayBuf = [rawdoc! { "_id": id, "text": text.as_str() }].into_iter().collect();
+        network.run(client, "db", &rawdoc! { "insert": "c", "documents": documents });
+    }
+
+    assert!((1..10).contains(&network.count(2)), "it lags behind by what the log has");
+}

@@ -18,6 +18,7 @@ fn each_says_that_it_is_a_mongos() {
         let hello = network.hello(member);
         assert_eq!(hello.get_str("msg").unwrap(), "isdbgrid");
         assert!(hello.get_bool("isWritablePrimary").unwrap() && hello.get("setName").unwrap().is_none());
+        assert_eq!(network.admin(member, &rawdoc! { "serverStatus": 1 }).get_str("process").unwrap(), "mongos");
     }
 }
 
