@@ -13,6 +13,7 @@ use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
 use cmap_core::server::CommandDefaults;
+use cmap_core::topology::seed_list::SeedList;
 use cmap_core::topology::{Topology as Machine, TopologyOptions};
 
 use crate::clock::Clock;
@@ -22,6 +23,7 @@ use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
+use crate::seed_list;
 use crate::tls::TlsConfig;
 use crate::topology::Topology;
 use crate::warnings;
@@ -148,6 +150,11 @@ impl<R: Runtime, T> Builder<R, T> {
             makes: _,
         } = self;
         let runtime = runtime?;
+        if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
+            let resolved = seed_list::resolve(&runtime, &seed_list, options).await?;
+            options = resolved.options;
+            warnings.extend(resolved.warnings);
+        }
         // Options changed in code may set only one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
             options.pool.load_balanced = true;

@@ -41,10 +41,11 @@ impl<R: Runtime> Client<R> {
 
     /// A client as a connection string asks for it. It checks the server from now on; a check-out waits until the
     /// server answers. Options that do not exist, and values that an option cannot have, are ignored:
-    /// [`warnings`](Self::warnings) names them.
+    /// [`warnings`](Self::warnings) names them. A `mongodb+srv` connection string is looked up in DNS first, which needs the
+    /// feature `srv`.
     ///
     /// # Errors
-    /// The connection string cannot be used, or the caller runs in no runtime.
+    /// The connection string cannot be used, DNS has no server for it, or the caller runs in no runtime.
     pub async fn connect(uri: &str) -> Result<Self, ClientError> {
         let (options, warnings) = ClientOptions::parse(uri)?;
         Self::builder(options).warnings(warnings).build().await

@@ -12,6 +12,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{CommandError as NotSent, ProtocolError, RETRYABLE_ERROR};
 use cmap_core::options::ConnectionStringError;
 use cmap_core::pool::{self, CheckOutErrorKind, ConnectionId};
+use cmap_core::topology::seed_list::SeedListError;
 use cmap_core::topology::{SelectionError, SelectionErrorKind};
 use cmap_core::wire::{ServerError, WriteFailure};
 use thiserror::Error;
@@ -65,6 +66,9 @@ pub enum ClientError {
     /// The connection string or the options cannot be used.
     #[error(transparent)]
     Options(#[from] ConnectionStringError),
+    /// DNS has no servers for a `mongodb+srv` connection string, or none that can be used.
+    #[error(transparent)]
+    SeedList(#[from] SeedListError),
     /// The files or texts for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),

@@ -2,8 +2,13 @@
 //! time.
 
 use std::future::pending;
+#[cfg(feature = "srv")]
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(feature = "srv")]
+use cmap_core::topology::seed_list::SrvRecord;
 
 use crate::socket::abort::{Abort, AbortReason};
 use crate::{Client, Runtime};
@@ -26,4 +31,17 @@ pub async fn end_as_the_limit_passes<R: Runtime>(client: &Client<R>, limit: Dura
     let outcome = abort.during(pending::<()>()).await;
     drop(limit);
     (outcome == Err(AbortReason::TimedOut), abort.get().is_some())
+}
+
+/// The SRV records of `name`, as the first of these name servers to answer has them. Called in a task of the runtime.
+///
+/// # Errors
+/// None of them answers.
+#[cfg(feature = "srv")]
+pub async fn srv_records<R: Runtime>(
+    runtime: &R,
+    servers: &[SocketAddr],
+    name: &str,
+) -> std::io::Result<Vec<SrvRecord>> {
+    crate::dns::srv_from(runtime, servers, name).await
 }

@@ -11,6 +11,7 @@
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
 //! | `topology` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors |
+//! | `seed_list`, `dns` | the servers of a `mongodb+srv` connection string; the system's name servers |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
 //! | [`tls`] | TLS through rustls, the same on every runtime |
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
@@ -37,6 +38,11 @@ mod clock;
 mod command_limit;
 mod connection;
 mod deadline;
+#[cfg(feature = "srv")]
+mod dns;
+#[cfg(not(feature = "srv"))]
+#[path = "no_dns.rs"]
+mod dns;
 mod document;
 mod error;
 mod establish;
@@ -46,6 +52,7 @@ pub mod internals;
 mod pinned;
 mod pool;
 pub mod runtime;
+mod seed_list;
 mod socket;
 #[cfg(feature = "__rustls")]
 pub mod tls;

@@ -12,8 +12,10 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
+use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use futures_io::{AsyncRead, AsyncWrite};
 
+use crate::dns;
 use crate::error::RuntimeGone;
 
 /// An async runtime, as a handle that is cheap to clone and good on every thread.
@@ -87,6 +89,23 @@ pub trait Runtime: Clone + Send + Sync + 'static {
             let looked_up = self.spawn_blocking(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()));
             looked_up.await.unwrap_or_else(|| Err(io::Error::other(RuntimeGone)))
         }
+    }
+
+    /// The SRV records of a name, none if there are none: the servers of a `mongodb+srv` connection string. Called only in tasks
+    /// of this runtime. The default asks the system's name servers over TCP, and needs the feature `srv`.
+    ///
+    /// # Errors
+    /// No name server answers, or the runtime has ended.
+    fn resolve_srv(&self, name: &str) -> impl Future<Output = io::Result<Vec<SrvRecord>>> + Send {
+        dns::srv(self, name.to_owned())
+    }
+
+    /// The TXT records of a name, none if there are none. As [`resolve_srv`](Self::resolve_srv).
+    ///
+    /// # Errors
+    /// No name server answers, or the runtime has ended.
+    fn resolve_txt(&self, name: &str) -> impl Future<Output = io::Result<Vec<TxtRecord>>> + Send {
+        dns::txt(self, name.to_owned())
     }
 
     /// Connects a socket. Called only in tasks of this runtime.

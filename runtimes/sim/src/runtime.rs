@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use cmap_runtime::RuntimeGone;
 use cmap_runtime::runtime::{Runtime, Target};
 
 use crate::executor::TimerKey;
-use crate::network::{Listener, Stream, connect};
+use crate::network::{LOOK_UP, Listener, Stream, connect};
 use crate::world::World;
 
 /// The runtime of a simulation. Clones are one.
@@ -117,6 +118,18 @@ impl Runtime for SimRuntime {
         let (answer, delay) = self.world.network().look_up(host);
         self.sleep(delay).await;
         Ok(answer?.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+
+    async fn resolve_srv(&self, name: &str) -> io::Result<Vec<SrvRecord>> {
+        let records = self.world.network().srv(name);
+        self.sleep(LOOK_UP).await;
+        Ok(records)
+    }
+
+    async fn resolve_txt(&self, name: &str) -> io::Result<Vec<TxtRecord>> {
+        let records = self.world.network().txt(name);
+        self.sleep(LOOK_UP).await;
+        Ok(records)
     }
 
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use cmap_runtime::Runtime;
 use cmap_test_server::{DeploymentConfig, MemberConfig, ServerConfig, SetConfig};
 
@@ -81,6 +82,11 @@ impl Sim {
         let world = self.runtime.world();
         let ip = world.network().add_host(host);
         Listener::bind(world, SocketAddr::new(ip, port))
+    }
+
+    /// What DNS has from now on for `mongodb+srv` connection strings with this host, and the usual service.
+    pub fn set_dns(&self, host: &str, srv: Vec<SrvRecord>, txt: Vec<TxtRecord>) {
+        self.runtime.world().network().set_records(host, srv, txt);
     }
 
     /// Runs `main`, the application, to its end. Its tasks go on with the next run.

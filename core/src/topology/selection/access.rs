@@ -1,10 +1,12 @@
-//! Whether a topology has a server to read from, or to write to.
+//! What a topology offers as a whole: whether there is a server to read from or to write to, and whether secondaries write the
+//! result of an aggregation.
 
 use core::time::Duration;
 
 use super::server_selector::ServerSelector;
 use super::staleness::MaxStalenessError;
-use crate::options::ReadPreference;
+use crate::monitor::ServerType;
+use crate::options::{ReadMode, ReadPreference};
 use crate::topology::TopologyDescription;
 
 impl TopologyDescription {
@@ -26,14 +28,27 @@ impl TopologyDescription {
     ) -> Result<bool, MaxStalenessError> {
         Ok(!self.suitable_servers(&preference.into(), &[], heartbeat_frequency)?.is_empty())
     }
+
+    /// The read preference of an aggregation that writes its result (`$out`, `$merge`): `preference`, unless a server that is
+    /// known is older than MongoDB 5.0, whose secondaries do not do that; then the primary (SEL-38).
+    pub fn preference_for_output(&self, preference: ReadPreference) -> ReadPreference {
+        let is_too_old = |(_, newest): (i32, i32)| newest < OUTPUT_ON_SECONDARIES;
+        let known = self.servers.iter().filter(|server| server.server_type != ServerType::Unknown);
+        if known.filter_map(|server| server.wire_versions).any(is_too_old) {
+            ReadPreference::new(ReadMode::Primary)
+        } else {
+            preference
+        }
+    }
 }
+
+/// The wire version of MongoDB 5.0.
+const OUTPUT_ON_SECONDARIES: i32 = 13;
 
 #[cfg(test)]
 mod tests {
     use super::super::topologies::{HEARTBEAT_FREQUENCY, server, topology};
     use super::*;
-    use crate::monitor::ServerType;
-    use crate::options::ReadMode;
     use crate::topology::TopologyType;
 
     #[test]
@@ -64,5 +79,21 @@ mod tests {
         let readable = set.has_readable_server(ReadPreference::new(ReadMode::PrimaryPreferred), HEARTBEAT_FREQUENCY);
 
         assert_eq!(readable, Ok(true));
+    }
+
+    #[test]
+    fn one_old_server_keeps_aggregations_that_write_on_the_primary_sel_38() {
+        let nearest = || ReadPreference::new(ReadMode::Nearest);
+        let set_of = |wire_versions: [i32; 2]| {
+            let member = |newest| {
+                let mut member = server("a", ServerType::RsSecondary);
+                member.wire_versions = Some((0, newest));
+                member
+            };
+            topology(TopologyType::ReplicaSetNoPrimary, wire_versions.map(member))
+        };
+
+        assert_eq!(set_of([13, 21]).preference_for_output(nearest()), nearest());
+        assert_eq!(set_of([12, 21]).preference_for_output(nearest()).mode(), ReadMode::Primary);
     }
 }

@@ -18,7 +18,7 @@
 //! | `suitable` | the servers that suit it |
 //! | `staleness` | how far a secondary lags behind |
 //! | `latency_window` | the fastest of them, and the choice |
-//! | `access` | whether a topology has a server to read from or to write to |
+//! | `access` | whether a topology has a server to read from or to write to, and whether secondaries write |
 //! | `error` | why no server was selected |
 
 mod access;

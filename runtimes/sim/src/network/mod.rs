@@ -25,6 +25,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use cmap_core::random::Random;
+use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use slab::Slab;
 
 use self::connection::Connection;
@@ -45,12 +46,15 @@ const FIRST_FREE_PORT: u16 = 49152;
 const LATENCY: RangeInclusive<u64> = 50_000..=500_000;
 
 /// How long a resolver takes.
-const LOOK_UP: Duration = Duration::from_millis(1);
+pub(crate) const LOOK_UP: Duration = Duration::from_millis(1);
 
 pub(crate) struct Network {
     random: Random,
     hosts: BTreeMap<IpAddr, Host>,
     names: BTreeMap<String, Answer>,
+    /// Records in DNS, by name.
+    srv: BTreeMap<String, Vec<SrvRecord>>,
+    txt: BTreeMap<String, Vec<TxtRecord>>,
     /// The hosts that no packet reaches or leaves.
     cut: BTreeSet<IpAddr>,
     connections: Slab<Connection>,
@@ -126,6 +130,8 @@ impl Network {
                 "localhost".to_owned(),
                 Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP },
             )]),
+            srv: BTreeMap::new(),
+            txt: BTreeMap::new(),
             cut: BTreeSet::new(),
             connections: Slab::new(),
             latency: LATENCY,
@@ -154,6 +160,22 @@ impl Network {
             Some(Answer { addresses: Err(problem), delay }) => (Err(io::Error::other(*problem)), *delay),
             None => (Err(unknown()), LOOK_UP),
         }
+    }
+
+    /// The SRV records of `name`.
+    pub(crate) fn srv(&self, name: &str) -> Vec<SrvRecord> {
+        self.srv.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The TXT records of `name`.
+    pub(crate) fn txt(&self, name: &str) -> Vec<TxtRecord> {
+        self.txt.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The SRV and TXT records of `name` are these from now on.
+    pub(crate) fn set_records(&mut self, name: &str, srv: Vec<SrvRecord>, txt: Vec<TxtRecord>) {
+        self.srv.insert(format!("_mongodb._tcp.{name}"), srv);
+        self.txt.insert(name.to_owned(), txt);
     }
 
     /// Nanoseconds that a packet takes now.
