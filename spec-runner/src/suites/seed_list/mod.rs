@@ -1,6 +1,6 @@
 //! The official tests of seed lists in DNS: the hosts and the options that a `mongodb+srv` connection string leads to.
 //!
-//! The files count on records that MongoDB keeps in the public DNS. Nothing is looked up here: [`dns`] has the same records. What
+//! The files count on records that MongoDB keeps in the public DNS. Nothing is looked up here: `dns` has the same records. What
 //! a file says of the deployment behind the hosts (`hosts`, `numHosts`, `ping`) is read, and not compared: there is none.
 
 mod dns;
