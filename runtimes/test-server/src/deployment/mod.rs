@@ -5,22 +5,6 @@
 //! member knows of the others. It is driven as a server is, with the member in each call, and says in addition which members
 //! listen.
 //!
-//! ```
-//! use cmap_core::time::Instant;
-//! use cmap_test_server::{Deployment, DeploymentConfig, MemberConfig, Peer, ServerConfig, SetConfig};
-//!
-//! let members = (0..3).map(|id| MemberConfig::new(id, format!("host{id}:27017"))).collect();
-//! let config = DeploymentConfig::replica_set(ServerConfig::new(""), SetConfig::new("rs0", members));
-//! let mut set = Deployment::new(config, Instant::ORIGIN);
-//!
-//! let primary = set.primary().unwrap();
-//! let client = set.accept(Instant::ORIGIN, primary, Peer::at("127.0.0.1:50000"));
-//! set.kill(Instant::ORIGIN, primary);
-//! set.handle_timeout(Instant::from_millis(500));
-//! assert_ne!(set.primary(), Some(primary));
-//! # let _ = client;
-//! ```
-//!
 //! `config` says how it is set up, `member` what is done to a server, `replication` carries the log to the members, `election`
 //! finds the primary, `orders` does what clients ask for.
 
@@ -46,7 +30,26 @@ use crate::replica_set::view::{MemberStatus, Position, View};
 use crate::replication::Membership;
 use crate::{ClientId, MemberId, Peer, ServerOutput, SetConfig, TestServer};
 
-/// The deployment. See the [module](self).
+/// Several servers that belong together: a replica set, or the mongos of a sharded cluster.
+///
+/// It is driven as a [`TestServer`] is, with the member in each call: call any method, drain [`poll_output`](Self::poll_output), ask
+/// [`poll_timeout`](Self::poll_timeout) when to come back.
+///
+/// ```
+/// use cmap_core::time::Instant;
+/// use cmap_test_server::{Deployment, DeploymentConfig, MemberConfig, Peer, ServerConfig, SetConfig};
+///
+/// let members = (0..3).map(|id| MemberConfig::new(id, format!("host{id}:27017"))).collect();
+/// let config = DeploymentConfig::replica_set(ServerConfig::new(""), SetConfig::new("rs0", members));
+/// let mut set = Deployment::new(config, Instant::ORIGIN);
+///
+/// let primary = set.primary().unwrap();
+/// let client = set.accept(Instant::ORIGIN, primary, Peer::at("127.0.0.1:50000"));
+/// set.kill(Instant::ORIGIN, primary);
+/// set.handle_timeout(Instant::from_millis(500));
+/// assert_ne!(set.primary(), Some(primary));
+/// # let _ = client;
+/// ```
 #[derive(Debug)]
 pub struct Deployment {
     config: DeploymentConfig,
