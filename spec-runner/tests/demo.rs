@@ -45,7 +45,7 @@ fn every_runtime_shows_its_scenes_and_nothing_is_missing() {
             assert!(text.contains(&format!("%] {runtime}: {scene}")), "{runtime}: {scene}: {text}");
         }
     }
-    assert!(text.contains("× check-out: pool cleared\n"), "{text}");
+    assert!(!text.contains("× check-out:"), "a restart costs no check-out an error: {text}");
     assert!(demo.row("pings a second").iter().all(|figure| *figure != "0"), "{text}");
     assert_eq!(demo.row("missing"), ["nothing"; 3], "{text}");
     assert!(!text.contains('\x1b'), "a table is drawn again where there is no terminal: {text}");
@@ -72,6 +72,6 @@ fn a_server_that_does_not_answer_is_told() {
     // Nothing listens at port 1.
     let demo = Demo::run(&["--uri", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200"]);
 
-    assert!(demo.errors.starts_with("error: the server 127.0.0.1:1 did not become usable"), "{}", demo.errors);
+    assert!(demo.errors.starts_with("error: no server became suitable for writes within "), "{}", demo.errors);
     assert_eq!(demo.status, Some(2));
 }

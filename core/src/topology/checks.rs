@@ -107,12 +107,13 @@ impl<C> Topology<C> {
         left.iter().for_each(|&server| self.emit_of(server, ServerEvent::ServerClosed));
         let wants_pool = topology.wants_pool(description.server_type) && description.incompatibility().is_none();
         self.describe(topology);
+        // First, because check-outs of the pools that are closed may go on there.
+        if wants_pool {
+            self.make_ready(server);
+        }
         for server in left {
             self.close_pool(server);
             self.call_monitor(server, MonitorCall::End);
-        }
-        if wants_pool {
-            self.make_ready(server);
         }
         replaced.into_iter().for_each(|server| self.call_monitor(server, MonitorCall::Call(Call::RequestCheck)));
         self.serve_waiters();

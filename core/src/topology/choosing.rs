@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::selection::{LatencyWindow, MaxStalenessError, ServerSelector};
 use super::{Phase, Topology};
 use crate::address::ServerAddress;
+use crate::pool::PoolState;
 use crate::server::ServerId;
 
 /// What a check-out wants of its server.
@@ -40,7 +41,7 @@ impl<C> Topology<C> {
     /// maxStalenessSeconds is too small for a replica set (SEL-24).
     pub(super) fn choose(&mut self, criteria: &Criteria) -> Result<Option<ServerId>, MaxStalenessError> {
         if self.writer.is_some() && *criteria == Criteria::default() {
-            return Ok(self.writer);
+            return Ok(self.writer.filter(|&writer| self.takes_check_outs(writer)));
         }
         if self.phase != Phase::Monitored || !self.description.is_compatible() {
             return Ok(None);
@@ -57,7 +58,15 @@ impl<C> Topology<C> {
             let counts = server_at(position).and_then(|id| servers.get(id)).map(|server| server.pool.counts());
             counts.map_or(0, |counts| u64::from(counts.in_use) + u64::from(counts.waiting))
         };
-        Ok(window.choose(&mut self.random, operation_count).and_then(server_at))
+        let chosen = window.choose(&mut self.random, operation_count).and_then(server_at);
+        Ok(chosen.filter(|&chosen| self.takes_check_outs(chosen)))
+    }
+
+    /// Whether a check-out that begins in the server's pool now can wait there. It could not in one that is paused, and would
+    /// come back at once.
+    fn takes_check_outs(&self, server: ServerId) -> bool {
+        let pool = self.servers.get(server).map(|server| server.pool.state());
+        self.phase != Phase::Monitored || pool == Some(PoolState::Ready)
     }
 
     /// Whether a server is still what a check-out wants that was sent there.

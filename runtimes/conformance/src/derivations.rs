@@ -89,7 +89,7 @@ fn said(done: bool, payload: &str) -> RawDocumentBuf {
 async fn client<H: Harness>(server: &Server, query: &str) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
     let lab = Lab::new();
     let builder = Client::builder(server.rogue.options(query)).runtime(lab.clone());
-    (builder.max_scram_iterations(u32::MAX).build().await.unwrap(), lab)
+    (builder.max_scram_iterations(u32::MAX).reselect(false).build().await.unwrap(), lab)
 }
 
 pub fn a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind<H: Harness>() {

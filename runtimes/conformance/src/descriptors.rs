@@ -11,7 +11,7 @@ use cmap_core::connection::{Fault, Phase, RETRYABLE_ERROR};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::recovery::recovered;
-use super::{Harness, LocalServer, assert_nothing_lost, client, establish_error, run, told, wait_for};
+use super::{Harness, LocalServer, assert_nothing_lost, establish_error, outspoken, run, told, wait_for};
 
 /// The number of descriptors that the process may have.
 const LIMIT: u64 = 256;
@@ -21,7 +21,7 @@ pub fn a_process_without_descriptors_is_told_so_and_recovers<H: Harness>() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT), ..before }).unwrap();
     run::<H>(async {
         let server = LocalServer::start();
-        let client = client::<H>(&server, "heartbeatFrequencyMS=500").await;
+        let client = outspoken::<H>(&server.uri("heartbeatFrequencyMS=500")).await;
         let mut connection = client.check_out().await.unwrap();
         let mut events = client.subscribe(1000);
         let mut hoard = Vec::new();

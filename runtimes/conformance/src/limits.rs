@@ -145,7 +145,9 @@ pub fn a_get_more_is_told_no_limit_csot_9<H: Harness>() {
         let mut connection = client.check_out().await.unwrap();
         let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }, { "_id": 2 }] };
         connection.run_command("db", insert).await.unwrap();
-        let found = connection.run_command("db", rawdoc! { "find": "things", "batchSize": 1 }).await.unwrap();
+        // A cursor keeps the limit of the command that opened it: this one has none.
+        let find = ("db", rawdoc! { "find": "things", "batchSize": 1 });
+        let found = connection.exchange_within(find, None).await.unwrap();
         let cursor = found.get_document("cursor").unwrap().get_i64("id").unwrap();
         let always = rawdoc! { "configureFailPoint": "maxTimeAlwaysTimeOut", "mode": "alwaysOn" };
         connection.run_command("admin", always).await.unwrap();

@@ -56,6 +56,6 @@ async fn a_server_that_is_not_there_is_a_503_and_the_figures_are_shown_all_the_s
 
     let (status, text) = get(address, "/").await;
 
-    assert!(status == 503 && text.contains("127.0.0.1:1 did not become usable"), "{status} {text}");
+    assert!(status == 503 && text.contains("127.0.0.1:1 is Unknown (connecting failed"), "{status} {text}");
     assert_eq!(get(address, "/metrics").await.0, 200);
 }

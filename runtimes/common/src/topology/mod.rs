@@ -373,7 +373,19 @@ impl<R: Runtime> Topology<R> {
 
     /// Closes the monitors and the pools, and gives up what is being established.
     pub(crate) fn close(self: &Arc<Self>) {
+        // Servers that have just joined get their monitors.
+        self.drive_with(|_, _, _| {});
         // The last events of the monitors come first (MON-14).
+        self.close_monitors();
+        self.drive_with(|state, now, work| {
+            state.machine.close(now);
+            work.wake_all(state.abort_all(false, AbortReason::Closed));
+        });
+        // Those of servers that joined meanwhile.
+        self.close_monitors();
+    }
+
+    fn close_monitors(self: &Arc<Self>) {
         let mut last = None;
         while let Some(member) = self.member_after(last) {
             last = Some(member.id);
@@ -381,10 +393,6 @@ impl<R: Runtime> Topology<R> {
                 monitoring.drive(self, &member, Monitor::close);
             }
         }
-        self.drive_with(|state, now, work| {
-            state.machine.close(now);
-            work.wake_all(state.abort_all(false, AbortReason::Closed));
-        });
     }
 
     /// Waits until the last connection of a closed pool came back, for at most `patience`; then aborts what is still in use.
