@@ -70,8 +70,8 @@
 //! |---|---|
 //! | [`pool`] | the pool of one server: the machine itself, and the eleven CMAP events |
 //! | [`monitor`] | the monitor of one server: hello after hello, and round-trip times (features `wire`, `auth`) |
-//! | [`server`] | a server: its pool, its description, and what checks and errors say about it |
-//! | [`topology`] | several servers: the ones that DNS names, and the one that suits an operation |
+//! | [`server`] | a server: its pool, its description, and what errors say about it |
+//! | [`topology`] | a client's servers: how they are found, in DNS too, and which one suits an operation |
 //! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |

@@ -25,7 +25,7 @@ use crate::tools::soak::{self, SoakArgs};
 /// and the official tests of connection strings, of server selection and of server discovery and monitoring.
 ///
 /// Without a command: the official suites of the pool and the scenarios, on every engine, the official suites of
-/// connection strings, of server selection and of one server's discovery and monitoring, and a table of the results.
+/// connection strings, of server selection and of server discovery and monitoring, and a table of the results.
 #[derive(Parser)]
 #[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
 struct Cli {

@@ -14,7 +14,7 @@ use crate::builder::Monitored;
 /// The most texts that are remembered. Later ones are told each time.
 const REMEMBERED: usize = 1000;
 
-const ONE_SERVER: &str = "this client talks to one server";
+const WAITS: &str = "this client goes on looking for a server for serverSelectionTimeoutMS";
 const NO_RETRY: &str = "this client repeats no command; repeat it yourself if the error says that it is_retryable";
 const OWNER: &str = "the owner of this pool watches the server";
 
@@ -25,9 +25,9 @@ pub(crate) fn without_effect(options: &ClientOptions, monitored: Monitored) -> V
         ("retryReads", options.retry_reads == Some(true), NO_RETRY),
         ("retryWrites", options.retry_writes == Some(true), NO_RETRY),
         ("maxAdaptiveRetries", options.max_adaptive_retries.is_some_and(|retries| retries > 0), NO_RETRY),
-        ("enableOverloadRetargeting", options.enable_overload_retargeting == Some(true), ONE_SERVER),
-        ("localThresholdMS", options.local_threshold.is_some(), ONE_SERVER),
-        ("serverSelectionTryOnce", options.server_selection_try_once == Some(true), ONE_SERVER),
+        ("enableOverloadRetargeting", options.enable_overload_retargeting == Some(true), NO_RETRY),
+        ("serverSelectionTryOnce", options.server_selection_try_once == Some(true), WAITS),
+        ("localThresholdMS", is_owned && options.local_threshold.is_some(), OWNER),
         ("replicaSet", is_owned && options.replica_set.is_some(), OWNER),
         ("serverSelectionTimeoutMS", is_owned && options.server_selection_timeout.is_some(), OWNER),
         ("heartbeatFrequencyMS", is_owned && options.heartbeat_frequency.is_some(), OWNER),
@@ -90,7 +90,7 @@ mod tests {
             ("retryWrites=true&w=majority", &["retryWrites"][..]),
             ("retryWrites=false&retryReads=false", &[]),
             ("retryReads=true&maxAdaptiveRetries=3", &["retryReads", "maxAdaptiveRetries"]),
-            ("localThresholdMS=20&enableOverloadRetargeting=true", &["enableOverloadRetargeting", "localThresholdMS"]),
+            ("localThresholdMS=20&enableOverloadRetargeting=true", &["enableOverloadRetargeting"]),
             ("readPreference=secondary&readPreferenceTags=dc:a&maxStalenessSeconds=90", &[]),
             ("w=5&journal=true&readConcernLevel=majority&replicaSet=rs&heartbeatFrequencyMS=500", &[]),
         ] {

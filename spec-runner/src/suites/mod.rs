@@ -10,7 +10,7 @@
 //! | suite | subject |
 //! |---|---|
 //! | [`cmap`] | a pool, on every engine: the pool's machine in virtual time, and the pools of the runtimes on sockets |
-//! | [`sdam`] | one server's discovery and monitoring, and its round-trip times: a server of the core, its monitor beside it |
+//! | [`sdam`] | server discovery and monitoring, and round-trip times: a topology of the core, its monitors beside it |
 //! | [`seed_list`] | the hosts and options that DNS has for a connection string |
 //! | [`selection`] | which servers suit an operation, and how often each is chosen |
 //! | [`uri`] | the parts and options of a connection string |
