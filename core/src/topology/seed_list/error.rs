@@ -83,7 +83,7 @@ readable_debug!(SeedListError);
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// It belongs to another domain: whoever answers for DNS could lead clients, and their passwords, anywhere (DNS-4).
+    /// It belongs to another domain: an answer of DNS must not lead clients, and their passwords, anywhere it likes (DNS-4).
     #[error("the host {host} is not below the domain {domain} of the connection string")]
     OtherDomain {
         /// The host.

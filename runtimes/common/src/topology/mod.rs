@@ -5,7 +5,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod` | the calls: check-outs, check-ins, what happens at connections, the end |
+//! | `mod` | what happens at connections, the driver's calls, the end |
+//! | `callers` | check-outs and check-ins |
 //! | `state` | what the mutex guards, and the driving rule |
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
@@ -14,6 +15,7 @@
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
 //! | `closing` | the wait for the last connection |
 
+mod callers;
 mod closing;
 mod deadlines;
 mod driver;
@@ -26,27 +28,24 @@ mod work;
 
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
-use cmap_core::pool::{
-    ApiMisuse, CheckOutRequest, CheckedIn, Clear, Condition, Handle, PoolState, Purpose, ServiceId, Stats,
-};
+use cmap_core::pool::{ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Topology as Machine, TopologyDescription};
+use cmap_core::topology::{Topology as Machine, TopologyDescription};
 
+pub(crate) use self::callers::{Begun, Unanswered};
 use self::closing::LastConnection;
 use self::deadlines::Entry;
 use self::driver::Alarm;
 use self::member::Member;
-pub(crate) use self::state::Answer;
-pub(crate) use self::state::Delivery;
-use self::state::{CheckInResult, State};
-use self::waiters::{Found, Left};
+use self::state::State;
+pub(crate) use self::state::{Answer, Delivery};
 use self::work::{MoreWork, Work};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -81,21 +80,6 @@ pub struct ServerStatus {
     pub state: PoolState,
     /// Its pool's counts.
     pub stats: Stats,
-}
-
-/// A check-out whose result the machine may still have in its queue. The lock is held.
-pub(crate) struct Unanswered<'a, R: Runtime> {
-    state: MutexGuard<'a, State<R>>,
-    now: Instant,
-    /// `None` if the runtime has ended.
-    begun: Option<(CheckOut, Option<Delivery<R::Stream>>)>,
-}
-
-/// How a check-out begins.
-pub(crate) enum Begun<S> {
-    Answered(Answer<S>),
-    /// It waits at this place.
-    Waits(usize),
 }
 
 /// A limit on what goes on at a connection. Dropping it lifts the limit.
@@ -133,160 +117,6 @@ impl<R: Runtime> Topology<R> {
         });
         driver::start(&topology, clock);
         topology
-    }
-
-    // Check-outs.
-
-    /// Begins a check-out, which may wait for `limit`. Returns the delivery, if that is all there is to do.
-    #[inline(always)]
-    pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        let now = self.clock.now();
-        self.begin_check_out(now, limit.map(|limit| now + limit))
-    }
-
-    /// The same until `deadline`.
-    #[inline(never)]
-    pub(crate) fn check_out_until(&self, deadline: Instant) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        self.begin_check_out(self.clock.now(), Some(deadline))
-    }
-
-    /// Begins a check-out for a server that meets `criteria`.
-    #[inline(never)]
-    pub(crate) fn check_out_for(
-        &self,
-        criteria: &Criteria,
-        now: Instant,
-        deadline: Option<Instant>,
-    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        let mut request = CheckOutRequest::default();
-        request.deadline = deadline;
-        let mut state = self.lock();
-        if state.runtime_gone {
-            return Err(Unanswered { state, now, begun: None });
-        }
-        match state.machine.check_out_for(now, criteria, request) {
-            (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
-            begun => Err(Unanswered { state, now, begun: Some(begun) }),
-        }
-    }
-
-    #[inline(always)]
-    fn begin_check_out(
-        &self,
-        now: Instant,
-        deadline: Option<Instant>,
-    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        let mut request = CheckOutRequest::default();
-        request.deadline = deadline;
-        let mut state = self.lock();
-        if state.runtime_gone {
-            return Err(Unanswered { state, now, begun: None });
-        }
-        match state.machine.check_out(now, request) {
-            // Nothing has to be drained, and the driver need not come back earlier.
-            (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
-            begun => Err(Unanswered { state, now, begun: Some(begun) }),
-        }
-    }
-
-    /// What follows a check-out that waits, fails, has a connection created, or is told to listeners. If it waits, `cx` is
-    /// woken.
-    pub(crate) fn follow_check_out(
-        self: &Arc<Self>,
-        unanswered: Unanswered<'_, R>,
-        cx: &Context<'_>,
-    ) -> Begun<R::Stream> {
-        let Unanswered { mut state, now, begun } = unanswered;
-        let Some((mut check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
-        if delivery.is_none() && state.machine.is_drained() {
-            // Nothing has to be drained, and no timeout but those of waiters can have become an earlier one.
-            let rings_alarm = state.machine.next_check_out_timeout(check_out).is_some_and(|at| state.arm(at));
-            let place = state.waiters.enter(check_out, cx.waker().clone());
-            drop(state);
-            if rings_alarm {
-                self.alarm.ring();
-            }
-            return Begun::Waits(place);
-        }
-        let mut work = Work::none();
-        let queued = state.drain(now, Some(&mut check_out), &mut work);
-        let begun = match delivery.map(Ok).or(queued) {
-            Some(answer) => Begun::Answered(answer),
-            None => Begun::Waits(state.waiters.enter(check_out, cx.waker().clone())),
-        };
-        drop(state);
-        self.finish(self.unfinished(work));
-        begun
-    }
-
-    /// Looks for the answer of the check-out that waits at `place`.
-    #[inline(never)]
-    pub(crate) fn poll_check_out(&self, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
-        let found = self.lock().waiters.poll(place, cx.waker());
-        match found {
-            Some(Found::Answer(answer)) => Poll::Ready(answer),
-            Some(Found::Nothing { .. }) => Poll::Pending,
-            None => Poll::Ready(Err(RuntimeGone.into())),
-        }
-    }
-
-    /// Gives up the check-out that waits at `place`. A connection that was delivered to it already goes back.
-    #[inline(never)]
-    pub(crate) fn cancel_check_out(self: &Arc<Self>, place: usize) {
-        // Dropped behind the lock, as wakers must be.
-        let _waker = self.drive_with(|state, now, work| match state.waiters.leave(place)? {
-            Left::Waiting(check_out, waker) => {
-                // Nothing has been delivered that was not drained.
-                let _ = state.machine.cancel_check_out(now, check_out);
-                Some(waker)
-            }
-            Left::Answered(Ok(delivery)) => {
-                state.check_in(now, delivery.connection, delivery.socket, Condition::Usable, work);
-                None
-            }
-            Left::Answered(Err(_)) => None,
-        });
-    }
-
-    /// Gives a connection back.
-    #[inline]
-    pub(crate) fn check_in(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, condition: Condition) {
-        let now = self.clock.now();
-        let mut state = self.lock();
-        let checked_in = state.machine.check_in(now, connection, socket, condition);
-        let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
-        if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {
-            self.follow_check_in(state, now, checked_in);
-        }
-    }
-
-    /// What follows a check-in for which a check-out waits, whose connection is closed, or that is told to listeners.
-    #[inline(never)]
-    fn follow_check_in(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State<R>>,
-        now: Instant,
-        checked_in: CheckInResult<R::Stream>,
-    ) {
-        let checked_in = match checked_in {
-            // Nothing has to be drained, and the driver need not come back earlier.
-            Ok(CheckedIn::Delivered(delivery)) if state.machine.is_drained() => {
-                match state.waiters.answer(CheckOut::Started(delivery.check_out), Ok(delivery)) {
-                    Ok(waker) => {
-                        drop(state);
-                        return waker.wake();
-                    }
-                    Err(Ok(delivery)) => Ok(CheckedIn::Delivered(delivery)),
-                    Err(Err(_)) => Ok(CheckedIn::Done),
-                }
-            }
-            checked_in => checked_in,
-        };
-        let mut work = Work::none();
-        state.follow_check_in(now, checked_in, &mut work);
-        state.drain(now, None, &mut work);
-        drop(state);
-        self.finish(self.unfinished(work));
     }
 
     // What happens at connections.

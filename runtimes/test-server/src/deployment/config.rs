@@ -42,7 +42,7 @@ impl DeploymentConfig {
         Self::new(server, Kind::ReplicaSet(set))
     }
 
-    /// So many mongos, at these hosts, that share their documents.
+    /// A mongos at each of these hosts. They share their documents.
     pub fn sharded(server: ServerConfig, hosts: impl IntoIterator<Item = String>) -> Self {
         Self::new(server, Kind::Sharded((0..).map(MemberId).zip(hosts).collect()))
     }

@@ -48,7 +48,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub replica_set: Option<String>,
 
-    /// So many members, each on a port of its own: consecutive ones from --port on, or any that are free
+    /// The number of members, each on a port of its own: consecutive ones from --port on, or any that are free
     #[arg(long, value_name = "N", requires = "replica_set", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=50))]
     pub members: u16,
 
