@@ -3,8 +3,8 @@
 //! A check-out that began in a pool and waits there is remembered with what it wants and how much time it has. If its pool
 //! is cleared, its connection cannot be established, or its server is not what it wants any more, it selects a server
 //! anew. Its pool reports the failure as the specification has it; its caller waits on. Errors that time does not mend
-//! end it: a wrong password, a certificate, an option. It is never faster than the pool: the pool's backoff holds for
-//! everyone who comes back.
+//! end it: a wrong password, a certificate, an option. The pool's backoff holds for it as
+//! for any other check-out.
 
 use alloc::vec::Vec;
 
