@@ -325,6 +325,11 @@ impl<C> Topology<C> {
         while let Some(output) = self.servers.get_mut(id).and_then(|server| server.pool.poll_output()) {
             self.take_output(id, output);
         }
+        if let Some((server, origins)) = self.servers.with_origins(id)
+            && server.pool.counts().waiting == 0
+        {
+            origins.give_back();
+        }
         self.serve_reselected();
         self.forget_if_drained(id);
     }

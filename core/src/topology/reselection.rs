@@ -3,8 +3,7 @@
 //! A check-out that began in a pool and waits there is remembered with what it wants and how much time it has. If its pool
 //! is cleared, its connection cannot be established, or its server is not what it wants any more, it selects a server
 //! anew. Its pool reports the failure as the specification has it; its caller waits on. Errors that time does not mend
-//! end it: a wrong password, a certificate, an option. The pool's backoff holds for it as
-//! for any other check-out.
+//! end it: a wrong password, a certificate, an option. The pool's backoff holds for it as for any other check-out.
 
 use alloc::vec::Vec;
 
@@ -40,6 +39,15 @@ impl Origins {
 
     pub(super) fn forget(&mut self) {
         self.0.clear();
+    }
+
+    /// No check-out waits in the pool: the memory of a burst is given back.
+    pub(super) fn give_back(&mut self) {
+        /// The number of entries that are kept.
+        const KEPT: usize = 1024;
+        if self.0.len() > KEPT {
+            self.0 = Vec::new();
+        }
     }
 }
 

@@ -178,7 +178,8 @@ impl<R: Runtime> Builder<R, Client<R>> {
     /// # Errors
     /// The options do not go together, or there is no runtime.
     pub async fn build(self) -> Result<Client<R>, ClientError> {
-        Ok(Client { pool: self.start(Monitored::ByClient).await? })
+        // Boxed, so that the futures of callers stay small: executors copy them onto the stack.
+        Ok(Client { pool: Box::pin(self.start(Monitored::ByClient)).await? })
     }
 }
 

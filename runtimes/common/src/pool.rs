@@ -210,7 +210,7 @@ impl<R: Runtime> Builder<R, Pool<R>> {
     /// # Errors
     /// The options do not go together, or there is no runtime.
     pub async fn build(self) -> Result<Pool<R>, ClientError> {
-        self.start(Monitored::ByOwner).await
+        Box::pin(self.start(Monitored::ByOwner)).await
     }
 }
 
