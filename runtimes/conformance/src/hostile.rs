@@ -13,7 +13,9 @@ use super::virtual_time::Virtual;
 use super::{Harness, LocalServer, Setup, Whim, assert_nothing_lost, run, until, yield_now};
 
 /// The client's limits: of an operation, and of an establishment.
-const OPTIONS: &str = "maxPoolSize=3&heartbeatFrequencyMS=500&timeoutMS=400&connectTimeoutMS=200&compressors=zlib";
+/// A direct connection keeps its server whatever it calls itself. Any other client drops one that lies about its set (TOP-22).
+const OPTIONS: &str =
+    "directConnection=true&maxPoolSize=3&heartbeatFrequencyMS=500&timeoutMS=400&connectTimeoutMS=200&compressors=zlib";
 
 /// The longest that an operation may take: a check-out and a command, timeoutMS each, and what a machine adds.
 const LONGEST: Duration = Duration::from_secs(2);
