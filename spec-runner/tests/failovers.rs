@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
-use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -154,19 +153,17 @@ async fn served_again<R: Runtime>(runtime: &R, tally: &Tally) {
 }
 
 /// Uses the primary again and again. Commands may fail, because their connections are lost; check-outs may not.
-fn ping<R: Runtime>(client: Client<R>, tally: Arc<Tally>) -> impl Future<Output = ()> + Send {
-    async move {
-        let runtime = R::current().unwrap();
-        while !tally.is_over.load(Ordering::SeqCst) {
-            match client.check_out().await {
-                Ok(mut connection) => match connection.run_command("admin", rawdoc! { "ping": 1 }).await {
-                    Ok(_) => drop(tally.served.fetch_add(1, Ordering::SeqCst)),
-                    Err(_) => drop(tally.failed_commands.fetch_add(1, Ordering::SeqCst)),
-                },
-                Err(_) if tally.is_over.load(Ordering::SeqCst) => return,
-                Err(error) => tally.check_out_errors.lock().unwrap().push(error.to_string()),
-            }
-            runtime.sleep_until(runtime.now() + Duration::from_millis(10)).await;
+async fn ping<R: Runtime>(client: Client<R>, tally: Arc<Tally>) {
+    let runtime = R::current().unwrap();
+    while !tally.is_over.load(Ordering::SeqCst) {
+        match client.check_out().await {
+            Ok(mut connection) => match connection.run_command("admin", rawdoc! { "ping": 1 }).await {
+                Ok(_) => drop(tally.served.fetch_add(1, Ordering::SeqCst)),
+                Err(_) => drop(tally.failed_commands.fetch_add(1, Ordering::SeqCst)),
+            },
+            Err(_) if tally.is_over.load(Ordering::SeqCst) => return,
+            Err(error) => tally.check_out_errors.lock().unwrap().push(error.to_string()),
         }
+        runtime.sleep_until(runtime.now() + Duration::from_millis(10)).await;
     }
 }
