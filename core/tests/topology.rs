@@ -90,7 +90,7 @@ fn connects(outputs: &[Output<()>]) -> Vec<(ServerId, Handle)> {
 
 /// Begins a check-out, and returns the server that it went to.
 fn goes_to(topology: &mut Topology<()>, selector: ServerSelector) -> ServerId {
-    let criteria = Criteria { selector, deprioritized: Vec::new() };
+    let criteria = Criteria { selector, ..Criteria::default() };
     let (check_out, _) = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
     let CheckOut::Started(check_out) = check_out else { panic!("no server suits") };
     drain(topology);

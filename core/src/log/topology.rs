@@ -47,7 +47,7 @@ pub(super) fn of_topology(message: &'static str, TopologyId(id): TopologyId) -> 
 }
 
 /// A topology in a few words: its type, and its servers.
-fn description_text(description: &TopologyDescription) -> String {
+pub(super) fn description_text(description: &TopologyDescription) -> String {
     let mut text = description.topology_type.to_string();
     for server in &description.servers {
         let at = address_text(&server.address);

@@ -73,8 +73,12 @@ impl<C> Topology<C> {
         request: CheckOutRequest,
     ) -> (CheckOut, Option<Delivery<C>>) {
         self.advance(now);
+        self.selection_started(criteria);
         match self.choose(criteria) {
-            Ok(Some(server)) => self.begin_in_pool(server, criteria, request),
+            Ok(Some(server)) => {
+                self.selection_succeeded(criteria, server);
+                self.begin_in_pool(server, criteria, request)
+            }
             Ok(None) => (CheckOut::Selecting(self.select(criteria, request)), None),
             Err(error) => {
                 let selection = self.selections.add(self.waiter(criteria, request));
@@ -271,8 +275,10 @@ impl<C> Topology<C> {
     pub(super) fn fail_selection(&mut self, selection: SelectionId, kind: SelectionErrorKind) {
         let Some(waiter) = self.selections.remove(selection) else { return };
         let waited = self.now.saturating_since(waiter.arrived_at);
-        let error = SelectionError::new(kind, waiter.criteria.selector, Arc::clone(&self.description), waited);
-        self.outputs.push_back(Output::SelectionFailed { selection, error: Arc::new(error) });
+        let selector = waiter.criteria.selector.clone();
+        let error = Arc::new(SelectionError::new(kind, selector, Arc::clone(&self.description), waited));
+        self.selection_failed(&waiter.criteria, &error);
+        self.outputs.push_back(Output::SelectionFailed { selection, error });
     }
 
     /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15).
@@ -291,13 +297,14 @@ impl<C> Topology<C> {
             self.hurry_monitors();
         }
         self.refuse_if_incompatible();
+        self.tell_waiting(selection);
         selection
     }
 
     fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
         let limit = self.now + self.options.server_selection_timeout;
         let limit = request.deadline.map_or(limit, |deadline| deadline.min(limit));
-        Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit }
+        Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit, is_told: false }
     }
 
     /// The server whose owner makes the pool ready and clears it. A closed pool stays as it is.

@@ -105,10 +105,12 @@ impl<C> Topology<C> {
         let left = before.servers.iter().filter(|known| topology.server(&known.address).is_none());
         let left: Vec<ServerId> = left.filter_map(|known| self.servers.find(&known.address)).collect();
         left.iter().for_each(|&server| self.emit_of(server, ServerEvent::ServerClosed));
+        // A server that leaves with this description gets none.
+        let is_member = topology.server(&description.address).is_some();
         let wants_pool = topology.wants_pool(description.server_type) && description.incompatibility().is_none();
         self.describe(topology);
         // First, because check-outs of the pools that are closed may go on there.
-        if wants_pool {
+        if is_member && wants_pool {
             self.make_ready(server);
         }
         for server in left {
@@ -154,8 +156,9 @@ impl<C> Topology<C> {
 
     /// Begins a check-out that waited for a server in the pool of the one that was chosen.
     fn begin_selected(&mut self, selection: SelectionId, server: ServerId) {
-        let (now, waiter) = (self.now, self.selections.remove(selection));
-        let (Some(waiter), Some((known, origins))) = (waiter, self.servers.with_origins(server)) else { return };
+        let (now, Some(waiter)) = (self.now, self.selections.remove(selection)) else { return };
+        self.selection_succeeded(&waiter.criteria, server);
+        let Some((known, origins)) = self.servers.with_origins(server) else { return };
         let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
         if delivery.is_none() && self.options.reselect {
             origins.note(check_out, waiter);

@@ -23,6 +23,7 @@
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
+//! | `selection_event` | what happens while servers are selected |
 //! | [`seed_list`] | the servers that DNS names |
 //! | `topology_options`, `output`, `event` | options, outputs and events |
 //!
@@ -38,6 +39,7 @@ mod output;
 mod reselection;
 pub mod seed_list;
 pub mod selection;
+mod selection_event;
 mod servers;
 mod topology_options;
 mod transition;
@@ -57,6 +59,7 @@ pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
 pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
+pub use self::selection_event::{Operation, SelectionDetail, SelectionEvent, SelectionEventKind};
 use self::servers::Servers;
 pub use self::topology_options::TopologyOptions;
 pub use self::waiting::SelectionId;
@@ -93,6 +96,7 @@ pub struct Topology<C> {
     now: Instant,
     outputs: VecDeque<Output<C>>,
     observed: bool,
+    selection_detail: SelectionDetail,
 }
 
 /// What the topology does about its servers.
@@ -144,6 +148,7 @@ impl<C> Topology<C> {
             now: Instant::ORIGIN,
             outputs: VecDeque::new(),
             observed: true,
+            selection_detail: SelectionDetail::None,
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::TopologyEvent;
 use super::selection::SelectionError;
+use super::selection_event::SelectionEvent;
 use super::waiting::SelectionId;
 use crate::address::ServerAddress;
 use crate::monitor::Call;
@@ -45,6 +46,8 @@ pub enum Output<C> {
         /// Why.
         error: Arc<SelectionError>,
     },
+    /// Something that happened to the selection of a server.
+    Selection(SelectionEvent),
     /// Something that happened to the topology.
     Topology(TopologyEvent),
     /// Something that happened to a server or its monitor.

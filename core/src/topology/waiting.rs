@@ -43,6 +43,8 @@ pub(super) struct Waiter {
     pub(super) arrived_at: Instant,
     /// The end of its time in all.
     pub(super) limit: Instant,
+    /// Whether it was told that it waits.
+    pub(super) is_told: bool,
 }
 
 impl Selections {
@@ -51,7 +53,7 @@ impl Selections {
         self.last = self.last.wrapping_add(1);
         let id = SelectionId(self.last);
         self.deadlines.insert((waiter.limit, id));
-        match self.groups.iter_mut().find(|group| group.criteria == waiter.criteria) {
+        match self.groups.iter_mut().find(|group| group.criteria.wants_same(&waiter.criteria)) {
             Some(group) => {
                 group.members.insert(id);
             }
@@ -79,7 +81,7 @@ impl Selections {
     pub(super) fn remove(&mut self, id: SelectionId) -> Option<Waiter> {
         let waiter = self.waiting.remove(&id)?;
         self.deadlines.remove(&(waiter.limit, id));
-        if let Some(at) = self.groups.iter().position(|group| group.criteria == waiter.criteria)
+        if let Some(at) = self.groups.iter().position(|group| group.criteria.wants_same(&waiter.criteria))
             && let Some(group) = self.groups.get_mut(at)
         {
             group.members.remove(&id);
@@ -88,6 +90,15 @@ impl Selections {
             }
         }
         Some(waiter)
+    }
+
+    /// The waiters of whom it was not told that they wait.
+    pub(super) fn untold(&self) -> Vec<SelectionId> {
+        self.waiting.iter().filter(|(_, waiter)| !waiter.is_told).map(|(&id, _)| id).collect()
+    }
+
+    pub(super) fn get_mut(&mut self, id: SelectionId) -> Option<&mut Waiter> {
+        self.waiting.get_mut(&id)
     }
 
     /// The longest waiter.
@@ -102,7 +113,7 @@ impl Selections {
 
     /// The longest waiter of those that want this.
     pub(super) fn first_of(&self, criteria: &Criteria) -> Option<SelectionId> {
-        self.groups.iter().find(|group| group.criteria == *criteria)?.members.first().copied()
+        self.groups.iter().find(|group| group.criteria.wants_same(criteria))?.members.first().copied()
     }
 
     /// The waiter whose time ends first, and when.

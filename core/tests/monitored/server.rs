@@ -157,6 +157,7 @@ impl Bench {
     fn take(&mut self, output: Output<()>) {
         match output {
             Output::Topology(event) => self.log.push(event.name().into()),
+            Output::Selection(event) => self.log.push(event.name().into()),
             Output::Server { event, .. } => self.log.push(event.name().into()),
             Output::Pool { output: pool::Output::Event(event), .. } => self.log.push(event.name().into()),
             Output::Pool { output: pool::Output::Action(action), .. } => match action {

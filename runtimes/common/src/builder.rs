@@ -117,6 +117,14 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Whether handlers and subscriptions are told of every selection of a server
+    /// ([`Event::Selection`](crate::Event::Selection)): two events for each check-out at least. Default false. The log has its
+    /// records of selections without this.
+    pub fn observe_selections(mut self, observe: bool) -> Self {
+        self.listeners.selections = observe;
+        self
+    }
+
     /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
     /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
     /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
@@ -217,6 +225,7 @@ impl<R: Runtime, T> Builder<R, T> {
             }
         };
         machine.observe(listeners.are_logged() || listeners.any());
+        machine.observe_selections(listeners.selection_detail());
         let topology = Topology::start(machine, first_seed, settings, monitor_options, listeners);
         Ok(Pool::new(topology, options, warnings))
     }

@@ -74,7 +74,7 @@ pub use connection::Connection;
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
-pub use events::{Event, Notice, PoolEvent, ServerEvent, Subscription, TopologyEvent};
+pub use events::{Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;

@@ -31,8 +31,8 @@ use socket2::SockRef;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent, ServerStatus, Subscription,
-    TimeLimit, TopologyEvent, bson, core, tls,
+    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
+    Subscription, TimeLimit, TopologyEvent, bson, core, tls,
 };
 
 /// A client on smol.

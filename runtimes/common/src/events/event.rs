@@ -2,7 +2,7 @@
 
 pub use cmap_core::pool::Event as PoolEvent;
 pub use cmap_core::server::ServerEvent;
-pub use cmap_core::topology::TopologyEvent;
+pub use cmap_core::topology::{SelectionEvent, TopologyEvent};
 
 /// Something that happened, in the past tense.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub enum Event {
     Server(ServerEvent),
     /// To the topology of all servers (TOP-40 to TOP-42).
     Topology(TopologyEvent),
+    /// To the selection of a server (SEL-42); only if [asked for](crate::Builder::observe_selections).
+    Selection(SelectionEvent),
     /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
     /// [`Notice::Lost`](crate::Notice::Lost) instead.
     Lost(u64),
@@ -26,6 +28,7 @@ impl Event {
             Self::Pool(event) => event.name(),
             Self::Server(event) => event.name(),
             Self::Topology(event) => event.name(),
+            Self::Selection(event) => event.name(),
             Self::Lost(_) => "EventsLost",
         }
     }

@@ -152,11 +152,13 @@ impl<R: Runtime> Topology<R> {
         let now = self.clock.now();
         // A reader of the log may have come since the last look.
         let are_logged = self.listeners.are_logged();
+        let selection_detail = self.listeners.selection_detail();
         let mut work = Work::none();
         let mut state = self.lock();
         if are_logged {
             state.machine.observe(true);
         }
+        state.machine.observe_selections(selection_detail);
         let expired = state.deadlines.expire(now);
         state.machine.handle_timeout(now);
         state.drain(now, None, &mut work);

@@ -128,7 +128,11 @@ impl<R: Runtime> State<R> {
                     }
                     continue;
                 }
-                Output::Pool { .. } | Output::Topology(_) | Output::Server { .. } | Output::Monitor { .. } => {
+                Output::Pool { .. }
+                | Output::Topology(_)
+                | Output::Selection(_)
+                | Output::Server { .. }
+                | Output::Monitor { .. } => {
                     self.act(now, output, work);
                     continue;
                 }
@@ -174,6 +178,7 @@ impl<R: Runtime> State<R> {
             }
             Output::Server { server, event } => self.tell(server, Event::Server(event)),
             Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
+            Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
             Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
             Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {}
         }
