@@ -299,18 +299,57 @@ fn operations_go_to_the_less_busy_router_sel_3() {
     assert_eq!(counts, [10, 10]);
 }
 
+#[test]
+fn a_snapshot_has_no_sockets_and_goes_on_where_the_topology_stood() {
+    #[derive(Debug)]
+    struct Socket;
+    let mut topology = Topology::new(options(&["a"]), PoolOptions::default()).unwrap();
+    topology.open(NOW);
+    let server = topology.servers().next().unwrap().0;
+    let known = Finding::Description(Box::new(describe("a", ServerType::Standalone)));
+    topology.handle_check(NOW, server, known).unwrap();
+    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let connect = std::iter::from_fn(|| topology.poll_output()).find_map(|output| match output {
+        Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } => Some(connection),
+        _ => None,
+    });
+    topology.handle_established(NOW, connect.unwrap(), Socket).unwrap();
+
+    let written = serde_json::to_string(&topology.snapshot()).unwrap();
+    let mut read: Topology<()> = serde_json::from_str(&written).unwrap();
+
+    let outputs = std::iter::from_fn(|| topology.poll_output()).map(|output| output.snapshot());
+    assert_eq!(drain(&mut read), outputs.collect::<Vec<_>>());
+    assert_eq!(read.poll_timeout(), topology.poll_timeout());
+}
+
 /// What may happen to a topology.
 #[derive(Clone, Debug)]
 enum Happening {
-    CheckOut { waits: bool },
+    CheckOut {
+        waits: bool,
+    },
     Cancel,
     CheckIn,
-    Found { server: usize, server_type: ServerType, hosts: Vec<usize>, election: u8 },
-    Failed { server: usize },
+    Found {
+        server: usize,
+        server_type: ServerType,
+        hosts: Vec<usize>,
+        election: u8,
+    },
+    Failed {
+        server: usize,
+    },
     Established,
-    EstablishFailed { fault: Fault },
-    OperationFailed { change: Option<StateChange> },
+    EstablishFailed {
+        fault: Fault,
+    },
+    OperationFailed {
+        change: Option<StateChange>,
+    },
     TimePasses,
+    /// Another topology goes on where this one stood.
+    Snapshot,
 }
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -342,6 +381,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => prop::option::of(prop::sample::select(vec![StateChange::NotWritablePrimary, StateChange::ShuttingDown]))
             .prop_map(|change| Happening::OperationFailed { change }),
         1 => Just(Happening::TimePasses),
+        1 => Just(Happening::Snapshot),
     ]
 }
 
@@ -476,6 +516,7 @@ proptest! {
                     error.state_change = change;
                     topology.handle_operation_failed(now, connection, error).unwrap();
                 },
+                Happening::Snapshot => topology = topology.snapshot(),
                 Happening::TimePasses => {
                     now = now + Duration::from_millis(100);
                     topology.handle_timeout(now);

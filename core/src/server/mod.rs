@@ -75,6 +75,16 @@ impl<C> Server<C> {
         &self.description
     }
 
+    /// A copy without the sockets.
+    pub(crate) fn snapshot(&self) -> Server<()> {
+        Server {
+            pool: self.pool.snapshot(),
+            description: Arc::clone(&self.description),
+            disbelief: self.disbelief.clone(),
+            membership: self.membership,
+        }
+    }
+
     /// Whether the server has left its topology. It is drained then: no check-out reaches it any more.
     pub fn has_left(&self) -> bool {
         self.membership == Membership::Left

@@ -25,6 +25,7 @@
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
 //! | `selection_event` | what happens while servers are selected |
 //! | [`seed_list`] | the servers that DNS names |
+//! | `snapshot` | its state without the sockets |
 //! | `topology_options`, `output`, `event` | options, outputs and events |
 //!
 #![doc = include_str!("../../docs/topology.md")]
@@ -41,6 +42,7 @@ pub mod seed_list;
 pub mod selection;
 mod selection_event;
 mod servers;
+mod snapshot;
 mod topology_options;
 mod transition;
 mod update;
