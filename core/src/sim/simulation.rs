@@ -247,6 +247,7 @@ impl Simulation {
                 topology::Output::Selected { .. }
                 | topology::Output::Reselecting { .. }
                 | topology::Output::SelectionFailed { .. }
+                | topology::Output::ResolveSrv { .. }
                 | topology::Output::Topology(_)
                 | topology::Output::Server { .. }
                 | topology::Output::Monitor { .. } => continue,

@@ -85,7 +85,9 @@ impl Log {
             }
             Event::Topology(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
                 let record = LogRecord::of_topology(self.topology, event);
-                debug!(TOPOLOGY, name, record, [topologyId previousDescription newDescription]);
+                debug!(TOPOLOGY, name, record, [
+                    topologyId previousDescription newDescription ignoredRecords failure
+                ]);
             }
             Event::Lost(count) => {
                 tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
