@@ -189,7 +189,8 @@ fn a_topology_and_its_server_come_and_go_log_14() {
             topology::Output::Selection(event) => panic!("nobody asked for {event:?}"),
             topology::Output::Selected { .. }
             | topology::Output::Reselecting { .. }
-            | topology::Output::SelectionFailed { .. } => panic!("{output:?}"),
+            | topology::Output::SelectionFailed { .. }
+            | topology::Output::ResolveSrv { .. } => panic!("{output:?}"),
         }
     }
 

@@ -33,6 +33,17 @@ impl LogRecord {
                 record.text("newDescription", new);
                 (record, unstructured)
             }
+            TopologyEvent::SrvRecordsIgnored { count, cause } => {
+                let mut record = of_topology("SRV records ignored", topology);
+                record.add("ignoredRecords", LogValue::Integer(u64::try_from(*count).unwrap_or(u64::MAX)));
+                record.text("failure", cause.to_string());
+                (record, alloc::format!("Ignored {count} SRV records for topology with ID {id}: {cause}"))
+            }
+            TopologyEvent::SrvPollingFailed { cause } => {
+                let mut record = of_topology("SRV polling failed", topology);
+                record.text("failure", cause.to_string());
+                (record, alloc::format!("Could not poll the SRV records for topology with ID {id}. Failure: {cause}"))
+            }
         };
         record.0.shrink_to_fit();
         Self { fields: record.0, unstructured }

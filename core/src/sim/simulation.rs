@@ -248,6 +248,7 @@ impl Simulation {
                 | topology::Output::Reselecting { .. }
                 | topology::Output::SelectionFailed { .. }
                 | topology::Output::Selection(_)
+                | topology::Output::ResolveSrv { .. }
                 | topology::Output::Topology(_)
                 | topology::Output::Server { .. }
                 | topology::Output::Monitor { .. } => continue,

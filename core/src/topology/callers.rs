@@ -26,6 +26,7 @@ impl<C> Topology<C> {
         self.phase = Phase::Monitored;
         let load_balanced = self.options.load_balanced;
         let description = TopologyDescription::initial(&self.options);
+        self.begin_polling();
         self.emit(TopologyEvent::TopologyOpening);
         self.describe(description.clone());
         for seed in self.options.seeds.clone() {
@@ -227,6 +228,7 @@ impl<C> Topology<C> {
         if before == Phase::Closed {
             return;
         }
+        self.polling = None;
         let members: Vec<ServerId> =
             self.servers.iter().filter(|(_, server)| !server.has_left()).map(|(id, _)| id).collect();
         for &server in &members {
@@ -251,6 +253,9 @@ impl<C> Topology<C> {
         }
         while let Some(selection) = self.selections.first() {
             self.fail_selection(selection, SelectionErrorKind::Forked);
+        }
+        if let Some(polling) = &mut self.polling {
+            polling.abandon_request(self.now);
         }
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };

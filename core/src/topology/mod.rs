@@ -22,6 +22,7 @@
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
+//! | `rescan` | servers that follow the seed list in DNS |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
 //! | `selection_event` | what happens while servers are selected |
 //! | [`seed_list`] | the servers that DNS names |
@@ -37,6 +38,7 @@ mod connections;
 mod description;
 mod event;
 mod output;
+mod rescan;
 mod reselection;
 pub mod seed_list;
 pub mod selection;
@@ -60,6 +62,7 @@ use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
+use self::seed_list::SrvPolling;
 pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
 pub use self::selection_event::{Operation, SelectionDetail, SelectionEvent, SelectionEventKind};
 use self::servers::Servers;
@@ -87,6 +90,8 @@ pub struct Topology<C> {
     /// The outputs of their pools are collected after every call.
     servers: Servers<C>,
     phase: Phase,
+    /// Of the seed list in DNS, from opening to closing.
+    polling: Option<SrvPolling>,
     /// The server that every write is sent to now, if there is one and its pool is open: the short way of a check-out.
     writer: Option<ServerId>,
     /// How long a check-out may take that does not wait for a server.
@@ -144,6 +149,7 @@ impl<C> Topology<C> {
             description: Arc::new(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new())),
             servers: Servers::new(),
             phase: Phase::Unopened,
+            polling: None,
             writer: None,
             selections: Selections::default(),
             windows: Windows::default(),
@@ -230,12 +236,14 @@ impl<C> Topology<C> {
 
     // Time and outputs.
 
-    /// Time has passed: fails the check-outs that waited long enough for a server, and does what is due in the pools.
+    /// Time has passed: fails the check-outs that waited long enough for a server, does what is due in the pools, and asks
+    /// for the SRV records again.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
         self.collect_all();
         self.fail_overdue_selections();
+        self.ask_for_srv_if_due();
     }
 
     /// The next output; `None` when there is nothing more to do.
@@ -273,7 +281,8 @@ impl<C> Topology<C> {
             let pool = pool.map(|pool| Timeout { at: pool.at, reason: TimeoutReason::Pool(id, pool.reason) });
             next = Timeout::earlier(next, pool);
         }
-        next
+        let polling = self.next_srv_request().map(|at| Timeout { at, reason: TimeoutReason::SrvPolling });
+        Timeout::earlier(next, polling)
     }
 
     /// Whether events are produced at all. On at first.

@@ -19,6 +19,7 @@ impl<C> Topology<C> {
             windows: self.windows.clone(),
             random: self.random.clone(),
             now: self.now,
+            polling: self.polling.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
             selection_detail: self.selection_detail,
@@ -40,6 +41,7 @@ impl<C> Output<C> {
             Self::SelectionFailed { selection, error } => {
                 Output::SelectionFailed { selection: *selection, error: Arc::clone(error) }
             }
+            Self::ResolveSrv { name } => Output::ResolveSrv { name: name.clone() },
             Self::Selection(event) => Output::Selection(event.clone()),
             Self::Topology(event) => Output::Topology(event.clone()),
             Self::Server { server, event } => Output::Server { server: *server, event: event.clone() },

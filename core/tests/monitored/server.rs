@@ -176,7 +176,7 @@ impl Bench {
                     monitor.handle_call(self.now, call);
                 }
             }
-            Output::Reselecting { .. } | Output::Monitor { .. } => {}
+            Output::Reselecting { .. } | Output::Monitor { .. } | Output::ResolveSrv { .. } => {}
         }
     }
 

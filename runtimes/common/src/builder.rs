@@ -13,7 +13,7 @@ use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
 use cmap_core::server::CommandDefaults;
-use cmap_core::topology::seed_list::SeedList;
+use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
 use cmap_core::topology::{Topology as Machine, TopologyOptions};
 
 use crate::clock::Clock;
@@ -158,10 +158,12 @@ impl<R: Runtime, T> Builder<R, T> {
             makes: _,
         } = self;
         let runtime = runtime?;
+        let mut polled_seed_list = None;
         if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
             let resolved = seed_list::resolve(&runtime, &seed_list, options).await?;
             options = resolved.options;
             warnings.extend(resolved.warnings);
+            polled_seed_list = Some(PolledSeedList::new(seed_list, resolved.time_to_live));
         }
         // Options changed in code may set only one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
@@ -218,6 +220,7 @@ impl<R: Runtime, T> Builder<R, T> {
             Monitored::ByClient => {
                 let mut topology_options = TopologyOptions::of_client(&options);
                 topology_options.reselect = reselect;
+                topology_options.polled_seed_list = polled_seed_list;
                 let machine = Machine::new(topology_options, pool_options);
                 let mut machine = machine.map_err(ConnectionStringError::from)?;
                 machine.open(now);

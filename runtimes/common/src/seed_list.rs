@@ -25,7 +25,7 @@ pub(crate) async fn resolve<R: Runtime>(
         (home.resolve_srv(&request.srv_name).await, home.resolve_txt(&request.txt_name).await)
     });
     let (srv, txt) = answers.await.ok_or(RuntimeGone)?;
-    let cause = |error: io::Error| Cause::new(&error.to_string());
+    let cause = |error: io::Error| Cause::of(&error);
     let mut seed = [0; 8];
     // Without random numbers the first hosts would be chosen each time, which is no reason to fail.
     let _ = runtime.fill_random(&mut seed);

@@ -108,7 +108,9 @@ impl Log {
             }
             Event::Topology(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
                 let record = LogRecord::of_topology(self.topology, event);
-                write_record!(debug, TOPOLOGY, name, record, [topologyId previousDescription newDescription]);
+                write_record!(debug, TOPOLOGY, name, record, [
+                    topologyId previousDescription newDescription ignoredRecords failure
+                ]);
             }
             Event::Selection(event) if matches!(event.kind, SelectionEventKind::Waiting { .. }) => {
                 if tracing::enabled!(target: SELECTION, Level::INFO) {

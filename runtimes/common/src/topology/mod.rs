@@ -10,6 +10,7 @@
 //! | `state` | what the mutex guards, and the driving rule |
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
+//! | `srv_lookup` | looking up SRV records again, in a task of its own |
 //! | `driver` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
@@ -22,6 +23,7 @@ mod driver;
 mod member;
 mod monitor_socket;
 mod monitoring;
+mod srv_lookup;
 mod state;
 mod waiters;
 mod work;
@@ -212,6 +214,7 @@ impl<R: Runtime> Topology<R> {
         self.drive_with(|state, now, work| {
             state.machine.close(now);
             work.wake_all(state.abort_all(false, AbortReason::Closed));
+            work.wake_all(state.srv_lookup.end());
         });
         // Those of servers that joined meanwhile.
         self.close_monitors();
@@ -397,6 +400,9 @@ impl<R: Runtime> Topology<R> {
                 monitoring.drive(self, &member, Monitor::close);
             }
         }
+        if let Some((name, abort)) = more.srv_lookup {
+            srv_lookup::begin(self, name, abort);
+        }
         more.close.into_iter().for_each(|socket| socket.close());
     }
 
@@ -494,5 +500,7 @@ impl<R: Runtime> Drop for Topology<R> {
     fn drop(&mut self) {
         self.listeners.end();
         self.alarm.ring();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.srv_lookup.end().into_iter().for_each(Waker::wake);
     }
 }

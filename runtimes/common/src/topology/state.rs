@@ -17,6 +17,7 @@ use slab::Slab;
 
 use super::deadlines::Deadlines;
 use super::member::Member;
+use super::srv_lookup::SrvLookup;
 use super::waiters::Waiters;
 use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
@@ -38,6 +39,7 @@ pub(crate) struct State<R: Runtime> {
     /// Every connection from the start of its establishment until it is closed.
     pub(crate) activities: BTreeMap<Place, Activity>,
     pub(crate) deadlines: Deadlines,
+    pub(crate) srv_lookup: SrvLookup,
     pub(crate) events: EventQueue,
     /// The wakers of the tasks that wait for the last connection of a closed pool.
     pub(crate) closing: Slab<Waker>,
@@ -87,6 +89,7 @@ impl<R: Runtime> State<R> {
             first_seed,
             activities: BTreeMap::new(),
             deadlines: Deadlines::default(),
+            srv_lookup: SrvLookup::default(),
             events: EventQueue::default(),
             closing: Slab::new(),
             armed: None,
@@ -132,7 +135,8 @@ impl<R: Runtime> State<R> {
                 | Output::Topology(_)
                 | Output::Selection(_)
                 | Output::Server { .. }
-                | Output::Monitor { .. } => {
+                | Output::Monitor { .. }
+                | Output::ResolveSrv { .. } => {
                     self.act(now, output, work);
                     continue;
                 }
@@ -180,6 +184,7 @@ impl<R: Runtime> State<R> {
             Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
             Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
             Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
+            Output::ResolveSrv { name } => work.more().srv_lookup = Some((name, self.srv_lookup.begin())),
             Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {}
         }
     }

@@ -289,6 +289,7 @@ impl Session {
                 Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {
                     return Err("a check-out waited for a server".into());
                 }
+                Output::ResolveSrv { .. } => return Err("SRV records are polled".into()),
             }
         }
         match self.problem.take() {
