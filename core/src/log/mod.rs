@@ -4,7 +4,7 @@
 //! for the pool (LOG-10), [`TOPOLOGY_COMPONENT`] for a server and its monitor (LOG-14). Fields that do not apply are
 //! left out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod extended_json;
 mod server;
 mod topology;
@@ -22,7 +22,7 @@ use crate::address::ServerAddress;
 use crate::pool::{Cause, ConnectionId};
 use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::extended_json::extended_json;
 pub use self::server::MaxDocumentLength;
 pub use self::topology::TopologyId;
