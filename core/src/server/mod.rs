@@ -14,7 +14,7 @@
 
 pub mod reaction;
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod command_defaults;
 mod disbelief;
 mod event;
@@ -25,7 +25,7 @@ use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::command_defaults::CommandDefaults;
 pub(crate) use self::disbelief::Disbelief;
 pub use self::event::ServerEvent;

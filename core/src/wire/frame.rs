@@ -124,7 +124,6 @@ impl FrameReader {
 
 /// Whether `input` begins with a record of TLS, an alert or a handshake: what a server that expects TLS answers. As a message
 /// it would be longer than any first reply.
-#[cfg(feature = "auth")]
 pub(crate) fn is_tls_record(input: &[u8]) -> bool {
     matches!(input, [0x15 | 0x16, 0x03, 0x00..=0x04, ..])
 }

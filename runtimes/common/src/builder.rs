@@ -258,11 +258,18 @@ fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
 
 /// Refuses a mechanism that cannot be carried out before anything is sent.
 fn check_mechanism(options: &ClientOptions) -> Result<(), ClientError> {
-    let option = match options.credential.as_ref().and_then(|credential| credential.mechanism) {
-        Some(Mechanism::Gssapi) => "authMechanism=GSSAPI",
-        Some(Mechanism::MongoDbAws) => "authMechanism=MONGODB-AWS",
-        Some(Mechanism::MongoDbOidc) => "authMechanism=MONGODB-OIDC",
-        _ => return Ok(()),
+    let Some(credential) = &options.credential else { return Ok(()) };
+    // A credential that names none is for SCRAM (AUTH-7).
+    let mechanism = credential.mechanism.unwrap_or(Mechanism::ScramSha256);
+    let option = match mechanism {
+        _ if mechanism.is_built_in() => return Ok(()),
+        Mechanism::ScramSha1 | Mechanism::ScramSha256 => {
+            return Err(ClientError::NotBuiltIn { what: "a login with a password (SCRAM)", feature: "auth" });
+        }
+        Mechanism::Gssapi => "authMechanism=GSSAPI",
+        Mechanism::MongoDbAws => "authMechanism=MONGODB-AWS",
+        Mechanism::MongoDbOidc => "authMechanism=MONGODB-OIDC",
+        Mechanism::Plain | Mechanism::MongoDbX509 | _ => return Ok(()),
     };
     Err(ClientError::Unsupported {
         option,
@@ -298,5 +305,38 @@ fn metadata<R: Runtime>() -> ClientMetadata {
 impl<R, T> fmt::Debug for Builder<R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(uri: &str) -> Result<(), ClientError> {
+        check_mechanism(&ClientOptions::parse(uri).unwrap().0)
+    }
+
+    #[cfg(not(feature = "auth"))]
+    #[test]
+    fn a_password_is_refused_with_the_name_of_the_feature() {
+        for uri in ["mongodb://u:p@h/", "mongodb://u:p@h/?authMechanism=SCRAM-SHA-1"] {
+            let error = checked(uri).unwrap_err().to_string();
+
+            assert!(error.contains("enable the feature `auth`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn mechanisms_without_a_hash_are_in_every_build() {
+        assert!(checked("mongodb://h/").is_ok());
+        assert!(checked("mongodb://h/?authMechanism=MONGODB-X509&tls=true").is_ok());
+        assert!(checked("mongodb://u:p@h/?authMechanism=PLAIN&tls=true").is_ok());
+    }
+
+    #[test]
+    fn a_mechanism_of_no_build_is_refused_with_those_to_use() {
+        let error = checked("mongodb://u@h/?authMechanism=GSSAPI&authSource=$external").unwrap_err().to_string();
+
+        assert!(error.contains("GSSAPI") && error.contains("Builder::mechanism"), "{error}");
     }
 }

@@ -71,6 +71,22 @@ impl<R: Runtime> Connection<R> {
         self.exchange((database, command)).await.map(Reply::into_owned)
     }
 
+    /// The same with a limit of the caller's, which replaces that of the options: a `Duration`, or a
+    /// [`Deadline`](crate::Deadline), what is left of an operation that began before. The server is told how long it may work,
+    /// unless the command says so itself or is a getMore (CSOT-9). With `None` there is no limit, and the command is sent as it
+    /// is; with zero time is up, and nothing is sent.
+    ///
+    /// # Errors
+    /// Those of [`run_command`](Self::run_command).
+    pub async fn run_command_within(
+        &mut self,
+        database: &str,
+        command: impl IntoCommand,
+        limit: impl Into<Limit>,
+    ) -> Result<Reply<'static>, CommandError> {
+        self.exchange_within((database, command), limit).await.map(Reply::into_owned)
+    }
+
     /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
     /// failed is an error here, with its place and its code, and so is a write concern that was not satisfied. The errors of
     /// `bulkWrite` are in its cursor, and remain in the reply.
@@ -99,6 +115,24 @@ impl<R: Runtime> Connection<R> {
     /// Those of [`run_command`](Self::run_command), and [`Writes`](CommandErrorKind::Writes).
     pub async fn write(&mut self, database: &str, command: impl IntoCommand) -> Result<Reply<'static>, CommandError> {
         let reply = self.run_command(database, command).await?;
+        self.written(reply)
+    }
+
+    /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write). A write whose time is up may have been carried out.
+    pub async fn write_within(
+        &mut self,
+        database: &str,
+        command: impl IntoCommand,
+        limit: impl Into<Limit>,
+    ) -> Result<Reply<'static>, CommandError> {
+        let reply = self.run_command_within(database, command, limit).await?;
+        self.written(reply)
+    }
+
+    fn written(&self, reply: Reply<'static>) -> Result<Reply<'static>, CommandError> {
         match CommandReply::read(&reply).write_failure() {
             Some(failure) => Err(self.failed(CommandErrorKind::Writes(Box::new(failure)))),
             None => Ok(reply),
@@ -116,9 +150,7 @@ impl<R: Runtime> Connection<R> {
         self.perform(&request.command(), self.topology.command_limit()).await
     }
 
-    /// The same within a `Duration`, or before a [`Deadline`](crate::Deadline), whatever the options say: what is left of an
-    /// operation that began before. The server is told how long it may work, unless the command says so itself or is a getMore
-    /// (CSOT-9). With `None` there is no limit, and the command is sent as it is; with zero time is up, and nothing is sent.
+    /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).

@@ -80,6 +80,16 @@ pub enum ClientError {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// The options ask for what this build was made without.
+    #[error(
+        "the options ask for {what}, and this build has none: enable the feature `{feature}` of the cmap crate that you use"
+    )]
+    NotBuiltIn {
+        /// What is missing.
+        what: &'static str,
+        /// The feature that has it.
+        feature: &'static str,
+    },
     /// There is no runtime to live in.
     #[error(transparent)]
     RuntimeGone(#[from] RuntimeGone),

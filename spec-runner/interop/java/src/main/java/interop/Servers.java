@@ -2,6 +2,7 @@ package interop;
 
 import com.mongodb.ConnectionString;
 import com.mongodb.MongoClientSettings;
+import com.mongodb.MongoException;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 import java.io.ByteArrayInputStream;
@@ -92,6 +93,17 @@ final class Servers implements AutoCloseable {
         return client("open", "", Map.of());
     }
 
+    static Document ping(MongoClient client) {
+        return client.getDatabase("admin").runCommand(new Document("ping", 1));
+    }
+
+    /** Both maps in one; where they differ, it has the value of {@code more}. */
+    static Map<String, String> with(Map<String, String> options, Map<String, String> more) {
+        Map<String, String> both = new TreeMap<>(options);
+        both.putAll(more);
+        return both;
+    }
+
     static String encoded(String text) {
         return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
@@ -162,6 +174,11 @@ final class Servers implements AutoCloseable {
             return kind.cast(error);
         }
         throw new Mismatch("no " + kind.getSimpleName() + " came");
+    }
+
+    /** {@code action} fails, and the server gave this code. */
+    static void expectCode(int code, Action action) throws Exception {
+        expect(expectError(MongoException.class, "", action).getCode(), code, "error code");
     }
 
     private Document of(String server) {
