@@ -122,6 +122,15 @@ impl<C> Topology<C> {
         None
     }
 
+    /// Lets a check-out that waits for a server want something else, for as long as it may wait still. Does nothing if it
+    /// does not wait for one.
+    pub fn change_criteria(&mut self, now: Instant, selection: SelectionId, criteria: &Criteria) {
+        self.advance(now);
+        if self.selections.change(selection, criteria) {
+            self.serve_waiters();
+        }
+    }
+
     /// Gives up a check-out in any state. One that waits for a server never began, and ends without an event.
     #[must_use = "a delivered connection has to be checked in"]
     pub fn cancel_check_out(&mut self, now: Instant, check_out: CheckOut) -> Cancellation {

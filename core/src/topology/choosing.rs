@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::selection::{LatencyWindow, MaxStalenessError, ServerSelector};
 use super::{Operation, Phase, SelectionDetail, Topology};
 use crate::address::ServerAddress;
+use crate::monitor::ServerDescription;
 use crate::pool::PoolState;
 use crate::server::ServerId;
 
@@ -49,6 +50,17 @@ pub(super) struct Windows {
 const MOST_WINDOWS: usize = 16;
 
 impl<C> Topology<C> {
+    /// The servers that suit a check-out now, before the fastest of them are looked for: for a custom choice among them
+    /// (SEL-11).
+    ///
+    /// # Errors
+    /// maxStalenessSeconds is too small for a replica set (SEL-24).
+    pub fn suitable_servers(&self, criteria: &Criteria) -> Result<Vec<Arc<ServerDescription>>, MaxStalenessError> {
+        let Criteria { selector, deprioritized, .. } = criteria;
+        let suitable = self.description.suitable_servers(selector, deprioritized, self.options.heartbeat_frequency)?;
+        Ok(suitable.into_iter().filter_map(|at| self.description.servers.get(at).map(Arc::clone)).collect())
+    }
+
     /// The server for a check-out. `None` if there is none now.
     ///
     /// # Errors

@@ -52,6 +52,11 @@ impl Selections {
     pub(super) fn add(&mut self, waiter: Waiter) -> SelectionId {
         self.last = self.last.wrapping_add(1);
         let id = SelectionId(self.last);
+        self.insert(id, waiter);
+        id
+    }
+
+    fn insert(&mut self, id: SelectionId, waiter: Waiter) {
         self.deadlines.insert((waiter.limit, id));
         match self.groups.iter_mut().find(|group| group.criteria.wants_same(&waiter.criteria)) {
             Some(group) => {
@@ -63,7 +68,6 @@ impl Selections {
             }
         }
         self.waiting.insert(id, waiter);
-        id
     }
 
     /// Adds a waiter that comes back from a pool.
@@ -99,6 +103,14 @@ impl Selections {
 
     pub(super) fn get_mut(&mut self, id: SelectionId) -> Option<&mut Waiter> {
         self.waiting.get_mut(&id)
+    }
+
+    /// Lets a waiter want something else; it waits as long as before. Returns whether it waits.
+    pub(super) fn change(&mut self, id: SelectionId, criteria: &Criteria) -> bool {
+        let Some(mut waiter) = self.remove(id) else { return false };
+        waiter.criteria = criteria.clone();
+        self.insert(id, waiter);
+        true
     }
 
     /// The longest waiter.

@@ -12,7 +12,7 @@ use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, Meta
 use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
-use cmap_core::server::CommandDefaults;
+use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
 use cmap_core::topology::{Topology as Machine, TopologyOptions};
 
@@ -25,7 +25,7 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::seed_list;
 use crate::tls::TlsConfig;
-use crate::topology::Topology;
+use crate::topology::{ServerFilter, Topology};
 use crate::warnings;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
@@ -41,6 +41,7 @@ pub struct Builder<R, T> {
     mechanism: Option<Arc<dyn SaslMechanism>>,
     quiet: bool,
     reselect: bool,
+    server_filter: Option<ServerFilter>,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -66,6 +67,7 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism: None,
             quiet: false,
             reselect: true,
+            server_filter: None,
             makes: PhantomData,
         }
     }
@@ -117,6 +119,15 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Calls `filter` with the servers that suit a check-out, for it to remove those that it does not want; one of the rest
+    /// is taken, by the latency window and the load. It is never called with an empty list, may change its mind with every
+    /// new description of a server, and runs in the task of the check-out, outside of every lock. A check-out for which it
+    /// leaves no server waits for one. Only for clients that discover their servers.
+    pub fn filter_servers(mut self, filter: impl Fn(&mut Vec<Arc<ServerDescription>>) + Send + Sync + 'static) -> Self {
+        self.server_filter = Some(Arc::new(filter));
+        self
+    }
+
     /// Whether handlers and subscriptions are told of every selection of a server
     /// ([`Event::Selection`](crate::Event::Selection)): two events for each check-out at least. Default false. The log has its
     /// records of selections without this.
@@ -155,6 +166,7 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism,
             quiet,
             reselect,
+            server_filter,
             makes: _,
         } = self;
         let runtime = runtime?;
@@ -210,6 +222,7 @@ impl<R: Runtime, T> Builder<R, T> {
             clock,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
+            server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),
             options: Mutex::new(Arc::new(connection_options)),
         });
         let (mut machine, monitor_options) = match monitored {

@@ -78,6 +78,9 @@ impl SelectionError {
                     "see why other servers are missing, or widen the read preference"
                 }
                 (_, ServerSelector::Writable | ServerSelector::AnyOf(_)) => "see why other servers are missing",
+                (_, ServerSelector::Among { .. }) => {
+                    "see why other servers are missing, or what the custom selector left"
+                }
             }
         } else if servers.iter().all(|server| server.error.is_none()) {
             "none has answered yet: see whether the addresses are right and the servers run"

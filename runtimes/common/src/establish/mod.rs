@@ -36,6 +36,7 @@ use crate::socket::net::EitherStream;
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::{self, Socket, Transport};
 use crate::tls::{self, TlsConfig, TlsError};
+use crate::topology::ServerFilter;
 
 /// How connections to one server are established.
 pub(crate) struct Establisher<R> {
@@ -54,6 +55,8 @@ pub(crate) struct Settings<R> {
     pub(crate) command_limit: Option<TimeLimit>,
     /// What the options add to commands.
     pub(crate) command_defaults: Option<CommandDefaults>,
+    /// The user's choice among suitable servers.
+    pub(crate) server_filter: Option<ServerFilter>,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,

@@ -11,6 +11,7 @@
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
 //! | `srv_lookup` | looking up SRV records again, in a task of its own |
+//! | `server_filter` | a user's choice among suitable servers |
 //! | `driver` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
@@ -23,6 +24,7 @@ mod driver;
 mod member;
 mod monitor_socket;
 mod monitoring;
+mod server_filter;
 mod srv_lookup;
 mod state;
 mod waiters;
@@ -46,6 +48,7 @@ use self::closing::LastConnection;
 use self::deadlines::Entry;
 use self::driver::Alarm;
 use self::member::Member;
+pub(crate) use self::server_filter::{Narrowed, ServerFilter};
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
 use self::work::{MoreWork, Work};

@@ -12,7 +12,7 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine};
+use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
@@ -41,6 +41,8 @@ pub(crate) struct State<R: Runtime> {
     pub(crate) deadlines: Deadlines,
     pub(crate) srv_lookup: SrvLookup,
     pub(crate) events: EventQueue,
+    /// What tasks of check-outs knew of the servers when they were last woken to choose among them.
+    described: Arc<TopologyDescription>,
     /// The wakers of the tasks that wait for the last connection of a closed pool.
     pub(crate) closing: Slab<Waker>,
     /// The time at which the driver comes back.
@@ -74,6 +76,7 @@ impl<R: Runtime> State<R> {
         settings: Arc<Settings<R>>,
         monitor_options: Option<MonitorOptions>,
     ) -> Self {
+        let described = Arc::clone(machine.description());
         let mut members = BTreeMap::new();
         // That of an owner with a monitor of their own is there from the start.
         for (id, server) in machine.servers() {
@@ -91,6 +94,7 @@ impl<R: Runtime> State<R> {
             deadlines: Deadlines::default(),
             srv_lookup: SrvLookup::default(),
             events: EventQueue::default(),
+            described,
             closing: Slab::new(),
             armed: None,
             runtime_gone: false,
@@ -146,6 +150,10 @@ impl<R: Runtime> State<R> {
             } else {
                 self.answer(now, check_out, answer, work);
             }
+        }
+        if self.settings.server_filter.is_some() && !Arc::ptr_eq(&self.described, self.machine.description()) {
+            self.described = Arc::clone(self.machine.description());
+            work.wake_all(self.waiters.selecting());
         }
         work.rings_alarm |= self.rearm();
         if let Some(events) = self.events.begin() {
