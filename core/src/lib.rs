@@ -72,6 +72,8 @@
 //! | [`monitor`] | the monitor of one server: hello after hello, and round-trip times (feature `wire`) |
 //! | [`server`] | a server: its pool, its description, and what errors say about it |
 //! | [`topology`] | a client's servers: how they are found, in DNS too, and which one suits an operation |
+//! | [`retry`] | what to do after an operation has failed: try again, when and where; or give up |
+//! | [`session`] | the sessions of operations, and the time of the cluster |
 //! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (feature `wire`) |
@@ -95,8 +97,10 @@ pub mod monitor;
 pub mod options;
 pub mod pool;
 pub mod random;
+pub mod retry;
 pub mod server;
 mod service_id;
+pub mod session;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod time;

@@ -31,8 +31,25 @@ pub struct Description {
     pub is_arbiter: bool,
     /// The server's version of its topology.
     pub topology_version: Option<TopologyVersion>,
+    /// What the server is to its clients.
+    pub role: Role,
+    /// For how long the server keeps unused sessions; `None` if it has none (SES-1).
+    pub logical_session_timeout_minutes: Option<i64>,
     /// The compressors that the server shares with the client, in the client's order (COMP-4, X-3).
     pub compressors: Vec<CompressorId>,
+}
+
+/// What a server is to its clients, as its hello says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// It stands alone: no other server has its data.
+    #[default]
+    Standalone,
+    /// It is a member of a replica set.
+    Member,
+    /// It routes to the servers of a sharded cluster.
+    Mongos,
 }
 
 /// The fields of a hello's reply that authentication uses.
@@ -168,6 +185,8 @@ impl Description {
             hello_ok: flag("helloOk"),
             is_arbiter: flag("arbiterOnly"),
             topology_version: reply.get_document("topologyVersion").ok().and_then(TopologyVersion::read),
+            role: Role::read(reply),
+            logical_session_timeout_minutes: number("logicalSessionTimeoutMinutes"),
             compressors: ids.filter(|id| offered.iter().any(|name| name == id.name())).collect(),
         };
         let offers = Offers {
@@ -175,6 +194,18 @@ impl Description {
             speculative: reply.get_document("speculativeAuthenticate").ok().map(RawDocument::to_owned),
         };
         Ok((description, offers))
+    }
+}
+
+impl Role {
+    fn read(reply: &RawDocument) -> Self {
+        if reply.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
+            Self::Mongos
+        } else if reply.get_str("setName").is_ok() {
+            Self::Member
+        } else {
+            Self::Standalone
+        }
     }
 }
 

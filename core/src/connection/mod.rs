@@ -27,6 +27,6 @@ pub use self::{
     connection_options::ConnectionOptions,
     establish::{Establish, Progress},
     exchange::{Command, CommandError, Connection, ProtocolError, Reply},
-    hello::Description,
+    hello::{Description, Role},
 };
 pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};

@@ -80,21 +80,34 @@ impl CommandDefaults {
         is_any.then_some(Self { read_concern, write_concern, read_preference, is_direct })
     }
 
+    /// Whether the client talks to one server, whatever that is.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// The read concern that goes along with commands of this name, if any does.
+    pub fn read_concern(&self, name: &str) -> Option<&RawDocument> {
+        self.read_concern.as_deref().filter(|_| takes_read_concern(name))
+    }
+
+    /// The write concern that goes along with this command, if any does.
+    pub fn write_concern(&self, body: &RawDocument) -> Option<&RawDocument> {
+        self.write_concern.as_deref().filter(|_| takes_write_concern(body))
+    }
+
     /// The fields to send along with `command` to a server of this type, those that it has already included; `None` if there
     /// is nothing to add.
     pub fn fields(&self, command: &Command<'_>, server: ServerType) -> Option<RawDocumentBuf> {
-        let (name, _) = command.body.iter().next()?.ok()?;
-        let name = name.as_str();
+        let name = name(command.body);
         if has(command, "autocommit") {
             return None;
         }
-        let writes = TAKE_WRITE_CONCERN.contains(&name) || has_output(name, command.body);
-        let read_concern = self.read_concern.as_deref().filter(|_| TAKE_READ_CONCERN.contains(&name));
+        let read_concern = self.read_concern(name);
         // One that wants no reply says so in a write concern of its own.
-        let write_concern = self.write_concern.as_deref().filter(|_| writes && command.acknowledged);
-        let reads = TAKE_READ_PREFERENCE.contains(&name) && !writes;
-        let read_preference = self.read_preference.as_ref().filter(|_| reads);
-        let read_preference = read_preference.and_then(|preference| sent(preference, server, self.is_direct));
+        let write_concern = self.write_concern(command.body).filter(|_| command.acknowledged);
+        let read_preference = self.read_preference.as_ref().filter(|_| takes_read_preference(command.body));
+        let read_preference =
+            read_preference.and_then(|preference| sent_read_preference(preference, server, self.is_direct));
         if read_concern.is_none() && write_concern.is_none() && read_preference.is_none() {
             return None;
         }
@@ -114,6 +127,27 @@ impl CommandDefaults {
     }
 }
 
+/// Whether commands of this name take a read concern.
+pub fn takes_read_concern(name: &str) -> bool {
+    TAKE_READ_CONCERN.contains(&name)
+}
+
+/// Whether a member that is not the primary may serve the command.
+pub fn takes_read_preference(body: &RawDocument) -> bool {
+    TAKE_READ_PREFERENCE.contains(&name(body)) && !takes_write_concern(body)
+}
+
+/// Whether the command writes, and takes a write concern.
+fn takes_write_concern(body: &RawDocument) -> bool {
+    let name = name(body);
+    TAKE_WRITE_CONCERN.contains(&name) || has_output(name, body)
+}
+
+/// The name of a command.
+fn name(body: &RawDocument) -> &str {
+    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
+}
+
 /// Whether a command has the field already.
 fn has(command: &Command<'_>, field: &str) -> bool {
     let mut documents = [Some(command.body), command.fields].into_iter().flatten();
@@ -121,7 +155,7 @@ fn has(command: &Command<'_>, field: &str) -> bool {
 }
 
 /// Whether a command that reads writes its result to a collection.
-fn has_output(name: &str, body: &RawDocument) -> bool {
+pub(crate) fn has_output(name: &str, body: &RawDocument) -> bool {
     match name {
         "aggregate" => {
             let stages = body.get_array("pipeline").ok().into_iter().flatten();
@@ -154,7 +188,11 @@ fn write_concern(concern: &WriteConcern, has_timeout: bool) -> Option<RawDocumen
 
 /// `$readPreference` for a server of this type (SEL-34, SEL-35, SEL-36): a standalone has no members to choose from, a member
 /// that is talked to directly serves reads whatever it is, and elsewhere the primary is what a server assumes.
-fn sent(preference: &ReadPreference, server: ServerType, is_direct: bool) -> Option<RawDocumentBuf> {
+pub fn sent_read_preference(
+    preference: &ReadPreference,
+    server: ServerType,
+    is_direct: bool,
+) -> Option<RawDocumentBuf> {
     let mode = match (server, preference.mode()) {
         (ServerType::Standalone | ServerType::Unknown, _) => return None,
         (ServerType::Mongos | ServerType::LoadBalancer, ReadMode::Primary) => return None,

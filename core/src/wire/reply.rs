@@ -8,6 +8,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use bson::raw::RawElement;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
@@ -52,6 +53,7 @@ pub struct ErrorFields<'a> {
     /// `errmsg`, with the replacement character for anything that is not UTF-8.
     pub message: Option<Cow<'a, str>>,
     labels: Option<&'a RawArray>,
+    base_backoff_ms: Option<i64>,
 }
 
 /// An error that a server replied, to keep and to pass on.
@@ -70,6 +72,8 @@ pub struct ServerError {
     pub labels: Vec<String>,
     /// The server's version of its topology at that moment.
     pub topology_version: Option<TopologyVersion>,
+    /// `baseBackoffMS`: the pause that an overloaded server asks for before the next attempt, if it is greater than zero (BP-3).
+    pub base_backoff: Option<Duration>,
 }
 
 readable_debug!(ServerError);
@@ -111,6 +115,7 @@ impl<'a> CommandReply<'a> {
     pub fn write_concern_failure(&self) -> Option<ServerError> {
         let mut error = self.write_concern_error.as_ref()?.to_error(self.topology_version);
         error.labels = kept(self.write_concern_error.iter().chain([&self.error]).flat_map(ErrorFields::labels));
+        error.base_backoff = error.base_backoff.or_else(|| self.error.base_backoff());
         Some(error)
     }
 
@@ -148,6 +153,7 @@ impl<'a> ErrorFields<'a> {
             "codeName" => self.code_name = text(element),
             "errmsg" => self.message = text(element),
             "errorLabels" => self.labels = element.value().ok().and_then(RawBsonRef::as_array),
+            "baseBackoffMS" => self.base_backoff_ms = element.value().ok().and_then(integer),
             _ => {}
         }
     }
@@ -162,6 +168,11 @@ impl<'a> ErrorFields<'a> {
         self.labels().any(|own| own == label)
     }
 
+    fn base_backoff(&self) -> Option<Duration> {
+        let millis = self.base_backoff_ms.and_then(|millis| u64::try_from(millis).ok());
+        millis.filter(|millis| *millis > 0).map(Duration::from_millis)
+    }
+
     pub(super) fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
         ServerError {
             code: self.code,
@@ -169,6 +180,7 @@ impl<'a> ErrorFields<'a> {
             message: presentable(self.message.as_deref().unwrap_or_default()).into_owned(),
             labels: kept(self.labels()),
             topology_version,
+            base_backoff: self.base_backoff(),
         }
     }
 }
@@ -356,6 +368,21 @@ mod tests {
         assert_eq!(error.labels, ["RetryableWriteError", "RetryableError"]);
         assert_eq!(error.topology_version, Some(TopologyVersion { process_id: [7; 12], counter: 3 }));
         assert_eq!(alloc::format!("{error}"), "not primary (10107, NotWritablePrimary)");
+    }
+
+    #[test]
+    fn an_overloaded_server_may_say_how_long_to_pause_bp_3() {
+        let pause = |millis: RawBson| {
+            let mut body = rawdoc! { "ok": 0, "code": 462 };
+            body.append(bson::cstr!("baseBackoffMS"), millis);
+            CommandReply::read(&body).failure().unwrap().base_backoff
+        };
+
+        assert_eq!(pause(RawBson::Int32(250)), Some(Duration::from_millis(250)));
+        assert_eq!(pause(RawBson::Double(250.0)), Some(Duration::from_millis(250)));
+        for nothing in [RawBson::Int32(0), RawBson::Int64(-1), RawBson::String("250".into())] {
+            assert_eq!(pause(nothing), None);
+        }
     }
 
     #[test]

@@ -32,8 +32,8 @@ use socket2::SockRef;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
+    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
 };
 
 /// A client on async-std.
@@ -50,6 +50,10 @@ pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, AsyncStd>;
 pub type Connection = cmap_runtime::Connection<AsyncStd>;
 /// A connection on async-std, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<AsyncStd>;
+/// A command to run on async-std.
+pub type Operation<'a> = cmap_runtime::Operation<'a, AsyncStd>;
+/// A session of a user's own on async-std.
+pub type Session = cmap_runtime::Session<AsyncStd>;
 
 #[cfg(unix)]
 type Unix = std::os::unix::net::UnixStream;

@@ -206,7 +206,8 @@ impl<R: Runtime, T> Builder<R, T> {
         let first_seed = Arc::new(check_hosts(&options, monitored)?);
         let clock = Clock::new(runtime);
         let mut pool_options = options.pool.clone();
-        (pool_options.seed, pool_options.pool_number) = seed_and_number(clock.runtime());
+        let (seed, pool_number) = seed_and_number(clock.runtime());
+        (pool_options.seed, pool_options.pool_number) = (seed, pool_number);
         if options.timeout.is_some() {
             // CSOT-3.
             pool_options.wait_queue_timeout = None;
@@ -243,7 +244,7 @@ impl<R: Runtime, T> Builder<R, T> {
         machine.observe(listeners.are_logged() || listeners.any());
         machine.observe_selections(listeners.selection_detail());
         let topology = Topology::start(machine, first_seed, settings, monitor_options, listeners);
-        Ok(Pool::new(topology, options, warnings))
+        Ok(Pool::new(topology, options, warnings, seed))
     }
 }
 

@@ -14,10 +14,13 @@ use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
+use crate::document::{IntoRequest, Reply};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
+use crate::operation::{Operation, OperationError};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
+use crate::session::{LastWords, Session, SessionOptions, Sessions};
 use crate::topology::ServerStatus;
 
 /// A client of one server, with a pool of connections to it.
@@ -37,6 +40,15 @@ pub type ClientBuilder<R> = Builder<R, Client<R>>;
 impl<R: Runtime> Client<R> {
     pub(crate) fn topology(&self) -> &Arc<crate::topology::Topology<R>> {
         self.pool.topology()
+    }
+
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        self.pool.sessions()
+    }
+
+    /// timeoutMS; `None` sets no limit.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.pool.timeout()
     }
 
     /// A client as a connection string asks for it. It checks the server from now on; a check-out waits until the
@@ -91,6 +103,77 @@ impl<R: Runtime> Client<R> {
         self.pool.check_out_for_within(criteria, limit.into())
     }
 
+    /// Runs a command on a server that suits `selector`, for at most timeoutMS: a write, with
+    /// [`Writable`](ServerSelector::Writable), or a read with a read preference. It is tried again where the rules allow that: a
+    /// read after an error that may pass, a write of single documents too, because its server carries it out once, and anything
+    /// that an overloaded server refused. [`operation`](Self::operation) has more settings.
+    ///
+    /// A session, the cluster's time, and the options' read and write concern go along with commands that take them.
+    ///
+    /// ```
+    /// use cmap_runtime::bson::doc;
+    /// use cmap_runtime::core::options::{ReadMode, ReadPreference};
+    /// use cmap_runtime::core::topology::ServerSelector;
+    /// use cmap_runtime::{Client, OperationError, Runtime};
+    ///
+    /// async fn buy<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> {
+    ///     let order = doc! { "insert": "orders", "documents": [{ "item": "apple" }] };
+    ///     client.run(ServerSelector::Writable, ("shop", order)).await?;
+    ///     let nearest = ReadPreference::new(ReadMode::Nearest);
+    ///     client.run(nearest, ("shop", doc! { "count": "orders" })).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Operation::run`].
+    pub async fn run(
+        &self,
+        selector: impl Into<ServerSelector>,
+        command: impl IntoRequest,
+    ) -> Result<Reply<'static>, OperationError> {
+        self.operation(selector, command).run().await
+    }
+
+    /// The same within a [`Duration`] or before a [`Deadline`], retries included, instead of for timeoutMS.
+    ///
+    /// # Errors
+    /// Those of [`Operation::run`].
+    pub async fn run_within(
+        &self,
+        selector: impl Into<ServerSelector>,
+        command: impl IntoRequest,
+        limit: impl Into<Limit>,
+    ) -> Result<Reply<'static>, OperationError> {
+        self.operation(selector, command).within(limit).run().await
+    }
+
+    /// A command to run on a server that suits `selector`.
+    pub fn operation<'a>(
+        &'a self,
+        selector: impl Into<ServerSelector>,
+        command: impl IntoRequest + 'a,
+    ) -> Operation<'a, R> {
+        Operation::new(self, selector.into(), command)
+    }
+
+    /// A session for operations that belong together, causally consistent.
+    ///
+    /// # Errors
+    /// The system has no random bits for its id.
+    pub fn start_session(&self) -> Result<Session<R>, ClientError> {
+        self.start_session_with(SessionOptions::default())
+    }
+
+    /// The same with other options.
+    ///
+    /// # Errors
+    /// The system has no random bits for its id.
+    pub fn start_session_with(&self, options: SessionOptions) -> Result<Session<R>, ClientError> {
+        let lent = self.sessions().take(self.topology()).ok_or(ClientError::NoRandomBits)?;
+        Ok(Session::new(lent, options))
+    }
+
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
     pub fn deadline(&self, limit: Duration) -> Deadline {
         self.pool.deadline(limit)
@@ -105,6 +188,8 @@ impl<R: Runtime> Client<R> {
     /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
     /// those connections.
     ///
+    /// The server is told that the client's sessions have ended, if a connection is available at that moment.
+    ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
     /// separate task can await it.
     ///
@@ -112,8 +197,15 @@ impl<R: Runtime> Client<R> {
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
         let topology = Arc::clone(self.pool.topology());
+        let last_words = LastWords::of(self);
         topology.close();
-        async move { topology.closed(patience).await }
+        async move {
+            // What the server says to them does not matter, and neither does their connection.
+            if let Some(last_words) = last_words {
+                last_words.send().await;
+            }
+            topology.closed(patience).await
+        }
     }
 
     /// The options that the client was made with. Passwords in them do not show.

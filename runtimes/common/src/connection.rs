@@ -8,7 +8,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::OperationError;
-use cmap_core::wire::CommandReply;
+use cmap_core::wire::{CommandReply, WriteFailure};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
@@ -134,7 +134,7 @@ impl<R: Runtime> Connection<R> {
 
     fn written(&self, reply: Reply<'static>) -> Result<Reply<'static>, CommandError> {
         match CommandReply::read(&reply).write_failure() {
-            Some(failure) => Err(self.failed(CommandErrorKind::Writes(Box::new(failure)))),
+            Some(failure) => Err(self.write_failed(failure)),
             None => Ok(reply),
         }
     }
@@ -239,19 +239,49 @@ impl<R: Runtime> Connection<R> {
         self.topology.set_purpose(self.handle, purpose);
     }
 
+    /// Runs a command that has all its fields, but for the time that the server is told.
+    pub(crate) async fn exchange_as_it_is(
+        &mut self,
+        command: &Command<'_>,
+        limit: Option<TimeLimit>,
+    ) -> Result<Reply<'_>, CommandError> {
+        let limited = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1);
+        let ran = match limited {
+            Ok(command) => self.run_as_it_is(&command, limit).await,
+            Err(kind) => Err(kind),
+        };
+        match ran {
+            Ok(()) => self.reply(),
+            Err(kind) => Err(self.failed(kind)),
+        }
+    }
+
+    /// The last reply, whatever it says.
+    pub(crate) fn last_reply(&self) -> Option<Reply<'_>> {
+        self.reply().ok()
+    }
+
+    pub(crate) fn write_failed(&self, failure: WriteFailure) -> CommandError {
+        self.failed(CommandErrorKind::Writes(Box::new(failure)))
+    }
+
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
+        let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
+        let defaults = self.topology.command_defaults();
+        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0));
+        command.fields = fields.as_deref().or(command.fields);
+        self.run_as_it_is(&command, limit).await
+    }
+
+    async fn run_as_it_is(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
             Stage::BetweenCommands | Stage::AfterLargeReply => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
-        let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
-        let defaults = self.topology.command_defaults();
-        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0));
-        command.fields = fields.as_deref().or(command.fields);
         let spares = self.topology.spares();
-        socket.prepare(&command, spares)?;
+        socket.prepare(command, spares)?;
         self.stage = Stage::UnderWay;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let exchange = async {

@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use crate::command_limit::TimeLimit;
 use crate::document::ParseError;
+use crate::operation::OperationError;
 use crate::tls::TlsConfigError;
 
 /// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
@@ -47,6 +48,9 @@ pub enum Error {
     /// A command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// An operation failed.
+    #[error(transparent)]
+    Operation(#[from] OperationError),
     /// A reply is not what was expected.
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -90,6 +94,9 @@ pub enum ClientError {
         /// The feature that has it.
         feature: &'static str,
     },
+    /// The system has no random bits, of which the id of a session is made.
+    #[error("the system gives no random bits, of which the id of a session is made; see why its source of them fails")]
+    NoRandomBits,
     /// There is no runtime to live in.
     #[error(transparent)]
     RuntimeGone(#[from] RuntimeGone),
@@ -182,6 +189,8 @@ impl Error {
             Self::Client(_) | Self::Parse(_) => false,
             Self::CheckOut(error) => error.is_retryable(),
             Self::Command(error) => error.is_retryable(),
+            // It was tried again as often as is allowed.
+            Self::Operation(_) => false,
         }
     }
 
@@ -191,6 +200,7 @@ impl Error {
             Self::Client(_) | Self::Parse(_) => false,
             Self::CheckOut(error) => error.is_timeout(),
             Self::Command(error) => error.is_timeout(),
+            Self::Operation(error) => error.is_timeout(),
         }
     }
 }

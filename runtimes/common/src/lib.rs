@@ -7,6 +7,7 @@
 //! | file or room | content |
 //! |---|---|
 //! | `client`, `pool`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, the future of a check-out, the connection in use |
+//! | `operation`, `session` | a command with retries on whichever server suits; logical sessions |
 //! | `builder` | builders of clients and pools |
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
@@ -49,10 +50,12 @@ mod establish;
 pub mod events;
 #[doc(hidden)]
 pub mod internals;
+mod operation;
 mod pinned;
 mod pool;
 pub mod runtime;
 mod seed_list;
+mod session;
 mod socket;
 #[cfg(feature = "__rustls")]
 pub mod tls;
@@ -75,8 +78,10 @@ pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
 pub use events::{Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
+pub use operation::{Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;
+pub use session::{Session, SessionOptions};
 pub use socket::net;
 pub use topology::ServerStatus;

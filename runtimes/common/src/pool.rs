@@ -17,6 +17,7 @@ use crate::deadline::{Deadline, Limit};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
 use crate::runtime::Runtime;
+use crate::session::Sessions;
 use crate::topology::Topology;
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,
@@ -70,19 +71,31 @@ struct Owner<R: Runtime> {
     options: ClientOptions,
     /// timeoutMS; `None` sets no limit.
     timeout: Option<Duration>,
+    /// For operations; a pool alone has none.
+    sessions: Arc<Sessions>,
     /// The warnings of the connection string, if there was one.
     warnings: Vec<Warning>,
 }
 
 impl<R: Runtime> Pool<R> {
-    pub(crate) fn new(topology: Arc<Topology<R>>, options: ClientOptions, warnings: Vec<Warning>) -> Self {
+    pub(crate) fn new(topology: Arc<Topology<R>>, options: ClientOptions, warnings: Vec<Warning>, seed: u64) -> Self {
         // CSOT-1: zero sets no limit.
         let timeout = without_zero(options.timeout);
-        Self { owner: Arc::new(Owner { topology, options, timeout, warnings }) }
+        let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
+        Self { owner: Arc::new(Owner { topology, options, timeout, sessions, warnings }) }
     }
 
     pub(crate) fn topology(&self) -> &Arc<Topology<R>> {
         &self.owner.topology
+    }
+
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        &self.owner.sessions
+    }
+
+    /// timeoutMS; `None` sets no limit.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.owner.timeout
     }
 
     pub(crate) fn warnings(&self) -> &[Warning] {

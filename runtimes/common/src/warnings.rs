@@ -15,17 +15,17 @@ use crate::builder::Monitored;
 const REMEMBERED: usize = 1000;
 
 const WAITS: &str = "this client goes on looking for a server for serverSelectionTimeoutMS";
-const NO_RETRY: &str = "this client repeats no command; repeat it yourself if the error says that it is_retryable";
+const NO_RETRY: &str = "a pool repeats no command; repeat it yourself if the error says that it is_retryable";
 const OWNER: &str = "the owner of this pool watches the server";
 
 /// A warning for each option that the user set, and that changes nothing.
 pub(crate) fn without_effect(options: &ClientOptions, monitored: Monitored) -> Vec<Warning> {
     let is_owned = monitored == Monitored::ByOwner;
     [
-        ("retryReads", options.retry_reads == Some(true), NO_RETRY),
-        ("retryWrites", options.retry_writes == Some(true), NO_RETRY),
-        ("maxAdaptiveRetries", options.max_adaptive_retries.is_some_and(|retries| retries > 0), NO_RETRY),
-        ("enableOverloadRetargeting", options.enable_overload_retargeting == Some(true), NO_RETRY),
+        ("retryReads", is_owned && options.retry_reads == Some(true), NO_RETRY),
+        ("retryWrites", is_owned && options.retry_writes == Some(true), NO_RETRY),
+        ("maxAdaptiveRetries", is_owned && options.max_adaptive_retries.is_some_and(|retries| retries > 0), NO_RETRY),
+        ("enableOverloadRetargeting", is_owned && options.enable_overload_retargeting == Some(true), NO_RETRY),
         ("serverSelectionTryOnce", options.server_selection_try_once == Some(true), WAITS),
         ("localThresholdMS", is_owned && options.local_threshold.is_some(), OWNER),
         ("replicaSet", is_owned && options.replica_set.is_some(), OWNER),
@@ -87,28 +87,28 @@ mod tests {
     #[test]
     fn an_option_that_changes_nothing_is_warned_of_by_name() {
         for (query, expected) in [
-            ("retryWrites=true&w=majority", &["retryWrites"][..]),
-            ("retryWrites=false&retryReads=false", &[]),
-            ("retryReads=true&maxAdaptiveRetries=3", &["retryReads", "maxAdaptiveRetries"]),
-            ("localThresholdMS=20&enableOverloadRetargeting=true", &["enableOverloadRetargeting"]),
+            ("serverSelectionTryOnce=true&w=majority", &["serverSelectionTryOnce"][..]),
+            ("retryWrites=true&retryReads=true&maxAdaptiveRetries=3", &[]),
+            ("localThresholdMS=20&enableOverloadRetargeting=true", &[]),
             ("readPreference=secondary&readPreferenceTags=dc:a&maxStalenessSeconds=90", &[]),
             ("w=5&journal=true&readConcernLevel=majority&replicaSet=rs&heartbeatFrequencyMS=500", &[]),
         ] {
             assert_eq!(named(query, Monitored::ByClient), expected, "{query}");
         }
         assert_eq!(named("heartbeatFrequencyMS=500", Monitored::ByOwner), ["heartbeatFrequencyMS"]);
+        assert_eq!(named("retryWrites=false&retryReads=true", Monitored::ByOwner), ["retryReads"]);
     }
 
     #[test]
     fn a_warning_is_written_once_and_says_what_to_do() {
         let (mut told, mut out) = (BTreeSet::new(), Vec::new());
         let (options, _) = ClientOptions::parse("mongodb://h/?retryWrites=true").unwrap();
-        let warnings = without_effect(&options, Monitored::ByClient);
+        let warnings = without_effect(&options, Monitored::ByOwner);
 
         write_once(&mut told, &warnings, &mut out);
         write_once(&mut told, &warnings, &mut out);
 
-        let expected = "cmap: option retryWrites has no effect: this client repeats no command; repeat it yourself if the error \
+        let expected = "cmap: option retryWrites has no effect: a pool repeats no command; repeat it yourself if the error \
                         says that it is_retryable\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

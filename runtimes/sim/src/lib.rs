@@ -58,8 +58,8 @@ mod world;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
+    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
 };
 pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
 pub use rustls;
@@ -85,3 +85,7 @@ pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, SimRuntime>;
 pub type Connection = cmap_runtime::Connection<SimRuntime>;
 /// A connection in a simulation, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<SimRuntime>;
+/// A command to run in a simulation.
+pub type Operation<'a> = cmap_runtime::Operation<'a, SimRuntime>;
+/// A session of a user's own in a simulation.
+pub type Session = cmap_runtime::Session<SimRuntime>;

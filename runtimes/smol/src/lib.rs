@@ -31,8 +31,8 @@ use socket2::SockRef;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
+    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
 };
 
 /// A client on smol.
@@ -49,6 +49,10 @@ pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, Smol>;
 pub type Connection = cmap_runtime::Connection<Smol>;
 /// A connection on smol, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Smol>;
+/// A command to run on smol.
+pub type Operation<'a> = cmap_runtime::Operation<'a, Smol>;
+/// A session of a user's own on smol.
+pub type Session = cmap_runtime::Session<Smol>;
 
 #[cfg(unix)]
 type Unix = std::os::unix::net::UnixStream;

@@ -33,8 +33,8 @@ use tokio::runtime::Handle;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
+    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
 };
 pub use stream::TokioStream;
 
@@ -52,6 +52,10 @@ pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, Tokio>;
 pub type Connection = cmap_runtime::Connection<Tokio>;
 /// A connection on tokio, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Tokio>;
+/// A command to run on tokio.
+pub type Operation<'a> = cmap_runtime::Operation<'a, Tokio>;
+/// A session of a user's own on tokio.
+pub type Session = cmap_runtime::Session<Tokio>;
 
 #[cfg(unix)]
 type Unix = tokio::net::UnixStream;

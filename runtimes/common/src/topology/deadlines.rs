@@ -47,6 +47,11 @@ impl Deadlines {
         wake
     }
 
+    /// Aborts everything that has a limit; returns the tasks to wake.
+    pub(crate) fn abort_all(&mut self, reason: AbortReason) -> Vec<Waker> {
+        self.aborts.values().filter_map(|abort| abort.abort(reason)).collect()
+    }
+
     pub(crate) fn entries(&self) -> usize {
         self.aborts.len()
     }

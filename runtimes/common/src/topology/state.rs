@@ -294,6 +294,7 @@ impl<R: Runtime> State<R> {
         self.runtime_gone = true;
         let mut wake = self.abort_all(true, AbortReason::RuntimeGone);
         wake.append(&mut self.abort_all(false, AbortReason::RuntimeGone));
+        wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));
         for (check_out, waker) in self.waiters.answer_all(|| Err(RuntimeGone.into())) {
             // It waited, and no outputs were drained since: there is no delivery to lose.
             let _ = self.machine.cancel_check_out(now, check_out);

@@ -1,0 +1,254 @@
+//! Which commands may be sent a second time, as their documents show (RTY-2, RTY-4).
+//!
+//! A read may, since it changes nothing. A write may if a transaction number lets the server recognise the repetition, which
+//! servers offer for writes of single documents. Any other command is repeated only if an overloaded server refused it
+//! before it did anything (BP-9).
+
+#[cfg(feature = "wire")]
+use bson::{RawBsonRef, RawDocument};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+#[cfg(feature = "wire")]
+use crate::server::has_output;
+
+/// Commands that read (RTY-2). `aggregate` does unless it writes its result.
+#[cfg(feature = "wire")]
+const READS: [&str; 7] = ["aggregate", "count", "distinct", "find", "listCollections", "listDatabases", "listIndexes"];
+
+/// Commands that write single documents, and the array and field by which they write several (RTY-4).
+#[cfg(feature = "wire")]
+const NUMBERED_WRITES: [(&str, Option<(&str, Several)>); 6] = [
+    ("insert", None),
+    ("update", Some(("updates", Several::IfTrue("multi")))),
+    ("delete", Some(("deletes", Several::UnlessOne("limit")))),
+    ("findAndModify", None),
+    ("findandmodify", None),
+    ("bulkWrite", Some(("ops", Several::IfTrue("multi")))),
+];
+
+/// How an element of a write says that it concerns several documents.
+#[cfg(feature = "wire")]
+#[derive(Clone, Copy)]
+enum Several {
+    IfTrue(&'static str),
+    UnlessOne(&'static str),
+}
+
+/// Commands that write, and have no transaction number.
+#[cfg(feature = "wire")]
+const OTHER_WRITES: [&str; 9] = [
+    "collMod",
+    "convertToCapped",
+    "create",
+    "createIndexes",
+    "createSearchIndexes",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "renameCollection",
+];
+
+/// Whether a command may be sent again after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Retryability {
+    /// It reads.
+    Read,
+    /// It writes single documents: a server carries it out once for each transaction number.
+    Write,
+    /// Only if an overloaded server refused it (BP-9).
+    OverloadOnly {
+        /// The option that allows this.
+        option: RetryOption,
+        /// Why no other error lets it be repeated.
+        reason: OnceReason,
+    },
+}
+
+/// The option of a client that allows retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RetryOption {
+    /// `retryReads`.
+    Reads,
+    /// `retryWrites`.
+    Writes,
+    /// Both of them: the client does not know what the command does (BP-2).
+    Both,
+}
+
+/// Why an operation runs once, unless an overloaded server refused it. It displays as the reason in a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum OnceReason {
+    /// One of its updates or deletes may concern several documents.
+    #[error("it may write several documents")]
+    SeveralDocuments,
+    /// Its write concern is `w: 0`, or it wants no reply.
+    #[error("its write is not acknowledged")]
+    Unacknowledged,
+    /// It goes on with a cursor, which a repetition would move twice.
+    #[error("a repeated getMore would skip documents")]
+    GetMore,
+    /// It writes the result of an aggregation or of a mapReduce.
+    #[error("it writes its result to a collection")]
+    Output,
+    /// It is part of a transaction, which is repeated as a whole.
+    #[error("it is part of a transaction, which has to be repeated as a whole")]
+    InTransaction,
+    /// It is no command that the specification allows to repeat.
+    #[error("commands of this name are not repeated")]
+    OtherCommand,
+    /// Its server, such as a standalone, has no transaction numbers.
+    #[error("the server has no retryable writes")]
+    NotSupported,
+    /// Its caller wants no retries.
+    #[error("its caller wants no retries")]
+    Unwanted,
+}
+
+#[cfg(feature = "wire")]
+impl Retryability {
+    /// That of a command, by its own fields. `acknowledged` says whether it wants a reply and its write concern is not `w: 0`.
+    pub fn of_command(body: &RawDocument, acknowledged: bool) -> Self {
+        let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+        let write = NUMBERED_WRITES.iter().find(|(own, _)| *own == name);
+        let once = |option, reason| Self::OverloadOnly { option, reason };
+        let writes = write.is_some() || OTHER_WRITES.contains(&name) || has_output(name, body);
+        let option = match name {
+            _ if writes => RetryOption::Writes,
+            "getMore" | "mapReduce" => RetryOption::Reads,
+            _ if READS.contains(&name) => RetryOption::Reads,
+            _ => RetryOption::Both,
+        };
+        if body.get("autocommit").is_ok_and(|field| field.is_some()) {
+            return once(option, OnceReason::InTransaction);
+        }
+        match (name, write) {
+            _ if writes && !acknowledged => once(option, OnceReason::Unacknowledged),
+            (_, Some((_, Some((array, several))))) if several.concerns(body, array) => {
+                once(option, OnceReason::SeveralDocuments)
+            }
+            (_, Some(_)) => Self::Write,
+            ("getMore", None) => once(option, OnceReason::GetMore),
+            _ if has_output(name, body) => once(option, OnceReason::Output),
+            _ if READS.contains(&name) => Self::Read,
+            _ => once(option, OnceReason::OtherCommand),
+        }
+    }
+}
+
+impl Retryability {
+    /// The same command for a caller that wants it to run once: as for the helpers that run any command (RTY-2).
+    #[must_use]
+    pub fn once(self) -> Self {
+        let option = match self {
+            Self::OverloadOnly { .. } => return self,
+            Self::Read | Self::Write => RetryOption::Both,
+        };
+        Self::OverloadOnly { option, reason: OnceReason::Unwanted }
+    }
+}
+
+#[cfg(feature = "wire")]
+impl Several {
+    fn concerns(self, body: &RawDocument, array: &str) -> bool {
+        let elements = body.get_array(array).ok().into_iter().flatten().map_while(Result::ok);
+        elements.filter_map(RawBsonRef::as_document).any(|element| match self {
+            Self::IfTrue(field) => element.get_bool(field).unwrap_or_default(),
+            Self::UnlessOne(field) => {
+                element.get(field).ok().flatten().and_then(crate::wire::integer).is_none_or(|limit| limit != 1)
+            }
+        })
+    }
+}
+
+#[cfg(all(test, feature = "wire"))]
+mod tests {
+    use alloc::vec;
+
+    use bson::rawdoc;
+
+    use super::*;
+
+    fn of(body: &RawDocument) -> Retryability {
+        Retryability::of_command(body, true)
+    }
+
+    /// The option that lets it be repeated after an overload, and why nothing else does.
+    fn once(body: &RawDocument) -> Option<(RetryOption, OnceReason)> {
+        match of(body) {
+            Retryability::OverloadOnly { option, reason } => Some((option, reason)),
+            Retryability::Read | Retryability::Write => None,
+        }
+    }
+
+    fn reason(body: &RawDocument) -> Option<OnceReason> {
+        once(body).map(|(_, reason)| reason)
+    }
+
+    #[test]
+    fn reads_may_be_repeated_rty_2() {
+        for read in [
+            rawdoc! { "find": "c" },
+            rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }, { "$match": {} }] },
+            rawdoc! { "distinct": "c", "key": "a" },
+            rawdoc! { "count": "c" },
+            rawdoc! { "listCollections": 1 },
+            rawdoc! { "listDatabases": 1 },
+            rawdoc! { "listIndexes": "c" },
+        ] {
+            assert_eq!(of(&read), Retryability::Read, "{read:?}");
+        }
+    }
+
+    #[test]
+    fn a_read_that_goes_on_or_writes_its_result_is_not_repeated_rty_2() {
+        for (body, expected) in [
+            (rawdoc! { "getMore": 5_i64, "collection": "c" }, OnceReason::GetMore),
+            (rawdoc! { "aggregate": "c", "pipeline": [{ "$match": {} }, { "$merge": "d" }] }, OnceReason::Output),
+            (rawdoc! { "mapReduce": "c", "out": "d" }, OnceReason::Output),
+            (rawdoc! { "mapReduce": "c", "out": { "inline": 1 } }, OnceReason::OtherCommand),
+            (rawdoc! { "ping": 1 }, OnceReason::OtherCommand),
+            (rawdoc! { "create": "c" }, OnceReason::OtherCommand),
+            (rawdoc! { "find": "c", "autocommit": false }, OnceReason::InTransaction),
+        ] {
+            assert_eq!(reason(&body), Some(expected), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn writes_of_single_documents_may_be_repeated_rty_4() {
+        for write in [
+            rawdoc! { "insert": "c", "documents": [{}, {}] },
+            rawdoc! { "update": "c", "updates": [{ "q": {}, "u": {}, "multi": false }, { "q": {}, "u": {} }] },
+            rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }] },
+            rawdoc! { "findAndModify": "c", "remove": true },
+            rawdoc! { "bulkWrite": 1, "ops": [{ "insert": 0 }] },
+        ] {
+            assert_eq!(of(&write), Retryability::Write, "{write:?}");
+        }
+    }
+
+    #[test]
+    fn writes_of_several_documents_and_those_without_a_reply_run_once_rty_4() {
+        for write in [
+            rawdoc! { "update": "c", "updates": [{ "q": {}, "u": {} }, { "q": {}, "u": {}, "multi": true }] },
+            rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] },
+            rawdoc! { "bulkWrite": 1, "ops": [{ "update": 0, "multi": true }] },
+        ] {
+            assert_eq!(reason(&write), Some(OnceReason::SeveralDocuments), "{write:?}");
+        }
+        let unacknowledged = Retryability::of_command(&rawdoc! { "insert": "c" }, false);
+        let reason = OnceReason::Unacknowledged;
+        assert_eq!(unacknowledged, Retryability::OverloadOnly { option: RetryOption::Writes, reason });
+    }
+
+    #[test]
+    fn an_overloaded_server_s_refusal_needs_the_option_that_fits_the_command_bp_2() {
+        let option = |body: &RawDocument| once(body).map(|(option, _)| option);
+
+        assert_eq!(option(&rawdoc! { "drop": "c" }), Some(RetryOption::Writes));
+        assert_eq!(option(&rawdoc! { "getMore": 1_i64 }), Some(RetryOption::Reads));
+        assert_eq!(option(&rawdoc! { "ping": 1 }), Some(RetryOption::Both));
+    }
+}

@@ -1,0 +1,101 @@
+//! The error of an operation: what happened, how often it was tried, and why no more.
+
+use std::fmt;
+
+use cmap_core::retry::{GiveUp, Labels, Retry};
+use thiserror::Error;
+
+use crate::error::{CheckOutError, CommandError, readable_debug};
+
+/// An operation failed, and was not tried again.
+#[derive(Error)]
+#[non_exhaustive]
+pub struct OperationError {
+    /// Why. Of several attempts, the error that says most.
+    pub kind: OperationErrorKind,
+    /// How often it was tried again.
+    pub retries: u32,
+    /// Why it was not tried again once more.
+    pub gave_up: GiveUp,
+    labels: Labels,
+}
+
+/// Why an operation failed.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum OperationErrorKind {
+    /// There was no connection to a server that suited.
+    #[error(transparent)]
+    CheckOut(#[from] CheckOutError),
+    /// The command failed on its connection.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The command cannot be written as a document; nothing was sent.
+    #[error("the command cannot be written as a document: {0}")]
+    Unwritable(Box<bson::error::Error>),
+    /// A session was asked for, and the server has none (SES-1); nothing was sent.
+    #[error("the server has no sessions; run the operation without one")]
+    NoSessions,
+    /// The session was started by another client; nothing was sent.
+    #[error("the session belongs to another client; start one with the client that runs the operation")]
+    ForeignSession,
+}
+
+readable_debug!(OperationError, OperationErrorKind);
+
+impl OperationError {
+    pub(super) fn new((kind, labels): (OperationErrorKind, Labels), retries: u32, gave_up: GiveUp) -> Self {
+        Self { kind, retries, gave_up, labels }
+    }
+
+    pub(super) fn unwritable(error: Box<bson::error::Error>) -> Self {
+        Self::new((OperationErrorKind::Unwritable(error), Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
+    pub(super) fn foreign_session() -> Self {
+        Self::new((OperationErrorKind::ForeignSession, Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
+    /// The error before an attempt that was refused.
+    pub(super) fn of_refused(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
+        let error = earlier.unwrap_or((OperationErrorKind::NoSessions, Labels::default()));
+        // The attempt did not take place.
+        Self::new(error, retry.retries().saturating_sub(1), GiveUp::NotRetryable)
+    }
+
+    /// Whether time was up, on either side (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        match &self.kind {
+            OperationErrorKind::CheckOut(error) => error.is_timeout(),
+            OperationErrorKind::Command(error) => error.is_timeout(),
+            OperationErrorKind::Unwritable(_) | OperationErrorKind::NoSessions | OperationErrorKind::ForeignSession => {
+                false
+            }
+        }
+    }
+
+    /// Whether the error has `label`, from the server or from the client (RTY-5).
+    pub fn has_label(&self, label: &str) -> bool {
+        match &self.kind {
+            _ if self.labels.has_named(label) => true,
+            OperationErrorKind::Command(error) => error.has_label(label),
+            OperationErrorKind::CheckOut(_)
+            | OperationErrorKind::Unwritable(_)
+            | OperationErrorKind::NoSessions
+            | OperationErrorKind::ForeignSession => false,
+        }
+    }
+}
+
+impl fmt::Display for OperationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        match (self.gave_up, self.retries) {
+            (GiveUp::RunsOnce(reason), _) => write!(f, "; it was not tried again, because {reason}"),
+            (GiveUp::NoTimeLeft, 0) => f.write_str("; there was no time to try again"),
+            (_, 0) => Ok(()),
+            (_, 1) => f.write_str("; it was tried twice"),
+            (_, retries) => write!(f, "; it was tried {} times", retries + 1),
+        }
+    }
+}

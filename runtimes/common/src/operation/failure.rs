@@ -1,0 +1,97 @@
+//! What the errors of an attempt say about the next one.
+
+use std::sync::Arc;
+
+use cmap_core::connection::Role;
+use cmap_core::pool::CheckOutErrorKind;
+use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, refuses_transaction_numbers};
+use cmap_core::retry::{Failure, FailureKind, Labels};
+
+use super::attempt::{Failed, Server};
+use super::error::OperationErrorKind;
+use super::fields::ServerOf;
+use crate::error::{CheckOutError, CommandError, CommandErrorKind};
+
+/// A check-out failed: no command was sent.
+pub(super) fn of_check_out(error: CheckOutError) -> Failed {
+    let (kind, labels, address) = match &error {
+        CheckOutError::Selection(_) => (FailureKind::Selection, Labels::default(), None),
+        CheckOutError::RuntimeGone(_) => (FailureKind::Client, Labels::default(), None),
+        CheckOutError::Pool(error) => {
+            let address = Some(Arc::clone(&error.address));
+            match &error.kind {
+                CheckOutErrorKind::PoolCleared { .. } => (FailureKind::PoolCleared, Labels::default(), address),
+                CheckOutErrorKind::Establish(error) => {
+                    (FailureKind::Establish(error.fault), Labels::of(|label| error.has_label(label)), address)
+                }
+                CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled | _ => {
+                    (FailureKind::Client, Labels::default(), address)
+                }
+            }
+        }
+    };
+    let failure = Failure::new(kind).with_labels(labels);
+    let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
+    Failed { kind: error.into(), failure, server }
+}
+
+/// The operation cannot be sent as it is.
+pub(super) fn of_client(kind: OperationErrorKind) -> Failed {
+    Failed::in_client(kind, Failure::new(FailureKind::Client))
+}
+
+/// A command failed on a connection to this server.
+pub(super) fn of_command(mut error: CommandError, server: ServerOf, is_numbered: bool) -> Failed {
+    if let CommandErrorKind::Server(refusal) = &mut error.kind
+        && is_numbered
+        && refuses_transaction_numbers(refusal.code, &refusal.message)
+    {
+        NO_RETRYABLE_WRITES.clone_into(&mut refusal.message);
+    }
+    let (kind, base_backoff) = match &error.kind {
+        CommandErrorKind::Server(refusal) => (FailureKind::Server { code: refusal.code }, refusal.base_backoff),
+        CommandErrorKind::Writes(failure) => match &failure.write_concern {
+            Some(concern) => (FailureKind::WriteConcern { code: concern.code }, concern.base_backoff),
+            // RTY-6: the codes of single writes do not count.
+            None => (FailureKind::Server { code: None }, None),
+        },
+        CommandErrorKind::Network(_) | CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_) => {
+            (FailureKind::Network, None)
+        }
+        CommandErrorKind::NoTimeLeft { .. }
+        | CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Unwritable(_)
+        | CommandErrorKind::Protocol(_)
+        | CommandErrorKind::Closed
+        | CommandErrorKind::RuntimeGone(_) => (FailureKind::Client, None),
+    };
+    let failure = Failure::new(kind).with_labels(Labels::of(|label| error.has_label(label)));
+    let server = Server {
+        address: Arc::clone(&error.address),
+        is_mongos: server.role == Role::Mongos,
+        max_wire_version: server.max_wire_version,
+    };
+    Failed { kind: error.into(), failure: failure.with_base_backoff(base_backoff), server: Some(server) }
+}
+
+/// Whether a network error cut the command off, so that the server may still be at it (SES-8).
+pub(super) fn is_of_network(error: &CommandError) -> bool {
+    match &error.kind {
+        CommandErrorKind::Network(_)
+        | CommandErrorKind::Timeout(_)
+        | CommandErrorKind::Interrupted(_)
+        | CommandErrorKind::Protocol(_)
+        | CommandErrorKind::Closed
+        | CommandErrorKind::RuntimeGone(_) => true,
+        CommandErrorKind::Server(_)
+        | CommandErrorKind::Writes(_)
+        | CommandErrorKind::NoTimeLeft { .. }
+        | CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Unwritable(_) => false,
+    }
+}
+
+/// Whether the error is in a reply to the command.
+pub(super) fn has_reply(error: &CommandError) -> bool {
+    matches!(error.kind, CommandErrorKind::Server(_) | CommandErrorKind::Writes(_))
+}

@@ -1,0 +1,196 @@
+//! What goes along with a command: its session, its transaction number, the cluster's time, concerns and the read preference.
+//!
+//! A command is never changed, and what it says itself stays. Only a read concern of its own, in a session that is causally
+//! consistent, is replaced by the same one with `afterClusterTime`.
+
+use bson::raw::CStr;
+use bson::{RawDocument, RawDocumentBuf, Timestamp, cstr};
+use cmap_core::connection::{Command, Role};
+use cmap_core::options::ReadPreference;
+use cmap_core::retry::{RetryOption, Retryability};
+use cmap_core::server::{CommandDefaults, ServerType, sent_read_preference, takes_read_concern, takes_read_preference};
+use cmap_core::session::{Causality, ClusterTime, SessionId};
+use cmap_core::wire::integer;
+
+use crate::connection::Connection;
+use crate::runtime::Runtime;
+
+/// Commands that carry no session (SES-10).
+const WITHOUT_SESSION: [&str; 4] = ["parallelCollectionScan", "hello", "isMaster", "ismaster"];
+
+/// What a connection's hello said of its server.
+#[derive(Clone, Copy)]
+pub(super) struct ServerOf {
+    pub(super) role: Role,
+    pub(super) is_load_balanced: bool,
+    pub(super) has_sessions: bool,
+    pub(super) max_wire_version: i32,
+}
+
+/// What is to go along.
+pub(super) struct Along<'a> {
+    pub(super) lsid: Option<SessionId>,
+    pub(super) number: Option<i64>,
+    /// The client's.
+    pub(super) cluster_time: Option<&'a ClusterTime>,
+    /// The session's.
+    pub(super) causality: Option<&'a Causality>,
+    pub(super) preference: Option<&'a ReadPreference>,
+    pub(super) defaults: Option<&'a CommandDefaults>,
+}
+
+/// A command with what goes along.
+pub(super) struct Composed {
+    /// The command without its read concern, if that was replaced.
+    pub(super) body: Option<RawDocumentBuf>,
+    pub(super) fields: Option<RawDocumentBuf>,
+}
+
+impl ServerOf {
+    pub(super) fn connection<R: Runtime>(connection: &Connection<R>) -> Self {
+        let nothing =
+            Self { role: Role::Standalone, is_load_balanced: false, has_sessions: false, max_wire_version: 0 };
+        connection.description().map_or(nothing, |said| {
+            let is_load_balanced = said.service_id.is_some();
+            let has_sessions = is_load_balanced || said.logical_session_timeout_minutes.is_some();
+            Self { role: said.role, is_load_balanced, has_sessions, max_wire_version: said.wire_versions.1 }
+        })
+    }
+
+    /// Whether it carries out a write once for each transaction number (RTY-4).
+    pub(super) fn has_transaction_numbers(self) -> bool {
+        self.has_sessions && (self.is_load_balanced || self.role != Role::Standalone)
+    }
+
+    fn server_type(self) -> ServerType {
+        match self.role {
+            _ if self.is_load_balanced => ServerType::LoadBalancer,
+            Role::Mongos => ServerType::Mongos,
+            Role::Member => ServerType::RsSecondary,
+            Role::Standalone | _ => ServerType::Standalone,
+        }
+    }
+}
+
+/// The command as it is sent.
+pub(super) fn compose(command: &Command<'_>, server: ServerOf, along: &Along<'_>) -> Composed {
+    let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
+    let mut body = None;
+    let is_new = |name: &CStr| !has(command, name.as_str());
+    if let Some(lsid) = along.lsid.filter(|_| is_new(cstr!("lsid"))) {
+        fields.append(cstr!("lsid"), lsid.document());
+    }
+    if let Some(number) = along.number.filter(|_| is_new(cstr!("txnNumber"))) {
+        fields.append(cstr!("txnNumber"), number);
+    }
+    let seen = ClusterTime::greater(along.cluster_time, along.causality.and_then(Causality::cluster_time));
+    if let Some(time) = seen.filter(|_| server.role != Role::Standalone && is_new(cstr!("$clusterTime"))) {
+        fields.append(cstr!("$clusterTime"), time.document());
+    }
+    // The commands of a transaction take the rest from its first one.
+    if !has(command, "autocommit") {
+        append_concerns(&mut fields, &mut body, command, server, along);
+        let preference =
+            is_new(cstr!("$readPreference")).then(|| read_preference(command.body, server, along)).flatten();
+        if let Some(preference) = preference {
+            fields.append(cstr!("$readPreference"), preference);
+        }
+    }
+    Composed { body, fields: Some(fields).filter(|fields| !fields.is_empty()) }
+}
+
+fn append_concerns(
+    fields: &mut RawDocumentBuf,
+    body: &mut Option<RawDocumentBuf>,
+    command: &Command<'_>,
+    server: ServerOf,
+    along: &Along<'_>,
+) {
+    let default = along.defaults.and_then(|own| own.read_concern(name(command.body)));
+    let own = command.body.get_document("readConcern").ok();
+    let after = along.causality.and_then(Causality::after_cluster_time);
+    // A standalone has no cluster's time to wait for.
+    let after = after.filter(|_| takes_read_concern(name(command.body)) && server.role != Role::Standalone);
+    match (own, after) {
+        (Some(own), Some(after)) if own.get("afterClusterTime").is_ok_and(|field| field.is_none()) => {
+            *body = Some(without_read_concern(command.body));
+            fields.append(cstr!("readConcern"), with_time(own, after));
+        }
+        (None, Some(after)) => {
+            let none = RawDocumentBuf::new();
+            fields.append(cstr!("readConcern"), with_time(default.unwrap_or(&none), after));
+        }
+        (None, None) => {
+            if let Some(default) = default {
+                fields.append(cstr!("readConcern"), default);
+            }
+        }
+        (Some(_), _) => {}
+    }
+    let write_concern = along.defaults.and_then(|own| own.write_concern(command.body));
+    // One that wants no reply says so in a write concern of its own.
+    if let Some(concern) = write_concern.filter(|_| command.acknowledged && !has(command, "writeConcern")) {
+        fields.append(cstr!("writeConcern"), concern);
+    }
+}
+
+/// The operation's selector says which members may serve it, and not the client's read preference (SEL-33 to SEL-36).
+fn read_preference(body: &RawDocument, server: ServerOf, along: &Along<'_>) -> Option<RawDocumentBuf> {
+    let is_direct = along.defaults.is_some_and(CommandDefaults::is_direct);
+    match along.preference {
+        Some(preference) => sent_read_preference(preference, server.server_type(), is_direct),
+        None if is_direct && takes_read_preference(body) => {
+            sent_read_preference(&ReadPreference::default(), server.server_type(), is_direct)
+        }
+        None => None,
+    }
+}
+
+fn with_time(concern: &RawDocument, after: Timestamp) -> RawDocumentBuf {
+    let mut concern = concern.to_owned();
+    concern.append(cstr!("afterClusterTime"), after);
+    concern
+}
+
+fn without_read_concern(body: &RawDocument) -> RawDocumentBuf {
+    let mut rest = RawDocumentBuf::new();
+    for (name, value) in body.iter().map_while(Result::ok).filter(|(name, _)| name.as_str() != "readConcern") {
+        rest.append(name, value);
+    }
+    rest
+}
+
+/// Whether a command wants a reply, and its write concern is not `w: 0`.
+pub(super) fn is_acknowledged(command: &Command<'_>, defaults: Option<&CommandDefaults>) -> bool {
+    let own = command.body.get_document("writeConcern").ok();
+    let concern = own.or_else(|| defaults?.write_concern(command.body));
+    let w = concern.and_then(|concern| concern.get("w").ok().flatten()).and_then(integer);
+    command.acknowledged && w != Some(0)
+}
+
+/// Whether errors of single writes fail the command.
+pub(super) fn writes(body: &RawDocument, retryability: Retryability) -> bool {
+    match retryability {
+        Retryability::Write => true,
+        Retryability::Read => false,
+        Retryability::OverloadOnly { option, .. } => {
+            option == RetryOption::Writes || Retryability::of_command(body, true) == Retryability::Write
+        }
+    }
+}
+
+/// Whether a session goes along with a command: not with one that has no reply, because the server cannot say that it is done
+/// with it (SES-10).
+pub(super) fn takes_session(command: &Command<'_>) -> bool {
+    command.acknowledged && !WITHOUT_SESSION.contains(&name(command.body))
+}
+
+/// Whether a command has the field itself.
+pub(super) fn has(command: &Command<'_>, field: &str) -> bool {
+    let mut documents = [Some(command.body), command.fields].into_iter().flatten();
+    documents.any(|document| document.get(field).is_ok_and(|value| value.is_some()))
+}
+
+fn name(body: &RawDocument) -> &str {
+    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
+}

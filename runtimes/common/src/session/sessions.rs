@@ -1,0 +1,143 @@
+//! A client's server sessions and its cluster time, behind a lock of their own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bson::RawDocument;
+use cmap_core::session::{ClusterTime, ServerSession, SessionId, SessionPool};
+
+use crate::runtime::Runtime;
+use crate::topology::Topology;
+
+/// The server sessions of a client.
+pub(crate) struct Sessions {
+    state: Mutex<State>,
+    /// The next seed of an operation's pauses.
+    seed: AtomicU64,
+}
+
+struct State {
+    pool: SessionPool,
+    cluster_time: Option<ClusterTime>,
+}
+
+/// A server session in use. Dropping it gives it back; a command that was cut off half-way makes it dirty (SES-8).
+pub(crate) struct Lent<R: Runtime> {
+    topology: Arc<Topology<R>>,
+    sessions: Arc<Sessions>,
+    id: SessionId,
+    /// There until it is dropped.
+    session: Option<ServerSession>,
+    is_under_way: bool,
+}
+
+impl Sessions {
+    pub(crate) fn new(load_balanced: bool, seed: u64) -> Self {
+        let state = State { pool: SessionPool::new(load_balanced), cluster_time: None };
+        Self { state: Mutex::new(state), seed: AtomicU64::new(seed) }
+    }
+
+    /// A free server session, or a new one. `None` if the system has no random bits for its id.
+    pub(crate) fn take<R: Runtime>(self: &Arc<Self>, topology: &Arc<Topology<R>>) -> Option<Lent<R>> {
+        let now = topology.clock().now();
+        let taken = self.state().pool.take(now, timeout(topology));
+        let session = match taken {
+            Some(session) => session,
+            None => {
+                let mut random = [0; 16];
+                topology.clock().runtime().fill_random(&mut random).ok()?;
+                self.state().pool.make(now, SessionId::of_random(random))
+            }
+        };
+        let (topology, sessions) = (Arc::clone(topology), Arc::clone(self));
+        let id = session.id();
+        Some(Lent { topology, sessions, id, session: Some(session), is_under_way: false })
+    }
+
+    /// A reply came, other than to a hello (SES-13).
+    pub(crate) fn handle_reply(&self, reply: &RawDocument) {
+        if let Ok(seen) = reply.get_document("$clusterTime") {
+            ClusterTime::advance(&mut self.state().cluster_time, seen);
+        }
+    }
+
+    /// What `read` makes of the greatest cluster time that a reply named.
+    pub(crate) fn with_cluster_time<T>(&self, read: impl FnOnce(Option<&ClusterTime>) -> T) -> T {
+        read(self.state().cluster_time.as_ref())
+    }
+
+    /// Takes out ids of free sessions, for endSessions.
+    pub(crate) fn take_ids(&self) -> Vec<SessionId> {
+        self.state().pool.take_ids()
+    }
+
+    /// Whether no session is free.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().pool.is_empty()
+    }
+
+    /// A seed, different each time.
+    pub(crate) fn next_seed(&self) -> u64 {
+        self.seed.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Runtime> Lent<R> {
+    /// The id, which is about to be sent.
+    pub(crate) fn send_id(&mut self) -> SessionId {
+        let now = self.topology.clock().now();
+        if let Some(session) = &mut self.session {
+            session.mark_used(now);
+        }
+        self.is_under_way = true;
+        self.id
+    }
+
+    /// The command has ended, by a network error or otherwise.
+    pub(crate) fn end_command(&mut self, network_error: bool) {
+        self.is_under_way = false;
+        if let Some(session) = self.session.as_mut().filter(|_| network_error) {
+            session.mark_dirty();
+        }
+    }
+
+    pub(crate) fn next_transaction_number(&mut self) -> Option<i64> {
+        self.session.as_mut().map(ServerSession::next_transaction_number)
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.session.as_ref().is_some_and(ServerSession::is_dirty)
+    }
+
+    /// Whether it is a session of the client with these.
+    pub(crate) fn is_of(&self, sessions: &Arc<Sessions>) -> bool {
+        Arc::ptr_eq(&self.sessions, sessions)
+    }
+}
+
+impl<R: Runtime> Drop for Lent<R> {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        if self.is_under_way {
+            session.mark_dirty();
+        }
+        let (now, timeout) = (self.topology.clock().now(), timeout(&self.topology));
+        self.sessions.state().pool.give_back(now, timeout, session);
+    }
+}
+
+/// How long the topology keeps unused sessions (TOP-39).
+fn timeout<R: Runtime>(topology: &Topology<R>) -> Option<Duration> {
+    let minutes = topology.description().logical_session_timeout_minutes()?;
+    Some(Duration::from_secs(u64::try_from(minutes).ok()?.saturating_mul(60)))
+}
