@@ -28,7 +28,9 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "wire")]
 pub(crate) use self::command_defaults::has_output;
 #[cfg(feature = "wire")]
-pub use self::command_defaults::{CommandDefaults, sent_read_preference, takes_read_concern, takes_read_preference};
+pub use self::command_defaults::{
+    CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference,
+};
 pub(crate) use self::disbelief::Disbelief;
 pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cmap_core::time::Instant;
-use cmap_core::topology::Criteria;
+use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
 use crate::deadline::Limit;
@@ -21,6 +21,8 @@ use crate::topology::{Answer, Begun, Narrowed, Topology, Unanswered};
 pub struct CheckOut<'a, R: Runtime> {
     topology: &'a Arc<Topology<R>>,
     stage: Stage,
+    /// What the server is selected by, unless for writes: it says which reads the server may be sent.
+    selector: Option<Arc<ServerSelector>>,
 }
 
 enum Stage {
@@ -46,7 +48,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         if topology.has_server_filter() {
             return Self::of(topology, Criteria::default(), limit.map_or(Limit::None, Limit::Within));
         }
-        Self { topology, stage: Stage::Asking(limit) }
+        Self { topology, stage: Stage::Asking(limit), selector: None }
     }
 
     pub(crate) fn within(topology: &'a Arc<Topology<R>>, limit: Limit) -> Self {
@@ -61,11 +63,12 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
                 None => Stage::Asking(None),
             },
         };
-        Self { topology, stage }
+        Self { topology, stage, selector: None }
     }
 
     pub(crate) fn of(topology: &'a Arc<Topology<R>>, criteria: Criteria, limit: Limit) -> Self {
-        Self { topology, stage: Stage::AskingFor(Box::new(criteria), limit) }
+        let selector = (criteria.selector != ServerSelector::Writable).then(|| Arc::new(criteria.selector.clone()));
+        Self { topology, stage: Stage::AskingFor(Box::new(criteria), limit), selector }
     }
 }
 
@@ -170,7 +173,8 @@ impl<R: Runtime> CheckOut<'_, R> {
 
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
-        Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery)))
+        let selector = self.selector.take();
+        Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).selected_by(selector)))
     }
 }
 

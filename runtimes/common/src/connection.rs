@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
-use cmap_core::server::OperationError;
+use cmap_core::server::{CommandDefaults, OperationError, ReadsBy};
+use cmap_core::topology::ServerSelector;
 use cmap_core::wire::{CommandReply, WriteFailure};
 use futures_io::{AsyncRead, AsyncWrite};
 
@@ -32,6 +33,8 @@ pub struct Connection<R: Runtime> {
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
     stage: Stage,
+    /// What its server was selected by, unless for writes.
+    selector: Option<Arc<ServerSelector>>,
 }
 
 /// What a connection in use is in the middle of.
@@ -50,8 +53,21 @@ enum Stage {
 }
 
 impl<R: Runtime> Connection<R> {
+    #[inline]
     pub(crate) fn new(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
-        Self { topology, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
+        Self {
+            topology,
+            handle: delivery.connection,
+            socket: Some(delivery.socket),
+            stage: Stage::BetweenCommands,
+            selector: None,
+        }
+    }
+
+    /// A connection to a server that was selected so.
+    pub(crate) fn selected_by(mut self, selector: Option<Arc<ServerSelector>>) -> Self {
+        self.selector = selector;
+        self
     }
 
     /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS,
@@ -267,8 +283,14 @@ impl<R: Runtime> Connection<R> {
 
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
+        let reads = match self.selector.as_deref() {
+            Some(ServerSelector::ReadPreference(preference)) => ReadsBy::Preference(preference),
+            Some(ServerSelector::AnyOf(_)) => ReadsBy::NamedServer,
+            Some(_) | None => ReadsBy::Client,
+        };
         let defaults = self.topology.command_defaults();
-        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0));
+        let defaults = defaults.or((reads != ReadsBy::Client).then_some(&CommandDefaults::NONE));
+        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0, reads));
         command.fields = fields.as_deref().or(command.fields);
         self.run_as_it_is(&command, limit).await
     }

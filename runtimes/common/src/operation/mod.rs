@@ -18,11 +18,13 @@ mod failure;
 mod fields;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use bson::RawDocument;
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, RetryPolicy, Retryability, Which};
 use cmap_core::time::Instant;
-use cmap_core::topology::ServerSelector;
+use cmap_core::topology::{Operation as Named, ServerSelector};
 
 use self::attempt::{Attempt, Attempted};
 pub use self::error::{OperationError, OperationErrorKind};
@@ -143,6 +145,7 @@ impl<'a, R: Runtime> Operation<'a, R> {
             writes: fields::writes(command.body, retryability),
             session,
             transaction_number: None,
+            named: topology.tells_selections().then(|| named(command.body)),
         };
         let mut reported = None;
         loop {
@@ -189,6 +192,13 @@ impl<R: Runtime> Attempt<'_, R> {
         let _ = end.during(std::future::pending::<()>()).await;
         drop(limit);
     }
+}
+
+/// An operation as the log of selections names it (SEL-41).
+fn named(body: &RawDocument) -> Arc<Named> {
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+    Arc::new(Named { id: LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1), name: name.into() })
 }
 
 /// The read preference that a selector stands for.

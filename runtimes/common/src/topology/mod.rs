@@ -41,7 +41,7 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Topology as Machine, TopologyDescription};
+use cmap_core::topology::{SelectionDetail, Topology as Machine, TopologyDescription};
 
 pub(crate) use self::callers::{Begun, Unanswered};
 use self::closing::LastConnection;
@@ -415,6 +415,11 @@ impl<R: Runtime> Topology<R> {
         let subscription = self.listeners.subscribe(capacity);
         self.observe();
         subscription
+    }
+
+    /// Whether somebody is told of selections.
+    pub(crate) fn tells_selections(&self) -> bool {
+        self.listeners.selection_detail() != SelectionDetail::None
     }
 
     /// Makes events only if there are listeners.
