@@ -70,7 +70,7 @@ pub use field::Field;
 pub(crate) use field::check_name;
 pub use flags::Flags;
 pub use frame::FrameReader;
-pub(crate) use frame::is_tls_record;
+pub(crate) use frame::is_tls_alert;
 pub use header::{HEADER_LEN, Header, MessageIds, OpCode};
 pub use limits::{DOCUMENT_ALLOWANCE, Limits};
 pub use op_compressed::unpack;

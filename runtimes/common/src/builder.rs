@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+#[cfg(feature = "srv")]
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use cmap_core::topology::{Topology as Machine, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
+use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
@@ -42,6 +45,7 @@ pub struct Builder<R, T> {
     quiet: bool,
     reselect: bool,
     server_filter: Option<ServerFilter>,
+    names: Names,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -68,6 +72,7 @@ impl<R: Runtime, T> Builder<R, T> {
             quiet: false,
             reselect: true,
             server_filter: None,
+            names: Names::default(),
             makes: PhantomData,
         }
     }
@@ -136,6 +141,16 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. The
+    /// first that answers counts, each has 5 s, and `localhost` needs none. For networks with name servers of their own, and
+    /// for platforms on which the system's are not known.
+    #[cfg(feature = "srv")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "srv")))]
+    pub fn name_servers(mut self, servers: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.names = Names::At(servers.into_iter().collect());
+        self
+    }
+
     /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
     /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
     /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
@@ -167,12 +182,13 @@ impl<R: Runtime, T> Builder<R, T> {
             quiet,
             reselect,
             server_filter,
+            names,
             makes: _,
         } = self;
         let runtime = runtime?;
         let mut polled_seed_list = None;
         if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
-            let resolved = seed_list::resolve(&runtime, &seed_list, options).await?;
+            let resolved = seed_list::resolve(&runtime, &names, &seed_list, options).await?;
             options = resolved.options;
             warnings.extend(resolved.warnings);
             polled_seed_list = Some(PolledSeedList::new(seed_list, resolved.time_to_live));
@@ -221,6 +237,7 @@ impl<R: Runtime, T> Builder<R, T> {
             tls,
             keys: Arc::new(Keys::default()),
             clock,
+            names,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),

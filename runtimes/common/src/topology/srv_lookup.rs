@@ -29,10 +29,10 @@ impl SrvLookup {
 
 /// Looks up the SRV records of `name`, and hands the answer to `topology`.
 pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort: Arc<Abort>) {
-    let (topology, runtime) = (Arc::downgrade(topology), topology.clock.runtime().clone());
-    let home = runtime.clone();
+    let (names, runtime) = (topology.settings.names.clone(), topology.clock.runtime().clone());
+    let (topology, home) = (Arc::downgrade(topology), runtime.clone());
     home.spawn(async move {
-        let Ok(answer) = abort.during(runtime.resolve_srv(&name)).await else { return };
+        let Ok(answer) = abort.during(names.srv(&runtime, &name)).await else { return };
         if let Some(topology) = topology.upgrade() {
             topology.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
         }

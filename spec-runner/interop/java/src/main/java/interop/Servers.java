@@ -88,6 +88,19 @@ final class Servers implements AutoCloseable {
         return client;
     }
 
+    /** A client of the server that this name leads to, by the server's DNS server. */
+    MongoClient clientByDns(String server, String name) {
+        NameServer dns = new NameServer(of(server).getString("dns"));
+        String text = "mongodb+srv://" + name + "/?tls=false&serverSelectionTimeoutMS=10000";
+        MongoClientSettings.Builder settings = MongoClientSettings.builder()
+                .applyConnectionString(new ConnectionString(text, dns))
+                .dnsClient(dns)
+                .inetAddressResolver(dns);
+        MongoClient client = MongoClients.create(settings.build());
+        clients.add(client);
+        return client;
+    }
+
     /** A client of the server "open". */
     MongoClient open() {
         return client("open", "", Map.of());
