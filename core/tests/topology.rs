@@ -18,8 +18,8 @@ use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output 
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
-    CheckOut, Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyOptions,
-    TopologyType,
+    CheckOut, Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyEvent,
+    TopologyOptions, TopologyType,
 };
 use proptest::prelude::*;
 
@@ -220,6 +220,7 @@ fn a_removed_server_is_drained_and_then_forgotten_top_35() {
 
     let _ = set.check_in(NOW, connection, (), Condition::Usable).unwrap();
 
+    assert_eq!((set.stats().created, set.stats().counts.total()), (1, 0), "its totals stay");
     let forgets = |output: &Output<()>| *output == Output::Monitor { server: primary, call: MonitorCall::Forget };
     assert!(drain(&mut set).iter().any(forgets));
     assert!(set.server(primary).is_none());
@@ -272,8 +273,9 @@ fn a_standalone_among_several_seeds_leaves_also_when_it_is_the_last_one_x_35() {
     let mut topology = open(options(&["a", "b"]));
     learn(&mut topology, describe("a", ServerType::Standalone));
 
-    learn(&mut topology, describe("b", ServerType::Standalone));
+    let outputs = learn(&mut topology, describe("b", ServerType::Standalone));
 
+    assert!(outputs.contains(&Output::Topology(TopologyEvent::ServersMissing)), "TOP-36");
     assert_eq!(topology.description().topology_type, TopologyType::Unknown);
     let (check_out, _) = topology.check_out(NOW, CheckOutRequest::until(NOW));
     assert!(matches!(check_out, CheckOut::Selecting(_)));

@@ -33,6 +33,11 @@ impl LogRecord {
                 record.text("newDescription", new);
                 (record, unstructured)
             }
+            TopologyEvent::ServersMissing => {
+                let record = of_topology("Topology has no servers", topology);
+                let why = "see whether its hosts belong to one deployment, and to the set that replicaSet names";
+                (record, alloc::format!("The topology with ID {id} has no servers: {why}"))
+            }
             TopologyEvent::SrvRecordsIgnored { count, cause } => {
                 let mut record = of_topology("SRV records ignored", topology);
                 record.add("ignoredRecords", LogValue::Integer(u64::try_from(*count).unwrap_or(u64::MAX)));

@@ -147,8 +147,12 @@ impl<C> Topology<C> {
     pub(super) fn describe(&mut self, new: TopologyDescription) {
         let new = Arc::new(new);
         let previous = core::mem::replace(&mut self.description, Arc::clone(&new));
+        let lacks_servers = new.servers.is_empty() && self.phase == Phase::Monitored;
         if !previous.is_same(&new) {
             self.emit(TopologyEvent::TopologyDescriptionChanged { previous, new });
+        }
+        if lacks_servers {
+            self.outputs.push_back(Output::Topology(TopologyEvent::ServersMissing));
         }
         self.forget_choices();
     }

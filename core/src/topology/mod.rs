@@ -71,7 +71,7 @@ pub use self::waiting::SelectionId;
 use self::waiting::Selections;
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
-use crate::pool::{self, CheckOutId, Pool};
+use crate::pool::{self, CheckOutId, Pool, Stats};
 use crate::random::Random;
 use crate::server::{Membership, Server, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -89,6 +89,8 @@ pub struct Topology<C> {
     description: Arc<TopologyDescription>,
     /// The outputs of their pools are collected after every call.
     servers: Servers<C>,
+    /// What has happened in the pools of servers that have left and are forgotten.
+    departed: Stats,
     phase: Phase,
     /// Of the seed list in DNS, from opening to closing.
     polling: Option<SrvPolling>,
@@ -148,6 +150,7 @@ impl<C> Topology<C> {
             pool_options,
             description: Arc::new(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new())),
             servers: Servers::new(),
+            departed: Stats::default(),
             phase: Phase::Unopened,
             polling: None,
             writer: None,
@@ -194,6 +197,13 @@ impl<C> Topology<C> {
     /// The servers, to read, those included that have left and are not drained yet.
     pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
         self.servers.iter()
+    }
+
+    /// The counts of all pools together, those included of servers that have left. A high water is the sum of those of the
+    /// servers that are there, and may never have been reached.
+    pub fn stats(&self) -> Stats {
+        let pools = self.servers().map(|(_, server)| server.pool.stats());
+        pools.fold(self.departed, Stats::merge)
     }
 
     /// The server of a check-out that began in its pool.
@@ -364,6 +374,10 @@ impl<C> Topology<C> {
         let is_over = self.servers.get(id).is_some_and(|server| server.has_left() && server.pool.counts().total() == 0);
         // Those of a closed client stay, for their figures.
         if is_over && self.phase != Phase::Closed {
+            if let Some(server) = self.servers.get(id) {
+                let stats = server.pool.stats().without_marks();
+                self.departed = self.departed.merge(stats);
+            }
             self.servers.remove(id);
             self.call_monitor(id, MonitorCall::Forget);
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cmap_core::time::Instant;
-use cmap_core::topology::{Criteria, ServerSelector};
+use cmap_core::topology::Criteria;
 
 use crate::connection::Connection;
 use crate::deadline::Limit;
@@ -21,25 +21,27 @@ use crate::topology::{Answer, Begun, Narrowed, Topology, Unanswered};
 pub struct CheckOut<'a, R: Runtime> {
     topology: &'a Arc<Topology<R>>,
     stage: Stage,
-    /// What the server is selected by, unless for writes: it says which reads the server may be sent.
-    selector: Option<Arc<ServerSelector>>,
+    /// What is wanted of the server, unless any that takes writes will do.
+    wanted: Option<Box<Wanted>>,
 }
 
+/// Plain data, so that the short way drops nothing.
+#[derive(Clone, Copy)]
 enum Stage {
     /// The longest wait.
     Asking(Option<Duration>),
     /// The end of the wait.
     AskingUntil(Instant),
-    /// The same, for a server that meets the criteria.
-    AskingFor(Box<Criteria>, Limit),
+    /// The same, for a server that is wanted.
+    AskingFor(Limit),
     Waiting(usize),
-    /// The same, where the user chooses among suitable servers.
-    WaitingFor {
-        place: usize,
-        criteria: Box<Criteria>,
-        narrowed: Box<Narrowed>,
-    },
     Done,
+}
+
+struct Wanted {
+    criteria: Criteria,
+    /// What the user left of it, where the user chooses among suitable servers.
+    narrowed: Option<Narrowed>,
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
@@ -48,7 +50,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         if topology.has_server_filter() {
             return Self::of(topology, Criteria::default(), limit.map_or(Limit::None, Limit::Within));
         }
-        Self { topology, stage: Stage::Asking(limit), selector: None }
+        Self { topology, stage: Stage::Asking(limit), wanted: None }
     }
 
     pub(crate) fn within(topology: &'a Arc<Topology<R>>, limit: Limit) -> Self {
@@ -63,12 +65,12 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
                 None => Stage::Asking(None),
             },
         };
-        Self { topology, stage, selector: None }
+        Self { topology, stage, wanted: None }
     }
 
+    #[inline(never)]
     pub(crate) fn of(topology: &'a Arc<Topology<R>>, criteria: Criteria, limit: Limit) -> Self {
-        let selector = (criteria.selector != ServerSelector::Writable).then(|| Arc::new(criteria.selector.clone()));
-        Self { topology, stage: Stage::AskingFor(Box::new(criteria), limit), selector }
+        Self { topology, stage: Stage::AskingFor(limit), wanted: Some(Box::new(Wanted { criteria, narrowed: None })) }
     }
 }
 
@@ -98,7 +100,8 @@ impl<R: Runtime> CheckOut<'_, R> {
             Begun::Answered(answer) => self.end(answer),
             Begun::Waits(place) => {
                 self.stage = Stage::Waiting(place);
-                Poll::Pending
+                // The servers may have changed since the user has chosen among them.
+                if self.is_narrowed() { self.poll_waiting(place, cx) } else { Poll::Pending }
             }
         }
     }
@@ -106,74 +109,59 @@ impl<R: Runtime> CheckOut<'_, R> {
     #[inline(never)]
     fn poll_again(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         match self.stage {
-            Stage::Waiting(place) => match self.topology.poll_check_out(place, cx) {
-                Poll::Ready(answer) => self.end(answer),
-                Poll::Pending => Poll::Pending,
-            },
+            Stage::Waiting(place) => self.poll_waiting(place, cx),
             Stage::AskingUntil(deadline) => match self.topology.check_out_until(deadline) {
                 Ok(delivery) => self.end(Ok(delivery)),
                 Err(unanswered) => self.follow(unanswered, cx),
             },
-            Stage::AskingFor(ref criteria, limit) => {
-                let topology = self.topology;
-                let now = topology.clock().now();
-                let deadline = match limit {
-                    Limit::None => None,
-                    Limit::Within(limit) => Some(now + limit),
-                    Limit::Until(deadline) => deadline.at().map(|at| topology.clock().instant(at)),
-                };
-                let narrowed = topology.has_server_filter().then(|| topology.narrow(criteria));
-                let wanted = narrowed.as_ref().map_or(&**criteria, |narrowed| &narrowed.criteria);
-                match (topology.check_out_for(wanted, now, deadline), narrowed) {
-                    (Ok(delivery), _) => self.end(Ok(delivery)),
-                    (Err(unanswered), None) => self.follow(unanswered, cx),
-                    (Err(unanswered), Some(narrowed)) => self.follow_narrowed(unanswered, narrowed, cx),
-                }
-            }
-            Stage::WaitingFor { .. } => self.poll_narrowed(cx),
+            Stage::AskingFor(limit) => self.ask_for(limit, cx),
             // One that is polled after its end has no further result.
             Stage::Asking(_) | Stage::Done => Poll::Pending,
         }
     }
 
-    /// Waits for a server among those that the user has chosen, and for the next choice.
-    #[cold]
-    fn follow_narrowed(
-        &mut self,
-        unanswered: Unanswered<'_, R>,
-        narrowed: Narrowed,
-        cx: &Context<'_>,
-    ) -> Poll<<Self as Future>::Output> {
-        let Stage::AskingFor(criteria, _) = &self.stage else { return self.follow(unanswered, cx) };
-        let criteria = criteria.clone();
-        match self.topology.follow_check_out(unanswered, cx) {
-            Begun::Answered(answer) => self.end(answer),
-            Begun::Waits(place) => {
-                self.stage = Stage::WaitingFor { place, criteria, narrowed: Box::new(narrowed) };
-                // The servers may have changed meanwhile.
-                self.poll_narrowed(cx)
-            }
+    fn ask_for(&mut self, limit: Limit, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        let topology = self.topology;
+        let Some(wanted) = &mut self.wanted else { return Poll::Pending };
+        let now = topology.clock().now();
+        let deadline = match limit {
+            Limit::None => None,
+            Limit::Within(limit) => Some(now + limit),
+            Limit::Until(deadline) => deadline.at().map(|at| topology.clock().instant(at)),
+        };
+        wanted.narrowed = topology.has_server_filter().then(|| topology.narrow(&wanted.criteria));
+        let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
+        match topology.check_out_for(criteria, now, deadline) {
+            Ok(delivery) => self.end(Ok(delivery)),
+            Err(unanswered) => self.follow(unanswered, cx),
         }
     }
 
-    fn poll_narrowed(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+    /// Looks for the answer. Where the user chooses among suitable servers, and these have changed, the user chooses anew.
+    fn poll_waiting(&mut self, place: usize, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         let topology = self.topology;
         loop {
-            let Stage::WaitingFor { place, criteria, narrowed } = &mut self.stage else { return Poll::Pending };
-            if let Poll::Ready(answer) = topology.poll_check_out(*place, cx) {
+            if let Poll::Ready(answer) = topology.poll_check_out(place, cx) {
                 return self.end(answer);
             }
+            let Some(Wanted { criteria, narrowed: Some(narrowed) }) = self.wanted.as_deref_mut() else {
+                return Poll::Pending;
+            };
             if topology.is_up_to_date(narrowed) {
                 return Poll::Pending;
             }
-            **narrowed = topology.narrow(criteria);
-            topology.change_criteria(*place, narrowed);
+            *narrowed = topology.narrow(criteria);
+            topology.change_criteria(place, narrowed);
         }
+    }
+
+    fn is_narrowed(&self) -> bool {
+        self.wanted.as_ref().is_some_and(|wanted| wanted.narrowed.is_some())
     }
 
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
-        let selector = self.selector.take();
+        let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
         Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).selected_by(selector)))
     }
 }
@@ -181,7 +169,7 @@ impl<R: Runtime> CheckOut<'_, R> {
 impl<R: Runtime> Drop for CheckOut<'_, R> {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::Waiting(place) | Stage::WaitingFor { place, .. } = self.stage {
+        if let Stage::Waiting(place) = self.stage {
             self.topology.cancel_check_out(place);
         }
     }

@@ -34,7 +34,7 @@ pub struct Connection<R: Runtime> {
     socket: Option<Box<Socket<R::Stream>>>,
     stage: Stage,
     /// What its server was selected by, unless for writes.
-    selector: Option<Arc<ServerSelector>>,
+    selector: Option<Box<ServerSelector>>,
 }
 
 /// What a connection in use is in the middle of.
@@ -65,8 +65,8 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// A connection to a server that was selected so.
-    pub(crate) fn selected_by(mut self, selector: Option<Arc<ServerSelector>>) -> Self {
-        self.selector = selector;
+    pub(crate) fn selected_by(mut self, selector: Option<ServerSelector>) -> Self {
+        self.selector = selector.filter(|selector| *selector != ServerSelector::Writable).map(Box::new);
         self
     }
 

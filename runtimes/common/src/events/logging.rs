@@ -1,6 +1,6 @@
 //! The log messages as records of the crate `tracing` (feature `tracing`).
 //!
-//! Level DEBUG, or INFO for a selection that waits (SEL-42); target `cmap::connection` for the pool's (LOG-10),
+//! Level DEBUG, INFO for a selection that waits (SEL-42), WARN where no servers are left (TOP-36); target `cmap::connection` for the pool's (LOG-10),
 //! `cmap::topology` for those of server and monitor (LOG-14), `cmap::server_selection` for selections (SEL-41). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
 //! structured form, by the specification's names, and `event`, which has the text of the structured `message`; fields
 //! that do not apply are left out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use cmap_core::address::ServerAddress;
 use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::options::Warning;
-use cmap_core::topology::{SelectionDetail, SelectionEventKind};
+use cmap_core::topology::{SelectionDetail, SelectionEventKind, TopologyEvent};
 use tracing::{Level, Value};
 
 use super::event::Event;
@@ -105,6 +105,10 @@ impl Log {
                         topologyId serverHost serverPort awaited driverConnectionId serverConnectionId durationMS reply failure
                     ]);
                 }
+            }
+            Event::Topology(event @ TopologyEvent::ServersMissing) => {
+                let record = LogRecord::of_topology(self.topology, event);
+                write_record!(warn, TOPOLOGY, name, record, [topologyId]);
             }
             Event::Topology(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
                 let record = LogRecord::of_topology(self.topology, event);

@@ -275,9 +275,7 @@ impl<R: Runtime> Topology<R> {
 
     /// The counts of all pools together.
     pub(crate) fn stats(&self) -> Stats {
-        let state = self.lock();
-        let stats = state.machine.servers().map(|(_, server)| server.pool().stats());
-        stats.reduce(Stats::merge).unwrap_or_default()
+        self.lock().machine.stats()
     }
 
     pub(crate) fn description(&self) -> Arc<TopologyDescription> {
