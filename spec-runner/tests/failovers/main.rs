@@ -1,7 +1,11 @@
 //! Clients of a replica set through failovers, on each runtime and over real sockets: no check-out ends in an error while its
 //! time lasts. The same goes on in virtual time, with partitions, in `runtimes/sim/tests/failover.rs`.
+//!
+//! `CMAP_FAILOVERS` says how many there are on each runtime; without it, 9.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+mod links;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command as Program, Stdio};
@@ -12,16 +16,18 @@ use std::time::Duration;
 use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
 use cmap_runtime::{Client, Runtime};
 
-const TASKS: usize = 200;
+use self::links::Linked;
 
-/// How often each of the three kinds of failover happens on each runtime.
-const ROUNDS: usize = 3;
+const TASKS: usize = 200;
 
 /// How long a member that was killed is away.
 const OUTAGE: Duration = Duration::from_secs(1);
 
+/// How long the client's link to the primary is cut.
+const CUT: Duration = Duration::from_secs(2);
+
 /// The longest time from the beginning of a failover until every task was served again.
-const RECOVERY: Duration = Duration::from_secs(6);
+const RECOVERY: Duration = Duration::from_secs(5);
 
 const OPTIONS: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=10000";
 
@@ -77,7 +83,7 @@ fn no_check_out_ends_in_an_error_on_async_std() {
 
 async fn through_failovers<R: Runtime>() {
     let members = Members::start();
-    let client = Client::<R>::connect(&members.uri(OPTIONS)).await.unwrap();
+    let client = Client::<Linked<R>>::connect(&members.uri(OPTIONS)).await.unwrap();
     let runtime = R::current().unwrap();
     let tally = Arc::new(Tally::default());
     for _ in 0..TASKS {
@@ -86,7 +92,8 @@ async fn through_failovers<R: Runtime>() {
     served_again(&runtime, &tally).await;
 
     let mut recoveries = Vec::new();
-    for round in 0..3 * ROUNDS {
+    let failovers = std::env::var("CMAP_FAILOVERS").map_or(9, |failovers| failovers.parse().unwrap());
+    for round in 0..failovers {
         let start = runtime.now();
         fail_over::<R>(&members, &runtime, round).await;
         served_again(&runtime, &tally).await;
@@ -106,16 +113,23 @@ async fn through_failovers<R: Runtime>() {
     assert!(recoveries.iter().all(|recovery| *recovery <= RECOVERY), "{recoveries:?}");
 }
 
-/// The primary steps down, or is killed and started again, or all members are, one after the other.
+/// The primary steps down, or is killed and started again, or the client's link to it is cut, or all members are killed and
+/// started again, one after the other.
 async fn fail_over<R: Runtime>(members: &Members, runtime: &R, round: usize) {
     let order = |what: &str, member: &str| rawdoc! { "testDeployment": what, "member": member };
     let (primary, other) = primary::<R>(members).await;
-    match round % 3 {
+    match round % 4 {
         0 => tell::<R>(&primary, rawdoc! { "replSetStepDown": 10 }).await,
         1 => {
             tell::<R>(&other, order("kill", &primary)).await;
             runtime.sleep_until(runtime.now() + OUTAGE).await;
             tell::<R>(&other, order("restart", &primary)).await;
+        }
+        2 => {
+            let primary = primary.parse().unwrap();
+            links::cut(primary);
+            runtime.sleep_until(runtime.now() + CUT).await;
+            links::mend(primary);
         }
         _ => {
             for (index, member) in members.addresses.iter().enumerate() {
