@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmap_core::pool::{CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Topology as Machine};
+use cmap_core::topology::{CheckOut, Criteria};
 
 use super::Topology;
 use super::state::{Answer, CheckInResult, Delivery, State};
@@ -39,14 +39,18 @@ impl<R: Runtime> Topology<R> {
     #[inline(always)]
     pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
-        self.begin_check_out(now, limit.map(|limit| now + limit), |machine, request| machine.check_out(now, request))
+        let mut state = self.lock_if_alive(now)?;
+        let begun = state.machine.check_out(now, request(limit.map(|limit| now + limit)));
+        delivered_at_once(state, now, begun)
     }
 
     /// The same until `deadline`.
     #[inline(never)]
     pub(crate) fn check_out_until(&self, deadline: Instant) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
-        self.begin_check_out(now, Some(deadline), |machine, request| machine.check_out(now, request))
+        let mut state = self.lock_if_alive(now)?;
+        let begun = state.machine.check_out(now, request(Some(deadline)));
+        delivered_at_once(state, now, begun)
     }
 
     /// Begins a check-out for a server that meets `criteria`.
@@ -57,27 +61,15 @@ impl<R: Runtime> Topology<R> {
         now: Instant,
         deadline: Option<Instant>,
     ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        self.begin_check_out(now, deadline, |machine, request| machine.check_out_for(now, criteria, request))
+        let mut state = self.lock_if_alive(now)?;
+        let begun = state.machine.check_out_for(now, criteria, request(deadline));
+        delivered_at_once(state, now, begun)
     }
 
     #[inline(always)]
-    fn begin_check_out(
-        &self,
-        now: Instant,
-        deadline: Option<Instant>,
-        check_out: impl FnOnce(&mut Machine<Box<Socket<R::Stream>>>, CheckOutRequest) -> BeginningOf<R>,
-    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        let mut request = CheckOutRequest::default();
-        request.deadline = deadline;
-        let mut state = self.lock();
-        if state.runtime_gone {
-            return Err(Unanswered { state, now, begun: None });
-        }
-        match check_out(&mut state.machine, request) {
-            // Nothing has to be drained, and the driver need not come back earlier.
-            (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
-            begun => Err(Unanswered { state, now, begun: Some(begun) }),
-        }
+    fn lock_if_alive(&self, now: Instant) -> Result<MutexGuard<'_, State<R>>, Unanswered<'_, R>> {
+        let state = self.lock();
+        if state.runtime_gone { Err(Unanswered { state, now, begun: None }) } else { Ok(state) }
     }
 
     /// What follows a check-out that waits, fails, has a connection created, or is told to listeners. If it waits, `cx` is
@@ -178,5 +170,25 @@ impl<R: Runtime> Topology<R> {
         state.drain(now, None, &mut work);
         drop(state);
         self.finish(self.unfinished(work));
+    }
+}
+
+#[inline(always)]
+fn request(deadline: Option<Instant>) -> CheckOutRequest {
+    let mut request = CheckOutRequest::default();
+    request.deadline = deadline;
+    request
+}
+
+/// The delivery, if nothing has to be drained, and the driver need not come back earlier.
+#[inline(always)]
+fn delivered_at_once<R: Runtime>(
+    state: MutexGuard<'_, State<R>>,
+    now: Instant,
+    begun: BeginningOf<R>,
+) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    match begun {
+        (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
+        begun => Err(Unanswered { state, now, begun: Some(begun) }),
     }
 }
