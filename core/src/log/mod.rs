@@ -5,6 +5,8 @@
 //! left out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
 
 #[cfg(all(feature = "wire", feature = "auth"))]
+mod command;
+#[cfg(all(feature = "wire", feature = "auth"))]
 mod extended_json;
 mod server;
 mod topology;
@@ -22,6 +24,8 @@ use crate::address::ServerAddress;
 use crate::pool::{Cause, ConnectionId};
 use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub use self::command::COMMAND_COMPONENT;
 #[cfg(all(feature = "wire", feature = "auth"))]
 pub use self::extended_json::extended_json;
 pub use self::server::MaxDocumentLength;

@@ -41,6 +41,7 @@ pub struct Builder<R, T> {
     mechanism: Option<Arc<dyn SaslMechanism>>,
     quiet: bool,
     reselect: bool,
+    command_events: bool,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -66,6 +67,7 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism: None,
             quiet: false,
             reselect: true,
+            command_events: false,
             makes: PhantomData,
         }
     }
@@ -125,6 +127,14 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Makes events of each command, too: started, and then succeeded or failed, with its documents. Handlers, subscriptions and
+    /// the log get them. Commands that may hold a secret are shown without their documents (LOG-15). Off by default, and free
+    /// then: an event copies what it shows.
+    pub fn command_events(mut self) -> Self {
+        self.command_events = true;
+        self
+    }
+
     /// Adds a library that wraps this one to the client's name in the server's logs (HS-14).
     ///
     /// # Errors
@@ -147,6 +157,7 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism,
             quiet,
             reselect,
+            command_events,
             makes: _,
         } = self;
         let runtime = runtime?;
@@ -201,6 +212,7 @@ impl<R: Runtime, T> Builder<R, T> {
             clock,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
+            command_events,
             options: Mutex::new(Arc::new(connection_options)),
         });
         let (mut machine, monitor_options) = match monitored {

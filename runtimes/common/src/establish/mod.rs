@@ -54,6 +54,8 @@ pub(crate) struct Settings<R> {
     pub(crate) command_limit: Option<TimeLimit>,
     /// What the options add to commands.
     pub(crate) command_defaults: Option<CommandDefaults>,
+    /// Whether there are events of commands.
+    pub(crate) command_events: bool,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,

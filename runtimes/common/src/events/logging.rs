@@ -1,7 +1,7 @@
 //! The log messages as records of the crate `tracing` (feature `tracing`).
 //!
 //! Level DEBUG; target `cmap::connection` for the pool's (LOG-10), `cmap::topology` for those of server and monitor
-//! (LOG-14). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
+//! (LOG-14), `cmap::command` for those of commands (LOG-16). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
 //! structured form, by the specification's names, and `event`, which has the text of the structured `message`; fields
 //! that do not apply are left out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut
 //! at the length that the variable `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
@@ -21,6 +21,9 @@ const CONNECTION: &str = "cmap::connection";
 
 /// The target of the records of server and monitor.
 const TOPOLOGY: &str = "cmap::topology";
+
+/// The target of the records of commands.
+const COMMAND: &str = "cmap::command";
 
 /// The log of one client or pool. Its records have a number of their own.
 pub(crate) struct Log {
@@ -87,10 +90,17 @@ impl Log {
                 let record = LogRecord::of_topology(self.topology, event);
                 debug!(TOPOLOGY, name, record, [topologyId previousDescription newDescription]);
             }
+            Event::Command(event) if tracing::enabled!(target: COMMAND, Level::DEBUG) => {
+                let record = LogRecord::of_command(server, event, self.max_document_length);
+                debug!(COMMAND, name, record, [
+                    serverHost serverPort commandName databaseName requestId operationId driverConnectionId
+                    serverConnectionId serviceId command durationMS reply failure
+                ]);
+            }
             Event::Lost(count) => {
                 tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
             }
-            Event::Pool(_) | Event::Server(_) | Event::Topology(_) => {}
+            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Command(_) => {}
         }
     }
 }

@@ -126,7 +126,8 @@ impl<'a, R: Runtime> Operation<'a, R> {
             policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
         let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
-        let mut retry = Retry::new(policy, retryability, ends_at, sessions.next_seed());
+        let number = sessions.next_operation();
+        let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let session = match session {
             Some(session) if !session.lent.is_of(sessions) => return Err(OperationError::foreign_session()),
             Some(session) => SessionOf::Explicit(session),
@@ -142,6 +143,7 @@ impl<'a, R: Runtime> Operation<'a, R> {
             deadline,
             writes: fields::writes(command.body, retryability),
             session,
+            number,
             transaction_number: None,
         };
         let mut reported = None;

@@ -44,7 +44,7 @@ pub(crate) enum ClientError {
     Reply(#[from] cmap_core::wire::bson::error::Error),
     /// The server refused the command, or one of its writes.
     #[error("the server refused: {0}")]
-    Server(ServerError),
+    Server(Box<ServerError>),
 }
 
 impl ClientError {
@@ -146,19 +146,19 @@ impl Client {
 /// The reply to a command that succeeded.
 pub(super) fn succeeded(reply: &RawDocument) -> Result<Document, ClientError> {
     if let Some(error) = CommandReply::read(reply).failure() {
-        return Err(ClientError::Server(error));
+        return Err(ClientError::Server(Box::new(error)));
     }
     let reply = Document::try_from(reply)?;
     match reply.get_array("writeErrors").ok().and_then(|errors| errors.first()?.as_document()) {
         None => Ok(reply),
-        Some(error) => Err(ClientError::Server(ServerError {
+        Some(error) => Err(ClientError::Server(Box::new(ServerError {
             code: error.get_i32("code").ok(),
             code_name: None,
             message: error.get_str("errmsg").unwrap_or_default().to_owned(),
             labels: Vec::new(),
             topology_version: None,
-            base_backoff: None,
-        })),
+            base_backoff_ms: None,
+        }))),
     }
 }
 
