@@ -69,14 +69,14 @@
 //! | module | content |
 //! |---|---|
 //! | [`pool`] | the pool of one server: the machine itself, and the eleven CMAP events |
-//! | [`monitor`] | the monitor of one server: hello after hello, and round-trip times (features `wire`, `auth`) |
+//! | [`monitor`] | the monitor of one server: hello after hello, and round-trip times (feature `wire`) |
 //! | [`server`] | a server: its pool, its description, and what errors say about it |
 //! | [`topology`] | a client's servers: how they are found, in DNS too, and which one suits an operation |
 //! | [`retry`] | what to do after an operation has failed: try again, when and where; or give up |
 //! | [`session`] | the sessions of operations, and the time of the cluster |
 //! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
-//! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (features `wire`, `auth`) |
+//! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (feature `wire`) |
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
 //! | [`address`], [`time`], [`random`] | where a server is; nanoseconds since the caller's origin; chance from a seed |
 //! | `sim` | feature `sim`: a seeded virtual network and server that run all of it in virtual time |

@@ -1,6 +1,6 @@
 //! A connection becomes usable: hello, compression and authentication, against a server in the same thread.
 
-#![cfg(all(feature = "wire", feature = "auth"))]
+#![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

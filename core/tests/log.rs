@@ -186,9 +186,11 @@ fn a_topology_and_its_server_come_and_go_log_14() {
             topology::Output::Server { event, .. } => texts.push(of_server(&event).1),
             topology::Output::Topology(event) => texts.push(LogRecord::of_topology(TopologyId(5), &event).to_string()),
             topology::Output::Pool { .. } | topology::Output::Monitor { .. } => {}
+            topology::Output::Selection(event) => panic!("nobody asked for {event:?}"),
             topology::Output::Selected { .. }
             | topology::Output::Reselecting { .. }
-            | topology::Output::SelectionFailed { .. } => panic!("{output:?}"),
+            | topology::Output::SelectionFailed { .. }
+            | topology::Output::ResolveSrv { .. } => panic!("{output:?}"),
         }
     }
 

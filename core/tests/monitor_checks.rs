@@ -1,6 +1,6 @@
 //! The monitor in virtual time: when it checks, what it asks, and how it treats an answer or a missing one.
 
-#![cfg(all(feature = "wire", feature = "auth"))]
+#![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;

@@ -1,7 +1,7 @@
 //! The monitor in virtual time: no server can keep it busy, by hanging up, by streaming too fast, or by replies that it was not
 //! allowed to send.
 
-#![cfg(all(feature = "wire", feature = "auth"))]
+#![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;

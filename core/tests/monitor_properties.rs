@@ -1,6 +1,6 @@
 //! Properties of a monitor that hold for any events in any order.
 
-#![cfg(all(feature = "wire", feature = "auth"))]
+#![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;

@@ -1,6 +1,6 @@
 //! A server and its monitor side by side: check-outs wait for the server, checks and errors act on pool and monitor together.
 
-#![cfg(all(feature = "wire", feature = "auth"))]
+#![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs, reason = "a test fails by panicking")]
 
 mod monitored;

@@ -18,8 +18,8 @@ use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output 
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
-    CheckOut, Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyOptions,
-    TopologyType,
+    CheckOut, Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyEvent,
+    TopologyOptions, TopologyType,
 };
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ fn connects(outputs: &[Output<()>]) -> Vec<(ServerId, Handle)> {
 
 /// Begins a check-out, and returns the server that it went to.
 fn goes_to(topology: &mut Topology<()>, selector: ServerSelector) -> ServerId {
-    let criteria = Criteria { selector, deprioritized: Vec::new() };
+    let criteria = Criteria { selector, ..Criteria::default() };
     let (check_out, _) = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
     let CheckOut::Started(check_out) = check_out else { panic!("no server suits") };
     drain(topology);
@@ -220,6 +220,7 @@ fn a_removed_server_is_drained_and_then_forgotten_top_35() {
 
     let _ = set.check_in(NOW, connection, (), Condition::Usable).unwrap();
 
+    assert_eq!((set.stats().created, set.stats().counts.total()), (1, 0), "its totals stay");
     let forgets = |output: &Output<()>| *output == Output::Monitor { server: primary, call: MonitorCall::Forget };
     assert!(drain(&mut set).iter().any(forgets));
     assert!(set.server(primary).is_none());
@@ -272,8 +273,9 @@ fn a_standalone_among_several_seeds_leaves_also_when_it_is_the_last_one_x_35() {
     let mut topology = open(options(&["a", "b"]));
     learn(&mut topology, describe("a", ServerType::Standalone));
 
-    learn(&mut topology, describe("b", ServerType::Standalone));
+    let outputs = learn(&mut topology, describe("b", ServerType::Standalone));
 
+    assert!(outputs.contains(&Output::Topology(TopologyEvent::ServersMissing)), "TOP-36");
     assert_eq!(topology.description().topology_type, TopologyType::Unknown);
     let (check_out, _) = topology.check_out(NOW, CheckOutRequest::until(NOW));
     assert!(matches!(check_out, CheckOut::Selecting(_)));
@@ -299,18 +301,57 @@ fn operations_go_to_the_less_busy_router_sel_3() {
     assert_eq!(counts, [10, 10]);
 }
 
+#[test]
+fn a_snapshot_has_no_sockets_and_goes_on_where_the_topology_stood() {
+    #[derive(Debug)]
+    struct Socket;
+    let mut topology = Topology::new(options(&["a"]), PoolOptions::default()).unwrap();
+    topology.open(NOW);
+    let server = topology.servers().next().unwrap().0;
+    let known = Finding::Description(Box::new(describe("a", ServerType::Standalone)));
+    topology.handle_check(NOW, server, known).unwrap();
+    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let connect = std::iter::from_fn(|| topology.poll_output()).find_map(|output| match output {
+        Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } => Some(connection),
+        _ => None,
+    });
+    topology.handle_established(NOW, connect.unwrap(), Socket).unwrap();
+
+    let written = serde_json::to_string(&topology.snapshot()).unwrap();
+    let mut read: Topology<()> = serde_json::from_str(&written).unwrap();
+
+    let outputs = std::iter::from_fn(|| topology.poll_output()).map(|output| output.snapshot());
+    assert_eq!(drain(&mut read), outputs.collect::<Vec<_>>());
+    assert_eq!(read.poll_timeout(), topology.poll_timeout());
+}
+
 /// What may happen to a topology.
 #[derive(Clone, Debug)]
 enum Happening {
-    CheckOut { waits: bool },
+    CheckOut {
+        waits: bool,
+    },
     Cancel,
     CheckIn,
-    Found { server: usize, server_type: ServerType, hosts: Vec<usize>, election: u8 },
-    Failed { server: usize },
+    Found {
+        server: usize,
+        server_type: ServerType,
+        hosts: Vec<usize>,
+        election: u8,
+    },
+    Failed {
+        server: usize,
+    },
     Established,
-    EstablishFailed { fault: Fault },
-    OperationFailed { change: Option<StateChange> },
+    EstablishFailed {
+        fault: Fault,
+    },
+    OperationFailed {
+        change: Option<StateChange>,
+    },
     TimePasses,
+    /// Another topology goes on where this one stood.
+    Snapshot,
 }
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -342,6 +383,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => prop::option::of(prop::sample::select(vec![StateChange::NotWritablePrimary, StateChange::ShuttingDown]))
             .prop_map(|change| Happening::OperationFailed { change }),
         1 => Just(Happening::TimePasses),
+        1 => Just(Happening::Snapshot),
     ]
 }
 
@@ -476,6 +518,7 @@ proptest! {
                     error.state_change = change;
                     topology.handle_operation_failed(now, connection, error).unwrap();
                 },
+                Happening::Snapshot => topology = topology.snapshot(),
                 Happening::TimePasses => {
                     now = now + Duration::from_millis(100);
                     topology.handle_timeout(now);

@@ -18,6 +18,7 @@ use crate::suites::run;
 use crate::tools::demo::{self, DemoArgs};
 use crate::tools::interop::column::{self, Column};
 use crate::tools::interop::{self, Selection, checks};
+use crate::tools::plan::{self, PlanArgs};
 use crate::tools::serve::{self, ServeArgs};
 use crate::tools::soak::{self, SoakArgs};
 
@@ -61,6 +62,9 @@ enum Command {
         #[arg(value_name = "INPUT")]
         input: PathBuf,
     },
+    /// Counts the connections that an application's pools open at each server of a deployment, and says what fits
+    #[command(after_help = PLAN_EXIT_STATUS)]
+    Plan(PlanArgs),
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
     #[command(after_long_help = serve::known())]
     Serve(ServeArgs),
@@ -145,6 +149,9 @@ const SOAK_EXIT_STATUS: &str =
 const DEMO_EXIT_STATUS: &str =
     "Exit status: 0 if nothing is missing, 1 if something is, 2 if the demo could not be played.";
 
+const PLAN_EXIT_STATUS: &str =
+    "Exit status: 0 if all fits, 1 if there are warnings, 2 if the arguments cannot be used.";
+
 const INTEROP_EXIT_STATUS: &str = "Exit status: 0 if no check failed, 1 if one did, 2 if a program could not be run.";
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -161,7 +168,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Serve(args)) => return serve(args),
         Some(Command::SoakAdapter) => return soak_adapter(),
         Some(
-            Command::Demo(_) | Command::Run(_) | Command::Interop(_) | Command::InteropClient { .. } | Command::Soak(_),
+            Command::Demo(_)
+            | Command::Run(_)
+            | Command::Interop(_)
+            | Command::InteropClient { .. }
+            | Command::Plan(_)
+            | Command::Soak(_),
         )
         | None => {}
     }
@@ -181,6 +193,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
         Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
+        Some(Command::Plan(args)) => of_program(plan::run(&args, &mut out, &mut err)),
         Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err)),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };

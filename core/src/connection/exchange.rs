@@ -19,7 +19,7 @@ use crate::options::ServerApi;
 use crate::wire::compression::is_compressible_command;
 use crate::wire::{
     Compression, Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Lender, Limits, MessageIds,
-    MessageWriter, Spares, WireError, check_name, is_tls_record,
+    MessageWriter, Spares, WireError, check_name, is_tls_alert,
 };
 
 /// An established connection, without its socket.
@@ -337,7 +337,7 @@ impl Connection {
         &'r mut self,
         input: &mut &'i [u8],
     ) -> Result<Option<Reply<'r>>, ProtocolError> {
-        if self.last_request == 1 && self.frames.pending() == 0 && is_tls_record(input) {
+        if self.last_request == 1 && self.frames.pending() == 0 && is_tls_alert(input) {
             self.state = State::Broken;
             return Err(ProtocolError::Tls);
         }

@@ -4,24 +4,24 @@
 //! takes one command at a time and reads its reply. Neither knows a socket: bytes to send are appended to the caller's
 //! buffer, and the caller hands in the bytes received. `examples/blocking.rs` is the whole loop over `std::net`.
 
-#[cfg(feature = "auth")]
+#[cfg(any(feature = "auth", feature = "wire"))]
 pub mod auth;
 mod establish_error;
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod client_metadata;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod connection_options;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod establish;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod exchange;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod hello;
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub(crate) use self::hello::first_hello;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::{
     client_metadata::{ClientMetadata, Environment, MetadataError},
     connection_options::ConnectionOptions,

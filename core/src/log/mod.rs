@@ -1,13 +1,15 @@
 //! Log records, derived from events: exact messages, keys and reasons (LOG-10 to LOG-14).
 //!
-//! A record is made only when a logger reads it (LOG-9). Its severity is always debug; its component is [`COMPONENT`]
-//! for the pool (LOG-10), [`TOPOLOGY_COMPONENT`] for a server and its monitor (LOG-14). Fields that do not apply are
-//! left out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
+//! A record is made only when a logger reads it (LOG-9). Its component is [`COMPONENT`] for the pool (LOG-10),
+//! [`TOPOLOGY_COMPONENT`] for a server and its monitor (LOG-14), [`SELECTION_COMPONENT`] for the selection of a server
+//! (SEL-41). Its severity is debug, but for a selection that waits, which is info (SEL-42). Fields that do not apply are left
+//! out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
 
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod command;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod extended_json;
+mod selection;
 mod server;
 mod topology;
 
@@ -26,7 +28,7 @@ use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
 #[cfg(all(feature = "wire", feature = "auth"))]
 pub use self::command::COMMAND_COMPONENT;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::extended_json::extended_json;
 pub use self::server::MaxDocumentLength;
 pub use self::topology::TopologyId;
@@ -36,6 +38,9 @@ pub const COMPONENT: &str = "connection";
 
 /// The component of every message about a topology, its servers and their heartbeats (LOG-14).
 pub const TOPOLOGY_COMPONENT: &str = "topology";
+
+/// The component of every message about the selection of a server (SEL-41).
+pub const SELECTION_COMPONENT: &str = "serverSelection";
 
 /// One log message: its fields in the specification's order, `message` first.
 #[derive(Clone, Debug, PartialEq)]

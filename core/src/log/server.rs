@@ -115,13 +115,13 @@ pub(super) fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) 
     text
 }
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 fn reply_text(reply: &[u8]) -> String {
     bson::RawDocument::from_bytes(reply).map(super::extended_json).unwrap_or_default()
 }
 
 /// Without these features there is no monitor that could have got a reply.
-#[cfg(not(all(feature = "wire", feature = "auth")))]
+#[cfg(not(feature = "wire"))]
 fn reply_text(_: &[u8]) -> String {
     String::new()
 }

@@ -33,6 +33,22 @@ impl LogRecord {
                 record.text("newDescription", new);
                 (record, unstructured)
             }
+            TopologyEvent::ServersMissing => {
+                let record = of_topology("Topology has no servers", topology);
+                let why = "see whether its hosts belong to one deployment, and to the set that replicaSet names";
+                (record, alloc::format!("The topology with ID {id} has no servers: {why}"))
+            }
+            TopologyEvent::SrvRecordsIgnored { count, cause } => {
+                let mut record = of_topology("SRV records ignored", topology);
+                record.add("ignoredRecords", LogValue::Integer(u64::try_from(*count).unwrap_or(u64::MAX)));
+                record.text("failure", cause.to_string());
+                (record, alloc::format!("Ignored {count} SRV records for topology with ID {id}: {cause}"))
+            }
+            TopologyEvent::SrvPollingFailed { cause } => {
+                let mut record = of_topology("SRV polling failed", topology);
+                record.text("failure", cause.to_string());
+                (record, alloc::format!("Could not poll the SRV records for topology with ID {id}. Failure: {cause}"))
+            }
         };
         record.0.shrink_to_fit();
         Self { fields: record.0, unstructured }
@@ -47,7 +63,7 @@ pub(super) fn of_topology(message: &'static str, TopologyId(id): TopologyId) -> 
 }
 
 /// A topology in a few words: its type, and its servers.
-fn description_text(description: &TopologyDescription) -> String {
+pub(super) fn description_text(description: &TopologyDescription) -> String {
     let mut text = description.topology_type.to_string();
     for server in &description.servers {
         let at = address_text(&server.address);

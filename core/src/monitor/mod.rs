@@ -27,23 +27,23 @@ mod event;
 mod finding;
 #[cfg(feature = "wire")]
 mod hello_reply;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod link;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod machine;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod monitor_options;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod output;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod round_trip_times;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod stream_pace;
 
 pub use self::description::{ServerDescription, ServerType};
 pub use self::event::{HeartbeatEvent, MonitorConnection};
 pub use self::finding::{Call, Finding};
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::{
     machine::Monitor,
     monitor_options::{MIN_HEARTBEAT_FREQUENCY, MonitorOptions},

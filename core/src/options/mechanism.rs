@@ -91,6 +91,15 @@ impl Mechanism {
         }
     }
 
+    /// Whether this build can carry it out: SCRAM needs the feature `auth`, and some mechanisms are brought by the user.
+    pub fn is_built_in(self) -> bool {
+        match self {
+            Self::ScramSha1 | Self::ScramSha256 => cfg!(feature = "auth"),
+            Self::Plain | Self::MongoDbX509 => true,
+            Self::Gssapi | Self::MongoDbAws | Self::MongoDbOidc => false,
+        }
+    }
+
     pub(super) fn takes_password(self) -> bool {
         !matches!(self, Self::MongoDbX509 | Self::MongoDbOidc)
     }

@@ -491,7 +491,43 @@ impl<C> Connections<C> {
     }
 }
 
+impl<C> Connections<C> {
+    /// A copy without the sockets.
+    pub(super) fn snapshot(&self) -> Connections<()> {
+        Connections {
+            slots: self.slots.iter().map(Slot::snapshot).collect(),
+            vacant: self.vacant,
+            last_id: self.last_id,
+            pending: self.pending,
+            checking: self.checking,
+            in_use: self.in_use,
+            interrupted: self.interrupted,
+            kept_by_cursors: self.kept_by_cursors,
+            kept_by_transactions: self.kept_by_transactions,
+            available: self.available.clone(),
+        }
+    }
+}
+
 impl<C> Slot<C> {
+    fn snapshot(&self) -> Slot<()> {
+        let stage = match self.stage {
+            Stage::Closed => Stage::Closed,
+            Stage::Pending { created_at, origin } => Stage::Pending { created_at, origin },
+            Stage::Available { since, .. } => Stage::Available { since, socket: () },
+            Stage::Checking { .. } => Stage::Checking { socket: () },
+            Stage::InUse { check_out, perished, purpose } => Stage::InUse { check_out, perished, purpose },
+        };
+        Slot {
+            id: self.id,
+            generation: self.generation,
+            service: self.service,
+            stage,
+            links: self.links,
+            service_links: self.service_links,
+        }
+    }
+
     fn is_available(&self) -> bool {
         matches!(self.stage, Stage::Available { .. })
     }

@@ -16,6 +16,7 @@
 //! | `handle` | how callers name a connection |
 //! | `queries` | what can be asked of a pool |
 //! | `input`, `output`, `event`, `error`, `stats` | calls as data, outputs, events, errors and counts |
+//! | `snapshot` | its state without the sockets |
 //! | `invariants` | what holds after every call |
 //!
 #![doc = include_str!("../../docs/states.md")]
@@ -39,6 +40,7 @@ mod maintenance;
 mod output;
 mod queries;
 mod serving;
+mod snapshot;
 pub(crate) mod state;
 mod stats;
 mod timer;

@@ -89,6 +89,11 @@ pub struct FailedTotals {
 }
 
 impl Stats {
+    /// What has happened in a pool that is gone: its high-water marks say nothing of what is there.
+    pub(crate) fn without_marks(self) -> Self {
+        Self { counts: Counts::default(), high_water: Counts::default(), high_water_total: 0, ..self }
+    }
+
     /// Those of two pools together. High-water marks are added, though the pools may not have reached them at the same time.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {

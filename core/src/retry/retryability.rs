@@ -4,20 +4,20 @@
 //! servers offer for writes of single documents. Any other command is repeated only if an overloaded server refused it
 //! before it did anything (BP-9).
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 use bson::{RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 use crate::server::has_output;
 
 /// Commands that read (RTY-2). `aggregate` does unless it writes its result.
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 const READS: [&str; 7] = ["aggregate", "count", "distinct", "find", "listCollections", "listDatabases", "listIndexes"];
 
 /// Commands that write single documents, and the array and field by which they write several (RTY-4).
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 const NUMBERED_WRITES: [(&str, Option<(&str, Several)>); 6] = [
     ("insert", None),
     ("update", Some(("updates", Several::IfTrue("multi")))),
@@ -28,7 +28,7 @@ const NUMBERED_WRITES: [(&str, Option<(&str, Several)>); 6] = [
 ];
 
 /// How an element of a write says that it concerns several documents.
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 #[derive(Clone, Copy)]
 enum Several {
     IfTrue(&'static str),
@@ -36,7 +36,7 @@ enum Several {
 }
 
 /// Commands that write, and have no transaction number.
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 const OTHER_WRITES: [&str; 9] = [
     "collMod",
     "convertToCapped",
@@ -106,7 +106,7 @@ pub enum OnceReason {
     Unwanted,
 }
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 impl Retryability {
     /// That of a command, by its own fields. `acknowledged` says whether it wants a reply and its write concern is not `w: 0`.
     pub fn of_command(body: &RawDocument, acknowledged: bool) -> Self {
@@ -149,7 +149,7 @@ impl Retryability {
     }
 }
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 impl Several {
     fn concerns(self, body: &RawDocument, array: &str) -> bool {
         let elements = body.get_array(array).ok().into_iter().flatten().map_while(Result::ok);
@@ -162,7 +162,7 @@ impl Several {
     }
 }
 
-#[cfg(all(test, feature = "wire", feature = "auth"))]
+#[cfg(all(test, feature = "wire"))]
 mod tests {
     use alloc::vec;
 

@@ -62,7 +62,21 @@ pub struct CommandDefaults {
     is_direct: bool,
 }
 
+/// Which read preference goes along with the reads on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadsBy<'a> {
+    /// The client's.
+    Client,
+    /// The one that the connection's server was selected by.
+    Preference(&'a ReadPreference),
+    /// The client's, but the server was named, and serves reads whatever it is, as with a direct connection (SEL-36).
+    NamedServer,
+}
+
 impl CommandDefaults {
+    /// Those of a client whose options set none.
+    pub const NONE: Self = Self { read_concern: None, write_concern: None, read_preference: None, is_direct: false };
+
     /// Those that `options` set; `None` if they set none.
     pub fn of_client(options: &ClientOptions) -> Option<Self> {
         let read_concern = options.read_concern_level.as_deref().map(|level| {
@@ -97,7 +111,7 @@ impl CommandDefaults {
 
     /// The fields to send along with `command` to a server of this type, those that it has already included; `None` if there
     /// is nothing to add.
-    pub fn fields(&self, command: &Command<'_>, server: ServerType) -> Option<RawDocumentBuf> {
+    pub fn fields(&self, command: &Command<'_>, server: ServerType, reads: ReadsBy<'_>) -> Option<RawDocumentBuf> {
         let name = name(command.body);
         if has(command, "autocommit") {
             return None;
@@ -105,9 +119,15 @@ impl CommandDefaults {
         let read_concern = self.read_concern(name);
         // One that wants no reply says so in a write concern of its own.
         let write_concern = self.write_concern(command.body).filter(|_| command.acknowledged);
-        let read_preference = self.read_preference.as_ref().filter(|_| takes_read_preference(command.body));
+        let primary = ReadPreference::default();
+        let (read_preference, is_direct) = match reads {
+            ReadsBy::Client => (self.read_preference.as_ref(), self.is_direct),
+            ReadsBy::Preference(preference) => (Some(preference), self.is_direct),
+            ReadsBy::NamedServer => (Some(self.read_preference.as_ref().unwrap_or(&primary)), true),
+        };
+        let read_preference = read_preference.filter(|_| takes_read_preference(command.body));
         let read_preference =
-            read_preference.and_then(|preference| sent_read_preference(preference, server, self.is_direct));
+            read_preference.and_then(|preference| sent_read_preference(preference, server, is_direct));
         if read_concern.is_none() && write_concern.is_none() && read_preference.is_none() {
             return None;
         }
@@ -218,7 +238,8 @@ mod tests {
 
     fn added_for(options: &str, body: &RawDocument, server: ServerType) -> RawDocumentBuf {
         let (options, _) = ClientOptions::parse(&alloc::format!("mongodb://h/?{options}")).unwrap();
-        let fields = CommandDefaults::of_client(&options).and_then(|own| own.fields(&Command::new("db", body), server));
+        let fields = CommandDefaults::of_client(&options)
+            .and_then(|own| own.fields(&Command::new("db", body), server, ReadsBy::Client));
         fields.unwrap_or_default()
     }
 
@@ -290,9 +311,9 @@ mod tests {
         let defaults = CommandDefaults::of_client(&options).unwrap();
 
         let expected = rawdoc! { "lsid": { "id": 1 }, "writeConcern": { "w": 2 } };
-        assert_eq!(defaults.fields(&command, ServerType::RsPrimary), Some(expected));
+        assert_eq!(defaults.fields(&command, ServerType::RsPrimary, ReadsBy::Client), Some(expected));
         command.acknowledged = false;
-        assert_eq!(defaults.fields(&command, ServerType::RsPrimary), None);
+        assert_eq!(defaults.fields(&command, ServerType::RsPrimary, ReadsBy::Client), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 pub mod reaction;
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod command_defaults;
 #[cfg(all(feature = "wire", feature = "auth"))]
 mod command_event;
@@ -28,10 +28,12 @@ use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub(crate) use self::command_defaults::has_output;
-#[cfg(all(feature = "wire", feature = "auth"))]
-pub use self::command_defaults::{CommandDefaults, sent_read_preference, takes_read_concern, takes_read_preference};
+#[cfg(feature = "wire")]
+pub use self::command_defaults::{
+    CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference,
+};
 #[cfg(all(feature = "wire", feature = "auth"))]
 pub use self::command_event::{CommandEvent, SentCommand};
 pub(crate) use self::disbelief::Disbelief;
@@ -80,6 +82,16 @@ impl<C> Server<C> {
     /// The description of the server.
     pub fn description(&self) -> &Arc<ServerDescription> {
         &self.description
+    }
+
+    /// A copy without the sockets.
+    pub(crate) fn snapshot(&self) -> Server<()> {
+        Server {
+            pool: self.pool.snapshot(),
+            description: Arc::clone(&self.description),
+            disbelief: self.disbelief.clone(),
+            membership: self.membership,
+        }
     }
 
     /// Whether the server has left its topology. It is drained then: no check-out reaches it any more.

@@ -247,6 +247,8 @@ impl Simulation {
                 topology::Output::Selected { .. }
                 | topology::Output::Reselecting { .. }
                 | topology::Output::SelectionFailed { .. }
+                | topology::Output::Selection(_)
+                | topology::Output::ResolveSrv { .. }
                 | topology::Output::Topology(_)
                 | topology::Output::Server { .. }
                 | topology::Output::Monitor { .. } => continue,

@@ -26,6 +26,7 @@ impl<C> Topology<C> {
         self.phase = Phase::Monitored;
         let load_balanced = self.options.load_balanced;
         let description = TopologyDescription::initial(&self.options);
+        self.begin_polling();
         self.emit(TopologyEvent::TopologyOpening);
         self.describe(description.clone());
         for seed in self.options.seeds.clone() {
@@ -73,8 +74,12 @@ impl<C> Topology<C> {
         request: CheckOutRequest,
     ) -> (CheckOut, Option<Delivery<C>>) {
         self.advance(now);
+        self.selection_started(criteria);
         match self.choose(criteria) {
-            Ok(Some(server)) => self.begin_in_pool(server, criteria, request),
+            Ok(Some(server)) => {
+                self.selection_succeeded(criteria, server);
+                self.begin_in_pool(server, criteria, request)
+            }
             Ok(None) => (CheckOut::Selecting(self.select(criteria, request)), None),
             Err(error) => {
                 let selection = self.selections.add(self.waiter(criteria, request));
@@ -115,6 +120,15 @@ impl<C> Topology<C> {
         }
         self.outputs.extend(delivery.map(|delivery| Output::Pool { server, output: delivery.into() }));
         None
+    }
+
+    /// Lets a check-out that waits for a server want something else, for as long as it may wait still. Does nothing if it
+    /// does not wait for one.
+    pub fn change_criteria(&mut self, now: Instant, selection: SelectionId, criteria: &Criteria) {
+        self.advance(now);
+        if self.selections.change(selection, criteria) {
+            self.serve_waiters();
+        }
     }
 
     /// Gives up a check-out in any state. One that waits for a server never began, and ends without an event.
@@ -223,6 +237,7 @@ impl<C> Topology<C> {
         if before == Phase::Closed {
             return;
         }
+        self.polling = None;
         let members: Vec<ServerId> =
             self.servers.iter().filter(|(_, server)| !server.has_left()).map(|(id, _)| id).collect();
         for &server in &members {
@@ -248,6 +263,9 @@ impl<C> Topology<C> {
         while let Some(selection) = self.selections.first() {
             self.fail_selection(selection, SelectionErrorKind::Forked);
         }
+        if let Some(polling) = &mut self.polling {
+            polling.abandon_request(self.now);
+        }
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };
             if let Some(origins) = self.servers.origins(id) {
@@ -271,8 +289,10 @@ impl<C> Topology<C> {
     pub(super) fn fail_selection(&mut self, selection: SelectionId, kind: SelectionErrorKind) {
         let Some(waiter) = self.selections.remove(selection) else { return };
         let waited = self.now.saturating_since(waiter.arrived_at);
-        let error = SelectionError::new(kind, waiter.criteria.selector, Arc::clone(&self.description), waited);
-        self.outputs.push_back(Output::SelectionFailed { selection, error: Arc::new(error) });
+        let selector = waiter.criteria.selector.clone();
+        let error = Arc::new(SelectionError::new(kind, selector, Arc::clone(&self.description), waited));
+        self.selection_failed(&waiter.criteria, &error);
+        self.outputs.push_back(Output::SelectionFailed { selection, error });
     }
 
     /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15).
@@ -291,13 +311,14 @@ impl<C> Topology<C> {
             self.hurry_monitors();
         }
         self.refuse_if_incompatible();
+        self.tell_waiting(selection);
         selection
     }
 
     fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
         let limit = self.now + self.options.server_selection_timeout;
         let limit = request.deadline.map_or(limit, |deadline| deadline.min(limit));
-        Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit }
+        Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit, is_told: false }
     }
 
     /// The server whose owner makes the pool ready and clears it. A closed pool stays as it is.

@@ -98,26 +98,40 @@ impl<C> Topology<C> {
         };
         self.replace_description(server, Arc::clone(&description));
         let replaced: Vec<ServerId> = replaced.into_iter().filter_map(|primary| self.replace(primary)).collect();
-        let before = Arc::clone(&self.description);
-        for joined in topology.servers.iter().filter(|known| before.server(&known.address).is_none()) {
-            self.begin_server(Arc::clone(&joined.address));
-        }
-        let left = before.servers.iter().filter(|known| topology.server(&known.address).is_none());
-        let left: Vec<ServerId> = left.filter_map(|known| self.servers.find(&known.address)).collect();
-        left.iter().for_each(|&server| self.emit_of(server, ServerEvent::ServerClosed));
+        let left = self.join_and_leave(&topology);
+        // A server that leaves with this description gets none.
+        let is_member = topology.server(&description.address).is_some();
         let wants_pool = topology.wants_pool(description.server_type) && description.incompatibility().is_none();
         self.describe(topology);
         // First, because check-outs of the pools that are closed may go on there.
-        if wants_pool {
+        if is_member && wants_pool {
             self.make_ready(server);
         }
+        self.end_servers(left);
+        replaced.into_iter().for_each(|server| self.call_monitor(server, MonitorCall::Call(Call::RequestCheck)));
+        self.serve_waiters();
+        self.refuse_if_incompatible();
+    }
+
+    /// Begins to use the servers that `new` has and the description has not. Returns those that it has no more: they are
+    /// for [`end_servers`](Self::end_servers), once `new` is the description (TOP-41).
+    pub(super) fn join_and_leave(&mut self, new: &TopologyDescription) -> Vec<ServerId> {
+        let before = Arc::clone(&self.description);
+        for joined in new.servers.iter().filter(|known| before.server(&known.address).is_none()) {
+            self.begin_server(Arc::clone(&joined.address));
+        }
+        let left = before.servers.iter().filter(|known| new.server(&known.address).is_none());
+        let left: Vec<ServerId> = left.filter_map(|known| self.servers.find(&known.address)).collect();
+        left.iter().for_each(|&server| self.emit_of(server, ServerEvent::ServerClosed));
+        left
+    }
+
+    /// Ends the use of servers that have left.
+    pub(super) fn end_servers(&mut self, left: Vec<ServerId>) {
         for server in left {
             self.close_pool(server);
             self.call_monitor(server, MonitorCall::End);
         }
-        replaced.into_iter().for_each(|server| self.call_monitor(server, MonitorCall::Call(Call::RequestCheck)));
-        self.serve_waiters();
-        self.refuse_if_incompatible();
     }
 
     /// Begins to use a server (TOP-45).
@@ -133,8 +147,12 @@ impl<C> Topology<C> {
     pub(super) fn describe(&mut self, new: TopologyDescription) {
         let new = Arc::new(new);
         let previous = core::mem::replace(&mut self.description, Arc::clone(&new));
+        let lacks_servers = new.servers.is_empty() && self.phase == Phase::Monitored;
         if !previous.is_same(&new) {
             self.emit(TopologyEvent::TopologyDescriptionChanged { previous, new });
+        }
+        if lacks_servers {
+            self.outputs.push_back(Output::Topology(TopologyEvent::ServersMissing));
         }
         self.forget_choices();
     }
@@ -154,8 +172,9 @@ impl<C> Topology<C> {
 
     /// Begins a check-out that waited for a server in the pool of the one that was chosen.
     fn begin_selected(&mut self, selection: SelectionId, server: ServerId) {
-        let (now, waiter) = (self.now, self.selections.remove(selection));
-        let (Some(waiter), Some((known, origins))) = (waiter, self.servers.with_origins(server)) else { return };
+        let (now, Some(waiter)) = (self.now, self.selections.remove(selection)) else { return };
+        self.selection_succeeded(&waiter.criteria, server);
+        let Some((known, origins)) = self.servers.with_origins(server) else { return };
         let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
         if delivery.is_none() && self.options.reselect {
             origins.note(check_out, waiter);

@@ -4,13 +4,15 @@
 //! for each description and each thing that is wanted, and kept in a [`LatencyWindow`]. A write usually has only one server
 //! to go to, which the topology knows without any of this.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use super::selection::{LatencyWindow, MaxStalenessError, ServerSelector};
-use super::{Phase, Topology};
+use super::{Operation, Phase, SelectionDetail, Topology};
 use crate::address::ServerAddress;
+use crate::monitor::ServerDescription;
 use crate::pool::PoolState;
 use crate::server::ServerId;
 
@@ -21,6 +23,19 @@ pub struct Criteria {
     pub selector: ServerSelector,
     /// Servers on which the operation has failed already: they are taken only if no other one suits (SEL-10).
     pub deprioritized: Vec<ServerAddress>,
+    /// What the server is for, in the words of the log. It has no part in the choice.
+    pub operation: Option<Arc<Operation>>,
+}
+
+impl Criteria {
+    /// Whether both want the same of their servers.
+    pub(super) fn wants_same(&self, other: &Self) -> bool {
+        self.selector == other.selector && self.deprioritized == other.deprioritized
+    }
+
+    fn wants_any_writable(&self) -> bool {
+        self.selector == ServerSelector::Writable && self.deprioritized.is_empty()
+    }
 }
 
 /// The servers to choose from, for what was wanted lately.
@@ -35,18 +50,29 @@ pub(super) struct Windows {
 const MOST_WINDOWS: usize = 16;
 
 impl<C> Topology<C> {
+    /// The servers that suit a check-out now, before the fastest of them are looked for: for a custom choice among them
+    /// (SEL-11).
+    ///
+    /// # Errors
+    /// maxStalenessSeconds is too small for a replica set (SEL-24).
+    pub fn suitable_servers(&self, criteria: &Criteria) -> Result<Vec<Arc<ServerDescription>>, MaxStalenessError> {
+        let Criteria { selector, deprioritized, .. } = criteria;
+        let suitable = self.description.suitable_servers(selector, deprioritized, self.options.heartbeat_frequency)?;
+        Ok(suitable.into_iter().filter_map(|at| self.description.servers.get(at).map(Arc::clone)).collect())
+    }
+
     /// The server for a check-out. `None` if there is none now.
     ///
     /// # Errors
     /// maxStalenessSeconds is too small for a replica set (SEL-24).
     pub(super) fn choose(&mut self, criteria: &Criteria) -> Result<Option<ServerId>, MaxStalenessError> {
-        if self.writer.is_some() && *criteria == Criteria::default() {
+        if self.writer.is_some() && criteria.wants_any_writable() {
             return Ok(self.writer.filter(|&writer| self.takes_check_outs(writer)));
         }
         if self.phase != Phase::Monitored || !self.description.is_compatible() {
             return Ok(None);
         }
-        let at = match self.windows.recent.iter().position(|(own, _)| own == criteria) {
+        let at = match self.windows.recent.iter().position(|(own, _)| own.wants_same(criteria)) {
             Some(at) => at,
             None => self.add_window(criteria)?,
         };
@@ -86,7 +112,8 @@ impl<C> Topology<C> {
 
     /// The server that takes all writes, if there is exactly one.
     fn find_writer(&self) -> Option<ServerId> {
-        if !self.description.is_compatible() {
+        // The short way tells nobody of a selection.
+        if !self.description.is_compatible() || self.selection_detail == SelectionDetail::All {
             return None;
         }
         let writable =
@@ -98,7 +125,7 @@ impl<C> Topology<C> {
     }
 
     fn add_window(&mut self, criteria: &Criteria) -> Result<usize, MaxStalenessError> {
-        let Criteria { selector, deprioritized } = criteria;
+        let Criteria { selector, deprioritized, .. } = criteria;
         let suitable = self.description.suitable_servers(selector, deprioritized, self.options.heartbeat_frequency)?;
         let window = LatencyWindow::new(&self.description, &suitable, self.options.local_threshold);
         if self.windows.recent.len() >= MOST_WINDOWS {

@@ -22,8 +22,11 @@
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
+//! | `rescan` | servers that follow the seed list in DNS |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
+//! | `selection_event` | what happens while servers are selected |
 //! | [`seed_list`] | the servers that DNS names |
+//! | `snapshot` | its state without the sockets |
 //! | `topology_options`, `output`, `event` | options, outputs and events |
 //!
 #![doc = include_str!("../../docs/topology.md")]
@@ -35,10 +38,13 @@ mod connections;
 mod description;
 mod event;
 mod output;
+mod rescan;
 mod reselection;
 pub mod seed_list;
 pub mod selection;
+mod selection_event;
 mod servers;
+mod snapshot;
 mod topology_options;
 mod transition;
 mod update;
@@ -56,14 +62,16 @@ use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
+use self::seed_list::SrvPolling;
 pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
+pub use self::selection_event::{Operation, SelectionDetail, SelectionEvent, SelectionEventKind};
 use self::servers::Servers;
 pub use self::topology_options::TopologyOptions;
 pub use self::waiting::SelectionId;
 use self::waiting::Selections;
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
-use crate::pool::{self, CheckOutId, Pool};
+use crate::pool::{self, CheckOutId, Pool, Stats};
 use crate::random::Random;
 use crate::server::{Membership, Server, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -81,7 +89,11 @@ pub struct Topology<C> {
     description: Arc<TopologyDescription>,
     /// The outputs of their pools are collected after every call.
     servers: Servers<C>,
+    /// What has happened in the pools of servers that have left and are forgotten.
+    departed: Stats,
     phase: Phase,
+    /// Of the seed list in DNS, from opening to closing.
+    polling: Option<SrvPolling>,
     /// The server that every write is sent to now, if there is one and its pool is open: the short way of a check-out.
     writer: Option<ServerId>,
     /// How long a check-out may take that does not wait for a server.
@@ -93,6 +105,7 @@ pub struct Topology<C> {
     now: Instant,
     outputs: VecDeque<Output<C>>,
     observed: bool,
+    selection_detail: SelectionDetail,
 }
 
 /// What the topology does about its servers.
@@ -137,13 +150,16 @@ impl<C> Topology<C> {
             pool_options,
             description: Arc::new(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new())),
             servers: Servers::new(),
+            departed: Stats::default(),
             phase: Phase::Unopened,
+            polling: None,
             writer: None,
             selections: Selections::default(),
             windows: Windows::default(),
             now: Instant::ORIGIN,
             outputs: VecDeque::new(),
             observed: true,
+            selection_detail: SelectionDetail::None,
         }
     }
 
@@ -181,6 +197,13 @@ impl<C> Topology<C> {
     /// The servers, to read, those included that have left and are not drained yet.
     pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
         self.servers.iter()
+    }
+
+    /// The counts of all pools together, those included of servers that have left. A high water is the sum of those of the
+    /// servers that are there, and may never have been reached.
+    pub fn stats(&self) -> Stats {
+        let pools = self.servers().map(|(_, server)| server.pool.stats());
+        pools.fold(self.departed, Stats::merge)
     }
 
     /// The server of a check-out that began in its pool.
@@ -223,12 +246,14 @@ impl<C> Topology<C> {
 
     // Time and outputs.
 
-    /// Time has passed: fails the check-outs that waited long enough for a server, and does what is due in the pools.
+    /// Time has passed: fails the check-outs that waited long enough for a server, does what is due in the pools, and asks
+    /// for the SRV records again.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
         self.collect_all();
         self.fail_overdue_selections();
+        self.ask_for_srv_if_due();
     }
 
     /// The next output; `None` when there is nothing more to do.
@@ -266,7 +291,8 @@ impl<C> Topology<C> {
             let pool = pool.map(|pool| Timeout { at: pool.at, reason: TimeoutReason::Pool(id, pool.reason) });
             next = Timeout::earlier(next, pool);
         }
-        next
+        let polling = self.next_srv_request().map(|at| Timeout { at, reason: TimeoutReason::SrvPolling });
+        Timeout::earlier(next, polling)
     }
 
     /// Whether events are produced at all. On at first.
@@ -348,6 +374,10 @@ impl<C> Topology<C> {
         let is_over = self.servers.get(id).is_some_and(|server| server.has_left() && server.pool.counts().total() == 0);
         // Those of a closed client stay, for their figures.
         if is_over && self.phase != Phase::Closed {
+            if let Some(server) = self.servers.get(id) {
+                let stats = server.pool.stats().without_marks();
+                self.departed = self.departed.merge(stats);
+            }
             self.servers.remove(id);
             self.call_monitor(id, MonitorCall::Forget);
         }

@@ -1,11 +1,13 @@
 //! Outputs of a topology: those of its pools, the results of selections, events, and calls of monitors.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::event::TopologyEvent;
 use super::selection::SelectionError;
+use super::selection_event::SelectionEvent;
 use super::waiting::SelectionId;
 use crate::address::ServerAddress;
 use crate::monitor::Call;
@@ -44,6 +46,14 @@ pub enum Output<C> {
         selection: SelectionId,
         /// Why.
         error: Arc<SelectionError>,
+    },
+    /// Something that happened to the selection of a server.
+    Selection(SelectionEvent),
+    /// Look up the SRV records of this name, where that delays nothing else (DNS-14); then call
+    /// [`Topology::handle_srv`](super::Topology::handle_srv). The next request follows no earlier than the answer.
+    ResolveSrv {
+        /// The name.
+        name: String,
     },
     /// Something that happened to the topology.
     Topology(TopologyEvent),
@@ -102,6 +112,8 @@ pub enum TimeoutReason {
     Pool(ServerId, pool::TimeoutReason),
     /// When a check-out has waited long enough for a server.
     Selection,
+    /// When the SRV records of the connection string are looked up again (DNS-13).
+    SrvPolling,
 }
 
 impl Timeout {

@@ -69,6 +69,7 @@ impl<C> Topology<C> {
         if self.selections.take_returned() {
             self.serve_waiters();
             self.hurry_monitors();
+            self.tell_all_waiting();
         }
     }
 
@@ -94,6 +95,7 @@ impl<C> Topology<C> {
     }
 
     fn reselect(&mut self, check_out: CheckOutId, waiter: Waiter) {
+        self.selection_started(&waiter.criteria);
         let selection = self.selections.add_returned(waiter);
         self.outputs.push_back(Output::Reselecting { check_out, selection });
     }

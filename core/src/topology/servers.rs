@@ -113,6 +113,16 @@ impl<C> Servers<C> {
         }
     }
 
+    /// A copy without the sockets.
+    pub(super) fn snapshot(&self) -> Servers<()> {
+        let place =
+            |place: &Place<C>| Place { id: place.id, server: place.server.snapshot(), origins: place.origins.clone() };
+        Servers {
+            slots: self.slots.iter().map(|slot| slot.as_ref().map(place)).collect(),
+            last_number: self.last_number,
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
         self.slots.iter().flatten().map(|place| (place.id, &place.server))
     }

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::seed_list::PolledSeedList;
 use crate::address::ServerAddress;
 use crate::options::ClientOptions;
 
@@ -15,6 +16,9 @@ use crate::options::ClientOptions;
 pub struct TopologyOptions {
     /// The servers that it begins with, in this order. A load balancer and a direct connection have one.
     pub seeds: Vec<ServerAddress>,
+    /// The seed list in DNS that the seeds came from: it is polled as long as the topology may be a sharded cluster
+    /// (DNS-12). Default none.
+    pub polled_seed_list: Option<PolledSeedList>,
     /// `directConnection`: talk to the one seed, whatever it is (SDAM-18). Default false.
     pub direct_connection: bool,
     /// `loadBalanced`: the one seed is a load balancer (LB-1). Default false.
@@ -52,6 +56,7 @@ impl TopologyOptions {
     pub fn of_seeds(seeds: Vec<ServerAddress>) -> Self {
         Self {
             seeds,
+            polled_seed_list: None,
             direct_connection: false,
             load_balanced: false,
             replica_set: None,

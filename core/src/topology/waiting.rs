@@ -43,6 +43,8 @@ pub(super) struct Waiter {
     pub(super) arrived_at: Instant,
     /// The end of its time in all.
     pub(super) limit: Instant,
+    /// Whether it was told that it waits.
+    pub(super) is_told: bool,
 }
 
 impl Selections {
@@ -50,8 +52,13 @@ impl Selections {
     pub(super) fn add(&mut self, waiter: Waiter) -> SelectionId {
         self.last = self.last.wrapping_add(1);
         let id = SelectionId(self.last);
+        self.insert(id, waiter);
+        id
+    }
+
+    fn insert(&mut self, id: SelectionId, waiter: Waiter) {
         self.deadlines.insert((waiter.limit, id));
-        match self.groups.iter_mut().find(|group| group.criteria == waiter.criteria) {
+        match self.groups.iter_mut().find(|group| group.criteria.wants_same(&waiter.criteria)) {
             Some(group) => {
                 group.members.insert(id);
             }
@@ -61,7 +68,6 @@ impl Selections {
             }
         }
         self.waiting.insert(id, waiter);
-        id
     }
 
     /// Adds a waiter that comes back from a pool.
@@ -79,7 +85,7 @@ impl Selections {
     pub(super) fn remove(&mut self, id: SelectionId) -> Option<Waiter> {
         let waiter = self.waiting.remove(&id)?;
         self.deadlines.remove(&(waiter.limit, id));
-        if let Some(at) = self.groups.iter().position(|group| group.criteria == waiter.criteria)
+        if let Some(at) = self.groups.iter().position(|group| group.criteria.wants_same(&waiter.criteria))
             && let Some(group) = self.groups.get_mut(at)
         {
             group.members.remove(&id);
@@ -88,6 +94,23 @@ impl Selections {
             }
         }
         Some(waiter)
+    }
+
+    /// The waiters of whom it was not told that they wait.
+    pub(super) fn untold(&self) -> Vec<SelectionId> {
+        self.waiting.iter().filter(|(_, waiter)| !waiter.is_told).map(|(&id, _)| id).collect()
+    }
+
+    pub(super) fn get_mut(&mut self, id: SelectionId) -> Option<&mut Waiter> {
+        self.waiting.get_mut(&id)
+    }
+
+    /// Lets a waiter want something else; it waits as long as before. Returns whether it waits.
+    pub(super) fn change(&mut self, id: SelectionId, criteria: &Criteria) -> bool {
+        let Some(mut waiter) = self.remove(id) else { return false };
+        waiter.criteria = criteria.clone();
+        self.insert(id, waiter);
+        true
     }
 
     /// The longest waiter.
@@ -102,7 +125,7 @@ impl Selections {
 
     /// The longest waiter of those that want this.
     pub(super) fn first_of(&self, criteria: &Criteria) -> Option<SelectionId> {
-        self.groups.iter().find(|group| group.criteria == *criteria)?.members.first().copied()
+        self.groups.iter().find(|group| group.criteria.wants_same(criteria))?.members.first().copied()
     }
 
     /// The waiter whose time ends first, and when.

@@ -122,9 +122,8 @@ impl FrameReader {
     }
 }
 
-/// Whether `input` begins with a record of TLS, an alert or a handshake: what a server that expects TLS answers. As a message
-/// it would be longer than any first reply.
-#[cfg(feature = "auth")]
-pub(crate) fn is_tls_record(input: &[u8]) -> bool {
-    matches!(input, [0x15 | 0x16, 0x03, 0x00..=0x04, ..])
+/// Whether `input` begins with an alert of TLS: what a server that expects TLS answers. A message begins with its length, lowest
+/// byte first, so that of one with 789 bytes begins like an alert, too; all five bytes are those of none that is a first reply.
+pub(crate) fn is_tls_alert(input: &[u8]) -> bool {
+    matches!(input, [0x15, 0x03, 0x01..=0x04, 0x00, 0x02, ..])
 }

@@ -67,12 +67,10 @@ pub use decoder::{Content, Decoder, Incoming};
 pub use document::DocumentError;
 pub use error::{EncodeError, SHOWN, WireError};
 pub use field::Field;
-#[cfg(feature = "auth")]
 pub(crate) use field::check_name;
 pub use flags::Flags;
 pub use frame::FrameReader;
-#[cfg(feature = "auth")]
-pub(crate) use frame::is_tls_record;
+pub(crate) use frame::is_tls_alert;
 pub use header::{HEADER_LEN, Header, MessageIds, OpCode};
 pub use limits::{DOCUMENT_ALLOWANCE, Limits};
 pub use op_compressed::unpack;

@@ -74,6 +74,13 @@ fn a_reply_on_an_established_connection_may_have_more_than_a_megabyte() {
 }
 
 #[test]
+fn a_hello_whose_length_begins_like_an_alert_of_tls_is_read() {
+    for length in [0x315, 0x316] {
+        assert!(matches!(greeting(None).0.handle_bytes(&header(1, length)), Ok(Progress::Exchange)), "{length} bytes");
+    }
+}
+
+#[test]
 fn a_server_that_answers_in_tls_is_said_so() {
     const FATAL_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0a];
 

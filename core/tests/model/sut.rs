@@ -209,10 +209,10 @@ impl Sut {
         Ok(new)
     }
 
-    /// Puts a pool restored from its serialised state in the place of the pool.
+    /// Puts a pool restored from a serialised snapshot in the place of the pool.
     fn restore(&mut self) {
         const NAME: &str = "a serialised and restored pool is the same";
-        let text = serde_json::to_string(&self.pool);
+        let text = serde_json::to_string(&self.pool.snapshot());
         self.expect(check(NAME, text.is_ok(), &text));
         let text = text.unwrap_or_default();
         match serde_json::from_str(&text) {

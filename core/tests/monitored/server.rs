@@ -157,6 +157,7 @@ impl Bench {
     fn take(&mut self, output: Output<()>) {
         match output {
             Output::Topology(event) => self.log.push(event.name().into()),
+            Output::Selection(event) => self.log.push(event.name().into()),
             Output::Server { event, .. } => self.log.push(event.name().into()),
             Output::Pool { output: pool::Output::Event(event), .. } => self.log.push(event.name().into()),
             Output::Pool { output: pool::Output::Action(action), .. } => match action {
@@ -175,7 +176,7 @@ impl Bench {
                     monitor.handle_call(self.now, call);
                 }
             }
-            Output::Reselecting { .. } | Output::Monitor { .. } => {}
+            Output::Reselecting { .. } | Output::Monitor { .. } | Output::ResolveSrv { .. } => {}
         }
     }
 

@@ -32,8 +32,8 @@ use socket2::SockRef;
 
 pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, ServerEvent,
-    ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
+    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
 };
 
 /// A client on async-std.

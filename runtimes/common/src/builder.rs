@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+#[cfg(feature = "srv")]
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,12 +14,13 @@ use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, Meta
 use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
-use cmap_core::server::CommandDefaults;
-use cmap_core::topology::seed_list::SeedList;
+use cmap_core::server::{CommandDefaults, ServerDescription};
+use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
 use cmap_core::topology::{Topology as Machine, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
+use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
@@ -25,7 +28,7 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::seed_list;
 use crate::tls::TlsConfig;
-use crate::topology::Topology;
+use crate::topology::{ServerFilter, Topology};
 use crate::warnings;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
@@ -42,6 +45,8 @@ pub struct Builder<R, T> {
     quiet: bool,
     reselect: bool,
     command_events: bool,
+    server_filter: Option<ServerFilter>,
+    names: Names,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -68,6 +73,8 @@ impl<R: Runtime, T> Builder<R, T> {
             quiet: false,
             reselect: true,
             command_events: false,
+            server_filter: None,
+            names: Names::default(),
             makes: PhantomData,
         }
     }
@@ -119,6 +126,33 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Calls `filter` with the servers that suit a check-out, for it to remove those that it does not want; one of the rest
+    /// is taken, by the latency window and the load. It is never called with an empty list, may change its mind with every
+    /// new description of a server, and runs in the task of the check-out, outside of every lock. A check-out for which it
+    /// leaves no server waits for one. Only for clients that discover their servers.
+    pub fn filter_servers(mut self, filter: impl Fn(&mut Vec<Arc<ServerDescription>>) + Send + Sync + 'static) -> Self {
+        self.server_filter = Some(Arc::new(filter));
+        self
+    }
+
+    /// Whether handlers and subscriptions are told of every selection of a server
+    /// ([`Event::Selection`](crate::Event::Selection)): two events for each check-out at least. Default false. The log has its
+    /// records of selections without this.
+    pub fn observe_selections(mut self, observe: bool) -> Self {
+        self.listeners.selections = observe;
+        self
+    }
+
+    /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. The
+    /// first that answers counts, each has 5 s, and `localhost` needs none. For networks with name servers of their own, and
+    /// for platforms on which the system's are not known.
+    #[cfg(feature = "srv")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "srv")))]
+    pub fn name_servers(mut self, servers: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.names = Names::At(servers.into_iter().collect());
+        self
+    }
+
     /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
     /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
     /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
@@ -127,11 +161,11 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Makes events of each command, too: started, and then succeeded or failed, with its documents. Handlers, subscriptions and
-    /// the log get them. Commands that may hold a secret are shown without their documents (LOG-15). Off by default, and free
-    /// then: an event copies what it shows.
-    pub fn command_events(mut self) -> Self {
-        self.command_events = true;
+    /// Whether there are events of each command, too ([`Event::Command`](crate::Event::Command)): started, and then succeeded or
+    /// failed, with its documents. Handlers, subscriptions and the log get them. Commands that may hold a secret are shown without
+    /// their documents (LOG-15). Default false, and free then: an event copies what it shows.
+    pub fn observe_commands(mut self, observe: bool) -> Self {
+        self.command_events = observe;
         self
     }
 
@@ -158,13 +192,17 @@ impl<R: Runtime, T> Builder<R, T> {
             quiet,
             reselect,
             command_events,
+            server_filter,
+            names,
             makes: _,
         } = self;
         let runtime = runtime?;
+        let mut polled_seed_list = None;
         if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
-            let resolved = seed_list::resolve(&runtime, &seed_list, options).await?;
+            let resolved = seed_list::resolve(&runtime, &names, &seed_list, options).await?;
             options = resolved.options;
             warnings.extend(resolved.warnings);
+            polled_seed_list = Some(PolledSeedList::new(seed_list, resolved.time_to_live));
         }
         // Options changed in code may set only one of the two.
         if options.pool.load_balanced || options.load_balanced == Some(true) {
@@ -210,9 +248,11 @@ impl<R: Runtime, T> Builder<R, T> {
             tls,
             keys: Arc::new(Keys::default()),
             clock,
+            names,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
+            server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),
             options: Mutex::new(Arc::new(connection_options)),
         });
         let (mut machine, monitor_options) = match monitored {
@@ -223,6 +263,7 @@ impl<R: Runtime, T> Builder<R, T> {
             Monitored::ByClient => {
                 let mut topology_options = TopologyOptions::of_client(&options);
                 topology_options.reselect = reselect;
+                topology_options.polled_seed_list = polled_seed_list;
                 let machine = Machine::new(topology_options, pool_options);
                 let mut machine = machine.map_err(ConnectionStringError::from)?;
                 machine.open(now);
@@ -230,6 +271,7 @@ impl<R: Runtime, T> Builder<R, T> {
             }
         };
         machine.observe(listeners.are_logged() || listeners.any());
+        machine.observe_selections(listeners.selection_detail());
         let topology = Topology::start(machine, first_seed, settings, monitor_options, listeners);
         Ok(Pool::new(topology, options, warnings, seed))
     }
@@ -259,11 +301,18 @@ fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
 
 /// Refuses a mechanism that cannot be carried out before anything is sent.
 fn check_mechanism(options: &ClientOptions) -> Result<(), ClientError> {
-    let option = match options.credential.as_ref().and_then(|credential| credential.mechanism) {
-        Some(Mechanism::Gssapi) => "authMechanism=GSSAPI",
-        Some(Mechanism::MongoDbAws) => "authMechanism=MONGODB-AWS",
-        Some(Mechanism::MongoDbOidc) => "authMechanism=MONGODB-OIDC",
-        _ => return Ok(()),
+    let Some(credential) = &options.credential else { return Ok(()) };
+    // A credential that names none is for SCRAM (AUTH-7).
+    let mechanism = credential.mechanism.unwrap_or(Mechanism::ScramSha256);
+    let option = match mechanism {
+        _ if mechanism.is_built_in() => return Ok(()),
+        Mechanism::ScramSha1 | Mechanism::ScramSha256 => {
+            return Err(ClientError::NotBuiltIn { what: "a login with a password (SCRAM)", feature: "auth" });
+        }
+        Mechanism::Gssapi => "authMechanism=GSSAPI",
+        Mechanism::MongoDbAws => "authMechanism=MONGODB-AWS",
+        Mechanism::MongoDbOidc => "authMechanism=MONGODB-OIDC",
+        Mechanism::Plain | Mechanism::MongoDbX509 | _ => return Ok(()),
     };
     Err(ClientError::Unsupported {
         option,
@@ -299,5 +348,38 @@ fn metadata<R: Runtime>() -> ClientMetadata {
 impl<R, T> fmt::Debug for Builder<R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(uri: &str) -> Result<(), ClientError> {
+        check_mechanism(&ClientOptions::parse(uri).unwrap().0)
+    }
+
+    #[cfg(not(feature = "auth"))]
+    #[test]
+    fn a_password_is_refused_with_the_name_of_the_feature() {
+        for uri in ["mongodb://u:p@h/", "mongodb://u:p@h/?authMechanism=SCRAM-SHA-1"] {
+            let error = checked(uri).unwrap_err().to_string();
+
+            assert!(error.contains("enable the feature `auth`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn mechanisms_without_a_hash_are_in_every_build() {
+        assert!(checked("mongodb://h/").is_ok());
+        assert!(checked("mongodb://h/?authMechanism=MONGODB-X509&tls=true").is_ok());
+        assert!(checked("mongodb://u:p@h/?authMechanism=PLAIN&tls=true").is_ok());
+    }
+
+    #[test]
+    fn a_mechanism_of_no_build_is_refused_with_those_to_use() {
+        let error = checked("mongodb://u@h/?authMechanism=GSSAPI&authSource=$external").unwrap_err().to_string();
+
+        assert!(error.contains("GSSAPI") && error.contains("Builder::mechanism"), "{error}");
     }
 }

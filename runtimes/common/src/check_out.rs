@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cmap_core::time::Instant;
-use cmap_core::topology::Criteria;
+use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
 use crate::deadline::Limit;
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
-use crate::topology::{Answer, Begun, Topology, Unanswered};
+use crate::topology::{Answer, Begun, Narrowed, Topology, Unanswered};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
 /// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
@@ -21,6 +21,8 @@ use crate::topology::{Answer, Begun, Topology, Unanswered};
 pub struct CheckOut<'a, R: Runtime> {
     topology: &'a Arc<Topology<R>>,
     stage: Stage,
+    /// What the server is selected by, unless for writes: it says which reads the server may be sent.
+    selector: Option<Arc<ServerSelector>>,
 }
 
 enum Stage {
@@ -31,15 +33,28 @@ enum Stage {
     /// The same, for a server that meets the criteria.
     AskingFor(Box<Criteria>, Limit),
     Waiting(usize),
+    /// The same, where the user chooses among suitable servers.
+    WaitingFor {
+        place: usize,
+        criteria: Box<Criteria>,
+        narrowed: Box<Narrowed>,
+    },
     Done,
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
+    #[inline]
     pub(crate) fn new(topology: &'a Arc<Topology<R>>, limit: Option<Duration>) -> Self {
-        Self { topology, stage: Stage::Asking(limit) }
+        if topology.has_server_filter() {
+            return Self::of(topology, Criteria::default(), limit.map_or(Limit::None, Limit::Within));
+        }
+        Self { topology, stage: Stage::Asking(limit), selector: None }
     }
 
     pub(crate) fn within(topology: &'a Arc<Topology<R>>, limit: Limit) -> Self {
+        if topology.has_server_filter() {
+            return Self::of(topology, Criteria::default(), limit);
+        }
         let stage = match limit {
             Limit::None => Stage::Asking(None),
             Limit::Within(limit) => Stage::Asking(Some(limit)),
@@ -48,11 +63,12 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
                 None => Stage::Asking(None),
             },
         };
-        Self { topology, stage }
+        Self { topology, stage, selector: None }
     }
 
     pub(crate) fn of(topology: &'a Arc<Topology<R>>, criteria: Criteria, limit: Limit) -> Self {
-        Self { topology, stage: Stage::AskingFor(Box::new(criteria), limit) }
+        let selector = (criteria.selector != ServerSelector::Writable).then(|| Arc::new(criteria.selector.clone()));
+        Self { topology, stage: Stage::AskingFor(Box::new(criteria), limit), selector }
     }
 }
 
@@ -106,26 +122,66 @@ impl<R: Runtime> CheckOut<'_, R> {
                     Limit::Within(limit) => Some(now + limit),
                     Limit::Until(deadline) => deadline.at().map(|at| topology.clock().instant(at)),
                 };
-                match topology.check_out_for(criteria, now, deadline) {
-                    Ok(delivery) => self.end(Ok(delivery)),
-                    Err(unanswered) => self.follow(unanswered, cx),
+                let narrowed = topology.has_server_filter().then(|| topology.narrow(criteria));
+                let wanted = narrowed.as_ref().map_or(&**criteria, |narrowed| &narrowed.criteria);
+                match (topology.check_out_for(wanted, now, deadline), narrowed) {
+                    (Ok(delivery), _) => self.end(Ok(delivery)),
+                    (Err(unanswered), None) => self.follow(unanswered, cx),
+                    (Err(unanswered), Some(narrowed)) => self.follow_narrowed(unanswered, narrowed, cx),
                 }
             }
+            Stage::WaitingFor { .. } => self.poll_narrowed(cx),
             // One that is polled after its end has no further result.
             Stage::Asking(_) | Stage::Done => Poll::Pending,
         }
     }
 
+    /// Waits for a server among those that the user has chosen, and for the next choice.
+    #[cold]
+    fn follow_narrowed(
+        &mut self,
+        unanswered: Unanswered<'_, R>,
+        narrowed: Narrowed,
+        cx: &Context<'_>,
+    ) -> Poll<<Self as Future>::Output> {
+        let Stage::AskingFor(criteria, _) = &self.stage else { return self.follow(unanswered, cx) };
+        let criteria = criteria.clone();
+        match self.topology.follow_check_out(unanswered, cx) {
+            Begun::Answered(answer) => self.end(answer),
+            Begun::Waits(place) => {
+                self.stage = Stage::WaitingFor { place, criteria, narrowed: Box::new(narrowed) };
+                // The servers may have changed meanwhile.
+                self.poll_narrowed(cx)
+            }
+        }
+    }
+
+    fn poll_narrowed(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        let topology = self.topology;
+        loop {
+            let Stage::WaitingFor { place, criteria, narrowed } = &mut self.stage else { return Poll::Pending };
+            if let Poll::Ready(answer) = topology.poll_check_out(*place, cx) {
+                return self.end(answer);
+            }
+            if topology.is_up_to_date(narrowed) {
+                return Poll::Pending;
+            }
+            **narrowed = topology.narrow(criteria);
+            topology.change_criteria(*place, narrowed);
+        }
+    }
+
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
-        Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery)))
+        let selector = self.selector.take();
+        Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).selected_by(selector)))
     }
 }
 
 impl<R: Runtime> Drop for CheckOut<'_, R> {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::Waiting(place) = self.stage {
+        if let Stage::Waiting(place) | Stage::WaitingFor { place, .. } = self.stage {
             self.topology.cancel_check_out(place);
         }
     }

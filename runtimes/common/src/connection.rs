@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
-use cmap_core::server::{OperationError, SentCommand};
+use cmap_core::server::{CommandDefaults, OperationError, ReadsBy, SentCommand};
+use cmap_core::topology::ServerSelector;
 use cmap_core::wire::{CommandReply, WriteFailure};
 use futures_io::{AsyncRead, AsyncWrite};
 
@@ -33,6 +34,8 @@ pub struct Connection<R: Runtime> {
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
     stage: Stage,
+    /// What its server was selected by, unless for writes.
+    selector: Option<Arc<ServerSelector>>,
 }
 
 /// What a connection in use is in the middle of.
@@ -51,8 +54,21 @@ enum Stage {
 }
 
 impl<R: Runtime> Connection<R> {
+    #[inline]
     pub(crate) fn new(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
-        Self { topology, handle: delivery.connection, socket: Some(delivery.socket), stage: Stage::BetweenCommands }
+        Self {
+            topology,
+            handle: delivery.connection,
+            socket: Some(delivery.socket),
+            stage: Stage::BetweenCommands,
+            selector: None,
+        }
+    }
+
+    /// A connection to a server that was selected so.
+    pub(crate) fn selected_by(mut self, selector: Option<Arc<ServerSelector>>) -> Self {
+        self.selector = selector;
+        self
     }
 
     /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS,
@@ -70,6 +86,22 @@ impl<R: Runtime> Connection<R> {
         command: impl IntoCommand,
     ) -> Result<Reply<'static>, CommandError> {
         self.exchange((database, command)).await.map(Reply::into_owned)
+    }
+
+    /// The same with a limit of the caller's, which replaces that of the options: a `Duration`, or a
+    /// [`Deadline`](crate::Deadline), what is left of an operation that began before. The server is told how long it may work,
+    /// unless the command says so itself or is a getMore (CSOT-9). With `None` there is no limit, and the command is sent as it
+    /// is; with zero time is up, and nothing is sent.
+    ///
+    /// # Errors
+    /// Those of [`run_command`](Self::run_command).
+    pub async fn run_command_within(
+        &mut self,
+        database: &str,
+        command: impl IntoCommand,
+        limit: impl Into<Limit>,
+    ) -> Result<Reply<'static>, CommandError> {
+        self.exchange_within((database, command), limit).await.map(Reply::into_owned)
     }
 
     /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
@@ -100,6 +132,24 @@ impl<R: Runtime> Connection<R> {
     /// Those of [`run_command`](Self::run_command), and [`Writes`](CommandErrorKind::Writes).
     pub async fn write(&mut self, database: &str, command: impl IntoCommand) -> Result<Reply<'static>, CommandError> {
         let reply = self.run_command(database, command).await?;
+        self.written(reply)
+    }
+
+    /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write). A write whose time is up may have been carried out.
+    pub async fn write_within(
+        &mut self,
+        database: &str,
+        command: impl IntoCommand,
+        limit: impl Into<Limit>,
+    ) -> Result<Reply<'static>, CommandError> {
+        let reply = self.run_command_within(database, command, limit).await?;
+        self.written(reply)
+    }
+
+    fn written(&self, reply: Reply<'static>) -> Result<Reply<'static>, CommandError> {
         match CommandReply::read(&reply).write_failure() {
             Some(failure) => Err(self.write_failed(failure)),
             None => Ok(reply),
@@ -117,9 +167,7 @@ impl<R: Runtime> Connection<R> {
         self.perform(&request.command(), self.topology.command_limit()).await
     }
 
-    /// The same within a `Duration`, or before a [`Deadline`](crate::Deadline), whatever the options say: what is left of an
-    /// operation that began before. The server is told how long it may work, unless the command says so itself or is a getMore
-    /// (CSOT-9). With `None` there is no limit, and the command is sent as it is; with zero time is up, and nothing is sent.
+    /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
     ///
     /// # Errors
     /// Those of [`run_command`](Self::run_command).
@@ -237,8 +285,14 @@ impl<R: Runtime> Connection<R> {
 
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
+        let reads = match self.selector.as_deref() {
+            Some(ServerSelector::ReadPreference(preference)) => ReadsBy::Preference(preference),
+            Some(ServerSelector::AnyOf(_)) => ReadsBy::NamedServer,
+            Some(_) | None => ReadsBy::Client,
+        };
         let defaults = self.topology.command_defaults();
-        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0));
+        let defaults = defaults.or((reads != ReadsBy::Client).then_some(&CommandDefaults::NONE));
+        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0, reads));
         command.fields = fields.as_deref().or(command.fields);
         self.run_as_it_is(&command, limit, None).await
     }

@@ -8,15 +8,14 @@ use crate::runtime::Runtime;
 ///
 /// ```
 /// use std::time::Duration;
-/// use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
-/// use cmap_runtime::core::connection::Command;
-/// use cmap_runtime::{Client, Error, Runtime};
+/// use cmap_runtime::bson::doc;
+/// use cmap_runtime::{Client, Error, Reply, Runtime};
 ///
-/// async fn count<R: Runtime>(client: &Client<R>) -> Result<RawDocumentBuf, Error> {
+/// async fn add_and_count<R: Runtime>(client: &Client<R>) -> Result<Reply<'static>, Error> {
 ///     let deadline = client.deadline(Duration::from_secs(2));
 ///     let mut connection = client.check_out_within(deadline).await?;
-///     let count = rawdoc! { "count": "things" };
-///     Ok(connection.exchange_within(&Command::new("db", &count), deadline).await?.into_document())
+///     connection.write_within("db", doc! { "insert": "things", "documents": [{ "name": "apple" }] }, deadline).await?;
+///     Ok(connection.run_command_within("db", doc! { "count": "things" }, deadline).await?)
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -84,6 +84,16 @@ pub enum ClientError {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// The options ask for what this build was made without.
+    #[error(
+        "the options ask for {what}, and this build has none: enable the feature `{feature}` of the cmap crate that you use"
+    )]
+    NotBuiltIn {
+        /// What is missing.
+        what: &'static str,
+        /// The feature that has it.
+        feature: &'static str,
+    },
     /// The system has no random bits, of which the id of a session is made.
     #[error("the system gives no random bits, of which the id of a session is made; see why its source of them fails")]
     NoRandomBits,

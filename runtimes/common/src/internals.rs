@@ -43,5 +43,5 @@ pub async fn srv_records<R: Runtime>(
     servers: &[SocketAddr],
     name: &str,
 ) -> std::io::Result<Vec<SrvRecord>> {
-    crate::dns::srv_from(runtime, servers, name).await
+    crate::dns::Names::At(servers.into()).srv(runtime, name).await
 }

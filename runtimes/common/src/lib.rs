@@ -79,7 +79,7 @@ pub use connection::Connection;
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
-pub use events::{CommandEvent, Event, Notice, PoolEvent, ServerEvent, Subscription, TopologyEvent};
+pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
 pub use operation::{Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};

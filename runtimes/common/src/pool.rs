@@ -131,7 +131,7 @@ impl<R: Runtime> Pool<R> {
 
     pub(crate) fn check_out_for(&self, selector: ServerSelector) -> CheckOut<'_, R> {
         let limit = self.owner.timeout.map_or(Limit::None, Limit::Within);
-        self.check_out_for_within(Criteria { selector, deprioritized: Vec::new() }, limit)
+        self.check_out_for_within(Criteria { selector, ..Criteria::default() }, limit)
     }
 
     pub(crate) fn check_out_for_within(&self, criteria: Criteria, limit: Limit) -> CheckOut<'_, R> {

@@ -11,21 +11,23 @@ use cmap_core::pool::Cause;
 use cmap_core::random::Random;
 use cmap_core::topology::seed_list::{Resolved, SeedList};
 
+use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
 use crate::runtime::Runtime;
 
 /// `options` with the hosts and the defaults that DNS has for them.
 pub(crate) async fn resolve<R: Runtime>(
     runtime: &R,
+    names: &Names,
     seed_list: &SeedList,
     options: ClientOptions,
 ) -> Result<Resolved, ClientError> {
-    let (request, home) = (seed_list.request(), runtime.clone());
+    let (request, home, names) = (seed_list.request(), runtime.clone(), names.clone());
     let answers = at_home(runtime, async move {
-        (home.resolve_srv(&request.srv_name).await, home.resolve_txt(&request.txt_name).await)
+        (names.srv(&home, &request.srv_name).await, names.txt(&home, &request.txt_name).await)
     });
     let (srv, txt) = answers.await.ok_or(RuntimeGone)?;
-    let cause = |error: io::Error| Cause::new(&error.to_string());
+    let cause = |error: io::Error| Cause::of(&error);
     let mut seed = [0; 8];
     // Without random numbers the first hosts would be chosen each time, which is no reason to fail.
     let _ = runtime.fill_random(&mut seed);

@@ -222,6 +222,47 @@ pub fn a_spent_limit_sends_nothing_and_spares_the_connection<H: Harness>() {
     });
 }
 
+pub fn a_spent_limit_sends_no_command_and_no_write<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }] };
+
+        let command = connection.run_command_within("db", &insert, Duration::ZERO).await.unwrap_err();
+        let write = connection.write_within("db", &insert, Duration::ZERO).await.unwrap_err();
+
+        for error in [command, write] {
+            assert!(matches!(error.kind, CommandErrorKind::NoTimeLeft { left: TimeLimit::Caller(_), .. }), "{error}");
+        }
+        let reply = connection.write_within("db", &insert, None).await.unwrap();
+        assert_eq!(reply.get_i32("n").ok(), Some(1), "the others were not carried out");
+        let twice = connection.write_within("db", &insert, None).await.unwrap_err();
+        assert!(matches!(twice.kind, CommandErrorKind::Writes(_)), "a write that failed is an error: {twice}");
+    });
+}
+
+pub fn a_limit_of_the_callers_replaces_that_of_the_options<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "timeoutMS=60000").await;
+        let silence = rawdoc! { "neverAnswer": 1 };
+        let limit = Duration::from_millis(100);
+
+        let mut connection = client.check_out().await.unwrap();
+        let command = connection.run_command_within("db", &silence, limit).await.unwrap_err();
+        let mut connection = client.check_out().await.unwrap();
+        let write = connection.write_within("db", &silence, limit).await.unwrap_err();
+
+        for error in [command, write] {
+            assert!(
+                matches!(error.kind, CommandErrorKind::Timeout(TimeLimit::Caller(time)) if time == limit),
+                "{error}"
+            );
+        }
+    });
+}
+
 pub fn a_deadline_bounds_a_check_out_and_its_commands<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

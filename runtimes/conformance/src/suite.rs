@@ -158,6 +158,8 @@ macro_rules! conformance {
                 the_time_of_a_check_out_runs_from_its_first_poll,
                 a_spent_limit_fails_a_check_out_at_once,
                 a_spent_limit_sends_nothing_and_spares_the_connection,
+                a_spent_limit_sends_no_command_and_no_write,
+                a_limit_of_the_callers_replaces_that_of_the_options,
                 a_deadline_bounds_a_check_out_and_its_commands,
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,

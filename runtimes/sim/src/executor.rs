@@ -130,6 +130,11 @@ impl Executor {
         drop(refused);
     }
 
+    /// The number of tasks that have not ended.
+    pub(crate) fn tasks(&self) -> usize {
+        self.state().tasks.len()
+    }
+
     /// Wakes `waker` at `at`, unless the timer is removed before.
     pub(crate) fn add_timer(&self, at: u64, waker: Waker) -> TimerKey {
         let mut state = self.state();

@@ -14,7 +14,7 @@ use cmap_runtime::RuntimeGone;
 use cmap_runtime::runtime::{Runtime, Target};
 
 use crate::executor::TimerKey;
-use crate::network::{LOOK_UP, Listener, Stream, connect};
+use crate::network::{LOOK_UP, Listener, Records, Stream, Zone, connect};
 use crate::world::World;
 
 /// The runtime of a simulation. Clones are one.
@@ -121,15 +121,11 @@ impl Runtime for SimRuntime {
     }
 
     async fn resolve_srv(&self, name: &str) -> io::Result<Vec<SrvRecord>> {
-        let records = self.world.network().srv(name);
-        self.sleep(LOOK_UP).await;
-        Ok(records)
+        Ok(self.records(name.strip_prefix("_mongodb._tcp.").unwrap_or_default()).await?.srv)
     }
 
     async fn resolve_txt(&self, name: &str) -> io::Result<Vec<TxtRecord>> {
-        let records = self.world.network().txt(name);
-        self.sleep(LOOK_UP).await;
-        Ok(records)
+        Ok(self.records(name).await?.txt)
     }
 
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
@@ -147,6 +143,19 @@ impl Runtime for SimRuntime {
 }
 
 impl SimRuntime {
+    /// What DNS has for this host of a connection string.
+    async fn records(&self, host: &str) -> io::Result<Records> {
+        let zone = self.world.network().dns().zone(host);
+        if let Zone::Hangs = zone {
+            return std::future::pending().await;
+        }
+        self.sleep(LOOK_UP).await;
+        match zone {
+            Zone::Has(records) => Ok(records),
+            Zone::Fails | Zone::Hangs => Err(io::Error::other("the name server failed")),
+        }
+    }
+
     /// Lets other tasks run that can.
     pub(crate) async fn yield_now(&self) {
         let mut has_yielded = false;

@@ -12,7 +12,7 @@ use cmap_test_server::{DeploymentConfig, MemberConfig, ServerConfig, SetConfig};
 
 use crate::executor::Stuck;
 use crate::host::{PORT, Server, Servers};
-use crate::network::Listener;
+use crate::network::{Listener, Records, Zone};
 use crate::runtime::{SimRuntime, Sleep};
 use crate::world::World;
 
@@ -86,7 +86,17 @@ impl Sim {
 
     /// What DNS has from now on for `mongodb+srv` connection strings with this host, and the usual service.
     pub fn set_dns(&self, host: &str, srv: Vec<SrvRecord>, txt: Vec<TxtRecord>) {
-        self.runtime.world().network().set_records(host, srv, txt);
+        self.runtime.world().network().dns().set(host, Zone::Has(Records { srv, txt }));
+    }
+
+    /// Every lookup of these records fails from now on, until they are [set](Self::set_dns).
+    pub fn fail_dns(&self, host: &str) {
+        self.runtime.world().network().dns().set(host, Zone::Fails);
+    }
+
+    /// Every lookup of these records that begins from now on, until they are [set](Self::set_dns), has no end.
+    pub fn hang_dns(&self, host: &str) {
+        self.runtime.world().network().dns().set(host, Zone::Hangs);
     }
 
     /// Runs `main`, the application, to its end. Its tasks go on with the next run.
@@ -129,6 +139,11 @@ impl Sim {
     /// The virtual time of day, since 1970.
     pub fn unix_time(&self) -> Duration {
         self.runtime.unix_time()
+    }
+
+    /// The number of tasks that have not ended, those of servers included: a test compares it before and after.
+    pub fn tasks(&self) -> usize {
+        self.runtime.world().executor.tasks()
     }
 
     /// The runtime, for what is made by hand.

@@ -20,7 +20,7 @@ use cmap_sim::bson::rawdoc;
 use cmap_sim::core::options::{ReadMode, ReadPreference};
 use cmap_sim::core::random::Random;
 use cmap_sim::core::server::ServerType;
-use cmap_sim::core::topology::TopologyType;
+use cmap_sim::core::topology::{ServerSelector, TopologyType};
 use cmap_sim::{Client, Servers, Sim, SimRuntime, for_seeds};
 
 const TASKS: usize = 20;
@@ -162,6 +162,22 @@ fn reads_go_to_secondaries_where_they_may_sel_19() {
                 assert_eq!(server.server_type, ServerType::RsSecondary);
             }
         });
+    });
+}
+
+#[test]
+fn a_secondary_serves_the_reads_that_it_was_selected_for_sel_35() {
+    let sim = Sim::new(1);
+    let set = set(&sim);
+    sim.run(async {
+        let client = Client::connect(&set.uri(OPTIONS)).await.unwrap();
+        let mut secondary = client.check_out_for(ReadPreference::new(ReadMode::Secondary)).await.unwrap();
+
+        secondary.run_command("db", rawdoc! { "find": "c" }).await.unwrap();
+
+        let mut named =
+            client.check_out_for(ServerSelector::AnyOf([secondary.address().clone()].into())).await.unwrap();
+        named.run_command("db", rawdoc! { "find": "c" }).await.unwrap();
     });
 }
 

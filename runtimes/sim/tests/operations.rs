@@ -109,7 +109,7 @@ fn an_overloaded_server_is_spared_and_back_at_full_throughput_in_seconds_bp_8() 
         sim.run(async {
             let (seen, cleared) = (Arc::clone(&commands), Arc::clone(&clears));
             let options = ClientOptions::parse("mongodb://a.example/?timeoutMS=10000").unwrap().0;
-            let client = Client::builder(options).command_events().on_event(move |_, event| match event {
+            let client = Client::builder(options).observe_commands(true).on_event(move |_, event| match event {
                 Event::Command(event) if matches!(**event, CommandEvent::CommandStarted { .. }) => {
                     seen.fetch_add(1, Ordering::SeqCst);
                 }

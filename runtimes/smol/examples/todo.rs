@@ -11,13 +11,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cmap_smol::bson::{self, RawDocumentBuf, rawdoc};
+use cmap_smol::bson::{self, rawdoc};
 use cmap_smol::core::options::ClientOptions;
 use cmap_smol::core::pool::Purpose;
 use cmap_smol::{Client, Connection};
-use serde::Deserialize;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use smol::io::{AsyncBufRead, AsyncBufReadExt};
 use smol::stream::StreamExt;
 
@@ -47,18 +45,10 @@ struct Todo {
     client: Client,
 }
 
-/// The reply to `insert` and `update`. A write that failed does not fail its command.
+/// The reply to `update`.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
+struct Updated {
     n: i32,
-    #[serde(default)]
-    write_errors: Vec<WriteError>,
-}
-
-#[derive(Deserialize)]
-struct WriteError {
-    errmsg: String,
 }
 
 /// The reply to `find` and `getMore`.
@@ -105,8 +95,7 @@ pub(crate) async fn run(uri: &str, input: impl AsyncBufRead + Unpin, out: &mut i
     let todo = Todo { client: Client::with_options(options).await? };
     todo.prepare().await?;
     let mut lines = input.lines();
-    while let Some(line) = lines.next().await {
-        let line = line?;
+    while let Some(line) = lines.next().await.transpose()? {
         let (command, argument) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         let outcome = match command {
             "add" => todo.add(argument).await,
@@ -139,7 +128,7 @@ impl Todo {
         let item = Item { number, text: text.to_owned(), done: false };
         let document = bson::serialize_to_raw_document_buf(&item)?;
         let insert = rawdoc! { "insert": "items", "documents": [document] };
-        written(&run_command(&mut connection, insert).await?)?;
+        connection.write(DATABASE, insert).await?;
         Ok(format!("{number} added"))
     }
 
@@ -147,8 +136,8 @@ impl Todo {
         let number: i32 = number.parse().map_err(|_| "a number is needed, as in: done 1")?;
         let update = rawdoc! { "q": { "number": number }, "u": { "$set": { "done": true } } };
         let mut connection = self.client.check_out().await?;
-        let reply = run_command(&mut connection, rawdoc! { "update": "items", "updates": [update] }).await?;
-        match written(&reply)? {
+        let reply = connection.write(DATABASE, rawdoc! { "update": "items", "updates": [update] }).await?;
+        match reply.parse::<Updated>()?.n {
             0 => Err(format!("there is no item {number}").into()),
             _ => Ok(format!("{number} done")),
         }
@@ -158,7 +147,7 @@ impl Todo {
         // A cursor is read to its end on one connection: behind a load balancer others may lead elsewhere.
         let mut connection = self.client.check_out().await?.pin(Purpose::Cursor);
         let find = rawdoc! { "find": "items", "sort": { "number": 1 }, "batchSize": BATCH };
-        let mut found: Found = run_command(&mut connection, find).await?;
+        let mut found: Found = connection.run_command(DATABASE, find).await?.parse()?;
         let mut lines = Vec::new();
         loop {
             for Item { number, text, done } in &found.cursor.batch {
@@ -168,7 +157,7 @@ impl Todo {
                 return Ok(if lines.is_empty() { "nothing to do".into() } else { lines.join("\n") });
             }
             let more = rawdoc! { "getMore": found.cursor.id, "collection": "items", "batchSize": BATCH };
-            found = run_command(&mut connection, more).await?;
+            found = connection.run_command(DATABASE, more).await?.parse()?;
         }
     }
 }
@@ -178,20 +167,5 @@ async fn next_number(connection: &mut Connection) -> Result<i32> {
     let command = rawdoc! {
         "findAndModify": "counters", "query": { "_id": "items" }, "update": { "$inc": { "last": 1 } }, "upsert": true, "new": true,
     };
-    let modified: Modified = run_command(connection, command).await?;
-    Ok(modified.value.last)
-}
-
-/// Runs a command and reads its reply.
-async fn run_command<T: DeserializeOwned>(connection: &mut Connection, command: RawDocumentBuf) -> Result<T> {
-    let reply = connection.run_command(DATABASE, command).await?;
-    Ok(bson::deserialize_from_slice(reply.as_bytes())?)
-}
-
-/// How many documents were written.
-fn written(reply: &Written) -> Result<i32> {
-    match reply.write_errors.first() {
-        Some(error) => Err(error.errmsg.clone().into()),
-        None => Ok(reply.n),
-    }
+    Ok(connection.write(DATABASE, command).await?.parse::<Modified>()?.value.last)
 }

@@ -56,6 +56,12 @@ async fn a_client_is_logged_from_beginning_to_end() {
     assert!(heartbeat["reply"].starts_with("{\"") && heartbeat.contains_key("serverConnectionId"), "{heartbeat:?}");
     assert!(told("TopologyDescriptionChanged")["newDescription"].contains(&place), "{records:?}");
 
+    // And those of the selection of a server (SEL-42).
+    let selected = told("ServerSelectionSucceeded");
+    assert_eq!((selected["target"].as_str(), selected["level"].as_str()), ("cmap::server_selection", "DEBUG"));
+    assert_eq!((selected["selector"].as_str(), selected["serverPort"].as_str()), ("writes", port));
+    assert!(selected["topologyDescription"].contains(&place), "{selected:?}");
+
     // The message is the unstructured sentence.
     assert_eq!(message("ConnectionCheckOutStarted"), format!("Checkout started for connection to {place}"));
     assert!(message("ConnectionCheckedOut").starts_with("Connection checked out: address="), "{records:?}");
@@ -67,7 +73,13 @@ async fn a_client_is_logged_from_beginning_to_end() {
 }
 
 fn target_of(event: &str) -> &'static str {
-    if event.starts_with("Connection") { "cmap::connection" } else { "cmap::topology" }
+    if event.starts_with("Connection") {
+        "cmap::connection"
+    } else if event.starts_with("ServerSelection") {
+        "cmap::server_selection"
+    } else {
+        "cmap::topology"
+    }
 }
 
 fn fields(of: &[(&'static str, &str)]) -> Fields {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -24,6 +25,7 @@ var background = context.Background()
 type server struct {
 	Address      string
 	Certificates string
+	DNS          string
 }
 
 // C is one check's run: its clients, and its end when something is not as expected.
@@ -81,6 +83,21 @@ func (c *C) tryClient(server string, o opts, set ...func(*options.ClientOptions)
 func (c *C) client(server string, o opts, set ...func(*options.ClientOptions)) *mongo.Client {
 	client, err := c.tryClient(server, o, set...)
 	c.must(err)
+	return client
+}
+
+// clientByDNS makes a client of the server that this name leads to. From then on this program looks up names at the
+// server's DNS server.
+func (c *C) clientByDNS(server, name string) *mongo.Client {
+	var dialer net.Dialer
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return dialer.DialContext(ctx, network, c.servers[server].DNS)
+	}
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: dial}
+	uri := "mongodb+srv://" + name + "/?tls=false&serverSelectionTimeoutMS=10000"
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	c.must(err)
+	c.clients = append(c.clients, client)
 	return client
 }
 

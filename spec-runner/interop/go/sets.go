@@ -13,6 +13,9 @@ import (
 // numbers are the tags of the members.
 var numbers = []string{"0", "1", "2"}
 
+// srvName leads to the members, at their DNS server.
+const srvName = "members.cmap.test"
+
 // clientOfSet is told of one member, and has to find the others.
 func (c *C) clientOfSet() *mongo.Client {
 	return c.client("members", opts{"replicaSet": "rs0", "serverSelectionTimeoutMS": "10000"})
@@ -104,4 +107,13 @@ func setKill(c *C) {
 	collection := inSet(client, "kill", 3)
 	c.insertID(collection, 3)
 	c.expect(c.ids(collection), []int{1, 2, 3}, "documents")
+}
+
+func setSrv(c *C) {
+	client := c.clientByDNS("members", srvName)
+	collection := c.freshInSet(client, "srv")
+	c.insertID(collection, 1)
+	c.expect(c.ids(collection), []int{1}, "documents")
+	// The TXT record names the set, whose members name themselves.
+	c.expect(c.hello(client, readpref.Secondary()).Secondary, true, "is a secondary")
 }

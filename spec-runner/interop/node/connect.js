@@ -1,6 +1,7 @@
 // What the checks have in common: connection strings, fail points, what a driver reports, and what is expected.
 
 import assert from 'node:assert/strict';
+import dns from 'node:dns';
 
 import { MongoClient } from 'mongodb';
 
@@ -27,6 +28,15 @@ export class Servers {
     return client;
   }
 
+  /** A client of the server that this name leads to. From then on this program looks up names at the server's DNS server. */
+  clientByDns(server, name) {
+    dns.setServers([this.#servers[server].dns]);
+    const uri = `mongodb+srv://${name}/?tls=false&serverSelectionTimeoutMS=10000`;
+    const client = new MongoClient(uri, { lookup });
+    this.#clients.push(client);
+    return client;
+  }
+
   /** The options of a client that trusts `ca` and shows `certificate`. */
   tls({ server = 'tls', certificate, ca = 'ca.pem' } = {}) {
     const folder = this.#servers[server].certificates;
@@ -37,6 +47,15 @@ export class Servers {
   async closeClients() {
     await Promise.all(this.#clients.splice(0).map((client) => client.close()));
   }
+}
+
+/** Sockets ask the operating system, unless they are told otherwise. */
+function lookup(host, options, callback) {
+  dns.resolve4(host, (error, addresses) => {
+    if (error) return callback(error);
+    const found = addresses.map((address) => ({ address, family: 4 }));
+    return options.all ? callback(null, found) : callback(null, found[0].address, 4);
+  });
 }
 
 /** The server has this fail point while `action` runs. */

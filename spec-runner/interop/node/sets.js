@@ -6,6 +6,8 @@ import { expect } from './connect.js';
 
 // The tags of the members.
 const NUMBERS = ['0', '1', '2'];
+// The name that leads to the members, at their DNS server.
+const SRV_NAME = 'members.cmap.test';
 const EVERYWHERE = { writeConcern: { w: 3 } };
 
 /** A client that is told of one member, and has to find the others. */
@@ -60,4 +62,18 @@ export async function setKill(servers) {
   const collection = client.db('test').collection('kill', EVERYWHERE);
   await collection.insertOne({ _id: 3 });
   expect(await ids(collection), [1, 2, 3], 'documents');
+}
+
+export async function setSrv(servers) {
+  const client = servers.clientByDns('members', SRV_NAME);
+  const found = new Promise((resolve) => {
+    client.on('topologyDescriptionChanged', ({ newDescription }) => {
+      if (newDescription.servers.size === NUMBERS.length) resolve(newDescription.setName);
+    });
+  });
+  const collection = await fresh(client, 'srv');
+  await collection.insertOne({ _id: 1 });
+  expect(await ids(collection), [1], 'documents');
+  // The TXT record names the set, whose members name themselves.
+  expect(await found, 'rs0', 'set');
 }

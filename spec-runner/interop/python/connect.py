@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from dns import resolver
 from pymongo import MongoClient, monitoring
 from pymongo.errors import PyMongoError
 
@@ -30,6 +31,21 @@ class Servers:
         uri = f"mongodb://{login}{self._servers[server]['address']}/?{urlencode(options)}"
         with MongoClient(uri, event_listeners=list(listeners)) as client:
             yield client
+
+    @contextmanager
+    def client_by_dns(self, server: str, name: str) -> Iterator[MongoClient]:
+        """A client of the server that this name leads to. Meanwhile all names are looked up at the server's DNS server."""
+        host, port = self._servers[server]["dns"].split(":")
+        asked = resolver.Resolver(configure=False)
+        asked.nameservers, asked.port = [host], int(port)
+        before, resolver.default_resolver = resolver.default_resolver, asked
+        resolver.override_system_resolver(asked)
+        try:
+            with MongoClient(f"mongodb+srv://{name}/?tls=false&serverSelectionTimeoutMS=10000") as client:
+                yield client
+        finally:
+            resolver.restore_system_resolver()
+            resolver.default_resolver = before
 
     def tls(self, server: str = "tls", certificate: str | None = None, ca: str = "ca.pem") -> dict[str, str]:
         """The options of a client that trusts `ca` and shows `certificate`."""

@@ -13,6 +13,10 @@ from connect import Servers, expect
 NUMBERS = ("0", "1", "2")
 
 
+# The name that leads to the members, at their DNS server.
+SRV_NAME = "members.cmap.test"
+
+
 @contextmanager
 def client_of_set(servers: Servers) -> Iterator[MongoClient]:
     """A client that is told of one member, and has to find the others."""
@@ -66,4 +70,14 @@ def set_kill(servers: Servers) -> None:
         expect([document["_id"] for document in collection.find()], [1, 2, 3], "documents")
 
 
-ALL = {check.__name__.replace("_", "-"): check for check in (set_secondary_reads, set_step_down, set_kill)}
+def set_srv(servers: Servers) -> None:
+    with servers.client_by_dns("members", SRV_NAME) as client:
+        collection = fresh(client, "srv")
+        collection.insert_one({"_id": 1})
+        expect([document["_id"] for document in collection.find()], [1], "documents")
+        # The TXT record names the set, whose members name themselves.
+        expect((client.topology_description.replica_set_name, len(client.nodes)), ("rs0", 3), "set and members")
+
+
+CHECKS = (set_secondary_reads, set_step_down, set_kill, set_srv)
+ALL = {check.__name__.replace("_", "-"): check for check in CHECKS}

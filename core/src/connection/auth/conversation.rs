@@ -78,8 +78,9 @@ impl Conversation {
         max_iterations: u32,
     ) -> Result<Self, LoginError> {
         let state = match mechanism {
-            Mechanism::ScramSha1 => State::scram(ScramHash::Sha1, credential, nonce, max_iterations)?,
-            Mechanism::ScramSha256 => State::scram(ScramHash::Sha256, credential, nonce, max_iterations)?,
+            Mechanism::ScramSha1 | Mechanism::ScramSha256 => {
+                State::scram(ScramHash::of(mechanism)?, credential, nonce, max_iterations)?
+            }
             Mechanism::Plain => State::Plain { payload: plain::payload(credential)?, ended: false },
             Mechanism::MongoDbX509 => {
                 State::X509 { user: certificate_user(credential)?.map(String::from), ended: false }

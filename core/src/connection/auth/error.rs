@@ -41,6 +41,12 @@ pub enum LoginError {
         /// The mechanism.
         mechanism: Mechanism,
     },
+    /// This build lacks the mechanism.
+    #[error("this build has no {}: enable the feature `auth` of the cmap crate that you use", mechanism.name())]
+    NotBuiltIn {
+        /// The mechanism.
+        mechanism: Mechanism,
+    },
     /// The user name contains a NUL, which no mechanism can carry.
     #[error("the user name contains a NUL")]
     UsernameHasNul,

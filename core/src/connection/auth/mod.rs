@@ -98,7 +98,7 @@ mod negotiation;
 mod plain;
 mod scram;
 mod secret;
-#[cfg(test)]
+#[cfg(all(test, feature = "auth"))]
 mod tests;
 
 pub use conversation::{Conversation, First, Reply, Step};

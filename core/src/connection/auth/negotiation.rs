@@ -100,7 +100,7 @@ fn can_speculate(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::ScramSha1 | Mechanism::ScramSha256 | Mechanism::MongoDbX509)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "auth"))]
 mod tests {
     use alloc::string::ToString;
 

@@ -54,6 +54,7 @@ impl SecretBytes {
     }
 
     /// The requested number of zeros, to be filled in place.
+    #[cfg(feature = "auth")]
     pub(super) fn zeros(len: usize) -> Self {
         Self(Zeroizing::new(alloc::vec![0; len]))
     }
@@ -69,6 +70,15 @@ impl SecretBytes {
 
     pub(super) fn as_mut_bytes(&mut self) -> &mut [u8] {
         &mut self.0
+    }
+
+    /// Each byte XOR that of `other`, which is as long.
+    pub(super) fn xor(&self, other: &[u8]) -> Self {
+        let mut result = self.clone();
+        for (byte, other) in result.as_mut_bytes().iter_mut().zip(other) {
+            *byte ^= other;
+        }
+        result
     }
 
     /// Whether the bytes are equal, in a time that depends on their number only.

@@ -5,8 +5,8 @@
 //!
 //! 1. [`SeedList::of`] the parsed options, and [`SeedList::request`] says what to look up;
 //! 2. [`SeedList::resolve`] makes options with hosts of the answers, or says why they cannot be used;
-//! 3. [`SrvPolling`] looks the SRV records up again, as long as the topology may be a sharded cluster, and says which servers
-//!    came and went.
+//! 3. a [`Topology`](super::Topology) with the [`PolledSeedList`] in its options looks the SRV records up again, as long as it
+//!    may be a sharded cluster, and its servers follow the answers.
 //!
 //! ```
 //! use core::time::Duration;
@@ -35,7 +35,7 @@
 //! | `records` | the answers of DNS |
 //! | `hosts` | which of them are trusted, and a random choice |
 //! | `resolve` | what to look up first, and the options that follow |
-//! | `polling` | looking up again |
+//! | `polling` | when to look up again, and what an answer means |
 //! | `error` | why the answers cannot be used |
 
 mod error;
@@ -45,6 +45,7 @@ mod records;
 mod resolve;
 
 pub use self::error::{HostError, SeedListError};
-pub use self::polling::{LEAST_INTERVAL, Output, SrvPolling};
+pub(super) use self::polling::{Change, SrvPolling};
+pub use self::polling::{LEAST_INTERVAL, PolledSeedList};
 pub use self::records::{SrvRecord, TxtRecord};
 pub use self::resolve::{Resolved, SeedList, SeedListRequest};

@@ -1,16 +1,17 @@
-//! Looking up the SRV records again, so that a client finds the routers that join a sharded cluster.
+//! When the SRV records are looked up again, and what an answer says, so that a client finds the routers that join a sharded
+//! cluster.
 //!
-//! The machine has no transport: it says when to ask ([`Output::ResolveSrv`]), takes the answer, and says which servers came and
-//! went. An answer that cannot be used changes nothing, and is no error for anybody (DNS-15, DNS-16). Only a topology that is
-//! unknown or sharded is polled (DNS-12). TXT records are never asked for again.
+//! An answer that cannot be used changes nothing, and is no error for anybody (DNS-15, DNS-16). Only a topology that is
+//! unknown or sharded is polled (DNS-12). TXT records are never asked for again. `topology/rescan.rs` carries out what is
+//! decided here.
 
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::HostError;
 use super::hosts::{choose, distinct, trusted};
 use super::records::SrvRecord;
 use super::resolve::SeedList;
@@ -20,23 +21,34 @@ use crate::random::Random;
 use crate::time::Instant;
 use crate::topology::TopologyType;
 
-/// The least time from one answer to the next request (DNS-13).
+/// The least time from an answer to the next request, however short its time to live is (DNS-13).
 pub const LEAST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looks up SRV records again and again.
+/// A seed list whose records have been looked up, for [`TopologyOptions::polled_seed_list`].
 ///
-/// **The driving rule.** Call any method; then drain [`poll_output`](Self::poll_output) until it returns `None`; then ask
-/// [`poll_timeout`](Self::poll_timeout) when to come back.
+/// [`TopologyOptions::polled_seed_list`]: crate::topology::TopologyOptions::polled_seed_list
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PolledSeedList {
+    /// The seed list.
+    pub seed_list: SeedList,
+    /// How long the records may be kept: [`Resolved::time_to_live`](super::Resolved::time_to_live).
+    pub time_to_live: Duration,
+}
+
+impl PolledSeedList {
+    /// `seed_list`, whose records may be kept for `time_to_live`.
+    pub fn new(seed_list: SeedList, time_to_live: Duration) -> Self {
+        Self { seed_list, time_to_live }
+    }
+}
+
+/// The polling of one topology.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SrvPolling {
+pub(in crate::topology) struct SrvPolling {
     seed_list: SeedList,
     heartbeat_frequency: Duration,
     phase: Phase,
-    /// Whether the topology is of a type that is polled.
-    is_polled: bool,
-    random: Random,
-    now: Instant,
-    outputs: VecDeque<Output>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,153 +59,107 @@ enum Phase {
     Asking,
 }
 
-/// What polling leads to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Output {
-    /// Look up the SRV records of this name, then call [`SrvPolling::handle_srv`].
-    ResolveSrv {
-        /// The name.
-        name: String,
-    },
-    /// The list of servers has changed. Apply both parts in one step (DNS-19): servers that stay are left alone.
-    Changed {
-        /// Servers that are new.
-        added: Vec<ServerAddress>,
-        /// Servers that are no longer listed.
-        removed: Vec<ServerAddress>,
-    },
-    /// For the log: a record was ignored, because its host is not trusted (DNS-15).
-    Ignored {
-        /// Why, in words.
-        reason: String,
-    },
-    /// For the log: the answer changed nothing, because it has no host that can be used (DNS-16).
-    Failed {
-        /// Why.
-        cause: Cause,
-    },
+/// What an answer says.
+pub(in crate::topology) struct Scan {
+    /// The hosts that are trusted; or why there is none.
+    pub(in crate::topology) hosts: Result<Vec<ServerAddress>, Cause>,
+    /// The number of records with hosts that are not trusted, and what is wrong with the first of them.
+    pub(in crate::topology) ignored: Option<(usize, HostError)>,
+}
+
+/// What follows from an answer for the servers of the topology.
+pub(in crate::topology) struct Change {
+    /// Servers that are new.
+    pub(in crate::topology) added: Vec<ServerAddress>,
+    /// Servers that are no longer listed.
+    pub(in crate::topology) removed: Vec<ServerAddress>,
 }
 
 impl SrvPolling {
-    /// Polling of `seed_list` for a client whose topology is of a type that is not known yet. Its first answer came at `now`
-    /// and may be kept for `time_to_live`; `heartbeat_frequency` is the client's heartbeatFrequencyMS.
-    pub fn new(
-        seed_list: SeedList,
-        heartbeat_frequency: Duration,
-        time_to_live: Duration,
-        random: Random,
-        now: Instant,
-    ) -> Self {
-        Self {
-            seed_list,
-            heartbeat_frequency,
-            phase: Phase::Waiting(now + time_to_live.max(LEAST_INTERVAL)),
-            is_polled: true,
-            random,
-            now,
-            outputs: VecDeque::new(),
-        }
+    /// Polling for a client with this heartbeatFrequencyMS. The first answer came at `now`.
+    pub(in crate::topology) fn new(polled: PolledSeedList, heartbeat_frequency: Duration, now: Instant) -> Self {
+        let PolledSeedList { seed_list, time_to_live } = polled;
+        Self { seed_list, heartbeat_frequency, phase: Phase::Waiting(now + time_to_live.max(LEAST_INTERVAL)) }
     }
 
-    /// The topology has this type now. A replica set, a single server and a load balancer are not polled (DNS-12).
-    pub fn handle_topology_type(&mut self, now: Instant, topology_type: TopologyType) {
-        self.advance(now);
-        self.is_polled = matches!(topology_type, TopologyType::Unknown | TopologyType::Sharded);
-        self.ask_if_due();
-    }
-
-    /// Time has passed: asks for the records, if that is due.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.advance(now);
-        self.ask_if_due();
-    }
-
-    /// The records were looked up, or could not be. `servers` are those of the topology at present. An answer that was not asked
-    /// for, or comes when the topology is no longer polled, is ignored.
-    pub fn handle_srv<'a>(
-        &mut self,
-        now: Instant,
-        answer: Result<Vec<SrvRecord>, Cause>,
-        servers: impl IntoIterator<Item = &'a ServerAddress>,
-    ) {
-        self.advance(now);
-        if self.phase != Phase::Asking {
-            return;
-        }
-        // Counted from the end of the scan. After a failure the floor does not apply.
-        self.phase = Phase::Waiting(self.now + self.heartbeat_frequency);
-        if !self.is_polled {
-            return;
-        }
-        match answer.map(|records| (self.verified(&records), records)) {
-            Ok((hosts, records)) if !hosts.is_empty() => {
-                let time_to_live = records.iter().map(|record| record.time_to_live).min().unwrap_or_default();
-                self.phase = Phase::Waiting(self.now + time_to_live.max(LEAST_INTERVAL));
-                self.change(hosts, &servers.into_iter().collect::<Vec<_>>());
-            }
-            Ok(_) => {
-                self.outputs.push_back(Output::Failed { cause: Cause::new("no record has a host that can be used") });
-            }
-            Err(cause) => self.outputs.push_back(Output::Failed { cause }),
-        }
-    }
-
-    /// The next output; `None` when there is nothing more to do.
-    #[must_use = "an action that is not carried out is lost"]
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-
-    /// When to call [`handle_timeout`](Self::handle_timeout); `None` if nothing depends on time.
-    #[must_use = "without it the driver does not know when to come back"]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        if !self.outputs.is_empty() {
-            return Some(self.now);
-        }
+    /// When the next request is due, if one is.
+    pub(in crate::topology) fn next_request(&self, topology_type: TopologyType) -> Option<Instant> {
         match self.phase {
-            Phase::Waiting(until) if self.is_polled => Some(until),
+            Phase::Waiting(until) if is_polled(topology_type) => Some(until),
             Phase::Waiting(_) | Phase::Asking => None,
         }
     }
 
-    fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
+    /// Begins a request that is due at `now`. Returns the name whose SRV records are wanted.
+    pub(in crate::topology) fn begin_request(&mut self, now: Instant, topology_type: TopologyType) -> Option<String> {
+        self.next_request(topology_type).filter(|due| *due <= now)?;
+        self.phase = Phase::Asking;
+        Some(self.seed_list.srv_name())
     }
 
-    fn ask_if_due(&mut self) {
-        if let Phase::Waiting(until) = self.phase
-            && self.is_polled
-            && until <= self.now
-        {
-            self.phase = Phase::Asking;
-            self.outputs.push_back(Output::ResolveSrv { name: self.seed_list.srv_name() });
+    /// The answer came at `now`. `None` if it was not asked for, or comes when the topology is not polled any more.
+    pub(in crate::topology) fn end_request(
+        &mut self,
+        now: Instant,
+        topology_type: TopologyType,
+        answer: Result<Vec<SrvRecord>, Cause>,
+    ) -> Option<Scan> {
+        if self.phase != Phase::Asking {
+            return None;
         }
+        let (scan, time_to_live) = match answer {
+            Ok(records) => self.scan(&records),
+            Err(cause) => (Scan { hosts: Err(cause), ignored: None }, Duration::ZERO),
+        };
+        // Counted from the end of the scan. After a failure the floor does not apply.
+        let interval = if scan.hosts.is_ok() { time_to_live.max(LEAST_INTERVAL) } else { self.heartbeat_frequency };
+        self.phase = Phase::Waiting(now + interval);
+        is_polled(topology_type).then_some(scan)
     }
 
-    /// The hosts that can be trusted. The others are ignored, each with a word for the log (DNS-15).
-    fn verified(&mut self, records: &[SrvRecord]) -> Vec<ServerAddress> {
-        let mut hosts = Vec::new();
-        for record in records {
-            match trusted(record, self.seed_list.domain()) {
-                Ok(host) => hosts.push(host),
-                Err(error) => self.outputs.push_back(Output::Ignored { reason: alloc::format!("{error}") }),
-            }
+    /// Nobody answers the request that is under way: the process was forked.
+    pub(in crate::topology) fn abandon_request(&mut self, now: Instant) {
+        if self.phase == Phase::Asking {
+            self.phase = Phase::Waiting(now);
         }
-        distinct(hosts)
     }
 
     /// Servers that are still listed stay. New ones are added, or as many of them as srvMaxHosts leaves room for (DNS-17,
-    /// DNS-18).
-    fn change(&mut self, listed: Vec<ServerAddress>, servers: &[&ServerAddress]) {
+    /// DNS-18). `None` if nothing changes.
+    pub(in crate::topology) fn change(
+        &self,
+        listed: Vec<ServerAddress>,
+        servers: &[&ServerAddress],
+        random: &mut Random,
+    ) -> Option<Change> {
         let removed = servers.iter().filter(|server| !listed.contains(server));
         let removed: Vec<ServerAddress> = removed.map(|server| (*server).clone()).collect();
         let new: Vec<ServerAddress> = listed.into_iter().filter(|host| !servers.contains(&host)).collect();
         let staying = servers.len() - removed.len();
         let room = self.seed_list.max_hosts.map_or(usize::MAX, |most| most.saturating_sub(staying));
-        let added = choose(new, room, &mut self.random);
-        if !added.is_empty() || !removed.is_empty() {
-            self.outputs.push_back(Output::Changed { added, removed });
-        }
+        let added = choose(new, room, random);
+        (!added.is_empty() || !removed.is_empty()).then_some(Change { added, removed })
     }
+
+    /// The trusted hosts of `records`, and the time until the first record is out of date.
+    fn scan(&self, records: &[SrvRecord]) -> (Scan, Duration) {
+        let (mut hosts, mut ignored) = (Vec::new(), None);
+        for record in records {
+            match trusted(record, self.seed_list.domain()) {
+                Ok(host) => hosts.push(host),
+                Err(error) => ignored.get_or_insert((0, error)).0 += 1,
+            }
+        }
+        let hosts = match hosts.is_empty() {
+            true => Err(Cause::new("no record has a host that can be used")),
+            false => Ok(distinct(hosts)),
+        };
+        let time_to_live = records.iter().map(|record| record.time_to_live).min();
+        (Scan { hosts, ignored }, time_to_live.unwrap_or_default())
+    }
+}
+
+/// A replica set, a single server and a load balancer are not polled (DNS-12, X-55).
+fn is_polled(topology_type: TopologyType) -> bool {
+    matches!(topology_type, TopologyType::Unknown | TopologyType::Sharded)
 }

@@ -43,7 +43,7 @@ pub struct Resolved {
     pub options: ClientOptions,
     /// Warnings about the options in the TXT record.
     pub warnings: Vec<Warning>,
-    /// How long the records may be kept: until [`SrvPolling`](super::SrvPolling) looks them up again.
+    /// How long the records may be kept: a [`PolledSeedList`](super::PolledSeedList) is looked up again then.
     pub time_to_live: Duration,
 }
 

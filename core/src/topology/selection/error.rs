@@ -60,6 +60,11 @@ impl SelectionError {
         Self { kind, selector, topology, waited }
     }
 
+    /// The error without the state of the servers, for a log record that describes them by itself (SEL-42).
+    pub fn without_description(&self) -> impl fmt::Display + '_ {
+        Briefly(self)
+    }
+
     /// What to do about a time that was over.
     fn advice(&self) -> &'static str {
         let servers = &self.topology.servers;
@@ -73,6 +78,9 @@ impl SelectionError {
                     "see why other servers are missing, or widen the read preference"
                 }
                 (_, ServerSelector::Writable | ServerSelector::AnyOf(_)) => "see why other servers are missing",
+                (_, ServerSelector::Among { .. }) => {
+                    "see why other servers are missing, or what the custom selector left"
+                }
             }
         } else if servers.iter().all(|server| server.error.is_none()) {
             "none has answered yet: see whether the addresses are right and the servers run"
@@ -103,6 +111,18 @@ impl fmt::Display for SelectionError {
 }
 
 impl core::error::Error for SelectionError {}
+
+struct Briefly<'a>(&'a SelectionError);
+
+impl fmt::Display for Briefly<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SelectionError { kind, selector, waited, .. } = self.0;
+        if *kind == SelectionErrorKind::Timeout {
+            return write!(f, "no server became suitable for {selector} within {waited:?}");
+        }
+        self.0.fmt(f)
+    }
+}
 
 /// The servers of a topology by their states: `a:1 and b:1 are Unknown (connection refused), c:1 is RSSecondary`.
 struct States<'a>(&'a TopologyDescription);

@@ -19,9 +19,17 @@ pub enum ServerSelector {
     Writable,
     /// A server that may serve reads with this preference.
     ReadPreference(Arc<ReadPreference>),
-    /// One of these, if it has data, or leads to servers that have. For operations that began on a server, and for a
-    /// choice that was made outside: give a new list with each new description of the topology (SEL-11).
+    /// One of these, if it has data, or leads to servers that have. For operations that began on a server.
     AnyOf(Arc<[ServerAddress]>),
+    /// One of these that also suits `selector`: what a custom choice among the suitable servers has left (SEL-11). It is made
+    /// outside, anew for each description of the topology, and told by
+    /// [`Topology::change_criteria`](crate::topology::Topology::change_criteria).
+    Among {
+        /// What the operation wants.
+        selector: Arc<ServerSelector>,
+        /// The servers that were left.
+        servers: Arc<[ServerAddress]>,
+    },
 }
 
 impl From<ReadPreference> for ServerSelector {
@@ -36,6 +44,7 @@ impl fmt::Display for ServerSelector {
         match self {
             Self::Writable => f.write_str("writes"),
             Self::ReadPreference(preference) => write!(f, "reads ({preference})"),
+            Self::Among { selector, .. } => write!(f, "{selector}, by a custom selector"),
             Self::AnyOf(addresses) => {
                 f.write_str("operations for ")?;
                 match addresses.split_last() {
@@ -71,5 +80,7 @@ mod tests {
         assert_eq!(any_of(&[1]), "operations for a:1");
         assert_eq!(any_of(&[1, 2, 3]), "operations for a:1, a:2 or a:3");
         assert_eq!(any_of(&[]), "operations for no server at all");
+        let among = ServerSelector::Among { selector: Arc::default(), servers: [].into() };
+        assert_eq!(among.to_string(), "writes, by a custom selector");
     }
 }

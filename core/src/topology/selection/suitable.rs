@@ -27,6 +27,13 @@ impl TopologyDescription {
         let limit = match selector {
             ServerSelector::ReadPreference(preference) => StalenessLimit::of(preference, self, heartbeat_frequency)?,
             ServerSelector::Writable | ServerSelector::AnyOf(_) => None,
+            ServerSelector::Among { selector, servers } => {
+                // Servers on which the operation has failed are left out before the custom choice, never after it.
+                let mut suitable = self.suitable_servers(selector, deprioritized, heartbeat_frequency)?;
+                let is_left = |at: usize| self.servers.get(at).is_some_and(|server| servers.contains(&server.address));
+                suitable.retain(|&at| is_left(at));
+                return Ok(suitable);
+            }
         };
         let all = || self.servers.iter().map(|server| &**server).enumerate();
         if !deprioritized.is_empty() {
@@ -58,7 +65,9 @@ impl TopologyDescription {
             (TopologyType::Sharded, _) => of_types(&[ServerType::Mongos]),
             (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, selector) => match selector {
                 ServerSelector::ReadPreference(preference) => members(servers, preference, limit),
-                ServerSelector::Writable | ServerSelector::AnyOf(_) => of_types(&[ServerType::RsPrimary]),
+                ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Among { .. } => {
+                    of_types(&[ServerType::RsPrimary])
+                }
             },
         }
     }

@@ -15,7 +15,6 @@ mod compressor;
 mod decompressor;
 
 pub use compressor::Compressor;
-#[cfg(feature = "auth")]
 pub(crate) use compressor::is_compressible_command;
 pub use decompressor::Decompressor;
 

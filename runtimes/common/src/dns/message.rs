@@ -3,6 +3,7 @@
 //! A reply is untrusted: what it names is judged by [`SeedList`](cmap_core::topology::seed_list::SeedList).
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
@@ -16,6 +17,10 @@ pub(super) enum Kind {
     Srv,
     /// TXT records.
     Txt,
+    /// Addresses of version 4.
+    A,
+    /// Addresses of version 6.
+    Aaaa,
 }
 
 /// The message that asks for the records of `name`.
@@ -24,6 +29,8 @@ pub(super) fn question(id: u16, name: &str, kind: Kind) -> io::Result<Vec<u8>> {
     let kind = match kind {
         Kind::Srv => TYPE::SRV,
         Kind::Txt => TYPE::TXT,
+        Kind::A => TYPE::A,
+        Kind::Aaaa => TYPE::AAAA,
     };
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -68,6 +75,18 @@ pub(super) fn txt(reply: &[u8]) -> io::Result<Vec<TxtRecord>> {
     texts.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "a TXT record is not UTF-8"))
 }
 
+/// The addresses in a reply that [`answer`] accepted.
+pub(super) fn addresses(reply: &[u8]) -> io::Result<Vec<IpAddr>> {
+    let read = |record: &ResourceRecord<'_>| {
+        if let RData::A(a) = &record.rdata {
+            return Some(IpAddr::V4(Ipv4Addr::from_bits(a.address)));
+        }
+        let RData::AAAA(aaaa) = &record.rdata else { return None };
+        Some(IpAddr::V6(Ipv6Addr::from_bits(aaaa.address)))
+    };
+    Ok(records(reply)?.iter().filter_map(read).collect())
+}
+
 fn records(reply: &[u8]) -> io::Result<Vec<ResourceRecord<'_>>> {
     let packet = parse(reply)?;
     Ok(if packet.rcode() == RCODE::NoError { packet.answers } else { Vec::new() })
@@ -80,7 +99,7 @@ fn parse(reply: &[u8]) -> io::Result<Packet<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use simple_dns::rdata::{SRV, TXT};
+    use simple_dns::rdata::{A, AAAA, SRV, TXT};
 
     use super::*;
 
@@ -118,6 +137,15 @@ mod tests {
         assert_eq!(srv(&reply).unwrap(), [SrvRecord::new("b.example.com", 27018, Duration::from_secs(300))]);
         assert_eq!(txt(&reply).unwrap(), [TxtRecord::new("replicaSet=rs")]);
         assert_eq!(answer(7, &reply).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn addresses_of_both_versions_are_read() {
+        let records = vec![RData::A(A { address: 0x7f00_0001 }), RData::AAAA(AAAA { address: 1 })];
+        let reply = reply(records, RCODE::NoError);
+
+        let expected = [IpAddr::from([127, 0, 0, 1]), Ipv6Addr::LOCALHOST.into()];
+        assert_eq!(addresses(&reply).unwrap(), expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! SRV and TXT records, from the system's name servers.
+//! SRV and TXT records, from the system's name servers; and all names, from those that the user names.
 //!
 //! Questions go over TCP, which every runtime has already: answers are never cut, and none is forged by somebody who cannot see
 //! the question. A round trip more does not matter to a client that asks once, and then once in a minute at most.
@@ -9,10 +9,12 @@
 //! | `message` | questions to bytes, and bytes to answers |
 //! | `exchange` | one question and its answer on a stream |
 //! | `name_servers` | the system's name servers |
+//! | `names` | who is asked for names |
 
 mod exchange;
 mod message;
 mod name_servers;
+mod names;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -24,6 +26,7 @@ use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 
 use self::exchange::exchange;
 use self::message::{Kind, answer, question};
+pub(crate) use self::names::Names;
 use crate::error::RuntimeGone;
 use crate::runtime::{Runtime, Target};
 
@@ -41,15 +44,6 @@ pub(crate) async fn srv<R: Runtime>(runtime: &R, name: String) -> io::Result<Vec
 pub(crate) async fn txt<R: Runtime>(runtime: &R, name: String) -> io::Result<Vec<TxtRecord>> {
     let servers = system_servers(runtime).await?;
     message::txt(&ask(runtime, &servers, &name, Kind::Txt).await?)
-}
-
-/// The SRV records that the first of `servers` to answer has.
-pub(crate) async fn srv_from<R: Runtime>(
-    runtime: &R,
-    servers: &[SocketAddr],
-    name: &str,
-) -> io::Result<Vec<SrvRecord>> {
-    message::srv(&ask(runtime, servers, name, Kind::Srv).await?)
 }
 
 async fn system_servers<R: Runtime>(runtime: &R) -> io::Result<Vec<SocketAddr>> {

@@ -21,8 +21,7 @@ pub(super) fn of_system() -> io::Result<Vec<SocketAddr>> {
 /// There is no file that names them.
 #[cfg(not(unix))]
 pub(super) fn of_system() -> io::Result<Vec<SocketAddr>> {
-    let text =
-        "on this platform the name servers are not known; implement Runtime::resolve_srv and Runtime::resolve_txt";
+    let text = "on this platform the name servers are not known; name them by Builder::name_servers, or implement Runtime::resolve_srv and resolve_txt";
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 

@@ -125,5 +125,5 @@ impl Drop for Derivation {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "auth"))]
 mod tests;

@@ -30,12 +30,14 @@ pub(crate) use self::keys::Keys;
 use self::resolve::resolve;
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
+use crate::dns::Names;
 use crate::runtime::{Runtime, Target};
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::net::EitherStream;
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::{self, Socket, Transport};
 use crate::tls::{self, TlsConfig, TlsError};
+use crate::topology::ServerFilter;
 
 /// How connections to one server are established.
 pub(crate) struct Establisher<R> {
@@ -56,9 +58,12 @@ pub(crate) struct Settings<R> {
     pub(crate) command_defaults: Option<CommandDefaults>,
     /// Whether there are events of commands.
     pub(crate) command_events: bool,
+    /// The user's choice among suitable servers.
+    pub(crate) server_filter: Option<ServerFilter>,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
+    pub(crate) names: Names,
 }
 
 /// Learns what comes out of establishments: of each connection first its hello, then its end.
@@ -143,7 +148,7 @@ impl<R: Runtime> Establisher<R> {
         abort: Arc<Abort>,
     ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
-        let targets = limit.during(Phase::Resolve, resolve(self.settings.clock.runtime(), &self.address)).await??;
+        let targets = limit.during(Phase::Resolve, self.resolve()).await??;
         let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
         let mut establish = Establish::new(self.settings.options(), random(self.settings.clock.runtime())?)?;
@@ -187,8 +192,13 @@ impl<R: Runtime> Establisher<R> {
     /// own limits.
     pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
         let until = self.settings.clock.deadline(self.settings.timeout);
-        let targets = resolve(self.settings.clock.runtime(), &self.address).await?;
+        let targets = self.resolve().await?;
         self.secure(self.connect(targets, until).await?).await
+    }
+
+    /// Where to connect to.
+    async fn resolve(&self) -> Result<Vec<Target>, EstablishError> {
+        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address).await
     }
 
     /// The error for a stream that failed in `phase`.

@@ -6,14 +6,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 
+use crate::dns::Names;
 use crate::net;
 use crate::runtime::{Runtime, Target};
 
-/// Every target of `address`, in the order to try them. Names are looked up by the runtime.
+/// Every target of `address`, in the order to try them.
 ///
 /// # Errors
 /// The name cannot be resolved: an error of its own phase, without the labels of an overloaded server (CMAP-51).
-pub(crate) async fn resolve<R: Runtime>(runtime: &R, address: &ServerAddress) -> Result<Vec<Target>, EstablishError> {
+pub(crate) async fn resolve<R: Runtime>(
+    runtime: &R,
+    names: &Names,
+    address: &ServerAddress,
+) -> Result<Vec<Target>, EstablishError> {
     let (host, port) = match address {
         ServerAddress::Tcp { host, port } => (host, *port),
         #[cfg(unix)]
@@ -26,7 +31,7 @@ pub(crate) async fn resolve<R: Runtime>(runtime: &R, address: &ServerAddress) ->
     if let Some(known) = without_look_up(host) {
         return Ok(known.into_iter().map(|ip| Target::Tcp(SocketAddr::new(ip, port))).collect());
     }
-    let found = runtime.resolve(host, port).await.map_err(|error| unresolved(host, &error))?;
+    let found = names.addresses(runtime, host, port).await.map_err(|error| unresolved(host, &error))?;
     if found.is_empty() {
         return Err(unresolved(host, &io::Error::other("the name has no addresses")));
     }

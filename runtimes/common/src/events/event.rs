@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 pub use cmap_core::pool::Event as PoolEvent;
 pub use cmap_core::server::{CommandEvent, ServerEvent};
-pub use cmap_core::topology::TopologyEvent;
+pub use cmap_core::topology::{SelectionEvent, TopologyEvent};
 
 /// Something that happened, in the past tense.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +16,10 @@ pub enum Event {
     Server(ServerEvent),
     /// To the topology of all servers (TOP-40 to TOP-42).
     Topology(TopologyEvent),
-    /// To a command. Only where [`Builder::command_events`](crate::Builder::command_events) asks for it.
+    /// To a command. Only where [`Builder::observe_commands`](crate::Builder::observe_commands) asks for it.
     Command(Arc<CommandEvent>),
+    /// To the selection of a server (SEL-42); only if [asked for](crate::Builder::observe_selections).
+    Selection(SelectionEvent),
     /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
     /// [`Notice::Lost`](crate::Notice::Lost) instead.
     Lost(u64),
@@ -31,6 +33,7 @@ impl Event {
             Self::Server(event) => event.name(),
             Self::Topology(event) => event.name(),
             Self::Command(event) => event.name(),
+            Self::Selection(event) => event.name(),
             Self::Lost(_) => "EventsLost",
         }
     }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cmap_core::address::ServerAddress;
+use cmap_core::topology::SelectionDetail;
 
 use super::event::Event;
 use super::subscription::{Subscription, Tape};
@@ -18,6 +19,8 @@ pub(crate) type Handler = Box<dyn Fn(&ServerAddress, &Event) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) handlers: Vec<Handler>,
+    /// Whether handlers and subscriptions are told of every selection of a server.
+    pub(crate) selections: bool,
     #[cfg(feature = "tracing")]
     log: super::logging::Log,
     tapes: Mutex<Vec<Weak<Tape>>>,
@@ -38,6 +41,17 @@ impl Listeners {
         return false;
     }
 
+    /// Which selections of servers somebody wants to know of, as far as can be known now.
+    pub(crate) fn selection_detail(&self) -> SelectionDetail {
+        if self.selections {
+            return SelectionDetail::All;
+        }
+        #[cfg(feature = "tracing")]
+        return self.log.selection_detail();
+        #[cfg(not(feature = "tracing"))]
+        return SelectionDetail::None;
+    }
+
     /// Whether there are listeners besides the log; forgets subscriptions that were dropped.
     pub(crate) fn any(&self) -> bool {
         let mut tapes = self.lock();
@@ -54,6 +68,9 @@ impl Listeners {
         // A handler that panicked is called again: any state it broke is its own.
         #[cfg(feature = "tracing")]
         let _ = catch_unwind(AssertUnwindSafe(|| self.log.record(address, event)));
+        if matches!(event, Event::Selection(_)) && !self.selections {
+            return;
+        }
         for handler in &self.handlers {
             let _ = catch_unwind(AssertUnwindSafe(|| handler(address, event)));
         }

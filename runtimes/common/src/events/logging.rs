@@ -1,17 +1,19 @@
 //! The log messages as records of the crate `tracing` (feature `tracing`).
 //!
-//! Level DEBUG; target `cmap::connection` for the pool's (LOG-10), `cmap::topology` for those of server and monitor
-//! (LOG-14), `cmap::command` for those of commands (LOG-16). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
+//! Level DEBUG, INFO for a selection that waits (SEL-42), WARN where no servers are left (TOP-36); target `cmap::connection` for the pool's (LOG-10),
+//! `cmap::topology` for those of server and monitor (LOG-14), `cmap::server_selection` for selections (SEL-41),
+//! `cmap::command` for commands (LOG-16). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
 //! structured form, by the specification's names, and `event`, which has the text of the structured `message`; fields
 //! that do not apply are left out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut
 //! at the length that the variable `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use cmap_core::address::ServerAddress;
 use cmap_core::log::{LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::options::Warning;
+use cmap_core::topology::{SelectionDetail, SelectionEventKind, TopologyEvent};
 use tracing::{Level, Value};
 
 use super::event::Event;
@@ -25,11 +27,16 @@ const TOPOLOGY: &str = "cmap::topology";
 /// The target of the records of commands.
 const COMMAND: &str = "cmap::command";
 
+/// The target of the records of selections.
+const SELECTION: &str = "cmap::server_selection";
+
 /// The log of one client or pool. Its records have a number of their own.
 pub(crate) struct Log {
     topology: TopologyId,
     max_document_length: MaxDocumentLength,
     was_read: AtomicBool,
+    /// The most that was read of selections.
+    selection_detail: AtomicU8,
 }
 
 impl Default for Log {
@@ -42,15 +49,16 @@ impl Default for Log {
             topology: TopologyId(NEXT.fetch_add(1, Ordering::Relaxed)),
             max_document_length: length.unwrap_or_default(),
             was_read: AtomicBool::new(false),
+            selection_detail: AtomicU8::new(SelectionDetail::None as u8),
         }
     }
 }
 
-/// Writes a record at level DEBUG. `tracing` fixes the names of fields when a program is compiled: of the listed fields
+/// Writes a record. `tracing` fixes the names of fields when a program is compiled: of the listed fields
 /// the record has those of the [`LogRecord`].
-macro_rules! debug {
-    ($target:expr, $event:expr, $record:expr, [$($field:ident)*]) => {
-        tracing::debug!(
+macro_rules! write_record {
+    ($level:ident, $target:expr, $event:expr, $record:expr, [$($field:ident)*]) => {
+        tracing::$level!(
             target: $target,
             event = $event,
             $($field = $record.field(stringify!($field)).map(value),)*
@@ -68,12 +76,28 @@ impl Log {
         self.was_read.fetch_or(is_read, Ordering::Relaxed) || is_read
     }
 
+    /// The same of the records of selections. Far more programs read level INFO, which costs nothing while none waits.
+    pub(crate) fn selection_detail(&self) -> SelectionDetail {
+        let detail = if tracing::enabled!(target: SELECTION, Level::DEBUG) {
+            SelectionDetail::All
+        } else if tracing::enabled!(target: SELECTION, Level::INFO) {
+            SelectionDetail::Waiting
+        } else {
+            SelectionDetail::None
+        };
+        match self.selection_detail.fetch_max(detail as u8, Ordering::Relaxed).max(detail as u8) {
+            0 => SelectionDetail::None,
+            1 => SelectionDetail::Waiting,
+            _ => SelectionDetail::All,
+        }
+    }
+
     pub(crate) fn record(&self, server: &ServerAddress, event: &Event) {
         let name = event.name();
         match event {
             Event::Pool(event) if tracing::enabled!(target: CONNECTION, Level::DEBUG) => {
                 let record = LogRecord::new(server, event);
-                debug!(CONNECTION, name, record, [
+                write_record!(debug, CONNECTION, name, record, [
                     serverHost serverPort serviceId driverConnectionId reason error durationMS
                     maxIdleTimeMS minPoolSize maxPoolSize maxConnecting waitQueueTimeoutMS
                 ]);
@@ -81,18 +105,38 @@ impl Log {
             Event::Server(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
                 let record = LogRecord::of_server(self.topology, server, event, self.max_document_length);
                 if let Some(record) = record {
-                    debug!(TOPOLOGY, name, record, [
+                    write_record!(debug, TOPOLOGY, name, record, [
                         topologyId serverHost serverPort awaited driverConnectionId serverConnectionId durationMS reply failure
                     ]);
                 }
             }
+            Event::Topology(event @ TopologyEvent::ServersMissing) => {
+                let record = LogRecord::of_topology(self.topology, event);
+                write_record!(warn, TOPOLOGY, name, record, [topologyId]);
+            }
             Event::Topology(event) if tracing::enabled!(target: TOPOLOGY, Level::DEBUG) => {
                 let record = LogRecord::of_topology(self.topology, event);
-                debug!(TOPOLOGY, name, record, [topologyId previousDescription newDescription]);
+                write_record!(debug, TOPOLOGY, name, record, [
+                    topologyId previousDescription newDescription ignoredRecords failure
+                ]);
+            }
+            Event::Selection(event) if matches!(event.kind, SelectionEventKind::Waiting { .. }) => {
+                if tracing::enabled!(target: SELECTION, Level::INFO) {
+                    let record = LogRecord::of_selection(event);
+                    write_record!(info, SELECTION, name, record, [
+                        selector operation operationId topologyDescription remainingTimeMS
+                    ]);
+                }
+            }
+            Event::Selection(event) if tracing::enabled!(target: SELECTION, Level::DEBUG) => {
+                let record = LogRecord::of_selection(event);
+                write_record!(debug, SELECTION, name, record, [
+                    selector operation operationId topologyDescription serverHost serverPort failure
+                ]);
             }
             Event::Command(event) if tracing::enabled!(target: COMMAND, Level::DEBUG) => {
                 let record = LogRecord::of_command(server, event, self.max_document_length);
-                debug!(COMMAND, name, record, [
+                write_record!(debug, COMMAND, name, record, [
                     serverHost serverPort commandName databaseName requestId operationId driverConnectionId
                     serverConnectionId serviceId command durationMS reply failure
                 ]);
@@ -100,7 +144,7 @@ impl Log {
             Event::Lost(count) => {
                 tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
             }
-            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Command(_) => {}
+            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Selection(_) | Event::Command(_) => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::Command;
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{Failure, Numbering, Retry};
-use cmap_core::topology::{Criteria, ServerSelector};
+use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
 use super::error::OperationErrorKind;
@@ -39,6 +39,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) number: u64,
     /// That of the first attempt, for all of them (RTY-7).
     pub(super) transaction_number: Option<i64>,
+    /// Its name, for those who are told of selections.
+    pub(super) named: Option<Arc<Named>>,
 }
 
 /// The end of an attempt.
@@ -110,10 +112,15 @@ impl<R: Runtime> Attempt<'_, R> {
 
     fn check_out(&self, retry: &Retry) -> CheckOut<'_, R> {
         let limit = self.deadline.map_or(Limit::None, Limit::Until);
-        if *self.selector == ServerSelector::Writable && retry.deprioritized().is_empty() {
+        let is_plain = *self.selector == ServerSelector::Writable && retry.deprioritized().is_empty();
+        if is_plain && self.named.is_none() {
             return CheckOut::within(self.topology, limit);
         }
-        let criteria = Criteria { selector: self.selector.clone(), deprioritized: retry.deprioritized().to_vec() };
+        let criteria = Criteria {
+            selector: self.selector.clone(),
+            deprioritized: retry.deprioritized().to_vec(),
+            operation: self.named.clone(),
+        };
         CheckOut::of(self.topology, criteria, limit)
     }
 
@@ -147,7 +154,9 @@ impl<R: Runtime> Attempt<'_, R> {
         };
         let defaults = self.topology.command_defaults();
         self.sessions.with_cluster_time(|cluster_time| {
-            let along = fields::Along { lsid, number, cluster_time, causality, preference: self.preference, defaults };
+            let names_server = matches!(self.selector, ServerSelector::AnyOf(_));
+            let preference = self.preference;
+            let along = fields::Along { lsid, number, cluster_time, causality, preference, names_server, defaults };
             fields::compose(&self.command, server, &along)
         })
     }

@@ -36,6 +36,8 @@ pub(super) struct Along<'a> {
     /// The session's.
     pub(super) causality: Option<&'a Causality>,
     pub(super) preference: Option<&'a ReadPreference>,
+    /// Whether the operation named its server, which then serves reads whatever it is.
+    pub(super) names_server: bool,
     pub(super) defaults: Option<&'a CommandDefaults>,
 }
 
@@ -136,7 +138,7 @@ fn append_concerns(
 
 /// The operation's selector says which members may serve it, and not the client's read preference (SEL-33 to SEL-36).
 fn read_preference(body: &RawDocument, server: ServerOf, along: &Along<'_>) -> Option<RawDocumentBuf> {
-    let is_direct = along.defaults.is_some_and(CommandDefaults::is_direct);
+    let is_direct = along.names_server || along.defaults.is_some_and(CommandDefaults::is_direct);
     match along.preference {
         Some(preference) => sent_read_preference(preference, server.server_type(), is_direct),
         None if is_direct && takes_read_preference(body) => {

@@ -19,10 +19,11 @@ mod fields;
 
 use std::sync::Arc;
 
+use bson::RawDocument;
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, RetryPolicy, Retryability, Which};
 use cmap_core::time::Instant;
-use cmap_core::topology::ServerSelector;
+use cmap_core::topology::{Operation as Named, ServerSelector};
 
 use self::attempt::{Attempt, Attempted};
 pub use self::error::{OperationError, OperationErrorKind};
@@ -145,6 +146,7 @@ impl<'a, R: Runtime> Operation<'a, R> {
             session,
             number,
             transaction_number: None,
+            named: topology.tells_selections().then(|| named(command.body, number)),
         };
         let mut reported = None;
         loop {
@@ -191,6 +193,12 @@ impl<R: Runtime> Attempt<'_, R> {
         let _ = end.during(std::future::pending::<()>()).await;
         drop(limit);
     }
+}
+
+/// An operation as the log of selections names it (SEL-41).
+fn named(body: &RawDocument, number: u64) -> Arc<Named> {
+    let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+    Arc::new(Named { id: i64::try_from(number).unwrap_or(i64::MAX), name: name.into() })
 }
 
 /// The read preference that a selector stands for.

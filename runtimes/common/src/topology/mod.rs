@@ -10,6 +10,8 @@
 //! | `state` | what the mutex guards, and the driving rule |
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
+//! | `srv_lookup` | looking up SRV records again, in a task of its own |
+//! | `server_filter` | a user's choice among suitable servers |
 //! | `driver` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
@@ -22,6 +24,8 @@ mod driver;
 mod member;
 mod monitor_socket;
 mod monitoring;
+mod server_filter;
+mod srv_lookup;
 mod state;
 mod waiters;
 mod work;
@@ -37,13 +41,14 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Topology as Machine, TopologyDescription};
+use cmap_core::topology::{SelectionDetail, Topology as Machine, TopologyDescription};
 
 pub(crate) use self::callers::{Begun, Unanswered};
 use self::closing::LastConnection;
 use self::deadlines::Entry;
 use self::driver::Alarm;
 use self::member::Member;
+pub(crate) use self::server_filter::{Narrowed, ServerFilter};
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
 use self::work::{MoreWork, Work};
@@ -152,11 +157,13 @@ impl<R: Runtime> Topology<R> {
         let now = self.clock.now();
         // A reader of the log may have come since the last look.
         let are_logged = self.listeners.are_logged();
+        let selection_detail = self.listeners.selection_detail();
         let mut work = Work::none();
         let mut state = self.lock();
         if are_logged {
             state.machine.observe(true);
         }
+        state.machine.observe_selections(selection_detail);
         let expired = state.deadlines.expire(now);
         state.machine.handle_timeout(now);
         state.drain(now, None, &mut work);
@@ -210,6 +217,7 @@ impl<R: Runtime> Topology<R> {
         self.drive_with(|state, now, work| {
             state.machine.close(now);
             work.wake_all(state.abort_all(false, AbortReason::Closed));
+            work.wake_all(state.srv_lookup.end());
         });
         // Those of servers that joined meanwhile.
         self.close_monitors();
@@ -267,9 +275,7 @@ impl<R: Runtime> Topology<R> {
 
     /// The counts of all pools together.
     pub(crate) fn stats(&self) -> Stats {
-        let state = self.lock();
-        let stats = state.machine.servers().map(|(_, server)| server.pool().stats());
-        stats.reduce(Stats::merge).unwrap_or_default()
+        self.lock().machine.stats()
     }
 
     pub(crate) fn description(&self) -> Arc<TopologyDescription> {
@@ -404,6 +410,9 @@ impl<R: Runtime> Topology<R> {
                 monitoring.drive(self, &member, Monitor::close);
             }
         }
+        if let Some((name, abort)) = more.srv_lookup {
+            srv_lookup::begin(self, name, abort);
+        }
         more.close.into_iter().for_each(|socket| socket.close());
     }
 
@@ -413,6 +422,11 @@ impl<R: Runtime> Topology<R> {
         let subscription = self.listeners.subscribe(capacity);
         self.observe();
         subscription
+    }
+
+    /// Whether somebody is told of selections.
+    pub(crate) fn tells_selections(&self) -> bool {
+        self.listeners.selection_detail() != SelectionDetail::None
     }
 
     /// Makes events only if there are listeners.
@@ -501,5 +515,7 @@ impl<R: Runtime> Drop for Topology<R> {
     fn drop(&mut self) {
         self.listeners.end();
         self.alarm.ring();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.srv_lookup.end().into_iter().for_each(Waker::wake);
     }
 }

@@ -12,11 +12,12 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine};
+use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
 use super::member::Member;
+use super::srv_lookup::SrvLookup;
 use super::waiters::Waiters;
 use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
@@ -38,7 +39,10 @@ pub(crate) struct State<R: Runtime> {
     /// Every connection from the start of its establishment until it is closed.
     pub(crate) activities: BTreeMap<Place, Activity>,
     pub(crate) deadlines: Deadlines,
+    pub(crate) srv_lookup: SrvLookup,
     pub(crate) events: EventQueue,
+    /// What tasks of check-outs knew of the servers when they were last woken to choose among them.
+    described: Arc<TopologyDescription>,
     /// The wakers of the tasks that wait for the last connection of a closed pool.
     pub(crate) closing: Slab<Waker>,
     /// The time at which the driver comes back.
@@ -72,6 +76,7 @@ impl<R: Runtime> State<R> {
         settings: Arc<Settings<R>>,
         monitor_options: Option<MonitorOptions>,
     ) -> Self {
+        let described = Arc::clone(machine.description());
         let mut members = BTreeMap::new();
         // That of an owner with a monitor of their own is there from the start.
         for (id, server) in machine.servers() {
@@ -87,7 +92,9 @@ impl<R: Runtime> State<R> {
             first_seed,
             activities: BTreeMap::new(),
             deadlines: Deadlines::default(),
+            srv_lookup: SrvLookup::default(),
             events: EventQueue::default(),
+            described,
             closing: Slab::new(),
             armed: None,
             runtime_gone: false,
@@ -128,7 +135,12 @@ impl<R: Runtime> State<R> {
                     }
                     continue;
                 }
-                Output::Pool { .. } | Output::Topology(_) | Output::Server { .. } | Output::Monitor { .. } => {
+                Output::Pool { .. }
+                | Output::Topology(_)
+                | Output::Selection(_)
+                | Output::Server { .. }
+                | Output::Monitor { .. }
+                | Output::ResolveSrv { .. } => {
                     self.act(now, output, work);
                     continue;
                 }
@@ -138,6 +150,10 @@ impl<R: Runtime> State<R> {
             } else {
                 self.answer(now, check_out, answer, work);
             }
+        }
+        if self.settings.server_filter.is_some() && !Arc::ptr_eq(&self.described, self.machine.description()) {
+            self.described = Arc::clone(self.machine.description());
+            work.wake_all(self.waiters.selecting());
         }
         work.rings_alarm |= self.rearm();
         if let Some(events) = self.events.begin() {
@@ -174,7 +190,9 @@ impl<R: Runtime> State<R> {
             }
             Output::Server { server, event } => self.tell(server, Event::Server(event)),
             Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
+            Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
             Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
+            Output::ResolveSrv { name } => work.more().srv_lookup = Some((name, self.srv_lookup.begin())),
             Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {}
         }
     }

@@ -135,6 +135,25 @@ impl<A> Waiters<A> {
         })
     }
 
+    /// What the waiter at `place` waits for, unless it is answered.
+    pub(crate) fn check_out_at(&self, place: usize) -> Option<CheckOut> {
+        match self.places.get(place)? {
+            Place::Waiting { check_out, .. } => Some(*check_out),
+            Place::Answered(_) => None,
+        }
+    }
+
+    /// The tasks that wait for a server.
+    pub(crate) fn selecting(&self) -> Vec<Waker> {
+        let places = self.of_selection.values().filter_map(|&place| self.places.get(place));
+        places
+            .filter_map(|place| match place {
+                Place::Waiting { waker, .. } => Some(waker.clone()),
+                Place::Answered(_) => None,
+            })
+            .collect()
+    }
+
     /// The number of places, and of entries for waiters that wait for a server.
     pub(crate) fn entries(&self) -> usize {
         self.places.len() + self.of_selection.len()

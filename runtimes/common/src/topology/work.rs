@@ -29,6 +29,8 @@ pub(crate) struct MoreWork<R: Runtime> {
     pub(crate) monitor_calls: Vec<(Arc<Member<R>>, monitor::Call)>,
     /// Servers that have left: their monitors are closed.
     pub(crate) end: Vec<Arc<Member<R>>>,
+    /// The name whose SRV records to look up, unless the lookup is aborted.
+    pub(crate) srv_lookup: Option<(String, Arc<Abort>)>,
     pub(crate) deliver: Option<Vec<AddressedEvent>>,
 }
 
@@ -57,6 +59,7 @@ impl<R: Runtime> Work<R> {
                 wake: Vec::new(),
                 monitor_calls: Vec::new(),
                 end: Vec::new(),
+                srv_lookup: None,
                 deliver: None,
             })
         })

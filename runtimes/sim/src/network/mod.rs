@@ -9,9 +9,11 @@
 //! | `mod` | hosts, names and listeners |
 //! | `connection` | what two ends send each other, and when it arrives |
 //! | `stream` | one end, for those who read and write |
+//! | `dns` | SRV and TXT records |
 //! | `faults` | what tests do to the network |
 
 mod connection;
+mod dns;
 mod faults;
 mod stream;
 
@@ -25,10 +27,11 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use cmap_core::random::Random;
-use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use slab::Slab;
 
 use self::connection::Connection;
+use self::dns::Dns;
+pub(crate) use self::dns::{Records, Zone};
 pub use self::stream::Stream;
 use crate::runtime::SimRuntime;
 use crate::world::World;
@@ -52,9 +55,7 @@ pub(crate) struct Network {
     random: Random,
     hosts: BTreeMap<IpAddr, Host>,
     names: BTreeMap<String, Answer>,
-    /// Records in DNS, by name.
-    srv: BTreeMap<String, Vec<SrvRecord>>,
-    txt: BTreeMap<String, Vec<TxtRecord>>,
+    dns: Dns,
     /// The hosts that no packet reaches or leaves.
     cut: BTreeSet<IpAddr>,
     connections: Slab<Connection>,
@@ -130,8 +131,7 @@ impl Network {
                 "localhost".to_owned(),
                 Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP },
             )]),
-            srv: BTreeMap::new(),
-            txt: BTreeMap::new(),
+            dns: Dns::default(),
             cut: BTreeSet::new(),
             connections: Slab::new(),
             latency: LATENCY,
@@ -162,20 +162,8 @@ impl Network {
         }
     }
 
-    /// The SRV records of `name`.
-    pub(crate) fn srv(&self, name: &str) -> Vec<SrvRecord> {
-        self.srv.get(name).cloned().unwrap_or_default()
-    }
-
-    /// The TXT records of `name`.
-    pub(crate) fn txt(&self, name: &str) -> Vec<TxtRecord> {
-        self.txt.get(name).cloned().unwrap_or_default()
-    }
-
-    /// The SRV and TXT records of `name` are these from now on.
-    pub(crate) fn set_records(&mut self, name: &str, srv: Vec<SrvRecord>, txt: Vec<TxtRecord>) {
-        self.srv.insert(format!("_mongodb._tcp.{name}"), srv);
-        self.txt.insert(name.to_owned(), txt);
+    pub(crate) fn dns(&mut self) -> &mut Dns {
+        &mut self.dns
     }
 
     /// Nanoseconds that a packet takes now.

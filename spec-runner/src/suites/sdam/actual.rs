@@ -41,7 +41,7 @@ pub(super) fn topology(
 
 const TOPOLOGY_ID: &str = "the only one";
 
-/// An event of the topology.
+/// An event of the topology; `None` for one that the specification has not.
 pub(super) fn topology_event(event: &TopologyEvent) -> Option<Value> {
     Some(match event {
         TopologyEvent::TopologyOpening => json!({ "topology_opening_event": { "topologyId": TOPOLOGY_ID } }),
@@ -51,7 +51,7 @@ pub(super) fn topology_event(event: &TopologyEvent) -> Option<Value> {
             "newDescription": described_topology(new),
         } }),
         TopologyEvent::TopologyClosed => json!({ "topology_closed_event": { "topologyId": TOPOLOGY_ID } }),
-        _ => return None,
+        TopologyEvent::SrvRecordsIgnored { .. } | TopologyEvent::SrvPollingFailed { .. } | _ => return None,
     })
 }
 

@@ -188,7 +188,7 @@ impl Session {
     /// Checks out; returns the connection that is created for it.
     fn begin_connection(&mut self, server: ServerId, generation: u64) -> Result<Handle, String> {
         let address = self.pool(server)?.address().clone();
-        let criteria = Criteria { selector: ServerSelector::AnyOf([address].into()), deprioritized: Vec::new() };
+        let criteria = Criteria { selector: ServerSelector::AnyOf([address].into()), ..Criteria::default() };
         let (_, delivery) = self.monitored.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
         if delivery.is_some() {
             return Err("a connection was available, and none should be".into());
@@ -283,12 +283,13 @@ impl Session {
                     let address = self.addresses.get(&server).ok_or("an event of a server that never was")?;
                     self.events.extend(actual::server_event(address, &event));
                 }
-                Output::Monitor { .. } => {}
+                Output::Monitor { .. } | Output::Selection(_) => {}
                 Output::Pool { server, output: pool::Output::Action(action) } => self.act_for_pool(server, action)?,
                 Output::Pool { output: pool::Output::Event(_), .. } => {}
                 Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {
                     return Err("a check-out waited for a server".into());
                 }
+                Output::ResolveSrv { .. } => return Err("SRV records are polled".into()),
             }
         }
         match self.problem.take() {

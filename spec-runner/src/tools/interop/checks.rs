@@ -18,8 +18,6 @@ pub enum Makers {
     All,
     /// Only ours: it is about our adapters.
     Ours,
-    /// Only the official drivers: it is about several servers, and our client has one.
-    Drivers,
 }
 
 /// What a check asks of the servers. Each includes the ones before.
@@ -70,9 +68,10 @@ pub const ALL: &[Check] = &[
     embedded("load-balanced"),
     commands("threads-32"),
     commands("pool-events"),
-    Check { makers: Makers::Drivers, ..embedded("set-secondary-reads") },
-    Check { makers: Makers::Drivers, ..embedded("set-step-down") },
-    Check { makers: Makers::Drivers, ..embedded("set-kill") },
+    embedded("set-secondary-reads"),
+    embedded("set-step-down"),
+    embedded("set-kill"),
+    embedded("set-srv"),
     Check { makers: Makers::Ours, ..commands("cmap-tokio") },
     Check { makers: Makers::Ours, ..commands("cmap-async-std") },
     Check { makers: Makers::Ours, ..commands("cmap-smol") },

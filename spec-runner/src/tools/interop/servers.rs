@@ -37,12 +37,20 @@ const EMBEDDED: [(&str, &[&str]); 7] = [
             "1=number:1",
             "--tags",
             "2=number:2",
+            "--srv",
+            SRV_NAME,
         ],
     ),
 ];
 
+/// The name by which a DNS server of its own leads to the server "members".
+pub const SRV_NAME: &str = "members.cmap.test";
+
 /// How long a server may take until it listens. A JVM on a busy machine needs some seconds.
 const START: Duration = Duration::from_secs(30);
+
+/// The first words of the line that names a server's DNS server, before it accepts connections.
+const DNS: &str = "DNS on ";
 
 /// The first words of the line that a server prints when it accepts connections.
 const LISTENING: &str = "listening on ";
@@ -68,6 +76,9 @@ pub enum Place {
         address: String,
         /// The folder of its certificates; empty for a server without TLS.
         certificates: String,
+        /// The `host:port` of the DNS server that knows it; empty if there is none.
+        #[serde(default)]
+        dns: String,
     },
     /// A server that the user has named.
     Named {
@@ -99,7 +110,7 @@ impl ServerSet {
                 let mut command = column::java("server-java/target/server.jar")?;
                 command.arg("0");
                 let (process, address) = Process::start("open", command)?;
-                let place = Place::Started { address, certificates: String::new() };
+                let place = Place::Started { address, certificates: String::new(), dns: String::new() };
                 Ok(Servers(vec![Server { name: "open", place, process: Some(process) }]))
             }
             Self::Named => {
@@ -123,7 +134,9 @@ fn start_embedded(name: &'static str, options: &[&str], folder: &Path) -> Result
         certificates = path.display().to_string();
     }
     let (process, address) = Process::start(name, command)?;
-    Ok(Server { name, place: Place::Started { address, certificates }, process: Some(process) })
+    let printed = process.output.text();
+    let dns = printed.lines().find_map(|line| line.strip_prefix(DNS)).unwrap_or_default().to_owned();
+    Ok(Server { name, place: Place::Started { address, certificates, dns }, process: Some(process) })
 }
 
 impl Servers {

@@ -56,6 +56,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["replica_set", "load_balanced"], value_parser = clap::value_parser!(u16).range(1..=50))]
     pub sharded: Option<u16>,
 
+    /// Have a DNS server, too, by which `mongodb+srv://NAME/?tls=false` leads to the servers; its address is printed
+    #[arg(long, value_name = "NAME", conflicts_with = "tls", value_parser = srv_name)]
+    pub srv: Option<String>,
+
     /// Replica sets of several members.
     #[command(flatten)]
     pub set: SetArgs,
@@ -124,6 +128,17 @@ pub struct LimitArgs {
     /// How long a cursor may be idle, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub cursor_timeout: u64,
+}
+
+/// The host of a `mongodb+srv` connection string.
+fn srv_name(text: &str) -> Result<String, &'static str> {
+    let is_part = |part: &str| {
+        (1..=63).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    match text.len() <= 200 && text.split('.').all(is_part) {
+        true => Ok(text.to_owned()),
+        false => Err("a name of letters, digits, hyphens and dots is needed"),
+    }
 }
 
 /// A user and a password.

@@ -2,13 +2,14 @@
 //!
 //! One mutex guards the machine, a deployment of one server or several. Each connection has a task, which reads, hands the
 //! bytes to the machine under the lock, and writes its outputs (`connection`); one more task sleeps until the machine's next
-//! timeout (`shared`), and another has the listening sockets (`listeners`). `acceptor` turns an accepted socket into a stream of plain bytes, with `tls` and its `certificates`. Servers inside
-//! this process, for tests that bring their own, are in `host`.
+//! timeout (`shared`), and another has the listening sockets (`listeners`). `acceptor` turns an accepted socket into a stream of plain bytes, with
+//! `tls` and its `certificates`. `dns` names the servers. Servers inside this process, for tests that bring their own, are in `host`.
 
 mod acceptor;
 mod args;
 pub mod certificates;
 mod connection;
+mod dns;
 mod host;
 mod listeners;
 mod shared;
@@ -17,6 +18,7 @@ pub mod tls;
 pub use self::args::{ServeArgs, known};
 pub use self::host::{Host, HostedServer};
 
+use core::convert::Infallible;
 use core::time::Duration;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -33,6 +35,7 @@ use tokio::sync::oneshot;
 
 use self::acceptor::Acceptor;
 use self::certificates::{CLIENT_SUBJECT, Certificates, CertificatesError, ServerHosts};
+use self::dns::{DnsServer, Zone};
 use self::shared::Shared;
 use self::tls::TlsSetupError;
 
@@ -81,10 +84,12 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     tokio::spawn(Arc::clone(&shared).keep_time());
     // A temporary folder is removed when the guard is dropped.
     let (acceptor, certificates) = acceptor(args)?;
-    announce(certificates.as_ref().map(Folder::path), &addresses)?;
+    let dns = dns_server(args, &addresses).await?;
+    announce(certificates.as_ref().map(Folder::path), dns.as_ref(), &addresses)?;
     let listeners = members.into_iter().zip(listeners).collect();
     tokio::select! {
         () = listeners::listen(listeners, instructed, shared, Arc::new(acceptor)) => Ok(()),
+        never = name(dns) => match never {},
         () = end_of_input(args.until_stdin_ends) => Ok(()),
     }
 }
@@ -144,6 +149,24 @@ fn time_of_day() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// The DNS server by which `--srv` leads to these addresses.
+async fn dns_server(args: &ServeArgs, addresses: &[SocketAddr]) -> io::Result<Option<DnsServer>> {
+    let (Some(name), Some(first)) = (&args.srv, addresses.first()) else { return Ok(None) };
+    let options = match &args.replica_set {
+        Some(set) => Some(format!("replicaSet={set}")),
+        None => args.load_balanced.then(|| "loadBalanced=true".to_owned()),
+    };
+    DnsServer::bind(first.ip(), Zone::new(name, addresses, options)).await.map(Some)
+}
+
+/// Answers questions of DNS, if there are to be answers.
+async fn name(dns: Option<DnsServer>) -> Infallible {
+    match dns {
+        Some(dns) => dns.run().await,
+        None => core::future::pending().await,
+    }
+}
+
 /// The folder of the certificates.
 enum Folder {
     Given(PathBuf),
@@ -173,10 +196,13 @@ fn acceptor(args: &ServeArgs) -> Result<(Acceptor, Option<Folder>), ServeError> 
     Ok((Acceptor::Tls(tls::acceptor(&certificates)?), Some(folder)))
 }
 
-fn announce(certificates: Option<&Path>, addresses: &[SocketAddr]) -> io::Result<()> {
+fn announce(certificates: Option<&Path>, dns: Option<&DnsServer>, addresses: &[SocketAddr]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if let Some(folder) = certificates {
         writeln!(out, "certificates in {}", folder.display())?;
+    }
+    if let Some(dns) = dns {
+        writeln!(out, "DNS on {}", dns.address()?)?;
     }
     for address in addresses {
         writeln!(out, "listening on {address}")?;

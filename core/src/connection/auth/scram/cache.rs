@@ -151,7 +151,7 @@ impl Default for KeyCache {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "auth"))]
 mod tests {
     use proptest::prelude::*;
 

@@ -16,11 +16,10 @@ use base64::engine::general_purpose::STANDARD;
 use super::super::conversation::{Reply, Step};
 use super::super::error::{AuthError, AuthMisuse, LoginError, ServerFault};
 use super::super::secret::{Payload, SecretBytes};
-use super::hash::{ScramHash, xor};
+use super::hash::ScramHash;
 use super::keys::{DeriveKey, DerivedKeys, KeyId};
 use super::message::{ServerFirst, escape, server_signature};
 use super::nonce::Nonce;
-use super::password::prepare;
 use super::{GS2_HEADER, GS2_HEADER_BASE64, MIN_ITERATIONS};
 use crate::options::Secret;
 
@@ -56,7 +55,7 @@ impl ScramClient {
         nonce: Nonce,
         max_iterations: u32,
     ) -> Result<Self, LoginError> {
-        Ok(Self::with_prepared(hash, username, prepare(hash, username, password)?, nonce, max_iterations))
+        Ok(Self::with_prepared(hash, username, hash.prepare(username, password)?, nonce, max_iterations))
     }
 
     /// The RFCs' examples are SCRAM without MongoDB's digest.
@@ -101,7 +100,7 @@ impl ScramClient {
         let without_proof = alloc::format!("c={GS2_HEADER_BASE64},r={nonce}");
         let auth_message = auth_message(&self.first_bare, server_first, &without_proof);
         let stored_key = self.hash.digest(&[keys.client_key().as_bytes()]);
-        let proof = xor(keys.client_key(), self.hash.hmac(&stored_key, auth_message.as_bytes()).as_bytes());
+        let proof = keys.client_key().xor(self.hash.hmac(&stored_key, auth_message.as_bytes()).as_bytes());
         let signature = self.hash.hmac(keys.server_key(), auth_message.as_bytes());
 
         let mut message = without_proof;

@@ -9,7 +9,9 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
+use super::super::error::LoginError;
 use super::super::secret::SecretBytes;
+use crate::options::Mechanism;
 
 /// How many iterations of Hi are a chunk: some milliseconds of work, even on a slow machine.
 const CHUNK: u32 = 4096;
@@ -24,12 +26,30 @@ pub enum ScramHash {
 }
 
 impl ScramHash {
+    /// The hash of a mechanism, if that is SCRAM.
+    pub(in super::super) fn of(mechanism: Mechanism) -> Result<Self, LoginError> {
+        match mechanism {
+            Mechanism::ScramSha1 => Ok(Self::Sha1),
+            Mechanism::ScramSha256 => Ok(Self::Sha256),
+            Mechanism::Plain
+            | Mechanism::MongoDbX509
+            | Mechanism::Gssapi
+            | Mechanism::MongoDbAws
+            | Mechanism::MongoDbOidc => Err(LoginError::NotCarriedOut { mechanism }),
+        }
+    }
+
     /// H: the digest of `parts`, one after the other.
     pub(in super::super) fn digest(self, parts: &[&[u8]]) -> SecretBytes {
         match self {
             Self::Sha1 => digest::<Sha1>(parts),
             Self::Sha256 => digest::<Sha256>(parts),
         }
+    }
+
+    /// A digest that tells passwords apart: SHA-256, whichever hash the conversation uses.
+    pub(super) fn fingerprint(self, parts: &[&[u8]]) -> SecretBytes {
+        digest::<Sha256>(parts)
     }
 
     /// HMAC.
@@ -71,15 +91,6 @@ pub(super) fn md5_hex(parts: &[&[u8]]) -> SecretBytes {
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
     hex
-}
-
-/// `left` XOR `right`, of one length.
-pub(super) fn xor(left: &SecretBytes, right: &[u8]) -> SecretBytes {
-    let mut result = left.clone();
-    for (byte, other) in result.as_mut_bytes().iter_mut().zip(right) {
-        *byte ^= other;
-    }
-    result
 }
 
 fn digest<D: Digest>(parts: &[&[u8]]) -> SecretBytes {

@@ -13,14 +13,19 @@
 //! without its proof, joined by commas. So no side can be led into a conversation that the other did not have.
 //!
 //! The files: [`client`] is the machine; [`keys`] turns a password into keys, and [`cache`] keeps keys and the waiters
-//! for them; [`message`] reads the server's messages; [`hash`] is the arithmetic.
+//! for them; [`message`] reads the server's messages; [`hash`] is the arithmetic, which needs the feature `auth`.
 
 pub(super) mod cache;
 pub(super) mod client;
+#[cfg(feature = "auth")]
+mod hash;
+#[cfg(not(feature = "auth"))]
+#[path = "no_hash.rs"]
 mod hash;
 mod keys;
 mod message;
 mod nonce;
+#[cfg(feature = "auth")]
 mod password;
 
 pub use hash::ScramHash;

@@ -23,7 +23,7 @@ impl Nonce {
     }
 
     /// The nonces of the RFCs' examples have other lengths.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "auth"))]
     pub(in super::super) fn from_text(text: &str) -> Self {
         Self(text.into())
     }

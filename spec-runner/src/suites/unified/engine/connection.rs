@@ -61,7 +61,8 @@ impl SimClient {
             Event::Command(event) => journal.command(event),
             Event::Lost(_) | _ => {}
         };
-        let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler).command_events();
+        let client =
+            cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler).observe_commands(true);
         // The tests count the errors of single check-outs.
         let client = client.reselect(false).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;

@@ -1,13 +1,14 @@
 //! The addresses of the servers: their connection strings.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::client::{Client, ClientError};
 use super::expect::Mismatch;
-use crate::tools::interop::servers::Place;
+use crate::tools::interop::servers::{Place, SRV_NAME};
 
 /// The servers of the input, by name.
 #[derive(Debug, Deserialize)]
@@ -28,6 +29,16 @@ impl Servers {
         };
         let options: Vec<_> = options.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         Ok(format!("{base}?{}", options.join("&")))
+    }
+
+    /// The connection string that leads to the server by DNS, and the DNS server to ask.
+    pub(super) fn srv(&self, server: &str) -> Result<(String, SocketAddr), Mismatch> {
+        let dns = match self.0.get(server) {
+            Some(Place::Started { dns, .. }) => dns.parse().ok(),
+            Some(Place::Named { .. }) | None => None,
+        };
+        let dns = dns.ok_or_else(|| Mismatch::Other(format!("{server:?} has no DNS server")))?;
+        Ok((format!("mongodb+srv://{SRV_NAME}/?tls=false&timeoutMS=10000"), dns))
     }
 
     /// A connection to the server, by a connection string.

@@ -2,6 +2,7 @@ package interop;
 
 import com.mongodb.ConnectionString;
 import com.mongodb.MongoClientSettings;
+import com.mongodb.MongoException;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 import java.io.ByteArrayInputStream;
@@ -87,9 +88,33 @@ final class Servers implements AutoCloseable {
         return client;
     }
 
+    /** A client of the server that this name leads to, by the server's DNS server. */
+    MongoClient clientByDns(String server, String name) {
+        NameServer dns = new NameServer(of(server).getString("dns"));
+        String text = "mongodb+srv://" + name + "/?tls=false&serverSelectionTimeoutMS=10000";
+        MongoClientSettings.Builder settings = MongoClientSettings.builder()
+                .applyConnectionString(new ConnectionString(text, dns))
+                .dnsClient(dns)
+                .inetAddressResolver(dns);
+        MongoClient client = MongoClients.create(settings.build());
+        clients.add(client);
+        return client;
+    }
+
     /** A client of the server "open". */
     MongoClient open() {
         return client("open", "", Map.of());
+    }
+
+    static Document ping(MongoClient client) {
+        return client.getDatabase("admin").runCommand(new Document("ping", 1));
+    }
+
+    /** Both maps in one; where they differ, it has the value of {@code more}. */
+    static Map<String, String> with(Map<String, String> options, Map<String, String> more) {
+        Map<String, String> both = new TreeMap<>(options);
+        both.putAll(more);
+        return both;
     }
 
     static String encoded(String text) {
@@ -162,6 +187,11 @@ final class Servers implements AutoCloseable {
             return kind.cast(error);
         }
         throw new Mismatch("no " + kind.getSimpleName() + " came");
+    }
+
+    /** {@code action} fails, and the server gave this code. */
+    static void expectCode(int code, Action action) throws Exception {
+        expect(expectError(MongoException.class, "", action).getCode(), code, "error code");
     }
 
     private Document of(String server) {

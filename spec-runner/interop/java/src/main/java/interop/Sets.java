@@ -18,7 +18,11 @@ final class Sets {
     static final Map<String, Main.Check> ALL = Map.of(
             "set-secondary-reads", Sets::secondaryReads,
             "set-step-down", Sets::stepDown,
-            "set-kill", Sets::kill);
+            "set-kill", Sets::kill,
+            "set-srv", Sets::srv);
+
+    /** The name that leads to the members, at their DNS server. */
+    private static final String SRV_NAME = "members.cmap.test";
 
     /** The tags of the members. */
     private static final List<String> NUMBERS = List.of("0", "1", "2");
@@ -103,5 +107,15 @@ final class Sets {
         MongoCollection<Document> collection = collection(client, "kill", EVERYWHERE);
         collection.insertOne(id(3));
         expect(ids(collection), List.of(1, 2, 3), "documents");
+    }
+
+    private static void srv(Servers servers) {
+        MongoClient client = servers.clientByDns("members", SRV_NAME);
+        MongoCollection<Document> collection = fresh(client, "srv");
+        collection.insertOne(id(1));
+        expect(ids(collection), List.of(1), "documents");
+        // The TXT record names the set, whose members name themselves.
+        Document found = hello(client, ReadPreference.secondary());
+        expect(found.getBoolean("secondary"), true, "is a secondary");
     }
 }

@@ -1,0 +1,1 @@
+# The example is written for smol.

@@ -1,0 +1,40 @@
+//! Looking up the SRV records of a client's connection string again, in a task of its own: it delays nothing else (DNS-14).
+//!
+//! The task holds the topology weakly, and ends with it, or when the client is closed, however long DNS takes.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use cmap_core::pool::Cause;
+
+use super::Topology;
+use crate::runtime::Runtime;
+use crate::socket::abort::{Abort, AbortReason};
+
+/// The lookup that is under way, if there is one.
+#[derive(Default)]
+pub(super) struct SrvLookup(Option<Arc<Abort>>);
+
+impl SrvLookup {
+    /// Begins one: there is no other, because the machine asks again only after an answer.
+    pub(super) fn begin(&mut self) -> Arc<Abort> {
+        Arc::clone(self.0.insert(Arc::default()))
+    }
+
+    /// Aborts it. Returns its task, to be woken without the lock.
+    pub(super) fn end(&mut self) -> Option<Waker> {
+        self.0.take().and_then(|abort| abort.abort(AbortReason::Closed))
+    }
+}
+
+/// Looks up the SRV records of `name`, and hands the answer to `topology`.
+pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort: Arc<Abort>) {
+    let (names, runtime) = (topology.settings.names.clone(), topology.clock.runtime().clone());
+    let (topology, home) = (Arc::downgrade(topology), runtime.clone());
+    home.spawn(async move {
+        let Ok(answer) = abort.during(names.srv(&runtime, &name)).await else { return };
+        if let Some(topology) = topology.upgrade() {
+            topology.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
+        }
+    });
+}

@@ -1,0 +1,115 @@
+//! A plan as text for people, and as JSON for programs.
+
+use std::io::{self, Write};
+
+use super::Plan;
+use super::deployment::Deployment;
+
+/// Prints the plan as JSON.
+pub(super) fn json(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, plan)?;
+    writeln!(out)
+}
+
+/// Prints a row for each server, then the sizes and the warnings.
+pub(super) fn text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let deployment = &plan.deployment;
+    writeln!(out, "{}\n", premises(deployment))?;
+    let load = plan.at_each_server;
+    let names = names(deployment);
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default().max("server".len());
+    writeln!(out, "{:width$}  at least   at most  while deploying", "server")?;
+    for name in names {
+        let [most, deploying] = [load.at_most, load.while_deploying].map(bound);
+        writeln!(out, "{name:width$}  {:8}  {most:>8}  {deploying:>15}", load.at_least)?;
+    }
+    match deployment.limit {
+        Some(limit) => writeln!(out, "{:width$}  {limit:8}  {limit:8}  {limit:15}", "limit")?,
+        None => writeln!(out, "\nno limit was given: --limit says how many connections each server takes")?,
+    }
+    if let Some(needed) = plan.needed {
+        writeln!(
+            out,
+            "\nmeasured: {:.2} connections of a client in use on average; at most 1 check-out in 1000 waits with maxPoolSize {}, and \
+             minPoolSize {} keeps enough ready",
+            needed.mean_in_use, needed.max_pool_size, needed.min_pool_size
+        )?;
+    }
+    for (number, warning) in plan.warnings.iter().enumerate() {
+        writeln!(out, "{}warning: {warning}", if number == 0 { "\n" } else { "" })?;
+    }
+    Ok(())
+}
+
+/// What is counted, in a sentence.
+fn premises(deployment: &Deployment) -> String {
+    let Deployment { processes, clients_per_process, min_pool_size, monitors, deploy, others, .. } = deployment;
+    let max_pool_size = deployment.max_pool_size.map_or_else(|| "without a limit".into(), |size| size.to_string());
+    let additional = deploy.additional(*processes);
+    format!(
+        "processes: {processes}, and {additional} more while deploying ({deploy}); clients in each: {clients_per_process}\n\
+         at each server, a client has: minPoolSize {min_pool_size}, maxPoolSize {max_pool_size}, {monitors} for monitoring; others \
+         have {others}"
+    )
+}
+
+/// A name for each server: the hosts, then numbers for those that the connection string does not name.
+fn names(deployment: &Deployment) -> Vec<String> {
+    let numbered = (deployment.hosts.len()..).map(|index| format!("server {}", index + 1));
+    let servers = usize::try_from(deployment.servers).unwrap_or(usize::MAX);
+    deployment.hosts.iter().cloned().chain(numbered).take(servers).collect()
+}
+
+fn bound(connections: Option<u64>) -> String {
+    connections.map_or_else(|| "unbounded".into(), |count| count.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Concurrency;
+    use super::super::deployment::tests::deployment;
+    use super::*;
+
+    fn printed(print: fn(&Plan, &mut dyn Write) -> io::Result<()>, plan: &Plan) -> String {
+        let mut out = Vec::new();
+        print(plan, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn each_server_has_a_row_and_each_warning_a_line() {
+        let deployment = Deployment { servers: 4, limit: Some(1500), ..deployment() };
+
+        let text = printed(text, &Plan::new(deployment, Some(Concurrency::of_mean(3.5))));
+
+        let expected = "\
+processes: 10, and 10 more while deploying (blue-green); clients in each: 1
+at each server, a client has: minPoolSize 0, maxPoolSize 100, 2 for monitoring; others have 0
+
+server    at least   at most  while deploying
+a:27017         20      1020             2040
+b:27017         20      1020             2040
+c:27017         20      1020             2040
+server 4        20      1020             2040
+limit         1500      1500             1500
+
+measured: 3.50 connections of a client in use on average; at most 1 check-out in 1000 waits with maxPoolSize 12, and minPoolSize 4 keeps \
+enough ready
+
+warning: while deploying, up to 2040 connections come to a server that takes 1500: set maxPoolSize to at most 73, or run fewer processes
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn json_has_the_same_figures() {
+        let plan = Plan::new(Deployment { max_pool_size: None, ..deployment() }, None);
+
+        let value: serde_json::Value = serde_json::from_str(&printed(json, &plan)).unwrap();
+
+        assert_eq!(value["atEachServer"], serde_json::json!({ "atLeast": 20, "atMost": null, "whileDeploying": null }));
+        assert_eq!(value["deployment"]["hosts"][0], "a:27017");
+        assert_eq!(value["needed"], serde_json::Value::Null);
+        assert_eq!(value["warnings"], serde_json::json!([{ "kind": "noMaxPoolSize" }]));
+    }
+}
