@@ -161,6 +161,16 @@ impl Connection {
         &self.description
     }
 
+    /// The number of the last message that was sent.
+    pub fn last_request_id(&self) -> i32 {
+        self.last_request
+    }
+
+    /// The fields by which every command declares the version of the server's API, if one does.
+    pub fn api_declaration(&self) -> Option<&RawDocument> {
+        self.server_api.as_deref()
+    }
+
     /// Whether the connection can take a command.
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle

@@ -5,6 +5,8 @@
 //! (SEL-41). Its severity is debug, but for a selection that waits, which is info (SEL-42). Fields that do not apply are left
 //! out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
 
+#[cfg(all(feature = "wire", feature = "auth"))]
+mod command;
 #[cfg(feature = "wire")]
 mod extended_json;
 mod selection;
@@ -24,6 +26,8 @@ use crate::address::ServerAddress;
 use crate::pool::{Cause, ConnectionId};
 use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub use self::command::COMMAND_COMPONENT;
 #[cfg(feature = "wire")]
 pub use self::extended_json::extended_json;
 pub use self::server::MaxDocumentLength;

@@ -106,7 +106,7 @@ fn took(record: &mut Fields, duration: Duration) -> String {
 }
 
 /// LOG-5. The cut text may not be valid JSON any more.
-fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) -> String {
+pub(super) fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
         text.truncate(end);

@@ -10,12 +10,15 @@
 //! | `server_id`, `event` | its name, and its events |
 //! | `reaction`, `operation_error` | what an error says of the server |
 //! | `disbelief` | how often an outdated answer is ignored |
+//! | `command_event` | the events of commands |
 //! | `command_defaults` | what a client's options add to commands |
 
 pub mod reaction;
 
 #[cfg(feature = "wire")]
 mod command_defaults;
+#[cfg(all(feature = "wire", feature = "auth"))]
+mod command_event;
 mod disbelief;
 mod event;
 mod operation_error;
@@ -31,6 +34,8 @@ pub(crate) use self::command_defaults::has_output;
 pub use self::command_defaults::{
     CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference,
 };
+#[cfg(all(feature = "wire", feature = "auth"))]
+pub use self::command_event::{CommandEvent, SentCommand};
 pub(crate) use self::disbelief::Disbelief;
 pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};

@@ -8,6 +8,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use bson::raw::RawElement;
@@ -72,8 +73,8 @@ pub struct ServerError {
     pub labels: Vec<String>,
     /// The server's version of its topology at that moment.
     pub topology_version: Option<TopologyVersion>,
-    /// `baseBackoffMS`: the pause that an overloaded server asks for before the next attempt, if it is greater than zero (BP-3).
-    pub base_backoff: Option<Duration>,
+    /// `baseBackoffMS`, if it is greater than zero.
+    pub base_backoff_ms: Option<NonZeroU32>,
 }
 
 readable_debug!(ServerError);
@@ -115,7 +116,7 @@ impl<'a> CommandReply<'a> {
     pub fn write_concern_failure(&self) -> Option<ServerError> {
         let mut error = self.write_concern_error.as_ref()?.to_error(self.topology_version);
         error.labels = kept(self.write_concern_error.iter().chain([&self.error]).flat_map(ErrorFields::labels));
-        error.base_backoff = error.base_backoff.or_else(|| self.error.base_backoff());
+        error.base_backoff_ms = error.base_backoff_ms.or_else(|| self.error.base_backoff());
         Some(error)
     }
 
@@ -168,9 +169,9 @@ impl<'a> ErrorFields<'a> {
         self.labels().any(|own| own == label)
     }
 
-    fn base_backoff(&self) -> Option<Duration> {
-        let millis = self.base_backoff_ms.and_then(|millis| u64::try_from(millis).ok());
-        millis.filter(|millis| *millis > 0).map(Duration::from_millis)
+    fn base_backoff(&self) -> Option<NonZeroU32> {
+        let millis = self.base_backoff_ms.filter(|millis| *millis > 0)?;
+        NonZeroU32::new(u32::try_from(millis).unwrap_or(u32::MAX))
     }
 
     pub(super) fn to_error(&self, topology_version: Option<TopologyVersion>) -> ServerError {
@@ -180,7 +181,7 @@ impl<'a> ErrorFields<'a> {
             message: presentable(self.message.as_deref().unwrap_or_default()).into_owned(),
             labels: kept(self.labels()),
             topology_version,
-            base_backoff: self.base_backoff(),
+            base_backoff_ms: self.base_backoff(),
         }
     }
 }
@@ -195,6 +196,11 @@ impl TopologyVersion {
 }
 
 impl ServerError {
+    /// The pause that an overloaded server asks for, to be doubled with each retry (BP-3).
+    pub fn base_backoff(&self) -> Option<Duration> {
+        self.base_backoff_ms.map(|millis| Duration::from_millis(millis.get().into()))
+    }
+
     /// Whether the server exceeded its time limit; the code alone decides (CSOT-15).
     pub fn is_timeout(&self) -> bool {
         self.code == Some(MAX_TIME_MS_EXPIRED)
@@ -375,7 +381,7 @@ mod tests {
         let pause = |millis: RawBson| {
             let mut body = rawdoc! { "ok": 0, "code": 462 };
             body.append(bson::cstr!("baseBackoffMS"), millis);
-            CommandReply::read(&body).failure().unwrap().base_backoff
+            CommandReply::read(&body).failure().unwrap().base_backoff()
         };
 
         assert_eq!(pause(RawBson::Int32(250)), Some(Duration::from_millis(250)));

@@ -44,6 +44,7 @@ pub struct Builder<R, T> {
     mechanism: Option<Arc<dyn SaslMechanism>>,
     quiet: bool,
     reselect: bool,
+    command_events: bool,
     server_filter: Option<ServerFilter>,
     names: Names,
     makes: PhantomData<fn() -> T>,
@@ -71,6 +72,7 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism: None,
             quiet: false,
             reselect: true,
+            command_events: false,
             server_filter: None,
             names: Names::default(),
             makes: PhantomData,
@@ -159,6 +161,14 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Whether there are events of each command, too ([`Event::Command`](crate::Event::Command)): started, and then succeeded or
+    /// failed, with its documents. Handlers, subscriptions and the log get them. Commands that may hold a secret are shown without
+    /// their documents (LOG-15). Default false, and free then: an event copies what it shows.
+    pub fn observe_commands(mut self, observe: bool) -> Self {
+        self.command_events = observe;
+        self
+    }
+
     /// Adds a library that wraps this one to the client's name in the server's logs (HS-14).
     ///
     /// # Errors
@@ -181,6 +191,7 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism,
             quiet,
             reselect,
+            command_events,
             server_filter,
             names,
             makes: _,
@@ -240,6 +251,7 @@ impl<R: Runtime, T> Builder<R, T> {
             names,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
+            command_events,
             server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),
             options: Mutex::new(Arc::new(connection_options)),
         });

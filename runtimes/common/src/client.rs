@@ -188,7 +188,8 @@ impl<R: Runtime> Client<R> {
     /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
     /// those connections.
     ///
-    /// The server is told that the client's sessions have ended, if a connection is available at that moment.
+    /// Before that, if a connection is available at that moment, the server is told that the client's sessions have ended; that
+    /// takes a second at most.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
     /// separate task can await it.
@@ -198,12 +199,14 @@ impl<R: Runtime> Client<R> {
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
         let topology = Arc::clone(self.pool.topology());
         let last_words = LastWords::of(self);
-        topology.close();
+        if last_words.is_none() {
+            topology.close();
+        }
         async move {
-            // What the server says to them does not matter, and neither does their connection.
             if let Some(last_words) = last_words {
                 last_words.send().await;
             }
+            topology.close();
             topology.closed(patience).await
         }
     }

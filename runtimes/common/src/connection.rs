@@ -7,12 +7,13 @@ use std::sync::Arc;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
-use cmap_core::server::{CommandDefaults, OperationError, ReadsBy};
+use cmap_core::server::{CommandDefaults, OperationError, ReadsBy, SentCommand};
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::{CommandReply, WriteFailure};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
+use crate::command_telling::CommandTelling;
 use crate::deadline::Limit;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
@@ -255,15 +256,16 @@ impl<R: Runtime> Connection<R> {
         self.topology.set_purpose(self.handle, purpose);
     }
 
-    /// Runs a command that has all its fields, but for the time that the server is told.
+    /// Runs a command that has all its fields, but for the time that the server is told. It belongs to `operation`, by number.
     pub(crate) async fn exchange_as_it_is(
         &mut self,
         command: &Command<'_>,
         limit: Option<TimeLimit>,
+        operation: Option<u64>,
     ) -> Result<Reply<'_>, CommandError> {
         let limited = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1);
         let ran = match limited {
-            Ok(command) => self.run_as_it_is(&command, limit).await,
+            Ok(command) => self.run_as_it_is(&command, limit, operation).await,
             Err(kind) => Err(kind),
         };
         match ran {
@@ -292,10 +294,15 @@ impl<R: Runtime> Connection<R> {
         let defaults = defaults.or((reads != ReadsBy::Client).then_some(&CommandDefaults::NONE));
         let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0, reads));
         command.fields = fields.as_deref().or(command.fields);
-        self.run_as_it_is(&command, limit).await
+        self.run_as_it_is(&command, limit, None).await
     }
 
-    async fn run_as_it_is(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
+    async fn run_as_it_is(
+        &mut self,
+        command: &Command<'_>,
+        limit: Option<TimeLimit>,
+        operation: Option<u64>,
+    ) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
             Stage::BetweenCommands | Stage::AfterLargeReply => {}
@@ -305,6 +312,18 @@ impl<R: Runtime> Connection<R> {
         let spares = self.topology.spares();
         socket.prepare(command, spares)?;
         self.stage = Stage::UnderWay;
+        let telling = self.topology.has_command_events().then(|| self.begin_telling(command, operation)).flatten();
+        let ended = self.carry_out(command, limit).await;
+        if let Some(telling) = telling {
+            telling.end(&ended, self.last_reply().filter(|_| command.acknowledged));
+        }
+        ended
+    }
+
+    /// Sends a command that is prepared, and reads its reply.
+    async fn carry_out(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        let spares = self.topology.spares();
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let exchange = async {
             socket.send(spares).await.map_err(CommandErrorKind::Network)?;
@@ -317,6 +336,17 @@ impl<R: Runtime> Connection<R> {
         // It has no reply (MSG-7).
         self.stage = self.socket.as_ref().map_or(Stage::UnderWay, |socket| stage_after_reply(socket));
         Ok(())
+    }
+
+    #[cold]
+    fn begin_telling(&self, command: &Command<'_>, operation: Option<u64>) -> Option<Box<CommandTelling<R>>> {
+        let socket = self.socket.as_ref()?;
+        let (protocol, id) = (socket.protocol(), self.handle.id());
+        let said = protocol.description();
+        let sent = SentCommand::new(command, operation, id, said.connection_id, said.service_id);
+        let sent = sent.with_request_id(protocol.last_request_id());
+        let document = sent.document(command, protocol.api_declaration());
+        Some(Box::new(CommandTelling::begin(&self.topology, &socket.address, sent, document)))
     }
 
     async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {

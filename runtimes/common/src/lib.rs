@@ -18,6 +18,7 @@
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`] | events to handlers, streams and log records |
 //! | [`runtime`], `clock` | the interface of a runtime; its time |
+//! | `command_telling` | the events of a command |
 //! | `command_limit` | how long a command may take, and how much of that the server is told |
 //! | `error`, `warnings` | the errors; warnings about options, and who is told them |
 //!
@@ -37,6 +38,7 @@ mod check_out;
 mod client;
 mod clock;
 mod command_limit;
+mod command_telling;
 mod connection;
 mod deadline;
 #[cfg(feature = "srv")]
@@ -77,7 +79,7 @@ pub use connection::Connection;
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
-pub use events::{Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
+pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
 pub use operation::{Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};

@@ -52,9 +52,9 @@ pub fn what_has_no_effect_is_told_by_name<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
 
-        let client = client::<H>(&server, "retryWrites=true&w=1&readConcernLevel=local").await;
+        let client = client::<H>(&server, "serverSelectionTryOnce=true&w=1&readConcernLevel=local").await;
 
-        let [Warning::NoEffect { option: "retryWrites", .. }] = client.warnings() else {
+        let [Warning::NoEffect { option: "serverSelectionTryOnce", .. }] = client.warnings() else {
             panic!("{:?}", client.warnings());
         };
     });

@@ -1,5 +1,6 @@
 //! Operations of a client of a replica set: through failovers no caller sees an error, and every write that was
-//! acknowledged is there exactly once. The oracle knows only what callers were told, and what a member says afterwards.
+//! acknowledged is there exactly once. The oracle knows only what callers were told, and what a member says afterwards. An
+//! overloaded server is asked a bounded number of times.
 //!
 //! `CMAP_SIM_SEEDS` says under how many seeds (20 without it), `CMAP_SIM_SEED` names a single one.
 
@@ -16,9 +17,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::{Document, doc, rawdoc};
+use cmap_sim::core::options::ClientOptions;
 use cmap_sim::core::random::Random;
+use cmap_sim::core::server::CommandEvent;
 use cmap_sim::core::topology::ServerSelector::Writable;
-use cmap_sim::{Client, Servers, Sim, for_seeds};
+use cmap_sim::{Client, Event, PoolEvent, Server, Servers, Sim, for_seeds};
 
 const TASKS: usize = 20;
 const FAILOVERS: usize = 6;
@@ -80,6 +83,92 @@ fn every_acknowledged_write_is_there_exactly_once_after_failovers() {
             assert_eq!(inserted(&set, task), acknowledged, "the documents of task {task}");
         }
     });
+}
+
+/// What a second of load has met.
+#[derive(Default)]
+struct Load {
+    done: AtomicUsize,
+    refused: AtomicUsize,
+    others: Mutex<Vec<String>>,
+}
+
+/// How long the server sheds load.
+const OVERLOAD: Duration = Duration::from_secs(60);
+
+/// How soon there is full throughput again.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+#[test]
+fn an_overloaded_server_is_spared_and_back_at_full_throughput_in_seconds_bp_8() {
+    for_seeds(0..seeds().min(10), |seed| {
+        let sim = Sim::new(seed);
+        let server = sim.server("a.example");
+        let (load, commands) = (Arc::new(Load::default()), Arc::new(AtomicUsize::new(0)));
+        let clears = Arc::new(AtomicUsize::new(0));
+        sim.run(async {
+            let (seen, cleared) = (Arc::clone(&commands), Arc::clone(&clears));
+            let options = ClientOptions::parse("mongodb://a.example/?timeoutMS=10000").unwrap().0;
+            let client = Client::builder(options).observe_commands(true).on_event(move |_, event| match event {
+                Event::Command(event) if matches!(**event, CommandEvent::CommandStarted { .. }) => {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+                Event::Pool(PoolEvent::PoolCleared { .. }) => drop(cleared.fetch_add(1, Ordering::SeqCst)),
+                Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Command(_) | Event::Lost(_) | _ => {}
+            });
+            let client = client.build().await.unwrap();
+            for _ in 0..TASKS {
+                sim.spawn(read(client.clone(), sim.runtime().clone(), Arc::clone(&load)));
+            }
+            let before = done_in(&sim, &load, Duration::from_secs(5)).await;
+
+            set_fail_point(&server, true);
+            commands.store(0, Ordering::SeqCst);
+            sim.sleep(OVERLOAD).await;
+            let (sent, refused) = (commands.load(Ordering::SeqCst), load.refused.load(Ordering::SeqCst));
+            set_fail_point(&server, false);
+            sim.sleep(RECOVERY).await;
+            let after = done_in(&sim, &load, Duration::from_secs(5)).await;
+
+            assert!(refused > TASKS, "{refused} operations were refused");
+            // Those under way at either end of the overload have not been tried, or counted, to the end.
+            assert!(sent <= 3 * (refused + TASKS), "{sent} commands for {refused} operations");
+            assert!(sent + 3 * TASKS >= 3 * refused, "{sent} commands for {refused} operations");
+            assert!(after * 100 >= before * 95, "{before} operations in five seconds before, {after} afterwards");
+        });
+        assert_eq!(*load.others.lock().unwrap(), [""; 0]);
+        assert_eq!(clears.load(Ordering::SeqCst), 0, "pools were cleared");
+    });
+}
+
+/// Reads again and again.
+async fn read(client: Client, runtime: cmap_sim::SimRuntime, load: Arc<Load>) {
+    loop {
+        match client.run(Writable, ("db", rawdoc! { "find": "things" })).await {
+            Ok(_) => drop(load.done.fetch_add(1, Ordering::SeqCst)),
+            Err(error) if error.has_label("SystemOverloadedError") => {
+                assert_eq!(error.retries, 2, "{error}");
+                load.refused.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(error) => load.others.lock().unwrap().push(error.to_string()),
+        }
+        runtime.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn done_in(sim: &Sim, load: &Load, time: Duration) -> usize {
+    let before = load.done.load(Ordering::SeqCst);
+    sim.sleep(time).await;
+    load.done.load(Ordering::SeqCst) - before
+}
+
+/// Whether the server refuses what it is asked to find, as one does that sheds load.
+fn set_fail_point(server: &Server, is_on: bool) {
+    let data = rawdoc! {
+        "failCommands": ["find"], "errorCode": 462, "errorLabels": ["SystemOverloadedError", "RetryableError"],
+    };
+    let mode = if is_on { "alwaysOn" } else { "off" };
+    server.run_command("admin", rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data });
 }
 
 /// Counts up, and inserts a document that nothing but the transaction number keeps from being inserted twice.

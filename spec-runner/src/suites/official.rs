@@ -39,14 +39,19 @@ const OTHER_SUITES: [(&str, &str); 14] = [
     ("dns-seed-lists", "initial-dns-seedlist-discovery/tests"),
 ];
 
-/// The suites in the unified format that concern pools and monitors: their names in the table of results, and their
+/// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 5] = [
+const UNIFIED_SUITES: [(&str, &str); 10] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("handshake", "mongodb-handshake/tests/unified"),
     ("operation-timeouts", "client-side-operations-timeout/tests"),
     ("backpressure", "client-backpressure/tests"),
+    ("retryable-reads", "retryable-reads/tests/unified"),
+    ("retryable-writes", "retryable-writes/tests/unified"),
+    ("sessions", "sessions/tests"),
+    ("run-command", "run-command/tests/unified"),
+    ("command-events", "command-logging-and-monitoring/tests/monitoring"),
 ];
 
 /// The folder of MongoDB's specifications: the named one, or else the first of the usual ones that exists.

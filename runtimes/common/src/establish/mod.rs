@@ -56,6 +56,8 @@ pub(crate) struct Settings<R> {
     pub(crate) command_limit: Option<TimeLimit>,
     /// What the options add to commands.
     pub(crate) command_defaults: Option<CommandDefaults>,
+    /// Whether there are events of commands.
+    pub(crate) command_events: bool,
     /// The user's choice among suitable servers.
     pub(crate) server_filter: Option<ServerFilter>,
     pub(crate) tls: Option<TlsConfig>,

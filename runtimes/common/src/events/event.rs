@@ -1,7 +1,9 @@
 //! The events of a client: those of its pool, and those of its server and the monitor.
 
+use std::sync::Arc;
+
 pub use cmap_core::pool::Event as PoolEvent;
-pub use cmap_core::server::ServerEvent;
+pub use cmap_core::server::{CommandEvent, ServerEvent};
 pub use cmap_core::topology::{SelectionEvent, TopologyEvent};
 
 /// Something that happened, in the past tense.
@@ -14,6 +16,8 @@ pub enum Event {
     Server(ServerEvent),
     /// To the topology of all servers (TOP-40 to TOP-42).
     Topology(TopologyEvent),
+    /// To a command. Only where [`Builder::observe_commands`](crate::Builder::observe_commands) asks for it.
+    Command(Arc<CommandEvent>),
     /// To the selection of a server (SEL-42); only if [asked for](crate::Builder::observe_selections).
     Selection(SelectionEvent),
     /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
@@ -28,6 +32,7 @@ impl Event {
             Self::Pool(event) => event.name(),
             Self::Server(event) => event.name(),
             Self::Topology(event) => event.name(),
+            Self::Command(event) => event.name(),
             Self::Selection(event) => event.name(),
             Self::Lost(_) => "EventsLost",
         }

@@ -1,7 +1,8 @@
 //! The log messages as records of the crate `tracing` (feature `tracing`).
 //!
 //! Level DEBUG, INFO for a selection that waits (SEL-42), WARN where no servers are left (TOP-36); target `cmap::connection` for the pool's (LOG-10),
-//! `cmap::topology` for those of server and monitor (LOG-14), `cmap::server_selection` for selections (SEL-41). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
+//! `cmap::topology` for those of server and monitor (LOG-14), `cmap::server_selection` for selections (SEL-41),
+//! `cmap::command` for commands (LOG-16). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
 //! structured form, by the specification's names, and `event`, which has the text of the structured `message`; fields
 //! that do not apply are left out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut
 //! at the length that the variable `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
@@ -22,6 +23,9 @@ const CONNECTION: &str = "cmap::connection";
 
 /// The target of the records of server and monitor.
 const TOPOLOGY: &str = "cmap::topology";
+
+/// The target of the records of commands.
+const COMMAND: &str = "cmap::command";
 
 /// The target of the records of selections.
 const SELECTION: &str = "cmap::server_selection";
@@ -130,10 +134,17 @@ impl Log {
                     selector operation operationId topologyDescription serverHost serverPort failure
                 ]);
             }
+            Event::Command(event) if tracing::enabled!(target: COMMAND, Level::DEBUG) => {
+                let record = LogRecord::of_command(server, event, self.max_document_length);
+                write_record!(debug, COMMAND, name, record, [
+                    serverHost serverPort commandName databaseName requestId operationId driverConnectionId
+                    serverConnectionId serviceId command durationMS reply failure
+                ]);
+            }
             Event::Lost(count) => {
                 tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
             }
-            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Selection(_) => {}
+            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Selection(_) | Event::Command(_) => {}
         }
     }
 }

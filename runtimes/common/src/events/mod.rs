@@ -12,7 +12,7 @@ mod queue;
 mod subscription;
 
 pub(crate) use self::delivery::{EventDelivery, EventSource};
-pub use self::event::{Event, PoolEvent, SelectionEvent, ServerEvent, TopologyEvent};
+pub use self::event::{CommandEvent, Event, PoolEvent, SelectionEvent, ServerEvent, TopologyEvent};
 pub(crate) use self::listeners::Listeners;
 pub(crate) use self::queue::{AddressedEvent, EventQueue};
 pub use self::subscription::{Notice, Subscription};

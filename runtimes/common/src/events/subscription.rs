@@ -92,7 +92,7 @@ impl Tape {
     pub(crate) fn record(&self, server: &Arc<ServerAddress>, event: &Event) {
         let notice = match event {
             Event::Lost(count) => Notice::Lost(*count),
-            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Selection(_) => {
+            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Selection(_) | Event::Command(_) => {
                 Notice::Event { event: event.clone(), server: Arc::clone(server) }
             }
         };

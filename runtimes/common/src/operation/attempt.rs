@@ -35,6 +35,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     /// Whether errors of single writes fail it.
     pub(super) writes: bool,
     pub(super) session: SessionOf<'o, R>,
+    /// The operation's own number (RTY-13).
+    pub(super) number: u64,
     /// That of the first attempt, for all of them (RTY-7).
     pub(super) transaction_number: Option<i64>,
     /// Its name, for those who are told of selections.
@@ -89,7 +91,7 @@ impl<R: Runtime> Attempt<'_, R> {
         command.body = composed.body.as_deref().unwrap_or(command.body);
         command.fields = composed.fields.as_deref();
         let limit = self.time_limit();
-        let ran = match connection.exchange_as_it_is(&command, limit).await {
+        let ran = match connection.exchange_as_it_is(&command, limit, Some(self.number)).await {
             Ok(reply) => Ok(reply.into_owned()),
             Err(error) => Err(error),
         };

@@ -49,9 +49,9 @@ pub(super) fn of_command(mut error: CommandError, server: ServerOf, is_numbered:
         NO_RETRYABLE_WRITES.clone_into(&mut refusal.message);
     }
     let (kind, base_backoff) = match &error.kind {
-        CommandErrorKind::Server(refusal) => (FailureKind::Server { code: refusal.code }, refusal.base_backoff),
+        CommandErrorKind::Server(refusal) => (FailureKind::Server { code: refusal.code }, refusal.base_backoff()),
         CommandErrorKind::Writes(failure) => match &failure.write_concern {
-            Some(concern) => (FailureKind::WriteConcern { code: concern.code }, concern.base_backoff),
+            Some(concern) => (FailureKind::WriteConcern { code: concern.code }, concern.base_backoff()),
             // RTY-6: the codes of single writes do not count.
             None => (FailureKind::Server { code: None }, None),
         },

@@ -18,7 +18,6 @@ mod failure;
 mod fields;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use bson::RawDocument;
 use cmap_core::options::ReadPreference;
@@ -128,7 +127,8 @@ impl<'a, R: Runtime> Operation<'a, R> {
             policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
         let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
-        let mut retry = Retry::new(policy, retryability, ends_at, sessions.next_seed());
+        let number = sessions.next_operation();
+        let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let session = match session {
             Some(session) if !session.lent.is_of(sessions) => return Err(OperationError::foreign_session()),
             Some(session) => SessionOf::Explicit(session),
@@ -144,8 +144,9 @@ impl<'a, R: Runtime> Operation<'a, R> {
             deadline,
             writes: fields::writes(command.body, retryability),
             session,
+            number,
             transaction_number: None,
-            named: topology.tells_selections().then(|| named(command.body)),
+            named: topology.tells_selections().then(|| named(command.body, number)),
         };
         let mut reported = None;
         loop {
@@ -195,10 +196,9 @@ impl<R: Runtime> Attempt<'_, R> {
 }
 
 /// An operation as the log of selections names it (SEL-41).
-fn named(body: &RawDocument) -> Arc<Named> {
-    static LAST: AtomicI64 = AtomicI64::new(0);
+fn named(body: &RawDocument, number: u64) -> Arc<Named> {
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
-    Arc::new(Named { id: LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1), name: name.into() })
+    Arc::new(Named { id: i64::try_from(number).unwrap_or(i64::MAX), name: name.into() })
 }
 
 /// The read preference that a selector stands for.

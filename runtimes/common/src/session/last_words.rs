@@ -15,14 +15,17 @@ use crate::client::Client;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
 use crate::runtime::Runtime;
+use crate::topology::Topology;
 
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection that was available when the client was closed, and the sessions to end.
+/// A connection that was available when the client was closed, and the sessions to end. Dropping it closes the client.
 pub(crate) struct LastWords<R: Runtime> {
-    connection: Connection<R>,
+    /// There until the end.
+    connection: Option<Connection<R>>,
     sessions: Arc<Sessions>,
+    topology: Arc<Topology<R>>,
 }
 
 impl<R: Runtime> LastWords<R> {
@@ -35,13 +38,17 @@ impl<R: Runtime> LastWords<R> {
         let preference = ReadPreference::new(ReadMode::PrimaryPreferred);
         let mut check_out = pin!(client.check_out_for(preference));
         match check_out.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(connection)) => Some(Self { connection, sessions }),
+            Poll::Ready(Ok(connection)) => {
+                let topology = Arc::clone(client.topology());
+                Some(Self { connection: Some(connection), sessions, topology })
+            }
             Poll::Ready(Err(_)) | Poll::Pending => None,
         }
     }
 
     /// Ends the sessions. What comes of it does not matter: sessions expire by themselves.
     pub(crate) async fn send(mut self) {
+        let Some(connection) = &mut self.connection else { return };
         loop {
             let mut ids = RawArrayBuf::new();
             self.sessions.take_ids().into_iter().for_each(|id| ids.push(id.document()));
@@ -51,9 +58,17 @@ impl<R: Runtime> LastWords<R> {
             let mut end = RawDocumentBuf::new();
             end.append(cstr!("endSessions"), ids);
             let limit = Some(TimeLimit::Caller(PATIENCE));
-            if self.connection.exchange_as_it_is(&Command::new("admin", &end), limit).await.is_err() {
+            if connection.exchange_as_it_is(&Command::new("admin", &end), limit, None).await.is_err() {
                 return;
             }
         }
+    }
+}
+
+impl<R: Runtime> Drop for LastWords<R> {
+    fn drop(&mut self) {
+        // It is checked in before the pools are closed.
+        drop(self.connection.take());
+        self.topology.close();
     }
 }

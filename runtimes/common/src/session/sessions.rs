@@ -13,8 +13,10 @@ use crate::topology::Topology;
 /// The server sessions of a client.
 pub(crate) struct Sessions {
     state: Mutex<State>,
-    /// The next seed of an operation's pauses.
-    seed: AtomicU64,
+    /// The chance of operations' pauses.
+    seed: u64,
+    /// The operations so far.
+    operations: AtomicU64,
 }
 
 struct State {
@@ -35,7 +37,7 @@ pub(crate) struct Lent<R: Runtime> {
 impl Sessions {
     pub(crate) fn new(load_balanced: bool, seed: u64) -> Self {
         let state = State { pool: SessionPool::new(load_balanced), cluster_time: None };
-        Self { state: Mutex::new(state), seed: AtomicU64::new(seed) }
+        Self { state: Mutex::new(state), seed, operations: AtomicU64::new(0) }
     }
 
     /// A free server session, or a new one. `None` if the system has no random bits for its id.
@@ -77,9 +79,14 @@ impl Sessions {
         self.state().pool.is_empty()
     }
 
-    /// A seed, different each time.
-    pub(crate) fn next_seed(&self) -> u64 {
-        self.seed.fetch_add(1, Ordering::Relaxed)
+    /// The number of an operation that begins, from 1.
+    pub(crate) fn next_operation(&self) -> u64 {
+        self.operations.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// The chance of the pauses of an operation, by its number.
+    pub(crate) fn seed_of(&self, operation: u64) -> u64 {
+        self.seed.wrapping_add(operation)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

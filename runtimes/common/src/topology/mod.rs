@@ -39,7 +39,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
-use cmap_core::server::{CommandDefaults, OperationError, ServerDescription, ServerId, ServerType};
+use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, Topology as Machine, TopologyDescription};
 
@@ -57,7 +57,7 @@ use crate::command_limit::TimeLimit;
 use crate::deadline::Limit;
 use crate::error::RuntimeGone;
 use crate::establish::{Requester, Settings};
-use crate::events::{AddressedEvent, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
+use crate::events::{AddressedEvent, Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
@@ -312,6 +312,15 @@ impl<R: Runtime> Topology<R> {
     /// The limit of a command for which its caller sets none.
     pub(crate) fn command_limit(&self) -> Option<TimeLimit> {
         self.settings.command_limit
+    }
+
+    /// Whether there are events of commands.
+    pub(crate) fn has_command_events(&self) -> bool {
+        self.settings.command_events
+    }
+
+    pub(crate) fn tell_command(self: &Arc<Self>, server: &Arc<ServerAddress>, event: CommandEvent) {
+        self.drive_with(|state, _, _| state.events.push(server, Event::Command(Arc::new(event))));
     }
 
     /// What the options add to commands.

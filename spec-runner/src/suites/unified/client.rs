@@ -13,9 +13,10 @@ use core::pin::Pin;
 use core::time::Duration;
 
 use bson::Document;
+use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::Purpose;
 use cmap_core::time::Instant;
+use cmap_core::topology::ServerSelector;
 
 use super::failure::Failure;
 use super::format::{CollectionData, DriverInfo};
@@ -60,29 +61,57 @@ pub trait Engine: Clone + 'static {
     fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure>;
 }
 
+/// An operation of a client.
+#[derive(Clone, Debug)]
+pub struct Operate<'o> {
+    /// The database.
+    pub database: &'o str,
+    /// The command.
+    pub command: &'o Document,
+    /// Which servers may do it.
+    pub selector: ServerSelector,
+    /// When its time is up.
+    pub deadline: Option<Instant>,
+    /// Whether it is one of the helpers that run any command, and are not repeated (RTY-2).
+    pub is_once: bool,
+}
+
 /// A client: its pool and its monitor, if it has one.
 pub trait Client: Clone + 'static {
     /// Its connections.
     type Connection: Connection;
 
+    /// Its sessions.
+    type Session: 'static;
+
+    /// A session of the client, causally consistent or not.
+    ///
+    /// # Errors
+    /// There can be none.
+    fn start_session(&self, causal: bool) -> Result<Self::Session, Failure>;
+
+    /// The value of a session's `lsid`.
+    fn lsid(session: &Self::Session) -> Document;
+
+    /// Whether a session is dirty (SES-8).
+    fn is_dirty(session: &Self::Session) -> bool;
+
+    /// Runs an operation, with the retries that the client's options allow. Returns the reply, and the connection on which it
+    /// came.
+    fn operate(
+        &self,
+        operation: &Operate<'_>,
+        session: &mut Self::Session,
+    ) -> impl Future<Output = Result<(Document, Self::Connection), Failure>>;
+
     /// What time it is.
     fn now(&self) -> Instant;
-
-    /// A connection, for `purpose`; `deadline` bounds the wait beside the client's own options.
-    fn check_out(
-        &self,
-        purpose: Purpose,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<Self::Connection, Failure>>;
 
     /// How many connections are checked out.
     fn checked_out(&self) -> u64;
 
     /// How many connections are available.
     fn available(&self) -> u64;
-
-    /// The least of the server's last round-trip times (MON-11).
-    fn min_round_trip_time(&self) -> Duration;
 
     /// What the client knows of its topology: the type, as SDAM has it.
     fn topology_type(&self) -> String;
@@ -99,8 +128,11 @@ pub trait Client: Clone + 'static {
 
 /// A connection that is checked out. It is checked in when it is dropped.
 pub trait Connection: 'static {
-    /// What commands' events say about it: `serverConnectionId`, `serviceId`.
-    fn identity(&self) -> Document;
+    /// The address of its server.
+    fn address(&self) -> ServerAddress;
+
+    /// Keeps it for a cursor.
+    fn keep_for_cursor(&mut self);
 
     /// Runs a command; `Ok` is a reply with `ok: 1`. Errors have been judged by the rules of SDAM when they come back.
     /// `deadline` replaces the client's own limit on the wait for the reply (CSOT-12).

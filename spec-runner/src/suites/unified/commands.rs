@@ -1,22 +1,18 @@
-//! One client's commands: how they are sent, in which session, and their events.
+//! One client's commands: in which session they run, for how long, and on which servers.
 //!
-//! Every operation runs in an implicit session, as in drivers: a free one, or else a new one. When the client is closed
-//! it tells the server that its sessions have ended. An operation that has a time limit tells the server how much of it
-//! is left (CSOT-9).
+//! Every operation runs in a session that ends with it, or in one of the test's. A cursor keeps the session of its operation.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
 
-use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, Document, doc};
+use bson::Document;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::Purpose;
 use cmap_core::time::Instant;
+use cmap_core::topology::ServerSelector;
 
-use super::client::{Client, Connection};
+use super::client::{Client, Connection, Operate};
 use super::failure::{Failure, FailureKind};
-use super::format::EventName;
 use super::journal::Journal;
 
 /// A client, its options, and its journal.
@@ -28,19 +24,25 @@ pub struct Caller<C: Client> {
     pub options: ClientOptions,
     /// Its journal.
     pub journal: Journal,
-    /// All its sessions so far, by number, and whether each is in use.
-    pub sessions: Rc<RefCell<Vec<bool>>>,
 }
 
-/// An implicit session, in use until it is dropped, and the time of its operation.
-pub struct Session {
-    number: usize,
+/// A session, which is away while a command uses it. Clones share it.
+pub type Held<C> = Rc<RefCell<Option<<C as Client>::Session>>>;
+
+/// The session of an operation, and when its time is up.
+pub struct Session<C: Client> {
+    held: Held<C>,
     deadline: Option<Instant>,
-    all: Rc<RefCell<Vec<bool>>>,
 }
 
-/// How long a closing client waits for a connection to end its sessions.
-const LAST_WAIT: Duration = Duration::from_secs(1);
+/// How a command is sent.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// Which servers may do it.
+    pub selector: ServerSelector,
+    /// Whether it is not repeated (RTY-2).
+    pub is_once: bool,
+}
 
 impl<C: Client> Caller<C> {
     /// Whether cursors keep their connections (LB-13).
@@ -48,115 +50,66 @@ impl<C: Client> Caller<C> {
         self.options.load_balanced == Some(true)
     }
 
-    /// A connection of the client.
+    /// The session of an operation: the test's, or one of its own, which is not causally consistent (SES-15). `timeout` or else
+    /// the client's timeoutMS limits the time of the operation.
     ///
     /// # Errors
-    /// There is none; the reason.
-    pub async fn check_out(&self, purpose: Purpose, session: &Session) -> Result<C::Connection, Failure> {
-        self.client.check_out(purpose, session.deadline).await
-    }
-
-    /// A session for an operation: a free one if there is any. `timeout` or else the client's timeoutMS limits the time
-    /// of the operation.
-    pub fn session(&self, timeout: Option<Duration>) -> Session {
+    /// There can be no session.
+    pub fn session(&self, of_test: Option<Held<C>>, timeout: Option<Duration>) -> Result<Session<C>, Failure> {
+        let held = match of_test {
+            Some(held) => held,
+            None => Rc::new(RefCell::new(Some(self.client.start_session(false)?))),
+        };
         let timeout = timeout.or(self.options.timeout).filter(|timeout| !timeout.is_zero());
-        let mut sessions = self.sessions.borrow_mut();
-        let free = sessions.iter().position(|in_use| !in_use);
-        let number = free.unwrap_or(sessions.len());
-        match sessions.get_mut(number) {
-            Some(in_use) => *in_use = true,
-            None => sessions.push(true),
-        }
-        Session { number, deadline: timeout.map(|timeout| self.client.now() + timeout), all: Rc::clone(&self.sessions) }
+        Ok(Session { held, deadline: timeout.map(|timeout| self.client.now() + timeout) })
     }
 
-    /// Ends the client's sessions, then the client. The server's answer does not matter.
-    pub async fn close(&self) {
-        let ids: Vec<Bson> = (0..self.sessions.borrow().len()).map(|number| session_id(number).into()).collect();
-        let deadline = Some(self.client.now() + LAST_WAIT);
-        if !ids.is_empty()
-            && let Ok(mut connection) = self.client.check_out(Purpose::Other, deadline).await
-        {
-            let _ = self.send(&mut connection, "admin", doc! { "endSessions": ids }, deadline).await;
-        }
-        self.client.close().await;
-    }
-
-    /// Runs a command in a session and notes its events. The errors of single writes in a reply with `ok: 1` are
-    /// errors, too, but not of the command.
+    /// Runs a command, with retries. The errors of single writes in a reply with `ok: 1` are errors, too.
     ///
     /// # Errors
-    /// The server's error, a failure of the connection, or that there is no time left for a round trip (CSOT-10).
+    /// The server's error, or a failure of the client.
     pub async fn run(
+        &self,
+        database: &str,
+        command: &Document,
+        sending: Sending,
+        session: &Session<C>,
+    ) -> Result<(Document, C::Connection), Failure> {
+        let Sending { selector, is_once } = sending;
+        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let mut taken = session.take()?;
+        let ended = self.client.operate(&operation, &mut taken).await;
+        session.held.replace(Some(taken));
+        let (reply, connection) = ended?;
+        match Failure::of_reply(&reply) {
+            None => Ok((reply, connection)),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// Runs a command of a cursor on the connection that it keeps.
+    ///
+    /// # Errors
+    /// The server's error, or a failure of the connection.
+    pub async fn run_on(
         &self,
         connection: &mut C::Connection,
         database: &str,
         command: &Document,
-        session: &Session,
+        session: &Session<C>,
     ) -> Result<Document, Failure> {
+        let taken = session.take()?;
         let mut command = command.clone();
-        command.insert("lsid", session_id(session.number));
-        if let Some(deadline) = session.deadline {
-            let left = deadline.saturating_since(self.client.now()).saturating_sub(self.client.min_round_trip_time());
-            if left.as_millis() == 0 {
-                return Err(Failure::new(FailureKind::CheckOutTimeout, "there is no time left for a round trip"));
-            }
-            command.insert("maxTimeMS", i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
-        }
-        self.send(connection, database, command, session.deadline).await
-    }
-
-    async fn send(
-        &self,
-        connection: &mut C::Connection,
-        database: &str,
-        command: Document,
-        deadline: Option<Instant>,
-    ) -> Result<Document, Failure> {
-        let name = command.keys().next().map_or("", String::as_str);
-        let identity = connection.identity();
-        let fields = || {
-            let mut fields = identity.clone();
-            fields.insert("commandName", name);
-            fields.insert("databaseName", database);
-            fields
-        };
-        let event = |event, extra: Option<(&str, Bson)>| {
-            self.journal.command_event(event, name, || {
-                let mut fields = fields();
-                fields.extend(extra.map(|(key, value)| (key.to_owned(), value)));
-                fields
-            });
-        };
-        let mut sent = command.clone();
-        sent.insert("$db", database);
-        event(EventName::CommandStartedEvent, Some(("command", sent.into())));
-        match connection.run(database, &command, deadline).await {
-            Ok(reply) => {
-                event(EventName::CommandSucceededEvent, Some(("reply", reply.clone().into())));
-                Failure::of_reply(&reply).map_or(Ok(reply), Err)
-            }
-            Err(failure) => {
-                event(EventName::CommandFailedEvent, None);
-                Err(failure)
-            }
-        }
+        command.insert("lsid", C::lsid(&taken));
+        session.held.replace(Some(taken));
+        connection.run(database, &command, session.deadline).await
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        if let Some(in_use) = self.all.borrow_mut().get_mut(self.number) {
-            *in_use = false;
-        }
+impl<C: Client> Session<C> {
+    fn take(&self) -> Result<C::Session, Failure> {
+        self.held.borrow_mut().take().ok_or_else(|| Failure::client("the session is in use"))
     }
-}
-
-/// Servers tell sessions apart by user and number; one test is one world.
-fn session_id(number: usize) -> Document {
-    let mut bytes = vec![0; 8];
-    bytes.extend((number as u64).to_be_bytes());
-    doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes } }
 }
 
 impl Failure {

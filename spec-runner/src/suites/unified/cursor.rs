@@ -5,23 +5,27 @@
 
 use alloc::collections::VecDeque;
 
-use bson::{Bson, Document, doc};
-use cmap_core::pool::Purpose;
+use bson::{Document, doc};
+use cmap_core::address::ServerAddress;
+use cmap_core::topology::ServerSelector;
 
-use super::client::Client;
-use super::commands::{Caller, Session};
+use super::client::{Client, Connection};
+use super::commands::{Caller, Sending, Session};
 use super::failure::Failure;
 
 /// A cursor of a client.
 pub struct Cursor<C: Client> {
     caller: Caller<C>,
-    session: Session,
+    session: Session<C>,
+    /// The server that made it (PIN-1).
+    address: ServerAddress,
     pinned: Option<C::Connection>,
     database: String,
     collection: String,
     /// 0 when the server has no more.
     id: i64,
-    batch_size: Option<Bson>,
+    /// The fields of its getMores.
+    further: Document,
     documents: VecDeque<Document>,
     broken: bool,
 }
@@ -34,27 +38,39 @@ impl<C: Client> Cursor<C> {
     /// The reply has no cursor.
     pub fn new(
         caller: &Caller<C>,
-        session: Session,
+        session: Session<C>,
         command: &Document,
         reply: &Document,
-        connection: C::Connection,
+        mut connection: C::Connection,
     ) -> Result<Self, Failure> {
         let cursor = reply.get_document("cursor").map_err(|_| Failure::client("the reply has no cursor"))?;
         let namespace = cursor.get_str("ns").unwrap_or_default();
         let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
         let options = command.get_document("cursor").unwrap_or(command);
-        let id = id(cursor);
+        let mut further = Document::new();
+        further.extend(options.get("batchSize").map(|size| ("batchSize".to_owned(), size.clone())));
+        further.extend(command.get("comment").map(|comment| ("comment".to_owned(), comment.clone())));
+        let (id, address) = (id(cursor), connection.address());
+        if caller.pins_cursors() {
+            connection.keep_for_cursor();
+        }
         Ok(Self {
             pinned: (caller.pins_cursors() && id != 0).then_some(connection),
+            address,
             caller: caller.clone(),
             session,
             database: database.to_owned(),
             collection: collection.to_owned(),
             id,
-            batch_size: options.get("batchSize").cloned(),
+            further,
             documents: batch(cursor, "firstBatch"),
             broken: false,
         })
+    }
+
+    /// Sets the fields of its getMores.
+    pub fn set_further(&mut self, further: Document) {
+        self.further = further;
     }
 
     /// The next document, if there is one.
@@ -76,25 +92,30 @@ impl<C: Client> Cursor<C> {
         }
         let command = doc! { "killCursors": &self.collection, "cursors": [self.id] };
         self.id = 0;
-        let connection = match connection {
-            Some(connection) => Ok(connection),
-            None => self.caller.check_out(Purpose::Other, &self.session).await,
-        };
-        if let Ok(mut connection) = connection {
-            let _ = self.caller.run(&mut connection, &self.database, &command, &self.session).await;
+        match connection {
+            Some(mut connection) => {
+                let _ = self.caller.run_on(&mut connection, &self.database, &command, &self.session).await;
+            }
+            None => {
+                let _ = self.caller.run(&self.database, &command, self.sending(), &self.session).await;
+            }
         }
+    }
+
+    /// To the server that made it, with the retries of its own commands.
+    fn sending(&self) -> Sending {
+        Sending { selector: ServerSelector::AnyOf([self.address.clone()].into()), is_once: false }
     }
 
     async fn get_more(&mut self) -> Result<(), Failure> {
         let mut command = doc! { "getMore": self.id, "collection": &self.collection };
-        if let Some(size) = &self.batch_size {
-            command.insert("batchSize", size.clone());
-        }
+        command.extend(self.further.clone());
         let reply = match &mut self.pinned {
-            Some(connection) => self.caller.run(connection, &self.database, &command, &self.session).await,
+            Some(connection) => self.caller.run_on(connection, &self.database, &command, &self.session).await,
             None => {
-                let mut connection = self.caller.check_out(Purpose::Other, &self.session).await?;
-                self.caller.run(&mut connection, &self.database, &command, &self.session).await
+                let sending = self.sending();
+                let ran = self.caller.run(&self.database, &command, sending, &self.session).await;
+                ran.map(|(reply, _)| reply)
             }
         };
         let reply = reply.inspect_err(|failure| self.broken |= failure.is_network())?;

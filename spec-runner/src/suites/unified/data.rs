@@ -1,17 +1,22 @@
 //! Commands on data: what a method of a driver's interface sends, and what it makes of the reply.
 
+use alloc::boxed::Box;
+
 use bson::{Bson, Document, doc, oid::ObjectId};
 
-use super::failure::Retry;
-use super::format::{Data, Method};
+use cmap_core::server::takes_read_concern;
+
+use super::format::{Data, Method, PlaceOptions};
 
 /// Where an operation is carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The database.
     pub database: String,
     /// The collection, if it is one.
     pub collection: Option<String>,
+    /// Its own concerns.
+    pub options: Box<PlaceOptions>,
 }
 
 /// A command to send, and how to read its reply.
@@ -21,8 +26,8 @@ pub struct Plan {
     pub database: String,
     /// The command.
     pub command: Document,
-    /// How a driver may retry it.
-    pub retry: Retry,
+    /// Whether it reads, so that a member that is not the primary may do it.
+    pub reads: bool,
     /// What the method makes of the reply.
     pub outcome: Outcome,
 }
@@ -52,10 +57,10 @@ pub enum Outcome {
     Known(Bson),
 }
 
-/// How a command is sent, and how a driver may retry it.
+/// The name of a command, and whether it reads.
 struct Shape {
     command: &'static str,
-    retry: Retry,
+    reads: bool,
 }
 
 impl Plan {
@@ -64,8 +69,9 @@ impl Plan {
     /// # Errors
     /// An argument that is needed is not there.
     pub fn new(data: &Data, place: &Place, next_id: impl FnMut() -> ObjectId) -> Result<Self, String> {
-        let Shape { command, retry } = shape(data.method, &data.arguments);
-        let on_admin = matches!(data.method, Method::ListDatabases | Method::ListDatabaseNames);
+        let Shape { command, reads } = shape(data.method, &data.arguments);
+        let on_admin =
+            matches!(data.method, Method::ListDatabases | Method::ListDatabaseObjects | Method::ListDatabaseNames);
         let subject = match &place.collection {
             Some(_) | None if on_admin || command == "listCollections" => Bson::Int32(1),
             Some(collection) => Bson::from(collection),
@@ -74,33 +80,41 @@ impl Plan {
         let mut built = Document::new();
         built.insert(command, subject);
         let outcome = fill(&mut built, data, next_id)?;
+        if let Some(concern) = place.options.read_concern.as_ref().filter(|_| takes_read_concern(command)) {
+            built.insert("readConcern", concern.0.clone());
+        }
+        if let Some(concern) = place.options.write_concern.as_ref().filter(|_| !reads) {
+            built.insert("writeConcern", concern.0.clone());
+        }
         let database = if on_admin { "admin".to_owned() } else { place.database.clone() };
-        Ok(Self { database, command: built, retry, outcome })
+        Ok(Self { database, command: built, reads, outcome })
     }
 }
 
 fn shape(method: Method, arguments: &Document) -> Shape {
-    let (command, retry) = match method {
-        Method::Aggregate if writes(arguments) => ("aggregate", Retry::ManyWrites),
-        Method::Aggregate | Method::CountDocuments => ("aggregate", Retry::Read),
-        Method::CreateFindCursor | Method::Find | Method::FindOne => ("find", Retry::Read),
-        Method::CreateIndex => ("createIndexes", Retry::ManyWrites),
-        Method::DeleteMany => ("delete", Retry::ManyWrites),
-        Method::DeleteOne => ("delete", Retry::Write),
-        Method::Distinct => ("distinct", Retry::Read),
-        Method::DropIndex | Method::DropIndexes => ("dropIndexes", Retry::ManyWrites),
-        Method::EstimatedDocumentCount => ("count", Retry::Read),
-        Method::FindOneAndDelete | Method::FindOneAndReplace | Method::FindOneAndUpdate => {
-            ("findAndModify", Retry::Write)
+    let (command, reads) = match method {
+        Method::Aggregate if writes(arguments) => ("aggregate", false),
+        Method::Aggregate | Method::CountDocuments => ("aggregate", true),
+        Method::CreateFindCursor | Method::Find | Method::FindOne => ("find", true),
+        Method::CreateIndex => ("createIndexes", false),
+        Method::DeleteMany => ("delete", false),
+        Method::DeleteOne => ("delete", false),
+        Method::Distinct => ("distinct", true),
+        Method::DropIndex | Method::DropIndexes => ("dropIndexes", false),
+        Method::Count | Method::EstimatedDocumentCount => ("count", true),
+        Method::CreateCollection => ("create", false),
+        Method::DropCollection => ("drop", false),
+        Method::FindOneAndDelete | Method::FindOneAndReplace | Method::FindOneAndUpdate => ("findAndModify", false),
+        Method::InsertMany | Method::InsertOne => ("insert", false),
+        Method::ListCollectionNames | Method::ListCollectionObjects | Method::ListCollections => {
+            ("listCollections", true)
         }
-        Method::InsertMany | Method::InsertOne => ("insert", Retry::Write),
-        Method::ListCollectionNames | Method::ListCollections => ("listCollections", Retry::Read),
-        Method::ListDatabaseNames | Method::ListDatabases => ("listDatabases", Retry::Read),
-        Method::ListIndexNames | Method::ListIndexes => ("listIndexes", Retry::Read),
-        Method::ReplaceOne | Method::UpdateOne => ("update", Retry::Write),
-        Method::UpdateMany => ("update", Retry::ManyWrites),
+        Method::ListDatabaseNames | Method::ListDatabaseObjects | Method::ListDatabases => ("listDatabases", true),
+        Method::ListIndexNames | Method::ListIndexes => ("listIndexes", true),
+        Method::ReplaceOne | Method::UpdateOne => ("update", false),
+        Method::UpdateMany => ("update", false),
     };
-    Shape { command, retry }
+    Shape { command, reads }
 }
 
 /// Whether a pipeline ends by writing.
@@ -134,7 +148,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             Outcome::Count
         }
         Method::CreateFindCursor | Method::Find => {
-            copy(command, &["filter", "batchSize", "limit", "sort"]);
+            copy(command, &["filter", "batchSize", "limit", "sort", "comment", "returnKey", "hint", "skip"]);
             if data.method == Method::Find { Outcome::Documents } else { Outcome::Cursor }
         }
         Method::FindOne => {
@@ -150,7 +164,17 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         Method::DeleteMany | Method::DeleteOne => {
             let limit = i32::from(data.method == Method::DeleteOne);
             command.insert("deletes", vec![doc! { "q": argument("filter")?, "limit": limit }]);
+            command.insert("ordered", true);
             Outcome::Deleted
+        }
+        Method::Count => {
+            command.insert("query", argument("filter")?);
+            Outcome::Field("n")
+        }
+        Method::CreateCollection | Method::DropCollection => {
+            command.insert(shape(data.method, arguments).command, argument("collection")?);
+            copy(command, &["capped", "size"]);
+            Outcome::Known(Bson::Null)
         }
         Method::Distinct => {
             command.insert("key", argument("fieldName")?);
@@ -167,14 +191,23 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         }
         Method::FindOneAndDelete => {
             command.extend(doc! { "query": argument("filter")?, "remove": true });
+            copy(command, &["sort"]);
             Outcome::Field("value")
         }
         Method::FindOneAndReplace => {
             command.extend(doc! { "query": argument("filter")?, "update": argument("replacement")? });
+            copy(command, &["sort", "upsert"]);
+            command.extend(
+                arguments.get_str("returnDocument").ok().map(|which| ("new".into(), (which == "After").into())),
+            );
             Outcome::Field("value")
         }
         Method::FindOneAndUpdate => {
             command.extend(doc! { "query": argument("filter")?, "update": argument("update")? });
+            copy(command, &["sort", "upsert"]);
+            command.extend(
+                arguments.get_str("returnDocument").ok().map(|which| ("new".into(), (which == "After").into())),
+            );
             Outcome::Field("value")
         }
         Method::InsertMany | Method::InsertOne => {
@@ -188,12 +221,12 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             copy(command, &["ordered"]);
             Outcome::Known(inserted(data.method, ids))
         }
-        Method::ListCollections | Method::ListCollectionNames => {
+        Method::ListCollections | Method::ListCollectionObjects | Method::ListCollectionNames => {
             copy(command, &["filter"]);
             command.insert("cursor", batch());
-            if data.method == Method::ListCollections { Outcome::Documents } else { Outcome::EachDocuments("name") }
+            if data.method == Method::ListCollectionNames { Outcome::EachDocuments("name") } else { Outcome::Documents }
         }
-        Method::ListDatabases => {
+        Method::ListDatabases | Method::ListDatabaseObjects => {
             copy(command, &["filter"]);
             Outcome::Field("databases")
         }
@@ -209,15 +242,17 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         Method::ReplaceOne | Method::UpdateOne | Method::UpdateMany => {
             let change = if data.method == Method::ReplaceOne { "replacement" } else { "update" };
             let multi = data.method == Method::UpdateMany;
-            let update = doc! { "q": argument("filter")?, "u": argument(change)?, "multi": multi };
+            let mut update = doc! { "q": argument("filter")?, "u": argument(change)?, "multi": multi };
+            copy(&mut update, &["upsert", "sort"]);
             command.insert("updates", vec![update]);
+            command.insert("ordered", true);
             Outcome::Updated
         }
     })
 }
 
 /// The document with an `_id`, in front.
-fn with_id(document: &Document, next_id: &mut impl FnMut() -> ObjectId) -> Document {
+pub(super) fn with_id(document: &Document, next_id: &mut impl FnMut() -> ObjectId) -> Document {
     if document.contains_key("_id") {
         return document.clone();
     }
@@ -245,10 +280,15 @@ impl Outcome {
                 each(items.iter().filter_map(Bson::as_document), field)
             }
             Self::Updated => {
-                let upserted = reply.get_array("upserted").map_or(0, Vec::len);
-                let upserted = i64::try_from(upserted).unwrap_or_default();
-                doc! { "matchedCount": count("n"), "modifiedCount": count("nModified"), "upsertedCount": upserted }
-                    .into()
+                let upserted = reply.get_array("upserted").map(Vec::as_slice).unwrap_or_default();
+                let count_of_upserted = i64::try_from(upserted.len()).unwrap_or_default();
+                let matched = count("n").as_i32().map_or(0, i64::from) - count_of_upserted;
+                let mut result = doc! {
+                    "matchedCount": matched, "modifiedCount": count("nModified"), "upsertedCount": count_of_upserted,
+                };
+                let id = upserted.first().and_then(|first| first.as_document()?.get("_id").cloned());
+                result.extend(id.map(|id| ("upsertedId".to_owned(), id)));
+                result.into()
             }
             Self::Deleted => doc! { "deletedCount": count("n") }.into(),
             Self::Known(result) => result.clone(),

@@ -4,15 +4,15 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 
-use bson::Bson;
+use bson::{Bson, Document};
 use cmap_core::options::{ClientOptions, Warning};
 
 use super::Stop;
 use super::client::{Client, Engine};
-use super::commands::Caller;
+use super::commands::{Caller, Held};
 use super::cursor::Cursor;
 use super::data::Place;
-use super::format::{ClientEntity, Entity, Operation};
+use super::format::{ClientEntity, Entity, Operation, PlaceOptions};
 use super::journal::Journal;
 
 /// An entity while a test runs.
@@ -23,8 +23,8 @@ pub enum Live<C: Client> {
     Place(Caller<C>, Place),
     /// A thread.
     Thread(Rc<Thread>),
-    /// A session. Nothing can be done with it.
-    Session,
+    /// A session, and its id.
+    Session(Held<C>, Document),
     /// A cursor, which is away while an operation uses it.
     Cursor(Rc<RefCell<Option<Cursor<C>>>>),
     /// A value: a result that was saved, or the type of a topology.
@@ -63,7 +63,7 @@ impl<C: Client> Clone for Live<C> {
             Self::Client(caller) => Self::Client(caller.clone()),
             Self::Place(caller, place) => Self::Place(caller.clone(), place.clone()),
             Self::Thread(thread) => Self::Thread(Rc::clone(thread)),
-            Self::Session => Self::Session,
+            Self::Session(held, lsid) => Self::Session(Rc::clone(held), lsid.clone()),
             Self::Cursor(cursor) => Self::Cursor(Rc::clone(cursor)),
             Self::Value(value) => Self::Value(value.clone()),
         }
@@ -101,9 +101,24 @@ impl<E: Engine> Entities<E> {
         Ok(thread)
     }
 
-    /// The value called `name`, if there is one.
+    /// The session called `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn session(&self, name: &str) -> Result<Held<E::Client>, Stop> {
+        let Live::Session(held, _) = self.get(name)? else {
+            return Err(Stop::failed(format!("the entity \"{name}\" is not a session")));
+        };
+        Ok(held)
+    }
+
+    /// The value called `name`, if there is one. That of a session is its id.
     pub fn value(&self, name: &str) -> Option<Bson> {
-        if let Live::Value(value) = self.live.borrow().get(name)? { Some(value.clone()) } else { None }
+        match self.live.borrow().get(name)? {
+            Live::Value(value) => Some(value.clone()),
+            Live::Session(_, lsid) => Some(lsid.clone().into()),
+            Live::Client(_) | Live::Place(..) | Live::Thread(_) | Live::Cursor(_) => None,
+        }
     }
 
     /// All clients.
@@ -148,18 +163,41 @@ impl<E: Engine> Entities<E> {
             Entity::Client(_) => Ok(()),
             Entity::Database(database) => {
                 let caller = self.client(&database.client)?;
-                let place = Place { database: database.database_name.clone(), collection: None };
+                let options = Box::new(database.database_options.clone());
+                let place = Place { database: database.database_name.clone(), collection: None, options };
                 self.insert(&database.id, Live::Place(caller, place))
             }
             Entity::Collection(collection) => {
                 let Live::Place(caller, place) = self.get(&collection.database)? else {
                     return Err(Stop::failed(format!("the entity \"{}\" is not a database", collection.database)));
                 };
-                let place = Place { collection: Some(collection.collection_name.clone()), ..place };
+                let PlaceOptions { read_concern, write_concern } = collection.collection_options.clone();
+                let inherited = *place.options;
+                let options = Box::new(PlaceOptions {
+                    read_concern: read_concern.or(inherited.read_concern),
+                    write_concern: write_concern.or(inherited.write_concern),
+                });
+                let place =
+                    Place { database: place.database, collection: Some(collection.collection_name.clone()), options };
                 self.insert(&collection.id, Live::Place(caller, place))
             }
+            Entity::Bucket(bucket) => {
+                let live = self.get(&bucket.database)?;
+                self.insert(&bucket.id, live)
+            }
             Entity::Thread(thread) => self.insert(&thread.id, Live::Thread(Rc::default())),
-            Entity::Session(session) => self.insert(&session.id, Live::Session),
+            Entity::Session(session) => {
+                let options = &session.session_options;
+                if options.get("snapshot").is_some_and(|snapshot| snapshot == true) {
+                    return Err(Stop::Skipped("needs snapshot sessions".into()));
+                }
+                let is_causal = options.get("causalConsistency").is_none_or(|causal| causal == true);
+                let caller = self.client(&session.client)?;
+                let live =
+                    caller.client.start_session(is_causal).map_err(|failure| Stop::failed(failure.to_string()))?;
+                let lsid = E::Client::lsid(&live);
+                self.insert(&session.id, Live::Session(Rc::new(RefCell::new(Some(live))), lsid))
+            }
         }
     }
 }
@@ -173,7 +211,7 @@ pub async fn connect<E: Engine>(engine: &E, entity: &ClientEntity) -> Result<Cal
     let journal = Journal::new(entity);
     let client = engine.client(options.clone(), journal.clone()).await;
     let client = client.map_err(|failure| Stop::failed(failure.to_string()))?;
-    Ok(Caller { client, options, journal, sessions: Rc::default() })
+    Ok(Caller { client, options, journal })
 }
 
 fn options(uri: &str, entity: &ClientEntity) -> Result<ClientOptions, Stop> {

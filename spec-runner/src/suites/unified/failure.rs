@@ -12,9 +12,6 @@ use super::matching::Saved;
 /// The labels of an error after which an operation may be tried again, but not at once.
 const OVERLOAD: [&str; 2] = [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
 
-/// Codes after which reads, and writes with a transaction number, may be tried again.
-const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
-
 /// The code of an operation that took too long (CSOT-15).
 const MAX_TIME_EXPIRED: i32 = 50;
 
@@ -50,21 +47,6 @@ pub enum FailureKind {
         /// Its whole reply.
         reply: Box<Document>,
     },
-}
-
-/// How a driver may retry an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// As a read: retryReads.
-    Read,
-    /// As a write: retryWrites, where the server takes transaction numbers.
-    Write,
-    /// As a write of several documents: only after an overload.
-    ManyWrites,
-    /// As any command: only after an overload, and if both options allow it.
-    Command,
-    /// As a getMore: only after an overload.
-    GetMore,
 }
 
 impl Failure {
@@ -110,24 +92,6 @@ impl Failure {
         let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
         let labels = labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect();
         Some(Self { kind: FailureKind::Server { code, reply: Box::new(reply.clone()) }, message, labels })
-    }
-
-    /// Whether a driver that retries, to which both options apply as given, would now try again.
-    pub fn is_retried(&self, retry: Retry, retry_reads: bool, retry_writes: bool) -> bool {
-        let overload = OVERLOAD.iter().all(|label| self.labels.iter().any(|own| own == label));
-        let (allowed, once) = match retry {
-            Retry::Read => (retry_reads, true),
-            Retry::Write => (retry_writes, true),
-            Retry::ManyWrites => (retry_writes, false),
-            Retry::Command => (retry_reads && retry_writes, false),
-            Retry::GetMore => (retry_reads, false),
-        };
-        let retryable = match &self.kind {
-            FailureKind::Network { .. } | FailureKind::PoolCleared => true,
-            FailureKind::Server { code, .. } => code.is_some_and(|code| RETRYABLE_CODES.contains(&code)),
-            FailureKind::CheckOutTimeout | FailureKind::Client => false,
-        };
-        allowed && (overload || once && retryable)
     }
 
     /// Where this leaves what is expected of it, if it does.

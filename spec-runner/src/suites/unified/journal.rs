@@ -8,7 +8,7 @@ use bson::{Bson, Document, doc};
 use cmap_core::address::ServerAddress;
 use cmap_core::log::{self, LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::pool::Event;
-use cmap_core::server::{HeartbeatEvent, ServerEvent};
+use cmap_core::server::{CommandEvent, HeartbeatEvent, ServerEvent};
 use cmap_core::topology::TopologyEvent;
 
 use super::format::{ClientEntity, EventName, ExpectedEvent, Severity};
@@ -29,6 +29,8 @@ pub struct Notes {
     pub events: Vec<Noted>,
     /// The log messages.
     pub messages: Vec<Message>,
+    /// The `lsid` of the last two commands, the last one first.
+    pub lsids: [Option<Document>; 2],
 }
 
 /// An event as it happened.
@@ -100,9 +102,45 @@ impl Journal {
         }
     }
 
+    /// Notes an event of a command.
+    pub fn command(&self, event: &CommandEvent) {
+        let sent = event.sent();
+        let (name, document) = match event {
+            CommandEvent::CommandStarted { document, .. } => {
+                (EventName::CommandStartedEvent, Some(("command", document)))
+            }
+            CommandEvent::CommandSucceeded { reply, .. } => (EventName::CommandSucceededEvent, Some(("reply", reply))),
+            CommandEvent::CommandFailed { .. } | _ => (EventName::CommandFailedEvent, None),
+        };
+        if name == EventName::CommandStartedEvent && sent.name != "configureFailPoint" {
+            let lsid = document.and_then(|(_, document)| document.get_document("lsid").ok());
+            let lsid = lsid.and_then(|lsid| Document::try_from(lsid).ok());
+            let mut notes = self.read();
+            notes.lsids.rotate_right(1);
+            notes.lsids[0] = lsid;
+        }
+        self.command_event(name, &sent.name, || {
+            let mut fields = doc! { "commandName": sent.name.as_str(), "databaseName": sent.database.as_str() };
+            if let Some(id) = sent.server_connection_id {
+                fields.insert("serverConnectionId", id);
+            }
+            if let Some(id) = sent.service_id {
+                fields.insert("serviceId", id.to_string());
+            }
+            let document = document.and_then(|(key, document)| Some((key, Document::try_from(&**document).ok()?)));
+            fields.extend(document.map(|(key, document)| (key.to_owned(), Bson::from(document))));
+            fields
+        });
+    }
+
+    /// The sessions of the last two commands, the last one first.
+    pub fn last_lsids(&self) -> [Option<Document>; 2] {
+        self.read().lsids.clone()
+    }
+
     /// Notes an event of a command, if it is wanted. Commands that set fail points are never noted; those that may hold
     /// secrets only if the client observes sensitive commands.
-    pub fn command_event(&self, name: EventName, command: &str, fields: impl FnOnce() -> Document) {
+    fn command_event(&self, name: EventName, command: &str, fields: impl FnOnce() -> Document) {
         let ignored = self.wanted.ignore_command_monitoring_events.iter().any(|ignored| ignored == command);
         let sensitive = SENSITIVE.contains(&command) && !self.wanted.observe_sensitive_commands;
         if command != "configureFailPoint" && !ignored && !sensitive {

@@ -25,12 +25,13 @@ pub struct Pattern(Bson);
 pub type Saved<'a> = &'a dyn Fn(&str) -> Option<Bson>;
 
 /// The rules that can be checked.
-const RULES: [&str; 8] = [
+const RULES: [&str; 9] = [
     "$$exists",
     "$$type",
     "$$unsetOrMatches",
     "$$matchesEntity",
     "$$matchesHexBytes",
+    "$$sessionLsid",
     "$$matchAsDocument",
     "$$matchAsRoot",
     "$$lte",
@@ -151,7 +152,8 @@ impl Comparison<'_> {
             }
             "$$unsetOrMatches" if actual.is_none() => Ok(()),
             "$$unsetOrMatches" => self.compare(place, argument, actual, level),
-            "$$matchesEntity" => {
+            // The value of a session is its id.
+            "$$matchesEntity" | "$$sessionLsid" => {
                 let name = argument.as_str().unwrap_or_default();
                 match (self.saved)(name) {
                     Some(saved) => self.compare(place, &saved, actual, level),

@@ -7,9 +7,9 @@
 //! rules in [`matching`].
 //!
 //! A test that needs what does not exist here is skipped by name and says what it needs: [`format`](mod@format) knows most of
-//! it from the words of the test, [`format::Deployment`] from the servers it is for, and [`failure::Failure::is_retried`]
-//! finds out when a driver would now try an operation again, which a pool does not do.
+//! it from the words of the test, and [`format::Deployment`] from the servers it is for.
 
+pub mod bulk_write;
 pub mod client;
 pub mod commands;
 pub mod cursor;

@@ -7,22 +7,28 @@ use core::future::Future;
 use core::pin::Pin;
 use core::time::Duration;
 
-use bson::{Bson, Document, doc, oid::ObjectId};
-use cmap_core::options::W;
-use cmap_core::pool::Purpose;
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc, oid::ObjectId};
+use cmap_core::options::{ClientOptions, ReadPreference};
+use cmap_core::topology::ServerSelector;
 
-use super::Stop;
 use super::client::{Client, Engine};
-use super::commands::Caller;
+use super::commands::{Caller, Held, Sending};
 use super::cursor::Cursor;
 use super::data::{Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
-use super::failure::{Failure, Retry};
-use super::format::{Action, Data, Entity, Expectation, Occurrences, Operation, Special};
+use super::failure::Failure;
+use super::format::{
+    Action, CursorCommand, Data, Entity, Expectation, Occurrences, Operation, ReadPreferenceDocument, Special,
+};
+use super::{Stop, bulk_write};
 use crate::suites::requirement::Topology;
 
 /// How long to wait for events and threads.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the test server says of what it does not have.
+const NOT_SUPPORTED: &str = "is not supported by this test server";
 
 /// A test while it runs.
 pub struct Running<E: Engine> {
@@ -79,6 +85,11 @@ impl<E: Engine> Running<E> {
         let wrong = |text: String| Err(Stop::failed(format!("{} on {}: {text}", operation.name, operation.object)));
         match (&operation.expectation, &ended) {
             (Expectation::Anything, _) | (Expectation::Success, Ok(_)) => {}
+            (Expectation::Success | Expectation::Result(_), Err(failure))
+                if failure.message.contains(NOT_SUPPORTED) =>
+            {
+                return Err(Stop::Skipped(failure.message.clone()));
+            }
             (Expectation::Success | Expectation::Result(_), Err(failure)) => {
                 return wrong(format!("expected no error, got {failure}"));
             }
@@ -104,7 +115,8 @@ impl<E: Engine> Running<E> {
         match special {
             Special::FailPoint { client, fail_point } => {
                 let caller = self.entities.client(client)?;
-                let set = command(&caller, "admin", &fail_point.0, None).await;
+                let primary = ReadPreference::default().into();
+                let set = command(&caller, "admin", &fail_point.0, primary, None, None).await;
                 return set.map(|_| Ok(None)).map_err(|failure| Stop::failed(format!("the fail point: {failure}")));
             }
             Special::CreateEntities { entities } => {
@@ -152,7 +164,7 @@ impl<E: Engine> Running<E> {
                 }
             }
             Special::Close {} => match self.entities.get(&operation.object)? {
-                Live::Client(caller) => caller.close().await,
+                Live::Client(caller) => caller.client.close().await,
                 Live::Cursor(cursor) => {
                     let taken = cursor.borrow_mut().take();
                     if let Some(mut taken) = taken {
@@ -160,7 +172,7 @@ impl<E: Engine> Running<E> {
                         cursor.replace(Some(taken));
                     }
                 }
-                Live::Place(..) | Live::Thread(_) | Live::Session | Live::Value(_) => {
+                Live::Place(..) | Live::Thread(_) | Live::Session(..) | Live::Value(_) => {
                     return Err(Stop::failed(format!("\"{}\" cannot be closed", operation.object)));
                 }
             },
@@ -169,11 +181,47 @@ impl<E: Engine> Running<E> {
                 return Ok(caller.client.append_metadata(driver_info_options).map(|()| None));
             }
             Special::IterateUntilDocumentOrError {} => return self.iterate(&operation.object).await,
-            Special::RunCommand { command: body, timeout_ms, .. } => {
+            Special::AssertSameLsidOnLastTwoCommands { client } => self.compare_last_lsids(client, true).await?,
+            Special::AssertDifferentLsidOnLastTwoCommands { client } => self.compare_last_lsids(client, false).await?,
+            Special::AssertSessionDirty { session } => self.check_dirty(session, true)?,
+            Special::AssertSessionNotDirty { session } => self.check_dirty(session, false)?,
+            Special::EndSession {} => drop(self.entities.session(&operation.object)?.take()),
+            Special::BulkWrite { requests, ordered, session } => {
+                let (caller, place) = self.place(&operation.object)?;
+                let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+                let requests: Vec<_> = requests.iter().map(|request| request.0.clone()).collect();
+                let writes = bulk_write::writes(&requests, || self.next_id()).map_err(Stop::failed)?;
+                return Ok(bulk_write::run(&caller, &place, writes, ordered.unwrap_or(true), session).await.map(Some));
+            }
+            Special::Download { id } => return self.download(&operation.object, doc! { "_id": id.0.clone() }).await,
+            Special::DownloadByName { filename } => {
+                return self.download(&operation.object, doc! { "filename": filename }).await;
+            }
+            Special::RunCursorCommand(cursor) => {
+                let (caller, place) = self.place(&operation.object)?;
+                let mut cursor = match self.command_cursor(&caller, &place, cursor).await? {
+                    Ok(cursor) => cursor,
+                    Err(failure) => return Ok(Err(failure)),
+                };
+                return Ok(all(&mut cursor).await.map(|documents| Some(Outcome::Documents.of_documents(documents))));
+            }
+            Special::CreateCommandCursor(cursor) => {
+                let (caller, place) = self.place(&operation.object)?;
+                match self.command_cursor(&caller, &place, cursor).await? {
+                    Ok(cursor) => {
+                        let name = operation.save_result_as.as_deref().unwrap_or("\0cursor");
+                        self.entities.insert(name, Live::Cursor(Rc::new(RefCell::new(Some(cursor)))))?;
+                    }
+                    Err(failure) => return Ok(Err(failure)),
+                }
+            }
+            Special::RunCommand { command: body, command_name, timeout_ms, session, read_preference } => {
                 let (caller, place) = self.place(&operation.object)?;
                 let timeout = timeout_ms.map(Duration::from_millis);
-                let ended = command(&caller, &place.database, &body.0, timeout).await;
-                self.check_retry(&caller, Retry::Command, ended.as_ref().err())?;
+                let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+                let preference = read_preference.as_ref().map_or_else(|| Ok(ReadPreference::default()), preference)?;
+                let body = with_name_first(&body.0, command_name.as_deref());
+                let ended = command(&caller, &place.database, &body, preference.into(), session, timeout).await;
                 return Ok(ended.map(|reply| Some(reply.into())));
             }
         }
@@ -226,8 +274,10 @@ impl<E: Engine> Running<E> {
     fn place(&self, name: &str) -> Result<(Caller<E::Client>, Place), Stop> {
         match self.entities.get(name)? {
             Live::Place(caller, place) => Ok((caller, place)),
-            Live::Client(caller) => Ok((caller, Place { database: "admin".into(), collection: None })),
-            Live::Thread(_) | Live::Session | Live::Cursor(_) | Live::Value(_) => {
+            Live::Client(caller) => {
+                Ok((caller, Place { database: "admin".into(), collection: None, options: Box::default() }))
+            }
+            Live::Thread(_) | Live::Session(..) | Live::Cursor(_) | Live::Value(_) => {
                 Err(Stop::failed(format!("\"{name}\" is not a client, database or collection")))
             }
         }
@@ -235,20 +285,70 @@ impl<E: Engine> Running<E> {
 
     async fn data(&self, operation: &Operation, data: &Data) -> Result<Ended, Stop> {
         let (caller, place) = self.place(&operation.object)?;
-        let mut plan = Plan::new(data, &place, || self.next_id()).map_err(Stop::failed)?;
-        add_write_concern(&mut plan, &caller);
+        let plan = Plan::new(data, &place, || self.next_id()).map_err(Stop::failed)?;
         let timeout = data.timeout_ms.map(Duration::from_millis);
-        let (retry, ended) = match attempt(&caller, &plan, timeout).await {
-            Err((retry, failure)) => (retry, Err(failure)),
+        let session = data.session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+        Ok(match attempt(&caller, &plan, session, timeout).await {
+            Err(failure) => Err(failure),
             Ok(Attempt::Cursor(cursor)) => {
                 let name = operation.save_result_as.as_deref().unwrap_or("\0cursor");
                 self.entities.insert(name, Live::Cursor(Rc::new(RefCell::new(Some(*cursor)))))?;
-                (plan.retry, Ok(None))
+                Ok(None)
             }
-            Ok(Attempt::Result(result)) => (plan.retry, Ok(Some(result))),
+            Ok(Attempt::Result(result)) => Ok(Some(result)),
+        })
+    }
+
+    async fn command_cursor(
+        &self,
+        caller: &Caller<E::Client>,
+        place: &Place,
+        cursor: &CursorCommand,
+    ) -> Result<Result<Cursor<E::Client>, Failure>, Stop> {
+        let CursorCommand { command_name, command, batch_size, max_time_ms, comment, session } = cursor;
+        let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+        let command = with_name_first(&command.0, Some(command_name));
+        let further = [("batchSize", batch_size), ("maxTimeMS", max_time_ms), ("comment", comment)];
+        let further =
+            further.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_ref()?.0.clone())));
+        let made = async {
+            let session = caller.session(session, None)?;
+            let sending = Sending { selector: ReadPreference::default().into(), is_once: true };
+            let (reply, connection) = caller.run(&place.database, &command, sending, &session).await?;
+            let mut cursor = Cursor::new(caller, session, &command, &reply, connection)?;
+            cursor.set_further(further.collect());
+            Ok(cursor)
         };
-        self.check_retry(&caller, retry, ended.as_ref().err())?;
-        Ok(ended)
+        Ok(made.await)
+    }
+
+    /// The content of a file in the default bucket of GridFS.
+    async fn download(&self, bucket: &str, file: Document) -> Result<Ended, Stop> {
+        let (caller, place) = self.place(bucket)?;
+        let find = |collection: &str, filter: Document| Plan {
+            database: place.database.clone(),
+            command: doc! { "find": collection, "filter": filter },
+            reads: true,
+            outcome: Outcome::Documents,
+        };
+        let mut files = find("fs.files", file);
+        files.command.insert("limit", 1);
+        let found = match attempt(&caller, &files, None, None).await {
+            Ok(Attempt::Result(found)) => found,
+            Ok(Attempt::Cursor(_)) => return Err(Stop::failed("a find without an end")),
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let id = found.as_array().and_then(|files| files.first()?.as_document()?.get("_id").cloned());
+        let Some(id) = id else { return Ok(Err(Failure::client("there is no such file"))) };
+        let mut chunks = find("fs.chunks", doc! { "files_id": id });
+        chunks.command.insert("sort", doc! { "n": 1 });
+        let ended = attempt(&caller, &chunks, None, None).await;
+        Ok(ended.map(|attempt| {
+            let Attempt::Result(Bson::Array(chunks)) = attempt else { return None };
+            let data = chunks.iter().filter_map(|chunk| chunk.as_document()?.get_binary_generic("data").ok());
+            let bytes = data.flatten().copied().collect();
+            Some(Binary { subtype: BinarySubtype::Generic, bytes }.into())
+        }))
     }
 
     async fn iterate(&self, name: &str) -> Result<Ended, Stop> {
@@ -266,17 +366,29 @@ impl<E: Engine> Running<E> {
         }
     }
 
-    /// Where a driver would now try the operation again, the test is about that retry, which this client does not have.
-    fn check_retry(&self, caller: &Caller<E::Client>, retry: Retry, failure: Option<&Failure>) -> Result<(), Stop> {
-        let Some(failure) = failure else { return Ok(()) };
-        let reads = caller.options.retry_reads != Some(false);
-        let writes = caller.options.retry_writes != Some(false);
-        // Only servers that replicate know transaction numbers.
-        let retry = if retry == Retry::Write && self.topology == Topology::Single { Retry::ManyWrites } else { retry };
-        if failure.is_retried(retry, reads, writes) {
-            return Err(Stop::Skipped("needs retries, which are a driver's business and not a pool's".into()));
+    async fn compare_last_lsids(&self, client: &str, are_same: bool) -> Result<(), Stop> {
+        self.engine.settle().await;
+        let lsids = self.entities.client(client)?.journal.last_lsids();
+        let [Some(last), Some(before)] = lsids else {
+            return Err(Stop::failed(format!("the last two commands of {client} have no sessions: {lsids:?}")));
+        };
+        match (last == before) == are_same {
+            true => Ok(()),
+            false => {
+                Err(Stop::failed(format!("the last two commands of {client} have the sessions {before} and {last}")))
+            }
         }
-        Ok(())
+    }
+
+    fn check_dirty(&self, name: &str, expected: bool) -> Result<(), Stop> {
+        let held = self.entities.session(name)?;
+        let found = held.borrow().as_ref().map(E::Client::is_dirty);
+        match found == Some(expected) {
+            true => Ok(()),
+            false => {
+                Err(Stop::failed(format!("whether the session \"{name}\" is dirty: {found:?}, expected {expected}")))
+            }
+        }
     }
 
     fn next_id(&self) -> ObjectId {
@@ -296,63 +408,63 @@ enum Attempt<C: Client> {
 async fn attempt<C: Client>(
     caller: &Caller<C>,
     plan: &Plan,
+    session: Option<Held<C>>,
     timeout: Option<Duration>,
-) -> Result<Attempt<C>, (Retry, Failure)> {
-    let own = |failure| (plan.retry, failure);
-    let purpose = if plan.outcome.of_reply(&Document::new()).is_none() { Purpose::Cursor } else { Purpose::Other };
-    let session = caller.session(timeout);
-    let mut connection = caller.check_out(purpose, &session).await.map_err(own)?;
-    let reply = caller.run(&mut connection, &plan.database, &plan.command, &session).await.map_err(own)?;
+) -> Result<Attempt<C>, Failure> {
+    let session = caller.session(session, timeout)?;
+    let preference = || caller.options.read_preference.clone().into();
+    let selector = if plan.reads { preference() } else { ServerSelector::Writable };
+    let sending = Sending { selector, is_once: false };
+    let (reply, connection) = caller.run(&plan.database, &plan.command, sending, &session).await?;
     if let Some(result) = plan.outcome.of_reply(&reply) {
         return Ok(Attempt::Result(result));
     }
-    let mut cursor = Cursor::new(caller, session, &plan.command, &reply, connection).map_err(own)?;
+    let mut cursor = Cursor::new(caller, session, &plan.command, &reply, connection)?;
     if plan.outcome == Outcome::Cursor {
         return Ok(Attempt::Cursor(Box::new(cursor)));
     }
+    all(&mut cursor).await.map(|documents| Attempt::Result(plan.outcome.of_documents(documents)))
+}
+
+/// All documents of a cursor. One that fails is closed.
+async fn all<C: Client>(cursor: &mut Cursor<C>) -> Result<Vec<Document>, Failure> {
     let mut documents = Vec::new();
     loop {
         match cursor.next().await {
             Ok(Some(document)) => documents.push(document),
-            Ok(None) => return Ok(Attempt::Result(plan.outcome.of_documents(documents))),
+            Ok(None) => return Ok(documents),
             Err(failure) => {
                 cursor.close().await;
-                return Err((Retry::GetMore, failure));
+                return Err(failure);
             }
         }
     }
+}
+
+/// JSON objects have no order here, and a command's name is its first field.
+fn with_name_first(command: &Document, name: Option<&str>) -> Document {
+    let Some((name, value)) = name.and_then(|name| Some((name, command.get(name)?))) else { return command.clone() };
+    let mut ordered = doc! { name: value.clone() };
+    ordered.extend(command.clone().into_iter().filter(|(key, _)| key != name));
+    ordered
 }
 
 async fn command<C: Client>(
     caller: &Caller<C>,
     database: &str,
     command: &Document,
+    selector: ServerSelector,
+    session: Option<Held<C>>,
     timeout: Option<Duration>,
 ) -> Result<Document, Failure> {
-    let session = caller.session(timeout);
-    let mut connection = caller.check_out(Purpose::Other, &session).await?;
-    caller.run(&mut connection, database, command, &session).await
+    let session = caller.session(session, timeout)?;
+    let sending = Sending { selector, is_once: true };
+    caller.run(database, command, sending, &session).await.map(|(reply, _)| reply)
 }
 
-/// Writes are acknowledged as the client's options say.
-fn add_write_concern<C: Client>(plan: &mut Plan, caller: &Caller<C>) {
-    if !matches!(plan.retry, Retry::Write | Retry::ManyWrites) {
-        return;
-    }
-    let options = &caller.options.write_concern;
-    let mut concern = Document::new();
-    match &options.w {
-        Some(W::Members(members)) => drop(concern.insert("w", i64::from(*members))),
-        Some(W::Named(name)) => drop(concern.insert("w", name.as_str())),
-        None => {}
-    }
-    if let Some(journal) = options.journal {
-        concern.insert("j", journal);
-    }
-    if let Some(timeout) = options.timeout {
-        concern.insert("wtimeout", i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
-    }
-    if !concern.is_empty() {
-        plan.command.extend(doc! { "writeConcern": concern });
-    }
+/// A read preference as tests write it.
+fn preference(document: &ReadPreferenceDocument) -> Result<ReadPreference, Stop> {
+    let (options, _) = ClientOptions::parse(&format!("mongodb://h/?readPreference={}", document.mode))
+        .map_err(|error| Stop::failed(error.to_string()))?;
+    Ok(options.read_preference)
 }

@@ -4,20 +4,27 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
-use bson::{Document, RawDocumentBuf, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, RawDocumentBuf, doc};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::Command;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::{Cause, Purpose};
 use cmap_core::time::Instant;
 use cmap_core::topology::TopologyEvent;
-use cmap_core::wire::ServerError;
-use cmap_sim::{CheckOutError, CommandError, CommandErrorKind, Event, PinnedConnection, SimRuntime};
+use cmap_core::wire::{ServerError, WriteError, WriteFailure};
+use cmap_sim::{
+    CheckOutError, CommandError, CommandErrorKind, Event, OperationError, OperationErrorKind, PinnedConnection,
+    Session, SessionOptions, SimRuntime,
+};
 
-use crate::suites::unified::client::{Client, Connection};
+use crate::suites::unified::client::{Client, Connection, Operate};
 use crate::suites::unified::failure::{Failure, FailureKind};
 use crate::suites::unified::format::DriverInfo;
 use crate::suites::unified::journal::Journal;
+
+/// The labels that tests expect of errors.
+const LABELS: [&str; 4] = ["RetryableWriteError", "NoWritesPerformed", "SystemOverloadedError", "RetryableError"];
 
 /// How long a closing client waits for its connections.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,7 +40,8 @@ pub struct SimClient {
 /// A connection that is checked out.
 pub struct SimConnection {
     runtime: SimRuntime,
-    connection: PinnedConnection,
+    /// There until it is dropped.
+    connection: Option<PinnedConnection>,
 }
 
 impl SimClient {
@@ -50,9 +58,11 @@ impl SimClient {
                 }
                 journal.topology_event(event);
             }
+            Event::Command(event) => journal.command(event),
             Event::Lost(_) | _ => {}
         };
-        let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler);
+        let client =
+            cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler).observe_commands(true);
         // The tests count the errors of single check-outs.
         let client = client.reselect(false).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;
@@ -72,18 +82,44 @@ fn left(runtime: &SimRuntime, deadline: Option<Instant>) -> Option<Duration> {
 
 impl Client for SimClient {
     type Connection = SimConnection;
+    type Session = Session;
 
     fn now(&self) -> Instant {
         now(&self.runtime)
     }
 
-    async fn check_out(&self, purpose: Purpose, deadline: Option<Instant>) -> Result<SimConnection, Failure> {
-        let connection = match left(&self.runtime, deadline) {
-            None => self.client.check_out().await,
-            left => self.client.check_out_within(left).await,
+    fn start_session(&self, causal: bool) -> Result<Session, Failure> {
+        let mut options = SessionOptions::default();
+        options.causal_consistency = causal;
+        self.client.start_session_with(options).map_err(|error| Failure::client(error.to_string()))
+    }
+
+    fn lsid(session: &Session) -> Document {
+        let bytes = session.id().bytes().to_vec();
+        doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes } }
+    }
+
+    fn is_dirty(session: &Session) -> bool {
+        session.is_dirty()
+    }
+
+    async fn operate(
+        &self,
+        operation: &Operate<'_>,
+        session: &mut Session,
+    ) -> Result<(Document, SimConnection), Failure> {
+        let body = raw(operation.command)?;
+        let prepared =
+            self.client.operation(operation.selector.clone(), (operation.database, &*body)).in_session(session);
+        let prepared = if operation.is_once { prepared.once() } else { prepared };
+        let prepared = match left(&self.runtime, operation.deadline) {
+            None => prepared,
+            Some(left) => prepared.within(left),
         };
-        let connection = connection.map_err(|error| of_check_out(&error))?;
-        Ok(SimConnection { runtime: self.runtime.clone(), connection: connection.pin(purpose) })
+        let (reply, connection) = prepared.run_keeping().await.map_err(|error| of_operation(&error))?;
+        let reply = Document::try_from(&*reply).map_err(|error| Failure::client(error.to_string()))?;
+        let connection = connection.pin(Purpose::Other);
+        Ok((reply, SimConnection { runtime: self.runtime.clone(), connection: Some(connection) }))
     }
 
     fn checked_out(&self) -> u64 {
@@ -92,11 +128,6 @@ impl Client for SimClient {
 
     fn available(&self) -> u64 {
         self.client.stats().counts.available.into()
-    }
-
-    fn min_round_trip_time(&self) -> Duration {
-        let description = self.client.description();
-        description.servers.first().map(|server| server.min_round_trip_time).unwrap_or_default()
     }
 
     fn topology_type(&self) -> String {
@@ -116,17 +147,12 @@ impl Client for SimClient {
 }
 
 impl Connection for SimConnection {
-    fn identity(&self) -> Document {
-        let mut identity = Document::new();
-        if let Some(description) = self.connection.description() {
-            if let Some(id) = description.connection_id {
-                identity.insert("serverConnectionId", id);
-            }
-            if let Some(id) = description.service_id {
-                identity.insert("serviceId", id.to_string());
-            }
-        }
-        identity
+    fn address(&self) -> ServerAddress {
+        self.connection.as_ref().map_or_else(|| ServerAddress::tcp("", 0), |connection| connection.address().clone())
+    }
+
+    fn keep_for_cursor(&mut self) {
+        self.connection = self.connection.take().map(|connection| connection.unpin().pin(Purpose::Cursor));
     }
 
     async fn run(
@@ -135,16 +161,37 @@ impl Connection for SimConnection {
         command: &Document,
         deadline: Option<Instant>,
     ) -> Result<Document, Failure> {
-        let unusable = |error: &dyn core::fmt::Display| Failure::client(error.to_string());
-        let body = RawDocumentBuf::try_from(command).map_err(|error| unusable(&error))?;
+        let body = raw(command)?;
         let command = Command::new(database, &body);
+        let Some(connection) = &mut self.connection else { return Err(Failure::client("the connection is gone")) };
         let reply = match left(&self.runtime, deadline) {
-            None => self.connection.exchange(&command).await,
-            left => self.connection.exchange_within(&command, left).await,
+            None => connection.exchange(&command).await,
+            left => connection.exchange_within(&command, left).await,
         };
         let reply = reply.map_err(|error| of_command(&error))?;
-        Document::try_from(&*reply).map_err(|error| unusable(&error))
+        Document::try_from(&*reply).map_err(|error| Failure::client(error.to_string()))
     }
+}
+
+fn raw(command: &Document) -> Result<RawDocumentBuf, Failure> {
+    RawDocumentBuf::try_from(command).map_err(|error| Failure::client(error.to_string()))
+}
+
+fn of_operation(error: &OperationError) -> Failure {
+    let mut failure = match &error.kind {
+        OperationErrorKind::CheckOut(error) => of_check_out(error),
+        OperationErrorKind::Command(error) => of_command(error),
+        error @ (OperationErrorKind::Unwritable(_)
+        | OperationErrorKind::NoSessions
+        | OperationErrorKind::ForeignSession
+        | _) => Failure::client(error.to_string()),
+    };
+    for label in LABELS.iter().filter(|label| error.has_label(label)) {
+        if !failure.labels.iter().any(|own| own == label) {
+            failure.labels.push((*label).to_owned());
+        }
+    }
+    failure
 }
 
 fn of_check_out(error: &CheckOutError) -> Failure {
@@ -158,11 +205,11 @@ fn of_check_out(error: &CheckOutError) -> Failure {
 fn of_command(error: &CommandError) -> Failure {
     let kind = match &error.kind {
         CommandErrorKind::Server(error) => return of_server(error),
+        CommandErrorKind::Writes(failure) => return of_writes(failure),
         CommandErrorKind::Network(_) => FailureKind::Network { timeout: false },
         CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_) => FailureKind::Network { timeout: true },
         CommandErrorKind::NoTimeLeft { .. } => FailureKind::CheckOutTimeout,
-        CommandErrorKind::Writes(_)
-        | CommandErrorKind::NotSent(_)
+        CommandErrorKind::NotSent(_)
         | CommandErrorKind::Unwritable(_)
         | CommandErrorKind::Protocol(_)
         | CommandErrorKind::Closed
@@ -170,6 +217,31 @@ fn of_command(error: &CommandError) -> Failure {
         | _ => FailureKind::Client,
     };
     Failure::new(kind, error.to_string())
+}
+
+/// The errors of single writes, with what a client keeps of the reply.
+fn of_writes(failure: &WriteFailure) -> Failure {
+    let mut reply = doc! { "ok": 1 };
+    if let Some(n) = failure.n {
+        reply.insert("n", n);
+    }
+    let errors: Vec<Document> = failure.writes.iter().map(write_error).collect();
+    if !errors.is_empty() {
+        reply.insert("writeErrors", errors);
+    }
+    if let Some(concern) = &failure.write_concern {
+        let mut error = doc! { "code": concern.code, "errmsg": concern.message.as_str() };
+        error.extend(concern.code_name.as_deref().map(|name| ("codeName".to_owned(), name.into())));
+        reply.insert("writeConcernError", error);
+    }
+    if !failure.labels.is_empty() {
+        reply.insert("errorLabels", failure.labels.clone());
+    }
+    Failure::of_reply(&reply).unwrap_or_else(|| Failure::client(failure.to_string()))
+}
+
+fn write_error(error: &WriteError) -> Document {
+    doc! { "index": error.index.map(i64::from), "code": error.code, "errmsg": error.message.as_str() }
 }
 
 /// The server's error, with what a client keeps of the reply.

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{EventName, Severity};
+use super::{Document, EventName, Severity};
 
 /// One entity.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,6 +17,8 @@ pub enum Entity {
     Database(DatabaseEntity),
     /// A collection of a database.
     Collection(CollectionEntity),
+    /// A bucket of GridFS in a database, with the default name.
+    Bucket(BucketEntity),
     /// A thread, on which operations can run beside the others.
     Thread(Named),
     /// A session. It can be made; operations in it cannot be carried out.
@@ -62,6 +64,29 @@ pub struct DatabaseEntity {
     pub client: String,
     /// `databaseName`: its name on the server.
     pub database_name: String,
+    /// `databaseOptions`.
+    #[serde(default)]
+    pub database_options: PlaceOptions,
+}
+
+/// `databaseOptions` and `collectionOptions`: for commands that take them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct PlaceOptions {
+    /// `readConcern`.
+    pub read_concern: Option<Document>,
+    /// `writeConcern`.
+    pub write_concern: Option<Document>,
+}
+
+/// `bucket`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct BucketEntity {
+    /// `id`: its name in the test.
+    pub id: String,
+    /// `database`: where it is.
+    pub database: String,
 }
 
 /// `collection`.
@@ -74,6 +99,9 @@ pub struct CollectionEntity {
     pub database: String,
     /// `collectionName`: its name on the server.
     pub collection_name: String,
+    /// `collectionOptions`.
+    #[serde(default)]
+    pub collection_options: PlaceOptions,
 }
 
 /// An entity that is nothing but its name.

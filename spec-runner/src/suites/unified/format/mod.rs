@@ -14,12 +14,17 @@ use bson::Bson;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::entity::{ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, SessionEntity};
+pub use self::entity::{
+    BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, SessionEntity,
+};
 pub use self::event::{EventKind, EventName, ExpectedEvent};
 pub use self::expectation::{
     CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
 };
-pub use self::operation::{Action, Data, DriverInfo, Expectation, Method, Occurrences, Operation, Special};
+pub use self::operation::{
+    Action, CursorCommand, Data, DriverInfo, Expectation, Method, Occurrences, Operation, ReadPreferenceDocument,
+    Special,
+};
 pub use self::requirement::{Deployment, Requirement, Serverless};
 
 use crate::suites::extended_json;

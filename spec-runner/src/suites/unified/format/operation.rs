@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Document, Entity, ExpectedError, ExpectedEvent};
+use super::{Any, Document, Entity, ExpectedError, ExpectedEvent};
 use crate::suites::extended_json;
 use crate::suites::place::Place;
 use crate::suites::problem::read;
@@ -106,6 +106,51 @@ pub enum Special {
         /// The type.
         topology_type: String,
     },
+    /// The last two commands of a client were in one session.
+    AssertSameLsidOnLastTwoCommands {
+        /// The client.
+        client: String,
+    },
+    /// The last two commands of a client were in two sessions.
+    AssertDifferentLsidOnLastTwoCommands {
+        /// The client.
+        client: String,
+    },
+    /// A session is dirty.
+    AssertSessionDirty {
+        /// The session.
+        session: String,
+    },
+    /// A session is not dirty.
+    AssertSessionNotDirty {
+        /// The session.
+        session: String,
+    },
+    /// Ends a session.
+    EndSession {},
+    /// Several writes, one after the other.
+    BulkWrite {
+        /// The writes, in their order.
+        requests: Vec<Document>,
+        /// Whether the first that fails is the last.
+        ordered: Option<bool>,
+        /// In which session.
+        session: Option<String>,
+    },
+    /// The content of a file in GridFS.
+    Download {
+        /// The file's `_id`.
+        id: Any,
+    },
+    /// The content of the newest file of a name in GridFS.
+    DownloadByName {
+        /// The name.
+        filename: String,
+    },
+    /// Runs a command that makes a cursor; the result are its documents.
+    RunCursorCommand(Box<CursorCommand>),
+    /// Runs a command that makes a cursor, which is kept.
+    CreateCommandCursor(Box<CursorCommand>),
     /// Closes a client or a cursor.
     Close {},
     /// Adds a wrapping library to a client's metadata.
@@ -122,10 +167,41 @@ pub enum Special {
         command_name: Option<String>,
         /// The command.
         command: Document,
+        /// In which session.
+        session: Option<String>,
+        /// On which members.
+        read_preference: Option<ReadPreferenceDocument>,
         /// How long the whole may take.
         #[serde(rename = "timeoutMS")]
         timeout_ms: Option<u64>,
     },
+}
+
+/// The arguments of a command that makes a cursor.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct CursorCommand {
+    /// The command's name.
+    pub command_name: String,
+    /// The command.
+    pub command: Document,
+    /// `batchSize` of its getMores.
+    pub batch_size: Option<Any>,
+    /// `maxTimeMS` of its getMores.
+    #[serde(rename = "maxTimeMS")]
+    pub max_time_ms: Option<Any>,
+    /// `comment` of its getMores.
+    pub comment: Option<Any>,
+    /// In which session.
+    pub session: Option<String>,
+}
+
+/// `readPreference`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub struct ReadPreferenceDocument {
+    /// `mode`.
+    pub mode: String,
 }
 
 /// Events to wait for, or to count.
@@ -161,6 +237,8 @@ pub struct Data {
     pub arguments: bson::Document,
     /// `timeoutMS`, which every method has: how long it may take.
     pub timeout_ms: Option<u64>,
+    /// `session`, which every method has.
+    pub session: Option<String>,
 }
 
 /// The methods of a driver's interface.
@@ -169,12 +247,15 @@ pub struct Data {
 #[expect(missing_docs, reason = "each is the specification's method of this name")]
 pub enum Method {
     Aggregate,
+    Count,
     CountDocuments,
+    CreateCollection,
     CreateFindCursor,
     CreateIndex,
     DeleteMany,
     DeleteOne,
     Distinct,
+    DropCollection,
     DropIndex,
     DropIndexes,
     EstimatedDocumentCount,
@@ -186,8 +267,10 @@ pub enum Method {
     InsertMany,
     InsertOne,
     ListCollectionNames,
+    ListCollectionObjects,
     ListCollections,
     ListDatabaseNames,
+    ListDatabaseObjects,
     ListDatabases,
     ListIndexNames,
     ListIndexes,
@@ -197,11 +280,10 @@ pub enum Method {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 5] = [
+const LACKING: [(&str, &[&str]); 4] = [
     ("transactions", &["startTransaction", "commitTransaction", "abortTransaction", "withTransaction"]),
-    ("explicit sessions", &["endSession", "assertSameLsidOnLastTwoCommands", "assertDifferentLsidOnLastTwoCommands"]),
     ("change streams", &["createChangeStream"]),
-    ("bulk writes", &["bulkWrite", "clientBulkWrite"]),
+    ("bulk writes of a whole client", &["clientBulkWrite"]),
     ("a replica set of several members", &["waitForPrimaryChange"]),
 ];
 
@@ -210,9 +292,7 @@ pub(super) fn lack(test: &Value) -> Option<String> {
     let operations = test.get("operations")?.as_array()?;
     let names = operations.iter().filter_map(|operation| operation.get("name")?.as_str());
     let by_name = |name| LACKING.iter().find(|(_, names)| names.contains(&name)).map(|(what, _)| *what);
-    let in_session = |operation: &Value| operation.pointer("/arguments/session").is_some();
     let what = names.into_iter().find_map(by_name);
-    let what = what.or_else(|| operations.iter().any(in_session).then_some("explicit sessions"));
     let what = what.or_else(|| has_key(test, "$where").then_some("a server that runs JavaScript ($where)"));
     what.map(|what| format!("needs {what}"))
 }
@@ -230,19 +310,28 @@ impl Method {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Aggregate => &["pipeline", "batchSize"],
-            Self::CountDocuments | Self::DeleteMany | Self::DeleteOne | Self::FindOneAndDelete => &["filter"],
-            Self::CreateFindCursor | Self::Find => &["filter", "batchSize", "limit", "sort"],
+            Self::Count | Self::CountDocuments | Self::DeleteMany | Self::DeleteOne => &["filter"],
+            Self::CreateCollection => &["collection", "capped", "size"],
+            Self::DropCollection => &["collection"],
+            Self::FindOneAndDelete => &["filter", "sort"],
+            Self::CreateFindCursor | Self::Find => {
+                &["filter", "batchSize", "limit", "sort", "comment", "returnKey", "hint", "skip"]
+            }
             Self::FindOne => &["filter", "sort"],
             Self::CreateIndex => &["keys", "name"],
             Self::Distinct => &["fieldName", "filter"],
             Self::DropIndex => &["name"],
             Self::EstimatedDocumentCount => &["maxTimeMS"],
-            Self::ReplaceOne | Self::FindOneAndReplace => &["filter", "replacement"],
-            Self::FindOneAndUpdate | Self::UpdateMany | Self::UpdateOne => &["filter", "update"],
+            Self::ReplaceOne => &["filter", "replacement", "upsert", "sort"],
+            Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument"],
+            Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument"],
+            Self::UpdateMany | Self::UpdateOne => &["filter", "update", "upsert", "sort"],
             Self::InsertMany => &["documents", "ordered"],
             Self::InsertOne => &["document"],
-            Self::ListCollections | Self::ListCollectionNames | Self::ListIndexes => &["filter", "batchSize"],
-            Self::ListDatabases | Self::ListDatabaseNames => &["filter"],
+            Self::ListCollections | Self::ListCollectionObjects | Self::ListCollectionNames | Self::ListIndexes => {
+                &["filter", "batchSize"]
+            }
+            Self::ListDatabases | Self::ListDatabaseObjects | Self::ListDatabaseNames => &["filter"],
             Self::DropIndexes | Self::ListIndexNames => &[],
         }
     }
@@ -294,11 +383,14 @@ impl Action {
         let timeout_ms = arguments.remove("timeoutMS");
         let timeout_ms = timeout_ms.map(|timeout| timeout.as_u64().ok_or("timeoutMS is not a number of milliseconds"));
         let timeout_ms = timeout_ms.transpose()?;
+        let session =
+            arguments.remove("session").map(|session| session.as_str().map(str::to_owned).ok_or("session is no name"));
+        let session = session.transpose()?;
         if let Some(unknown) = arguments.keys().find(|key| !method.arguments().contains(&key.as_str())) {
             return Err(format!("unknown argument `{unknown}` of {name}"));
         }
         let arguments = extended_json::document(Value::Object(arguments));
         let arguments = arguments.map_err(|problem| format!("the arguments of {name}: {problem}"))?;
-        Ok(Self::Data(Data { method, arguments, timeout_ms }))
+        Ok(Self::Data(Data { method, arguments, timeout_ms, session }))
     }
 }

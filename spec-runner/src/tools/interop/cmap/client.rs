@@ -157,7 +157,7 @@ pub(super) fn succeeded(reply: &RawDocument) -> Result<Document, ClientError> {
             message: error.get_str("errmsg").unwrap_or_default().to_owned(),
             labels: Vec::new(),
             topology_version: None,
-            base_backoff: None,
+            base_backoff_ms: None,
         }))),
     }
 }

@@ -1,0 +1,197 @@
+//! The events of commands: started, succeeded, failed. Documents that may hold a secret are left out (LOG-15).
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf, cstr};
+
+use crate::connection::Command;
+use crate::pool::{Cause, ConnectionId};
+use crate::service_id::ServiceId;
+
+/// Commands whose documents and replies may hold secrets (LOG-15).
+const SENSITIVE: [&str; 9] = [
+    "authenticate",
+    "saslStart",
+    "saslContinue",
+    "getnonce",
+    "createUser",
+    "updateUser",
+    "copydbgetnonce",
+    "copydbSaslStart",
+    "copydb",
+];
+
+/// Hellos, which may authenticate in advance.
+const HELLOS: [&str; 2] = ["hello", "isMaster"];
+
+/// Something that happened to a command.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CommandEvent {
+    /// It is about to be sent.
+    CommandStarted {
+        /// The command.
+        sent: Arc<SentCommand>,
+        /// The whole document; empty if it may hold a secret.
+        document: RawDocumentBuf,
+    },
+    /// The server has carried it out; single writes may have failed.
+    CommandSucceeded {
+        /// The command.
+        sent: Arc<SentCommand>,
+        /// Time since it was started.
+        duration: Duration,
+        /// The reply; empty if it may hold a secret, and `{ ok: 1 }` if none was wanted.
+        reply: RawDocumentBuf,
+    },
+    /// The server refused it, or there was no usable reply.
+    CommandFailed {
+        /// The command.
+        sent: Arc<SentCommand>,
+        /// Time since it was started.
+        duration: Duration,
+        /// Why.
+        failure: Cause,
+    },
+}
+
+/// A command that was sent, as its events name it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SentCommand {
+    /// Its name.
+    pub name: String,
+    /// Its database.
+    pub database: String,
+    /// The number of its message on its connection.
+    pub request_id: i32,
+    /// The number of its operation, the same for all attempts (RTY-13). `None` for a command that was run on a connection.
+    pub operation_id: Option<u64>,
+    /// The connection's number in events.
+    pub connection_id: ConnectionId,
+    /// The server's number for the connection.
+    pub server_connection_id: Option<i64>,
+    /// The service behind a load balancer.
+    pub service_id: Option<ServiceId>,
+    /// Whether its documents may hold a secret.
+    is_sensitive: bool,
+}
+
+impl SentCommand {
+    /// The command as it is about to be sent, by a connection with these ids.
+    pub fn new(
+        command: &Command<'_>,
+        operation_id: Option<u64>,
+        connection_id: ConnectionId,
+        server_connection_id: Option<i64>,
+        service_id: Option<ServiceId>,
+    ) -> Self {
+        let name = command.body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+        Self {
+            name: name.to_owned(),
+            database: command.database.to_owned(),
+            request_id: 0,
+            operation_id,
+            connection_id,
+            server_connection_id,
+            service_id,
+            is_sensitive: is_sensitive(name, command.body),
+        }
+    }
+
+    /// The same with the number of its message.
+    #[must_use]
+    pub fn with_request_id(mut self, request_id: i32) -> Self {
+        self.request_id = request_id;
+        self
+    }
+
+    /// The whole document of `command`, for its event; `declaration` are the fields of the server's API.
+    pub fn document(&self, command: &Command<'_>, declaration: Option<&RawDocument>) -> RawDocumentBuf {
+        if self.is_sensitive {
+            return RawDocumentBuf::new();
+        }
+        let mut document = command.body.to_owned();
+        document.append(cstr!("$db"), command.database);
+        for fields in [declaration, command.fields].into_iter().flatten() {
+            for (name, value) in fields.iter().map_while(Result::ok) {
+                document.append(name, value);
+            }
+        }
+        if let Some(limit) = command.max_time {
+            document.append(cstr!("maxTimeMS"), i64::try_from(limit.as_millis()).unwrap_or(i64::MAX).max(1));
+        }
+        document
+    }
+
+    /// A reply, for its event.
+    pub fn reply(&self, reply: &RawDocument) -> RawDocumentBuf {
+        if self.is_sensitive { RawDocumentBuf::new() } else { reply.to_owned() }
+    }
+}
+
+impl CommandEvent {
+    /// The specification's name of the event.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CommandStarted { .. } => "CommandStarted",
+            Self::CommandSucceeded { .. } => "CommandSucceeded",
+            Self::CommandFailed { .. } => "CommandFailed",
+        }
+    }
+
+    /// The command.
+    pub fn sent(&self) -> &SentCommand {
+        match self {
+            Self::CommandStarted { sent, .. }
+            | Self::CommandSucceeded { sent, .. }
+            | Self::CommandFailed { sent, .. } => sent,
+        }
+    }
+}
+
+fn is_sensitive(name: &str, body: &RawDocument) -> bool {
+    let is_one_of = |names: &[&str]| names.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let speculates = || body.get("speculativeAuthenticate").is_ok_and(|field| field.is_some());
+    is_one_of(&SENSITIVE) || is_one_of(&HELLOS) && speculates()
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    fn sent(body: &RawDocument) -> SentCommand {
+        SentCommand::new(&Command::new("db", body), None, serde_json::from_str("1").unwrap(), None, None)
+    }
+
+    #[test]
+    fn a_command_is_shown_with_all_that_goes_along() {
+        let (ping, lsid) = (rawdoc! { "ping": 1 }, rawdoc! { "lsid": 5 });
+        let mut command = Command::new("db", &ping);
+        command.fields = Some(&lsid);
+        command.max_time = Some(Duration::from_millis(7));
+
+        let document = sent(&ping).document(&command, Some(&rawdoc! { "apiVersion": "1" }));
+
+        assert_eq!(document, rawdoc! { "ping": 1, "$db": "db", "apiVersion": "1", "lsid": 5, "maxTimeMS": 7_i64 });
+    }
+
+    #[test]
+    fn what_may_hold_a_secret_is_not_shown_log_15() {
+        for body in [
+            rawdoc! { "saslStart": 1, "payload": "x" },
+            rawdoc! { "CREATEUSER": "u", "pwd": "x" },
+            rawdoc! { "hello": 1, "speculativeAuthenticate": { "saslStart": 1 } },
+        ] {
+            assert_eq!(sent(&body).document(&Command::new("db", &body), None), rawdoc! {}, "{body:?}");
+            assert_eq!(sent(&body).reply(&rawdoc! { "payload": "x" }), rawdoc! {});
+        }
+        let hello = rawdoc! { "hello": 1 };
+        assert_eq!(sent(&hello).reply(&rawdoc! { "ok": 1 }), rawdoc! { "ok": 1 });
+    }
+}

@@ -1,0 +1,75 @@
+//! The events of one command: its start, and its end however it ends.
+
+use std::sync::Arc;
+
+use bson::{RawDocumentBuf, rawdoc};
+use cmap_core::address::ServerAddress;
+use cmap_core::pool::Cause;
+use cmap_core::server::{CommandEvent, SentCommand};
+use cmap_core::time::Instant;
+
+use crate::document::Reply;
+use crate::error::CommandErrorKind;
+use crate::runtime::Runtime;
+use crate::topology::Topology;
+
+/// A command whose start was told. If its future is dropped half-way, it has failed.
+pub(crate) struct CommandTelling<R: Runtime> {
+    topology: Arc<Topology<R>>,
+    address: Arc<ServerAddress>,
+    sent: Arc<SentCommand>,
+    started_at: Instant,
+    is_over: bool,
+}
+
+impl<R: Runtime> CommandTelling<R> {
+    pub(crate) fn begin(
+        topology: &Arc<Topology<R>>,
+        address: &Arc<ServerAddress>,
+        sent: SentCommand,
+        document: RawDocumentBuf,
+    ) -> Self {
+        let (topology, address, sent) = (Arc::clone(topology), Arc::clone(address), Arc::new(sent));
+        let started_at = topology.clock().now();
+        topology.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
+        Self { topology, address, sent, started_at, is_over: false }
+    }
+
+    /// The command has ended, with this reply if it got one.
+    pub(crate) fn end(mut self, ended: &Result<(), CommandErrorKind>, reply: Option<Reply<'_>>) {
+        match ended {
+            Ok(()) => {
+                let reply = match reply {
+                    Some(reply) => self.sent.reply(&reply),
+                    // None was wanted.
+                    None => rawdoc! { "ok": 1 },
+                };
+                let (sent, duration) = (Arc::clone(&self.sent), self.duration());
+                self.tell(CommandEvent::CommandSucceeded { sent, duration, reply });
+            }
+            Err(error) => self.fail(Cause::of(error)),
+        }
+    }
+
+    fn fail(&mut self, failure: Cause) {
+        let (sent, duration) = (Arc::clone(&self.sent), self.duration());
+        self.tell(CommandEvent::CommandFailed { sent, duration, failure });
+    }
+
+    fn tell(&mut self, event: CommandEvent) {
+        self.is_over = true;
+        self.topology.tell_command(&self.address, event);
+    }
+
+    fn duration(&self) -> std::time::Duration {
+        self.topology.clock().now().saturating_since(self.started_at)
+    }
+}
+
+impl<R: Runtime> Drop for CommandTelling<R> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.fail(Cause::new("its caller gave it up"));
+        }
+    }
+}
