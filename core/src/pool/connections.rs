@@ -504,7 +504,7 @@ impl<C> Connections<C> {
             interrupted: self.interrupted,
             kept_by_cursors: self.kept_by_cursors,
             kept_by_transactions: self.kept_by_transactions,
-            available: self.available.clone(),
+            available: self.available,
         }
     }
 }

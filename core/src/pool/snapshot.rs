@@ -25,7 +25,7 @@ impl<C> Pool<C> {
             wait_queue: self.wait_queue.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
-            totals: self.totals.clone(),
+            totals: self.totals,
         }
     }
 }

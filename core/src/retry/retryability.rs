@@ -162,7 +162,8 @@ impl Several {
     }
 }
 
-#[cfg(all(test, feature = "wire"))]
+#[cfg(test)]
+#[cfg(feature = "wire")]
 mod tests {
     use alloc::vec;
 

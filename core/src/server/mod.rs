@@ -89,7 +89,7 @@ impl<C> Server<C> {
         Server {
             pool: self.pool.snapshot(),
             description: Arc::clone(&self.description),
-            disbelief: self.disbelief.clone(),
+            disbelief: self.disbelief,
             membership: self.membership,
         }
     }

@@ -98,7 +98,8 @@ mod negotiation;
 mod plain;
 mod scram;
 mod secret;
-#[cfg(all(test, feature = "auth"))]
+#[cfg(test)]
+#[cfg(feature = "auth")]
 mod tests;
 
 pub use conversation::{Conversation, First, Reply, Step};

@@ -100,7 +100,8 @@ fn can_speculate(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::ScramSha1 | Mechanism::ScramSha256 | Mechanism::MongoDbX509)
 }
 
-#[cfg(all(test, feature = "auth"))]
+#[cfg(test)]
+#[cfg(feature = "auth")]
 mod tests {
     use alloc::string::ToString;
 

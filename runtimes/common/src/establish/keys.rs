@@ -125,5 +125,6 @@ impl Drop for Derivation {
     }
 }
 
-#[cfg(all(test, feature = "auth"))]
+#[cfg(test)]
+#[cfg(feature = "auth")]
 mod tests;

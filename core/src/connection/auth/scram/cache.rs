@@ -151,7 +151,8 @@ impl Default for KeyCache {
     }
 }
 
-#[cfg(all(test, feature = "auth"))]
+#[cfg(test)]
+#[cfg(feature = "auth")]
 mod tests {
     use proptest::prelude::*;
 

@@ -128,7 +128,8 @@ impl fmt::Debug for DerivedKeys {
     }
 }
 
-#[cfg(all(test, feature = "auth"))]
+#[cfg(test)]
+#[cfg(feature = "auth")]
 mod tests {
     use super::*;
 

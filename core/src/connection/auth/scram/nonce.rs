@@ -23,7 +23,8 @@ impl Nonce {
     }
 
     /// The nonces of the RFCs' examples have other lengths.
-    #[cfg(all(test, feature = "auth"))]
+    #[cfg(test)]
+    #[cfg(feature = "auth")]
     pub(in super::super) fn from_text(text: &str) -> Self {
         Self(text.into())
     }
