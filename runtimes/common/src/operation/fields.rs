@@ -130,8 +130,9 @@ fn append_concerns(
         (Some(_), _) => {}
     }
     let write_concern = along.defaults.and_then(|own| own.write_concern(command.body));
-    // One that wants no reply says so in a write concern of its own.
-    if let Some(concern) = write_concern.filter(|_| command.acknowledged && !has(command, "writeConcern")) {
+    // One that wants no reply takes no concern that asks for one.
+    let goes_along = |concern: &&RawDocument| command.acknowledged || wants_no_reply(concern);
+    if let Some(concern) = write_concern.filter(goes_along).filter(|_| !has(command, "writeConcern")) {
         fields.append(cstr!("writeConcern"), concern);
     }
 }
@@ -166,8 +167,11 @@ fn without_read_concern(body: &RawDocument) -> RawDocumentBuf {
 pub(super) fn is_acknowledged(command: &Command<'_>, defaults: Option<&CommandDefaults>) -> bool {
     let own = command.body.get_document("writeConcern").ok();
     let concern = own.or_else(|| defaults?.write_concern(command.body));
-    let w = concern.and_then(|concern| concern.get("w").ok().flatten()).and_then(integer);
-    command.acknowledged && w != Some(0)
+    command.acknowledged && !concern.is_some_and(wants_no_reply)
+}
+
+fn wants_no_reply(concern: &RawDocument) -> bool {
+    concern.get("w").ok().flatten().and_then(integer) == Some(0)
 }
 
 /// Whether errors of single writes fail the command.

@@ -111,16 +111,17 @@ impl<'a, R: Runtime> Operation<'a, R> {
     pub async fn run_keeping(self) -> Result<(Reply<'static>, Connection<R>), OperationError> {
         let Self { client, selector, request, limit, session, is_once } = self;
         let request = request.map_err(OperationError::unwritable)?;
-        let command = request.command();
+        let mut command = request.command();
         let (topology, sessions) = (client.topology(), client.sessions());
+        // A write with w: 0 waits for no reply (MSG-7).
+        command.acknowledged = fields::is_acknowledged(&command, topology.command_defaults());
         let deadline = match limit {
             None => client.timeout().map(|timeout| client.deadline(timeout)),
             Some(Limit::None) => None,
             Some(Limit::Within(limit)) => Some(client.deadline(limit)),
             Some(Limit::Until(deadline)) => Some(deadline),
         };
-        let retryability =
-            Retryability::of_command(command.body, fields::is_acknowledged(&command, topology.command_defaults()));
+        let retryability = Retryability::of_command(command.body, command.acknowledged);
         let retryability = if is_once { retryability.once() } else { retryability };
         let mut policy = RetryPolicy::of_client(client.options());
         if limit.is_some() {
