@@ -35,6 +35,7 @@ fn the_official_suites_pass_wherever_they_are_found() {
         ("logging", 5),
         ("load-balancers", 20),
         ("sdam-unified", 41),
+        ("selection-logs", 5),
         ("handshake", 1),
         ("operation-timeouts", 10),
         ("backpressure", 91),

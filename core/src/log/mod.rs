@@ -5,7 +5,7 @@
 //! (SEL-41). Its severity is debug, but for a selection that waits, which is info (SEL-42). Fields that do not apply are left
 //! out, never null (LOG-6). [`LogRecord`] displays as the specification's unstructured form.
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod command;
 #[cfg(feature = "wire")]
 mod extended_json;
@@ -26,7 +26,7 @@ use crate::address::ServerAddress;
 use crate::pool::{Cause, ConnectionId};
 use crate::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
 
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::command::COMMAND_COMPONENT;
 #[cfg(feature = "wire")]
 pub use self::extended_json::extended_json;

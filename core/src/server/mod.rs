@@ -17,7 +17,7 @@ pub mod reaction;
 
 #[cfg(feature = "wire")]
 mod command_defaults;
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 mod command_event;
 mod disbelief;
 mod event;
@@ -34,7 +34,7 @@ pub(crate) use self::command_defaults::has_output;
 pub use self::command_defaults::{
     CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference,
 };
-#[cfg(all(feature = "wire", feature = "auth"))]
+#[cfg(feature = "wire")]
 pub use self::command_event::{CommandEvent, SentCommand};
 pub(crate) use self::disbelief::Disbelief;
 pub use self::event::ServerEvent;

@@ -41,9 +41,10 @@ const OTHER_SUITES: [(&str, &str); 14] = [
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 10] = [
+const UNIFIED_SUITES: [(&str, &str); 11] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
+    ("selection-logs", "server-selection/tests/logging"),
     ("handshake", "mongodb-handshake/tests/unified"),
     ("operation-timeouts", "client-side-operations-timeout/tests"),
     ("backpressure", "client-backpressure/tests"),

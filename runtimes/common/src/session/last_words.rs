@@ -46,7 +46,7 @@ impl<R: Runtime> LastWords<R> {
         }
     }
 
-    /// Ends the sessions. What comes of it does not matter: sessions expire by themselves.
+    /// Ends the sessions. Errors do not matter: sessions expire by themselves.
     pub(crate) async fn send(mut self) {
         let Some(connection) = &mut self.connection else { return };
         loop {

@@ -9,7 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::log::{self, LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::pool::Event;
 use cmap_core::server::{CommandEvent, HeartbeatEvent, ServerEvent};
-use cmap_core::topology::TopologyEvent;
+use cmap_core::topology::{SelectionEvent, SelectionEventKind, TopologyEvent};
 
 use super::format::{ClientEntity, EventName, ExpectedEvent, Severity};
 use super::matching::Saved;
@@ -102,9 +102,13 @@ impl Journal {
         }
     }
 
-    /// Notes an event of a command.
-    pub fn command(&self, event: &CommandEvent) {
+    /// Notes an event of a command to the server at `address`, and its log message.
+    pub fn command(&self, address: &ServerAddress, event: &CommandEvent) {
         let sent = event.sent();
+        // Clients that set fail points log nothing that counts.
+        if sent.name != "configureFailPoint" {
+            self.message(log::COMMAND_COMPONENT, || Some(LogRecord::of_command(address, event, WHOLE)));
+        }
         let (name, document) = match event {
             CommandEvent::CommandStarted { document, .. } => {
                 (EventName::CommandStartedEvent, Some(("command", document)))
@@ -173,12 +177,23 @@ impl Journal {
         self.message(log::TOPOLOGY_COMPONENT, || Some(LogRecord::of_topology(TOPOLOGY, event)));
     }
 
-    /// Notes a log message, if it is wanted. All of ours are of the level debug (LOG-10, LOG-14).
+    /// Notes the log message of a selection. That it waits is worth the level info (SEL-42).
+    pub fn selection_event(&self, event: &SelectionEvent) {
+        let waits = matches!(event.kind, SelectionEventKind::Waiting { .. });
+        let level = if waits { Severity::Info } else { Severity::Debug };
+        self.message_of(level, log::SELECTION_COMPONENT, || Some(LogRecord::of_selection(event)));
+    }
+
+    /// Notes a log message of the level debug, if it is wanted (LOG-10, LOG-14).
     fn message(&self, component: &'static str, record: impl FnOnce() -> Option<LogRecord>) {
-        let is_wanted = self.wanted.observe_log_messages.get(component).is_some_and(|least| *least >= Severity::Debug);
+        self.message_of(Severity::Debug, component, record);
+    }
+
+    fn message_of(&self, level: Severity, component: &'static str, record: impl FnOnce() -> Option<LogRecord>) {
+        let is_wanted = self.wanted.observe_log_messages.get(component).is_some_and(|least| *least >= level);
         if let Some(record) = is_wanted.then(record).flatten() {
             let data = record.fields().iter().map(|(name, value)| ((*name).to_owned(), log_value(value))).collect();
-            self.read().messages.push(Message { level: Severity::Debug, component, data });
+            self.read().messages.push(Message { level, component, data });
         }
     }
 }

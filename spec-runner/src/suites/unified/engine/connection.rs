@@ -58,11 +58,12 @@ impl SimClient {
                 }
                 journal.topology_event(event);
             }
-            Event::Command(event) => journal.command(event),
+            Event::Selection(event) => journal.selection_event(event),
+            Event::Command(event) => journal.command(address, event),
             Event::Lost(_) | _ => {}
         };
-        let client =
-            cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler).observe_commands(true);
+        let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler);
+        let client = client.observe_commands(true).observe_selections(true);
         // The tests count the errors of single check-outs.
         let client = client.reselect(false).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;
