@@ -1,4 +1,4 @@
-//! Who is asked for names: the runtime, or name servers that the user has named.
+//! Where names are looked up: by the runtime, or at name servers that the user has given.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,11 +1,16 @@
 //! The log messages as records of the crate `tracing` (feature `tracing`).
 //!
-//! Level DEBUG, INFO for a selection that waits (SEL-42), WARN where no servers are left (TOP-36); target `cmap::connection` for the pool's (LOG-10),
-//! `cmap::topology` for those of server and monitor (LOG-14), `cmap::server_selection` for selections (SEL-41),
-//! `cmap::command` for commands (LOG-16). A record's `message` is the specification's unstructured sentence. Its other fields are those of the
-//! structured form, by the specification's names, and `event`, which has the text of the structured `message`; fields
-//! that do not apply are left out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut
-//! at the length that the variable `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
+//! | target | records | level |
+//! |---|---|---|
+//! | `cmap::connection` | the pool's (LOG-10) | DEBUG |
+//! | `cmap::topology` | those of servers, monitors and the topology (LOG-14) | DEBUG; WARN where no servers are left (TOP-36) |
+//! | `cmap::server_selection` | selections (SEL-41) | DEBUG; INFO for one that waits (SEL-42) |
+//! | `cmap::command` | commands (LOG-16) | DEBUG |
+//!
+//! A record's `message` is the specification's unstructured sentence. Its other fields are those of the structured form, by
+//! the specification's names, and `event`, which has the text of the structured `message`; fields that do not apply are left
+//! out (LOG-6). A record that is not read is never put together (LOG-9). Documents are cut at the length that the variable
+//! `MONGODB_LOG_MAX_DOCUMENT_LENGTH` names when the client is made (LOG-5).
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -54,8 +59,8 @@ impl Default for Log {
     }
 }
 
-/// Writes a record. `tracing` fixes the names of fields when a program is compiled: of the listed fields
-/// the record has those of the [`LogRecord`].
+/// Writes a record. `tracing` fixes the names of fields when a program is compiled: of the listed fields the record has those
+/// of the [`LogRecord`].
 macro_rules! write_record {
     ($level:ident, $target:expr, $event:expr, $record:expr, [$($field:ident)*]) => {
         tracing::$level!(

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Deploy {
-    /// So many new processes, in percent of all, start before old ones stop.
+    /// The share of new processes that start before old ones stop, in percent of all.
     Rolling {
         /// 1 to 100.
         surge_percent: u32,

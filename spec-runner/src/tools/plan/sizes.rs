@@ -28,7 +28,7 @@ pub struct PoolSizes {
 }
 
 impl Concurrency {
-    /// So many connections on average: above zero, at most a million.
+    /// The average number of connections: above zero, at most a million.
     pub fn of_mean(mean: f64) -> Self {
         Self { mean }
     }
