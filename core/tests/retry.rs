@@ -80,10 +80,21 @@ fn with_a_time_limit_an_operation_is_tried_while_it_lasts_rty_1() {
     let mut retry = Retry::new(while_time_lasts(), Retryability::Read, Some(deadline), 1);
 
     for _ in 0..50 {
-        assert_eq!(fail(&mut retry, &network()).next, AT_ONCE);
+        assert!(matches!(fail(&mut retry, &network()).next, Next::RetryAt(_)));
     }
     let late = retry.handle_failure(deadline, &network(), None, TopologyType::Single);
     assert_eq!(late.next, Next::GiveUp(GiveUp::NoTimeLeft));
+}
+
+#[test]
+fn an_operation_that_keeps_failing_rests_between_its_retries_x_65() {
+    let mut retry = retry(while_time_lasts(), Retryability::Read);
+    let pauses: Vec<Duration> = (0..100).map(|_| pause(fail(&mut retry, &server(134, &[])))).collect();
+
+    assert_eq!(pauses[..2], [Duration::ZERO; 2]);
+    assert!(pauses[2] < Duration::from_millis(2), "{pauses:?}");
+    assert!(pauses[50..].iter().all(|pause| *pause < Duration::from_millis(100)), "{pauses:?}");
+    assert!(pauses.iter().sum::<Duration>() > Duration::from_secs(3), "a hundred retries in half a second are a storm");
 }
 
 #[test]

@@ -48,6 +48,9 @@ impl Told {
         let is_in_time = self.deadline.is_none_or(|deadline| *now < deadline);
         let longest = if overload(failure) {
             Duration::from_millis((100 * 2_u64.pow(number.min(20))).min(10_000))
+        } else if number > 2 && !self.failures[..=index].iter().any(|(_, failure)| overload(failure)) {
+            //
+            Duration::from_millis(2_u64.pow(number - 2).min(100))
         } else {
             Duration::ZERO
         };

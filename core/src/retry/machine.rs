@@ -30,6 +30,12 @@ const BASE_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest pause (BP-3).
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
+/// The number of retries that follow their errors at once.
+const PROMPT_RETRIES: u32 = 2;
+
+/// The longest pause before another one.
+const MAX_REST: Duration = Duration::from_millis(100);
+
 /// The retries of one operation.
 ///
 /// Call [`begin`](Self::begin) when an attempt has its server, and [`handle_failure`](Self::handle_failure) when an attempt has
@@ -247,8 +253,13 @@ impl Retry {
     }
 
     fn retry(&mut self, now: Instant, failure: &Failure) -> Next {
-        // Only an overloaded server is spared (BP-9).
-        let at = if failure.is_overload() { now + self.backoff(failure.base_backoff) } else { now };
+        let at = if failure.is_overload() {
+            now + self.backoff(failure.base_backoff)
+        } else if self.retries >= PROMPT_RETRIES && !self.met_overload {
+            now + self.rest()
+        } else {
+            now
+        };
         if self.deadline.is_some_and(|deadline| deadline <= at) {
             // BP-5.
             return Next::GiveUp(GiveUp::NoTimeLeft);
@@ -263,6 +274,13 @@ impl Retry {
         let number = self.retries.saturating_add(1);
         let most = 1_u32.checked_shl(number).and_then(|factor| base.checked_mul(factor)).unwrap_or(MAX_BACKOFF);
         let most = nanos(most.min(MAX_BACKOFF));
+        Duration::from_nanos(self.random.up_to(most.saturating_sub(1)))
+    }
+
+    /// A pause before a retry that is not the first ones, where no server is overloaded.
+    fn rest(&mut self) -> Duration {
+        let doubled = 1_u64.checked_shl(self.retries - PROMPT_RETRIES + 1).map(Duration::from_millis);
+        let most = nanos(doubled.unwrap_or(MAX_REST).min(MAX_REST));
         Duration::from_nanos(self.random.up_to(most.saturating_sub(1)))
     }
 

@@ -144,7 +144,7 @@ impl PlanArgs {
     /// What was measured, if anything.
     ///
     /// # Errors
-    /// More than [`MOST_IN_USE`] connections would be in use.
+    /// More than a million connections would be in use.
     pub fn measured(&self) -> Result<Option<Concurrency>, PlanError> {
         let by_rate = || Some(Concurrency::of_rate(self.rate?, self.hold? / 1000.0));
         match self.in_use.map(Concurrency::of_mean).or_else(by_rate) {
