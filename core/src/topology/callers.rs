@@ -57,12 +57,22 @@ impl<C> Topology<C> {
                 return (CheckOut::Started(delivery.check_out), Some(delivery));
             }
         }
-        self.begin_check_out(now, request)
+        let mut delivery = None;
+        let check_out = self.begin_check_out(now, request, &mut delivery);
+        (check_out, delivery)
     }
 
+    /// Puts the delivery at another place, so that the short way has its own in registers.
     #[inline(never)]
-    fn begin_check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        self.check_out_for(now, &Criteria::default(), request)
+    fn begin_check_out(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+        delivery: &mut Option<Delivery<C>>,
+    ) -> CheckOut {
+        let (check_out, delivered) = self.check_out_for(now, &Criteria::default(), request);
+        *delivery = delivered;
+        check_out
     }
 
     /// The same for a server that meets `criteria`.

@@ -187,8 +187,9 @@ fn delivered_at_once<R: Runtime>(
     now: Instant,
     begun: BeginningOf<R>,
 ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    let is_drained = state.machine.is_drained();
     match begun {
-        (_, Some(delivery)) if state.machine.is_drained() => Ok(delivery),
+        (_, Some(delivery)) if is_drained => Ok(delivery),
         begun => Err(Unanswered { state, now, begun: Some(begun) }),
     }
 }
