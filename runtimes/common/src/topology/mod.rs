@@ -240,7 +240,10 @@ impl<R: Runtime> Topology<R> {
         let limit = self.limit(Some(patience), &patience_ends);
         let outcome = patience_ends.during(LastConnection::of(self)).await;
         drop(limit);
-        outcome.unwrap_or_else(|_| {
+        outcome.unwrap_or_else(|reason| {
+            if reason == AbortReason::RuntimeGone {
+                return Err(RuntimeGone);
+            }
             Ok(self.drive_with(|state, _, work| {
                 work.wake_all(state.abort_all(true, AbortReason::Closed));
                 state.machine.servers().map(|(_, server)| server.pool().counts().in_use).sum()
