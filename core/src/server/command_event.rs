@@ -1,6 +1,7 @@
 //! The events of commands: started, succeeded, failed. Documents that may hold a secret are left out (LOG-15).
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -10,6 +11,7 @@ use bson::{RawDocument, RawDocumentBuf, cstr};
 use crate::connection::Command;
 use crate::pool::{Cause, ConnectionId};
 use crate::service_id::ServiceId;
+use crate::wire::ServerError;
 
 /// Commands whose documents and replies may hold secrets (LOG-15).
 const SENSITIVE: [&str; 9] = [
@@ -127,6 +129,17 @@ impl SentCommand {
         document
     }
 
+    /// Why it failed, for its event. Of a refusal by the server only the code is told if the text may repeat a secret.
+    pub fn failure(&self, cause: Cause, refusal: Option<&ServerError>) -> Cause {
+        match refusal {
+            Some(ServerError { code: Some(code), .. }) if self.is_sensitive => {
+                Cause::new(&format!("the server refused it with code {code}; the rest may hold a secret"))
+            }
+            Some(_) if self.is_sensitive => Cause::new("the server refused it; the rest may hold a secret"),
+            _ => cause,
+        }
+    }
+
     /// A reply, for its event.
     pub fn reply(&self, reply: &RawDocument) -> RawDocumentBuf {
         if self.is_sensitive { RawDocumentBuf::new() } else { reply.to_owned() }
@@ -161,9 +174,12 @@ fn is_sensitive(name: &str, body: &RawDocument) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use bson::rawdoc;
 
     use super::*;
+    use crate::wire::CommandReply;
 
     fn sent(body: &RawDocument) -> SentCommand {
         SentCommand::new(&Command::new("db", body), None, serde_json::from_str("1").unwrap(), None, None)
@@ -191,6 +207,10 @@ mod tests {
             assert_eq!(sent(&body).document(&Command::new("db", &body), None), rawdoc! {}, "{body:?}");
             assert_eq!(sent(&body).reply(&rawdoc! { "payload": "x" }), rawdoc! {});
         }
+        let refusal = CommandReply::read(&rawdoc! { "ok": 0, "errmsg": "no x", "code": 51003 }).failure().unwrap();
+        let create = rawdoc! { "createUser": "u", "pwd": "x" };
+        let failure = sent(&create).failure(Cause::of(&refusal), Some(&refusal)).to_string();
+        assert_eq!(failure, "the server refused it with code 51003; the rest may hold a secret");
         let hello = rawdoc! { "hello": 1 };
         assert_eq!(sent(&hello).reply(&rawdoc! { "ok": 1 }), rawdoc! { "ok": 1 });
     }

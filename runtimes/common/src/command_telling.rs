@@ -47,7 +47,10 @@ impl<R: Runtime> CommandTelling<R> {
                 let (sent, duration) = (Arc::clone(&self.sent), self.duration());
                 self.tell(CommandEvent::CommandSucceeded { sent, duration, reply });
             }
-            Err(error) => self.fail(Cause::of(error)),
+            Err(error) => {
+                let refusal = if let CommandErrorKind::Server(refusal) = error { Some(&**refusal) } else { None };
+                self.fail(self.sent.failure(Cause::of(error), refusal));
+            }
         }
     }
 
