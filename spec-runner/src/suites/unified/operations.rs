@@ -10,7 +10,8 @@ use core::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc, oid::ObjectId};
 use cmap_core::options::{ClientOptions, ReadPreference};
-use cmap_core::topology::ServerSelector;
+use cmap_core::server::ServerType;
+use cmap_core::topology::{ServerSelector, TopologyDescription};
 
 use super::client::{Client, Engine};
 use super::commands::{Caller, Held, Sending};
@@ -154,13 +155,27 @@ impl<E: Engine> Running<E> {
                 }
             }
             Special::RecordTopologyDescription { client, id } => {
-                let topology_type = self.entities.client(client)?.client.topology_type();
-                self.entities.insert(id, Live::Value(topology_type.into()))?;
+                let description = describe(&self.entities.client(client)?.client.description());
+                self.entities.insert(id, Live::Value(description.into()))?;
             }
             Special::AssertTopologyType { topology_description, topology_type } => {
                 let found = self.entities.value(topology_description);
-                if found.as_ref().and_then(Bson::as_str) != Some(topology_type) {
+                let kept = found.as_ref().and_then(Bson::as_document);
+                if kept.and_then(|kept| kept.get_str("type").ok()) != Some(topology_type) {
                     return Err(Stop::failed(format!("the topology is {found:?}, expected {topology_type}")));
+                }
+            }
+            Special::WaitForPrimaryChange { client, prior_topology_description, timeout_ms } => {
+                let caller = self.entities.client(client)?;
+                let prior = self.entities.value(prior_topology_description);
+                let prior = prior.as_ref().and_then(Bson::as_document).and_then(|prior| prior.get("primary"));
+                let has_changed = || {
+                    let now = describe(&caller.client.description());
+                    now.contains_key("primary") && now.get("primary") != prior
+                };
+                let patience = timeout_ms.map_or(PATIENCE, Duration::from_millis);
+                if !self.engine.wait(patience, has_changed).await {
+                    return Err(Stop::failed(format!("{client} knows no other primary after {patience:?}")));
                 }
             }
             Special::Close {} => match self.entities.get(&operation.object)? {
@@ -329,6 +344,7 @@ impl<E: Engine> Running<E> {
             database: place.database.clone(),
             command: doc! { "find": collection, "filter": filter },
             reads: true,
+            read_preference: place.options.read_preference.clone(),
             outcome: Outcome::Documents,
         };
         let mut files = find("fs.files", file);
@@ -412,8 +428,11 @@ async fn attempt<C: Client>(
     timeout: Option<Duration>,
 ) -> Result<Attempt<C>, Failure> {
     let session = caller.session(session, timeout)?;
-    let preference = || caller.options.read_preference.clone().into();
-    let selector = if plan.reads { preference() } else { ServerSelector::Writable };
+    let selector = match &plan.read_preference {
+        Some(own) if plan.reads => preference(own).map_err(|stop| Failure::client(stop.to_string()))?.into(),
+        None if plan.reads => caller.options.read_preference.clone().into(),
+        Some(_) | None => ServerSelector::Writable,
+    };
     let sending = Sending { selector, is_once: false };
     let (reply, connection) = caller.run(&plan.database, &plan.command, sending, &session).await?;
     if let Some(result) = plan.outcome.of_reply(&reply) {
@@ -462,9 +481,27 @@ async fn command<C: Client>(
     caller.run(database, command, sending, &session).await.map(|(reply, _)| reply)
 }
 
+/// A description of a topology as tests compare it: its type and, if it is known, its primary.
+fn describe(description: &TopologyDescription) -> Document {
+    let mut kept = doc! { "type": description.topology_type.name() };
+    let primary = description.servers.iter().find(|server| server.server_type == ServerType::RsPrimary);
+    kept.extend(primary.map(|server| ("primary".to_owned(), server.address.to_string().into())));
+    kept
+}
+
 /// A read preference as tests write it.
 fn preference(document: &ReadPreferenceDocument) -> Result<ReadPreference, Stop> {
-    let (options, _) = ClientOptions::parse(&format!("mongodb://h/?readPreference={}", document.mode))
-        .map_err(|error| Stop::failed(error.to_string()))?;
+    let ReadPreferenceDocument { mode, tag_sets, max_staleness_seconds } = document;
+    // Files write "Secondary", too.
+    let mut letters = mode.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    let mode: String = first.into_iter().chain(letters).collect();
+    let mut uri = format!("mongodb://h/?readPreference={mode}");
+    for tags in tag_sets {
+        let tags: Vec<_> = tags.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        uri.push_str(&format!("&readPreferenceTags={}", tags.join(",")));
+    }
+    uri.extend(max_staleness_seconds.map(|most| format!("&maxStalenessSeconds={most}")));
+    let (options, _) = ClientOptions::parse(&uri).map_err(|error| Stop::failed(error.to_string()))?;
     Ok(options.read_preference)
 }
