@@ -9,16 +9,14 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use cmap_sim::for_seeds;
+use cmap_sim::campaign;
 
 cmap_conformance::conformance!(virtual cmap_conformance::virtual_time::Virtual);
 
 /// `CMAP_SIM_SEEDS` says under how many seeds.
 #[test]
 fn servers_that_lie_cost_errors_and_nothing_else() {
-    let count = std::env::var("CMAP_SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
-
-    for_seeds(0..count, cmap_conformance::hostile::run_seed);
+    campaign(60, cmap_conformance::hostile::run_seed);
 }
 
 /// What a fuzzer found worth keeping (`fuzz/fuzz_targets/hostile_server.rs`).

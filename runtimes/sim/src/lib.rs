@@ -68,7 +68,7 @@ pub use self::executor::{Stuck, TaskNames};
 pub use self::host::{Data, Server, Servers};
 pub use self::network::{Listener, Reachability, Stream};
 pub use self::runtime::{SimRuntime, Sleep};
-pub use self::seeds::for_seeds;
+pub use self::seeds::{campaign, for_seeds};
 pub use self::sim::Sim;
 
 /// A client in a simulation.

@@ -1,7 +1,7 @@
 //! A client of a replica set through failovers: whatever happens to the members, no check-out ends in an error while its
 //! time lasts.
 //!
-//! `CMAP_SIM_SEEDS` says under how many seeds (40 without it), `CMAP_SIM_SEED` names a single one.
+//! `CMAP_SIM_SEEDS` says under how many seeds (40 without it) or which, `CMAP_SIM_SEED` names a single one.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use cmap_sim::core::options::{ReadMode, ReadPreference};
 use cmap_sim::core::random::Random;
 use cmap_sim::core::server::ServerType;
 use cmap_sim::core::topology::{ServerSelector, TopologyType};
-use cmap_sim::{Client, Servers, Sim, SimRuntime, for_seeds};
+use cmap_sim::{Client, Servers, Sim, SimRuntime, campaign, for_seeds};
 
 const TASKS: usize = 20;
 const FAILOVERS: usize = 6;
@@ -52,8 +52,7 @@ fn set(sim: &Sim) -> Servers {
 
 #[test]
 fn no_check_out_ends_in_an_error_through_failovers() {
-    let seeds = std::env::var("CMAP_SIM_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
-    for_seeds(0..seeds, |seed| {
+    campaign(40, |seed| {
         let sim = Sim::new(seed);
         let set = set(&sim);
         let tally = Arc::new(Tally::default());

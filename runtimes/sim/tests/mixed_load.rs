@@ -23,7 +23,7 @@ use cmap_sim::bson::rawdoc;
 use cmap_sim::core::options::ClientOptions;
 use cmap_sim::core::pool::Event as PoolEvent;
 use cmap_sim::core::random::Random;
-use cmap_sim::{Client, CommandErrorKind, Data, Event, Server, Sim, SimRuntime, for_seeds};
+use cmap_sim::{Client, CommandErrorKind, Data, Event, Server, Sim, SimRuntime, campaign};
 
 const TASKS: u64 = 8;
 const OPERATIONS: u64 = 12;
@@ -268,7 +268,5 @@ async fn trouble(sim: &Sim, server: &Server, chance: &mut Random) {
 
 #[test]
 fn a_mixed_load_loses_nothing_under_any_seed() {
-    let count = std::env::var("CMAP_SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
-
-    for_seeds(0..count, run);
+    campaign(1000, run);
 }
