@@ -23,8 +23,11 @@ impl<C> Pool<C> {
             return None;
         }
         self.now = latest;
-        let check_out = self.wait_queue.start_delivered(latest);
-        self.take_hottest(check_out)
+        // The connection first: what is known of it from above need not be read again.
+        let key = self.wait_queue.next_key();
+        let (connection, socket) = self.take_hottest(key)?;
+        let check_out = self.wait_queue.start_delivered(latest, key);
+        Some(Delivery { check_out, connection, socket })
     }
 
     /// Makes a connection that came back the hottest one, if nothing stands in the way. Otherwise its socket is returned.

@@ -261,9 +261,9 @@ impl<C> Pool<C> {
     #[inline(always)]
     fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
         let id = self.wait_queue.deliver(check_out);
-        let delivery = self.take_hottest(id)?;
-        self.emit_checked_out(delivery.check_out, delivery.connection);
-        Some(delivery)
+        let (connection, socket) = self.take_hottest(check_out)?;
+        self.emit_checked_out(id, connection);
+        Some(Delivery { check_out: id, connection, socket })
     }
 
     /// Serves the queue with a connection that came back. If no other connection is available that would have to be
@@ -308,13 +308,13 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The hottest connection is in use from now on.
+    /// The hottest connection is in use from now on, by this check-out.
     #[inline(always)]
-    pub(super) fn take_hottest(&mut self, check_out: CheckOutId) -> Option<Delivery<C>> {
-        let (key, id, socket) = self.connections.take_hottest(&mut self.generations, check_out.key)?;
+    pub(super) fn take_hottest(&mut self, check_out: Key) -> Option<(Handle, C)> {
+        let (key, id, socket) = self.connections.take_hottest(&mut self.generations, check_out)?;
         let high = &mut self.totals.high_water;
         high.in_use = high.in_use.max(self.connections.in_use);
-        Some(Delivery { check_out, connection: Handle { id, key, pool: self.id }, socket })
+        Some((Handle { id, key, pool: self.id }, socket))
     }
 
     pub(super) fn create_for(&mut self, origin: Key) {

@@ -125,40 +125,48 @@ impl WaitQueue {
     /// Opens a check-out that neither waits nor has a connection yet.
     #[inline]
     pub(crate) fn start(&mut self, now: Instant) -> CheckOutId {
-        self.open(now, Progress::Started)
+        self.open(now, Progress::Started, self.next_key())
     }
 
-    /// Opens a check-out that has its connection at once.
-    #[inline]
-    pub(crate) fn start_delivered(&mut self, now: Instant) -> CheckOutId {
-        self.open(now, Progress::Delivered)
+    /// Opens a check-out that has its connection already, at the [next key](Self::next_key).
+    #[inline(always)]
+    pub(crate) fn start_delivered(&mut self, now: Instant, key: Key) -> CheckOutId {
+        self.open(now, Progress::Delivered, key)
+    }
+
+    /// The key of the check-out that is opened next.
+    #[inline(always)]
+    pub(crate) fn next_key(&self) -> Key {
+        if self.vacant == NIL { self.end() } else { self.vacant }
+    }
+
+    #[cold]
+    fn end(&self) -> Key {
+        #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
+        let end = self.entries.len() as Key;
+        end
     }
 
     #[inline(always)]
-    fn open(&mut self, started_at: Instant, progress: Progress) -> CheckOutId {
+    fn open(&mut self, started_at: Instant, progress: Progress, key: Key) -> CheckOutId {
         self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = self.last_sequence;
-        let key = self.vacant;
-        let key = match self.entries.get_mut(key as usize) {
+        match self.entries.get_mut(key as usize) {
             Some(entry) => {
                 self.vacant = entry.links.next;
                 entry.sequence = sequence;
                 entry.started_at = started_at;
                 entry.progress = progress;
-                key
             }
             None => self.add(sequence, started_at, progress),
-        };
+        }
         CheckOutId { sequence, key, pool: self.pool }
     }
 
     #[cold]
-    fn add(&mut self, sequence: u64, started_at: Instant, progress: Progress) -> Key {
+    fn add(&mut self, sequence: u64, started_at: Instant, progress: Progress) {
         let links = Links::UNLINKED;
         self.entries.push(Entry { sequence, started_at, progress, deadline: None, place: NIL, links });
-        #[expect(clippy::cast_possible_truncation, reason = "memory ends long before 2^32 waiters")]
-        let key = (self.entries.len() - 1) as Key;
-        key
     }
 
     /// Puts a started check-out at the end of the queue: until `deadline`, and for at most `timeout` nanoseconds.

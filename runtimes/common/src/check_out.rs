@@ -47,9 +47,6 @@ struct Wanted {
 impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline]
     pub(crate) fn new(topology: &'a Arc<Topology<R>>, limit: Option<Duration>) -> Self {
-        if topology.has_server_filter() {
-            return Self::of(topology, Criteria::default(), limit.map_or(Limit::None, Limit::Within));
-        }
         Self { topology, stage: Stage::Asking(limit), wanted: None }
     }
 
@@ -102,6 +99,15 @@ impl<R: Runtime> CheckOut<'_, R> {
                 self.stage = Stage::Waiting(place);
                 // The servers may have changed since the user has chosen among them.
                 if self.is_narrowed() { self.poll_waiting(place, cx) } else { Poll::Pending }
+            }
+            Begun::Unasked => {
+                let limit = match self.stage {
+                    Stage::Asking(Some(limit)) => Limit::Within(limit),
+                    Stage::AskingFor(limit) => limit,
+                    Stage::Asking(None) | Stage::AskingUntil(_) | Stage::Waiting(_) | Stage::Done => Limit::None,
+                };
+                *self = Self::of(self.topology, Criteria::default(), limit);
+                self.poll_again(cx)
             }
         }
     }

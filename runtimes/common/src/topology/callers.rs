@@ -20,7 +20,7 @@ use crate::socket::Socket;
 pub(crate) struct Unanswered<'a, R: Runtime> {
     state: MutexGuard<'a, State<R>>,
     now: Instant,
-    /// `None` if the runtime has ended.
+    /// `None` if the machine was not asked.
     begun: Option<BeginningOf<R>>,
 }
 
@@ -29,6 +29,8 @@ pub(crate) enum Begun<S> {
     Answered(Answer<S>),
     /// It waits at this place.
     Waits(usize),
+    /// The user has to choose among servers first.
+    Unasked,
 }
 
 /// What the machine says of a check-out at once.
@@ -39,7 +41,10 @@ impl<R: Runtime> Topology<R> {
     #[inline(always)]
     pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
-        let mut state = self.lock_if_alive(now)?;
+        let mut state = self.lock();
+        if !state.serves_writes_plainly {
+            return Err(Unanswered { state, now, begun: None });
+        }
         let begun = state.machine.check_out(now, request(limit.map(|limit| now + limit)));
         delivered_at_once(state, now, begun)
     }
@@ -80,7 +85,9 @@ impl<R: Runtime> Topology<R> {
         cx: &Context<'_>,
     ) -> Begun<R::Stream> {
         let Unanswered { mut state, now, begun } = unanswered;
-        let Some((mut check_out, delivery)) = begun else { return Begun::Answered(Err(RuntimeGone.into())) };
+        let Some((mut check_out, delivery)) = begun else {
+            return if state.runtime_gone { Begun::Answered(Err(RuntimeGone.into())) } else { Begun::Unasked };
+        };
         if delivery.is_none() && state.machine.is_drained() {
             // Nothing has to be drained, and no timeout but those of waiters can have become an earlier one.
             let rings_alarm = state.machine.next_check_out_timeout(check_out).is_some_and(|at| state.arm(at));

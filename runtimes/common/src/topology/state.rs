@@ -48,6 +48,8 @@ pub(crate) struct State<R: Runtime> {
     /// The time at which the driver comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
+    /// Whether the machine alone decides on a check-out for writes: the runtime is there, and no user chooses among servers.
+    pub(super) serves_writes_plainly: bool,
     is_alive: fn(&mut Socket<R::Stream>) -> bool,
 }
 
@@ -83,6 +85,7 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&server.description().address);
             members.insert(id, Member::new(id, address, &settings, None));
         }
+        let serves_writes_plainly = settings.server_filter.is_none();
         Self {
             machine,
             waiters: Waiters::new(),
@@ -98,6 +101,7 @@ impl<R: Runtime> State<R> {
             closing: Slab::new(),
             armed: None,
             runtime_gone: false,
+            serves_writes_plainly,
             is_alive: Socket::is_alive::<R>,
         }
     }
@@ -292,6 +296,7 @@ impl<R: Runtime> State<R> {
     /// Tells every waiter that the runtime is gone, and gives up its check-out. Returns the tasks to wake.
     pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
         self.runtime_gone = true;
+        self.serves_writes_plainly = false;
         let mut wake = self.abort_all(true, AbortReason::RuntimeGone);
         wake.append(&mut self.abort_all(false, AbortReason::RuntimeGone));
         wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));
