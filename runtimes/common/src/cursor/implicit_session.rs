@@ -10,7 +10,7 @@ use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
-use super::server_cursor::{Left, ServerCursor};
+use super::server_cursor::{Left, ServerCursor, Until};
 use super::time::Ends;
 use super::typed::TypedCursor;
 use crate::operation::OperationError;
@@ -71,15 +71,6 @@ enum Stage<R: Runtime> {
 
 /// A getMore under way, which is in no hurry to be polled.
 type GetMore<R> = Pin<Box<dyn Future<Output = (Result<Batch, OperationError>, Left<R>)> + Send>>;
-
-/// When to return without a document.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Until {
-    /// At the end of the cursor only.
-    End,
-    /// After an empty batch, too.
-    EmptyBatch,
-}
 
 impl<R: Runtime> Cursor<R> {
     pub(super) fn new(batch: Batch, left: Left<R>) -> Self {

@@ -71,6 +71,15 @@ pub(super) enum Left<R: Runtime> {
     Exhausted,
 }
 
+/// When a step of a cursor returns without a document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// At the end of the cursor only.
+    End,
+    /// After an empty batch, too.
+    EmptyBatch,
+}
+
 impl<R: Runtime> ServerCursor<R> {
     /// Gets the next batch, in the user's session if there is one. With `rests` it waits a little before.
     pub(super) async fn get_more(

@@ -7,7 +7,7 @@ use cmap_core::session::SessionId;
 
 use super::batch::Batch;
 use super::error::CursorError;
-use super::server_cursor::Left;
+use super::server_cursor::{Left, Until};
 use crate::operation::OperationError;
 use crate::runtime::Runtime;
 use crate::session::Session;
@@ -42,11 +42,28 @@ impl<R: Runtime> SessionCursor<R> {
     /// # Errors
     /// The getMore failed, its batch cannot be read, it is another session, or an earlier getMore was dropped half-way.
     pub async fn try_next(&mut self, session: &mut Session<R>) -> Result<Option<&RawDocument>, OperationError> {
+        let found = self.advance(session, Until::End).await?;
+        Ok(if found { self.batch.current() } else { None })
+    }
+
+    /// The next document if there is one by now: asks the server once at most. As
+    /// [`Cursor::next_if_any`](crate::Cursor::next_if_any).
+    ///
+    /// # Errors
+    /// Those of [`try_next`](Self::try_next).
+    pub async fn next_if_any(&mut self, session: &mut Session<R>) -> Result<Option<&RawDocument>, OperationError> {
+        let found = self.advance(session, Until::EmptyBatch).await?;
+        Ok(if found { self.batch.current() } else { None })
+    }
+
+    /// Goes on to the next document; returns whether there is one.
+    async fn advance(&mut self, session: &mut Session<R>, until: Until) -> Result<bool, OperationError> {
         let mut has_asked = false;
         let mut iteration = None;
         loop {
             match self.batch.advance() {
-                Ok(true) => return Ok(self.batch.current()),
+                Ok(true) => return Ok(true),
+                Ok(false) if has_asked && until == Until::EmptyBatch => return Ok(false),
                 Ok(false) => {}
                 Err(error) => {
                     self.batch = Batch::default();
@@ -59,7 +76,7 @@ impl<R: Runtime> SessionCursor<R> {
                 Stage::Away => return Err(CursorError::CutOff.into()),
                 over @ Stage::Here(Left::Failed(_) | Left::Exhausted) => {
                     self.stage = over;
-                    return Ok(None);
+                    return Ok(false);
                 }
             };
             if self.session != Some(session.id()) {
