@@ -259,7 +259,7 @@ fn notes(seed: u64) -> String {
     };
     let notes = engine.run(async {
         let caller = entities::connect(&engine, &entity).await.unwrap();
-        let session = caller.session(None, None).unwrap();
+        let session = caller.session(None, None);
         let sending = Sending { selector: ServerSelector::Writable, is_once: true };
         caller.run("admin", &bson::doc! { "ping": 1 }, sending, &session).await.unwrap();
         engine.sleep(core::time::Duration::from_secs(30)).await;

@@ -31,9 +31,10 @@ use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, CursorOptions, Deadline, Error, Event,
+    InSession, IntoCommand, IntoRequest, Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError,
+    PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription,
+    TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
 
 /// A client on async-std.
@@ -51,7 +52,13 @@ pub type Connection = cmap_runtime::Connection<AsyncStd>;
 /// A connection on async-std, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<AsyncStd>;
 /// A command to run on async-std.
-pub type Operation<'a> = cmap_runtime::Operation<'a, AsyncStd>;
+pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, AsyncStd, S>;
+/// A cursor on async-std.
+pub type Cursor = cmap_runtime::Cursor<AsyncStd>;
+/// A cursor on async-std, whose documents become values.
+pub type TypedCursor<T> = cmap_runtime::TypedCursor<AsyncStd, T>;
+/// A cursor on async-std, in a session of a user's own.
+pub type SessionCursor = cmap_runtime::SessionCursor<AsyncStd>;
 /// A session of a user's own on async-std.
 pub type Session = cmap_runtime::Session<AsyncStd>;
 

@@ -43,12 +43,7 @@ impl<R: Runtime> Client<R> {
     }
 
     pub(crate) fn sessions(&self) -> &Arc<Sessions> {
-        self.pool.sessions()
-    }
-
-    /// timeoutMS; `None` sets no limit.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.pool.timeout()
+        &self.pool.context().sessions
     }
 
     /// A client as a connection string asks for it. It checks the server from now on; a check-out waits until the
@@ -154,7 +149,7 @@ impl<R: Runtime> Client<R> {
         selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
     ) -> Operation<'a, R> {
-        Operation::new(self, selector.into(), command)
+        Operation::new(self.pool.context(), selector.into(), command)
     }
 
     /// A session for operations that belong together, causally consistent.
@@ -197,6 +192,7 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
+        self.pool.context().pauses.close();
         let topology = Arc::clone(self.pool.topology());
         let last_words = LastWords::of(self);
         if last_words.is_none() {

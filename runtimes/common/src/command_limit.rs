@@ -16,6 +16,8 @@ pub enum TimeLimit {
     Socket(Duration),
     /// timeoutMS: the server is told how long it may work (CSOT-9).
     Operation(Duration),
+    /// That of one iteration of a cursor: the server is not told, because it would end the cursor then.
+    Iteration(Duration),
     /// The caller's own, such as what was left of a [`Deadline`](crate::Deadline); the server is told it, too.
     Caller(Duration),
 }
@@ -29,10 +31,18 @@ impl TimeLimit {
         }
     }
 
+    /// The same limit for an iteration of a cursor.
+    pub(crate) fn of_iteration(self) -> Self {
+        match self {
+            Self::Socket(_) => self,
+            Self::Operation(limit) | Self::Iteration(limit) | Self::Caller(limit) => Self::Iteration(limit),
+        }
+    }
+
     /// The time itself.
     pub fn duration(self) -> Duration {
         match self {
-            Self::Socket(limit) | Self::Operation(limit) | Self::Caller(limit) => limit,
+            Self::Socket(limit) | Self::Operation(limit) | Self::Iteration(limit) | Self::Caller(limit) => limit,
         }
     }
 }
@@ -42,6 +52,7 @@ impl fmt::Display for TimeLimit {
         let set_by = match self {
             Self::Socket(_) => "socketTimeoutMS",
             Self::Operation(_) => "timeoutMS",
+            Self::Iteration(_) => "the limit of an iteration",
             Self::Caller(_) => "the caller's limit",
         };
         write!(f, "{:?} ({set_by})", self.duration())
@@ -58,13 +69,14 @@ pub(crate) fn apply<'c>(
     min_round_trip_time: impl FnOnce() -> Duration,
 ) -> Result<Command<'c>, CommandErrorKind> {
     let mut command = *command;
-    if let Some(limit @ (TimeLimit::Operation(left) | TimeLimit::Caller(left))) = limit {
+    if let Some(limit @ (TimeLimit::Operation(left) | TimeLimit::Iteration(left) | TimeLimit::Caller(left))) = limit {
         let round_trip = min_round_trip_time();
         let time = left.saturating_sub(round_trip);
         if time.is_zero() {
             return Err(CommandErrorKind::NoTimeLeft { left: limit, round_trip });
         }
-        if command.max_time.is_none() && !has_time_of_its_own(&command) {
+        let is_told = !matches!(limit, TimeLimit::Iteration(_));
+        if is_told && command.max_time.is_none() && !has_time_of_its_own(&command) {
             command.max_time = Some(time);
         }
     }
@@ -111,6 +123,7 @@ mod tests {
 
         assert_eq!(told(Some(TimeLimit::Operation(50 * MS)), &ping, 20 * MS), Some(Some(30 * MS)));
         assert_eq!(told(Some(TimeLimit::Socket(50 * MS)), &ping, 20 * MS), Some(None));
+        assert_eq!(told(Some(TimeLimit::Iteration(50 * MS)), &ping, 20 * MS), Some(None));
         assert_eq!(told(None, &ping, 20 * MS), Some(None));
     }
 

@@ -223,7 +223,7 @@ impl<R: Runtime> Connection<R> {
         self.shared_address()
     }
 
-    fn shared_address(&self) -> &Arc<ServerAddress> {
+    pub(crate) fn shared_address(&self) -> &Arc<ServerAddress> {
         // The socket is there until the connection is dropped.
         self.socket.as_ref().map_or_else(|| self.topology.address(), |socket| &socket.address)
     }

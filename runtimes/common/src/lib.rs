@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `client`, `pool`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, the future of a check-out, the connection in use |
 //! | `operation`, `session` | a command with retries on whichever server suits; logical sessions |
+//! | `cursor` | the documents of a reply, and those that follow |
 //! | `builder` | builders of clients and pools |
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
@@ -40,6 +41,7 @@ mod clock;
 mod command_limit;
 mod command_telling;
 mod connection;
+mod cursor;
 mod deadline;
 #[cfg(feature = "srv")]
 mod dns;
@@ -76,11 +78,12 @@ pub use check_out::CheckOut;
 pub use client::{Client, ClientBuilder};
 pub use command_limit::TimeLimit;
 pub use connection::Connection;
+pub use cursor::{Cursor, CursorError, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
 pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
 pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
-pub use operation::{Operation, OperationError, OperationErrorKind};
+pub use operation::{InSession, NoSession, Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;

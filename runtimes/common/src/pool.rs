@@ -9,6 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
+use cmap_core::retry::RetryPolicy;
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::builder::{Builder, Monitored, without_zero};
@@ -16,6 +17,7 @@ use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
+use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
 use crate::topology::Topology;
@@ -66,13 +68,10 @@ pub type PoolBuilder<R> = Builder<R, Pool<R>>;
 
 /// The state that all clones share. Connections in use hold the server alone.
 struct Owner<R: Runtime> {
-    topology: Arc<Topology<R>>,
+    /// For operations; a pool alone has none.
+    context: Context<R>,
     /// As they were checked and completed.
     options: ClientOptions,
-    /// timeoutMS; `None` sets no limit.
-    timeout: Option<Duration>,
-    /// For operations; a pool alone has none.
-    sessions: Arc<Sessions>,
     /// The warnings of the connection string, if there was one.
     warnings: Vec<Warning>,
 }
@@ -82,20 +81,17 @@ impl<R: Runtime> Pool<R> {
         // CSOT-1: zero sets no limit.
         let timeout = without_zero(options.timeout);
         let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
-        Self { owner: Arc::new(Owner { topology, options, timeout, sessions, warnings }) }
+        let (pauses, policy) = (Arc::default(), RetryPolicy::of_client(&options));
+        let context = Context { topology, sessions, pauses, policy, timeout };
+        Self { owner: Arc::new(Owner { context, options, warnings }) }
     }
 
     pub(crate) fn topology(&self) -> &Arc<Topology<R>> {
-        &self.owner.topology
+        &self.owner.context.topology
     }
 
-    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
-        &self.owner.sessions
-    }
-
-    /// timeoutMS; `None` sets no limit.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.owner.timeout
+    pub(crate) fn context(&self) -> &Context<R> {
+        &self.owner.context
     }
 
     pub(crate) fn warnings(&self) -> &[Warning] {
@@ -119,40 +115,40 @@ impl<R: Runtime> Pool<R> {
     /// timeoutMS, or waitQueueTimeoutMS (CSOT-3).
     #[inline]
     pub fn check_out(&self) -> CheckOut<'_, R> {
-        CheckOut::new(&self.owner.topology, self.owner.timeout)
+        CheckOut::new(&self.owner.context.topology, self.owner.context.timeout)
     }
 
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
     /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds it as
     /// well.
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
-        CheckOut::within(&self.owner.topology, limit.into())
+        CheckOut::within(&self.owner.context.topology, limit.into())
     }
 
     pub(crate) fn check_out_for(&self, selector: ServerSelector) -> CheckOut<'_, R> {
-        let limit = self.owner.timeout.map_or(Limit::None, Limit::Within);
+        let limit = self.owner.context.timeout.map_or(Limit::None, Limit::Within);
         self.check_out_for_within(Criteria { selector, ..Criteria::default() }, limit)
     }
 
     pub(crate) fn check_out_for_within(&self, criteria: Criteria, limit: Limit) -> CheckOut<'_, R> {
-        CheckOut::of(&self.owner.topology, criteria, limit)
+        CheckOut::of(&self.owner.context.topology, criteria, limit)
     }
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
     pub fn deadline(&self, limit: Duration) -> Deadline {
-        Deadline::within(self.owner.topology.clock().runtime(), limit)
+        Deadline::within(self.owner.context.topology.clock().runtime(), limit)
     }
 
     /// The time that an operation has left; zero when it is over.
     pub fn time_left(&self, deadline: Deadline) -> Duration {
-        deadline.left(self.owner.topology.clock().runtime())
+        deadline.left(self.owner.context.topology.clock().runtime())
     }
 
     /// The server answers: connections are given out and established from now on (CMAP-18). Does nothing unless the pool
     /// is paused.
     pub fn ready(&self) {
         // Refused only if there is a monitor, which this pool does not have.
-        let _ = self.owner.topology.ready();
+        let _ = self.owner.context.topology.ready();
     }
 
     /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service behind a load balancer (LB-8). Without
@@ -161,13 +157,13 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A service was named for a pool that is not load-balanced, or none for one that is.
     pub fn clear(&self, clear: Clear) -> Result<(), ApiMisuse> {
-        self.owner.topology.clear(clear)
+        self.owner.context.topology.clear(clear)
     }
 
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is
     /// checked out any more. Connections in use are closed when they come back.
     pub fn close(&self) {
-        self.owner.topology.close();
+        self.owner.context.topology.close();
     }
 
     /// Closes the pool, if it is not closed, and waits for at most `patience` until its last connection came back; then
@@ -178,8 +174,8 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// The pool's runtime has ended.
     pub fn closed(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        self.owner.topology.close();
-        let topology = Arc::clone(&self.owner.topology);
+        self.owner.context.topology.close();
+        let topology = Arc::clone(&self.owner.context.topology);
         async move { topology.closed(patience).await }
     }
 
@@ -190,17 +186,17 @@ impl<R: Runtime> Pool<R> {
 
     /// Whether the pool is paused, ready or closed.
     pub fn state(&self) -> PoolState {
-        self.owner.topology.state()
+        self.owner.context.topology.state()
     }
 
     /// The pool's counts.
     pub fn stats(&self) -> Stats {
-        self.owner.topology.stats()
+        self.owner.context.topology.stats()
     }
 
     /// The server's address.
     pub fn address(&self) -> &ServerAddress {
-        self.owner.topology.address()
+        self.owner.context.topology.address()
     }
 
     /// Adds a library that wraps this one to the pool's name in the server's logs, for connections yet to come (HS-14).
@@ -213,7 +209,7 @@ impl<R: Runtime> Pool<R> {
 
     /// The events from now on. At most `capacity` unread ones are kept.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
-        self.owner.topology.subscribe(capacity)
+        self.owner.context.topology.subscribe(capacity)
     }
 }
 
@@ -235,7 +231,8 @@ impl<R: Runtime> Clone for Pool<R> {
 
 impl<R: Runtime> Drop for Owner<R> {
     fn drop(&mut self) {
-        self.topology.close();
+        self.context.pauses.close();
+        self.context.topology.close();
     }
 }
 

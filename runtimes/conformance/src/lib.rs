@@ -24,6 +24,7 @@ pub mod cancellation;
 pub mod clock_steps;
 pub mod closing;
 pub mod command_defaults;
+pub mod cursors;
 pub mod derivations;
 #[cfg(unix)]
 pub mod descriptors;

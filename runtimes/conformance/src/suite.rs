@@ -147,6 +147,33 @@ macro_rules! conformance {
             command_defaults {
                 concerns_and_preference_of_the_options_go_along_with_commands_x_64,
             }
+            cursors {
+                a_cursor_gives_all_documents_in_batches,
+                a_cursor_is_a_stream,
+                other_commands_make_cursors_too,
+                options_replace_what_the_command_says,
+                documents_become_values_and_one_that_does_not_fit_is_an_error_of_its_own,
+                a_command_without_a_cursor_is_said_so,
+                an_exhausted_cursor_returns_its_session_before_its_documents_are_read_ses_3,
+                a_cursor_dropped_half_way_is_ended_on_the_server,
+                a_cursor_that_is_closed_is_ended_on_the_server_when_the_call_returns,
+                a_cursor_dropped_with_its_client_is_ended_on_the_server,
+                a_cursor_keeps_no_client_open,
+                a_step_of_a_cursor_that_is_dropped_loses_no_document,
+                a_refused_get_more_ends_its_cursor,
+                a_get_more_that_an_overloaded_server_refuses_three_times_is_an_error_bp_10,
+                after_a_network_error_nothing_more_is_sent_for_a_cursor,
+                a_cursor_keeps_its_connection_behind_a_load_balancer_lb_13,
+                a_failed_cursor_keeps_its_connection_behind_a_load_balancer_lb_14,
+                a_tailable_cursor_waits_for_documents,
+                an_empty_batch_is_no_end_of_a_tailable_cursor,
+                a_limit_on_a_cursor_is_for_its_life,
+                a_limit_may_be_for_each_iteration_of_a_cursor,
+                options_of_a_cursor_that_do_not_go_together_are_refused,
+                a_session_is_free_between_the_steps_of_its_cursor,
+                another_session_is_refused_by_a_cursor_which_goes_on,
+                a_step_in_a_session_that_is_dropped_ends_its_cursor,
+            }
             limits {
                 ten_thousand_waiters_are_all_served,
                 waiters_are_served_in_their_order,

@@ -57,9 +57,10 @@ mod sim;
 mod world;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, CursorOptions, Deadline, Error, Event,
+    InSession, IntoCommand, IntoRequest, Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError,
+    PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription,
+    TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
 pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
 pub use rustls;
@@ -86,6 +87,12 @@ pub type Connection = cmap_runtime::Connection<SimRuntime>;
 /// A connection in a simulation, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<SimRuntime>;
 /// A command to run in a simulation.
-pub type Operation<'a> = cmap_runtime::Operation<'a, SimRuntime>;
+pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, SimRuntime, S>;
+/// A cursor in a simulation.
+pub type Cursor = cmap_runtime::Cursor<SimRuntime>;
+/// A cursor in a simulation, whose documents become values.
+pub type TypedCursor<T> = cmap_runtime::TypedCursor<SimRuntime, T>;
+/// A cursor in a simulation, in a session of a user's own.
+pub type SessionCursor = cmap_runtime::SessionCursor<SimRuntime>;
 /// A session of a user's own in a simulation.
 pub type Session = cmap_runtime::Session<SimRuntime>;

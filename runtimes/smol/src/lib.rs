@@ -30,9 +30,10 @@ use smol::{Async, Timer};
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, CursorOptions, Deadline, Error, Event,
+    InSession, IntoCommand, IntoRequest, Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError,
+    PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription,
+    TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
 
 /// A client on smol.
@@ -50,7 +51,13 @@ pub type Connection = cmap_runtime::Connection<Smol>;
 /// A connection on smol, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Smol>;
 /// A command to run on smol.
-pub type Operation<'a> = cmap_runtime::Operation<'a, Smol>;
+pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, Smol, S>;
+/// A cursor on smol.
+pub type Cursor = cmap_runtime::Cursor<Smol>;
+/// A cursor on smol, whose documents become values.
+pub type TypedCursor<T> = cmap_runtime::TypedCursor<Smol, T>;
+/// A cursor on smol, in a session of a user's own.
+pub type SessionCursor = cmap_runtime::SessionCursor<Smol>;
 /// A session of a user's own on smol.
 pub type Session = cmap_runtime::Session<Smol>;
 

@@ -32,9 +32,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, CursorOptions, Deadline, Error, Event,
+    InSession, IntoCommand, IntoRequest, Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError,
+    PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription,
+    TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
 pub use stream::TokioStream;
 
@@ -53,7 +54,13 @@ pub type Connection = cmap_runtime::Connection<Tokio>;
 /// A connection on tokio, kept for a cursor or a transaction.
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Tokio>;
 /// A command to run on tokio.
-pub type Operation<'a> = cmap_runtime::Operation<'a, Tokio>;
+pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, Tokio, S>;
+/// A cursor on tokio.
+pub type Cursor = cmap_runtime::Cursor<Tokio>;
+/// A cursor on tokio, whose documents become values.
+pub type TypedCursor<T> = cmap_runtime::TypedCursor<Tokio, T>;
+/// A cursor on tokio, in a session of a user's own.
+pub type SessionCursor = cmap_runtime::SessionCursor<Tokio>;
 /// A session of a user's own on tokio.
 pub type Session = cmap_runtime::Session<Tokio>;
 

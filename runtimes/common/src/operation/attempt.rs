@@ -32,9 +32,15 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) limit: Option<Limit>,
     /// The end of the operation, by the caller's limit or timeoutMS.
     pub(super) deadline: Option<Deadline>,
+    /// Whether the limit is that of a cursor's iteration, which the server is not told.
+    pub(super) is_iteration: bool,
     /// Whether errors of single writes fail it.
     pub(super) writes: bool,
     pub(super) session: SessionOf<'o, R>,
+    /// Whether it keeps to the connection of a cursor (LB-13).
+    pub(super) is_pinned: bool,
+    /// That connection, except during an attempt and after success.
+    pub(super) pinned: Option<Connection<R>>,
     /// The operation's own number (RTY-13).
     pub(super) number: u64,
     /// That of the first attempt, for all of them (RTY-7).
@@ -67,9 +73,12 @@ pub(super) struct Server {
 
 impl<R: Runtime> Attempt<'_, R> {
     pub(super) async fn make(&mut self, retry: &mut Retry) -> Attempted<R> {
-        let mut connection = match self.check_out(retry).await {
-            Ok(connection) => connection,
-            Err(error) => return Attempted::Failed(Box::new(failure::of_check_out(error))),
+        let mut connection = match self.pinned.take() {
+            Some(pinned) => pinned,
+            None => match self.check_out(retry).await {
+                Ok(connection) => connection,
+                Err(error) => return Attempted::Failed(Box::new(failure::of_check_out(error))),
+            },
         };
         let server = fields::ServerOf::connection(&connection);
         if let Err(kind) = self.begin_session(server) {
@@ -104,7 +113,8 @@ impl<R: Runtime> Attempt<'_, R> {
             Ok(reply) => Attempted::Done(reply, connection),
             Err(error) => {
                 let failed = failure::of_command(error, server, number.is_some());
-                drop(connection);
+                // Others go back.
+                self.pinned = Some(connection).filter(|_| self.is_pinned);
                 Attempted::Failed(Box::new(failed))
             }
         }
@@ -178,10 +188,11 @@ impl<R: Runtime> Attempt<'_, R> {
 
     fn time_limit(&self) -> Option<TimeLimit> {
         let left = || self.deadline.map(|deadline| deadline.left(self.topology.clock().runtime()));
-        match self.limit {
+        let limit = match self.limit {
             None => left().map(TimeLimit::Operation).or_else(|| self.topology.command_limit()),
             Some(_) => left().map(TimeLimit::Caller),
-        }
+        };
+        if self.is_iteration { limit.map(TimeLimit::of_iteration) } else { limit }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use cmap_core::retry::{GiveUp, Labels, Retry};
 use thiserror::Error;
 
+use crate::cursor::CursorError;
 use crate::error::{CheckOutError, CommandError, readable_debug};
 
 /// An operation failed, and was not tried again.
@@ -39,6 +40,12 @@ pub enum OperationErrorKind {
     /// The session was started by another client; nothing was sent.
     #[error("the session belongs to another client; start one with the client that runs the operation")]
     ForeignSession,
+    /// The client was closed while the operation rested before its next attempt.
+    #[error("the client was closed before the operation was tried again")]
+    Closed,
+    /// The reply has no cursor, or the cursor cannot go on.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
 }
 
 readable_debug!(OperationError, OperationErrorKind);
@@ -56,6 +63,17 @@ impl OperationError {
         Self::new((OperationErrorKind::ForeignSession, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
+    /// The client was closed before the attempt that would have been the next.
+    pub(super) fn closed(retry: &Retry) -> Self {
+        let retries = retry.retries().saturating_sub(1);
+        Self::new((OperationErrorKind::Closed, Labels::default()), retries, GiveUp::NotRetryable)
+    }
+
+    /// The client was closed before the first attempt.
+    pub(crate) fn closed_before_it_began() -> Self {
+        Self::new((OperationErrorKind::Closed, Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
     /// The error before an attempt that was refused.
     pub(super) fn of_refused(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
         let error = earlier.unwrap_or((OperationErrorKind::NoSessions, Labels::default()));
@@ -68,9 +86,11 @@ impl OperationError {
         match &self.kind {
             OperationErrorKind::CheckOut(error) => error.is_timeout(),
             OperationErrorKind::Command(error) => error.is_timeout(),
-            OperationErrorKind::Unwritable(_) | OperationErrorKind::NoSessions | OperationErrorKind::ForeignSession => {
-                false
-            }
+            OperationErrorKind::Unwritable(_)
+            | OperationErrorKind::NoSessions
+            | OperationErrorKind::ForeignSession
+            | OperationErrorKind::Closed
+            | OperationErrorKind::Cursor(_) => false,
         }
     }
 
@@ -82,8 +102,16 @@ impl OperationError {
             OperationErrorKind::CheckOut(_)
             | OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
-            | OperationErrorKind::ForeignSession => false,
+            | OperationErrorKind::ForeignSession
+            | OperationErrorKind::Closed
+            | OperationErrorKind::Cursor(_) => false,
         }
+    }
+}
+
+impl From<CursorError> for OperationError {
+    fn from(error: CursorError) -> Self {
+        Self::new((error.into(), Labels::default()), 0, GiveUp::NotRetryable)
     }
 }
 

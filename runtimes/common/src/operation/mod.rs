@@ -7,33 +7,39 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | the operation, and its attempts one after the other |
+//! | `context` | what operations need of their client |
 //! | `attempt` | one attempt: a connection, a session, the command |
+//! | `pauses` | the pauses between attempts |
 //! | `fields` | what goes along with the command |
 //! | `failure` | what an error says about trying again |
 //! | `error` | the error of an operation |
 
 mod attempt;
+mod context;
 mod error;
 mod failure;
 mod fields;
+mod pauses;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::options::ReadPreference;
-use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, RetryPolicy, Retryability, Which};
+use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Operation as Named, ServerSelector};
 
 use self::attempt::{Attempt, Attempted};
+pub(crate) use self::context::Context;
 pub use self::error::{OperationError, OperationErrorKind};
-use crate::client::Client;
+pub(crate) use self::pauses::{ClientClosed, Pauses};
 use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply, Request};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
-use crate::socket::abort::Abort;
+use crate::topology::Topology;
 
 /// A command that is about to run on a server of the deployment. Made by [`Client::operation`].
 ///
@@ -50,40 +56,72 @@ use crate::socket::abort::Abort;
 ///     Ok(())
 /// }
 /// ```
-#[must_use = "it does nothing before `run` is awaited"]
-pub struct Operation<'a, R: Runtime> {
-    client: &'a Client<R>,
+#[must_use = "it does nothing before `run` or `cursor` is awaited"]
+pub struct Operation<'a, R: Runtime, S = NoSession> {
+    context: &'a Context<R>,
     selector: ServerSelector,
     request: Result<Request<'a>, Box<bson::error::Error>>,
     limit: Option<Limit>,
     session: Option<&'a mut Session<R>>,
     is_once: bool,
+    of: PhantomData<S>,
 }
 
+/// Marks an [`Operation`] without a session of the user's own.
+#[derive(Clone, Copy, Debug)]
+pub enum NoSession {}
+
+/// Marks an [`Operation`] in a session of the user's own.
+#[derive(Clone, Copy, Debug)]
+pub enum InSession {}
+
 /// The session of an operation.
-enum SessionOf<'a, R: Runtime> {
+pub(crate) enum SessionOf<'a, R: Runtime> {
     /// One of its own, once it has a connection to a server that has sessions (SES-2).
     Implicit(Option<Lent<R>>),
     /// Its user's.
     Explicit(&'a mut Session<R>),
 }
 
+/// What an operation is carried out with, beyond what its user says.
+pub(crate) struct Means<'a, R: Runtime> {
+    pub(crate) session: SessionOf<'a, R>,
+    /// The connection to keep to, instead of one that is checked out.
+    pub(crate) connection: Option<Connection<R>>,
+    /// The end, where it was set before; the user's limit replaces it.
+    pub(crate) deadline: Option<Deadline>,
+    /// Whether the limit of time is not for the command alone, so that the server is not told it.
+    pub(crate) is_iteration: bool,
+}
+
+/// An operation that has ended, and what is left of its means.
+pub(crate) struct Ended<R: Runtime> {
+    /// The reply, and the connection on which it came.
+    pub(crate) result: Result<(Reply<'static>, Connection<R>), OperationError>,
+    /// The implicit session.
+    pub(crate) lent: Option<Lent<R>>,
+    /// The connection that a failed operation had to keep to.
+    pub(crate) connection: Option<Connection<R>>,
+}
+
 impl<'a, R: Runtime> Operation<'a, R> {
-    pub(crate) fn new(client: &'a Client<R>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
+    pub(crate) fn new(context: &'a Context<R>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
         let request = command.into_request().map_err(Box::new);
-        Self { client, selector, request, limit: None, session: None, is_once: false }
+        Self { context, selector, request, limit: None, session: None, is_once: false, of: PhantomData }
     }
 
+    /// Runs it in a session of the user's own.
+    pub fn in_session(self, session: &'a mut Session<R>) -> Operation<'a, R, InSession> {
+        let Self { context, selector, request, limit, session: _, is_once, of: _ } = self;
+        Operation { context, selector, request, limit, session: Some(session), is_once, of: PhantomData }
+    }
+}
+
+impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// Limits the time of the whole, retries and pauses included, instead of by timeoutMS. While it lasts the operation is tried
     /// again as often as the rules allow; without any limit, once (RTY-1).
     pub fn within(mut self, limit: impl Into<Limit>) -> Self {
         self.limit = Some(limit.into());
-        self
-    }
-
-    /// Runs it in a session of the user's own.
-    pub fn in_session(mut self, session: &'a mut Session<R>) -> Self {
-        self.session = Some(session);
         self
     }
 
@@ -103,38 +141,70 @@ impl<'a, R: Runtime> Operation<'a, R> {
         self.run_keeping().await.map(|(reply, _)| reply)
     }
 
-    /// The same; returns the connection, too, on which the reply came: for a cursor that is left open or a transaction, whose
-    /// further commands have to go to the same server, and behind a load balancer over the same connection (LB-13).
+    /// The same; returns the connection, too, on which the reply came: for further commands that have to go to the same server,
+    /// and behind a load balancer over the same connection. [`cursor`](Self::cursor) does that by itself.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).
-    pub async fn run_keeping(self) -> Result<(Reply<'static>, Connection<R>), OperationError> {
-        let Self { client, selector, request, limit, session, is_once } = self;
-        let request = request.map_err(OperationError::unwritable)?;
+    pub async fn run_keeping(mut self) -> Result<(Reply<'static>, Connection<R>), OperationError> {
+        let means = Means::of(self.take_session());
+        self.carry_out(means).await.result
+    }
+
+    pub(crate) fn take_session(&mut self) -> SessionOf<'a, R> {
+        SessionOf::of(self.session.take())
+    }
+
+    pub(crate) fn context(&self) -> &'a Context<R> {
+        self.context
+    }
+
+    /// The limit that its user has set.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.limit
+    }
+
+    /// What `read` makes of its command.
+    pub(crate) fn read_command<T>(&self, read: impl FnOnce(&RawDocument) -> T) -> T {
+        match &self.request {
+            Ok(request) => read(request.command().body),
+            // It fails before it is sent.
+            Err(_) => read(&RawDocumentBuf::new()),
+        }
+    }
+
+    /// Carries it out with these means.
+    pub(crate) async fn carry_out(self, means: Means<'_, R>) -> Ended<R> {
+        let Self { context, selector, request, limit, session: _, is_once, of: _ } = self;
+        let (topology, sessions) = (&context.topology, &context.sessions);
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Ended::before_it_began(means, OperationError::unwritable(error)),
+        };
+        if let SessionOf::Explicit(session) = &means.session
+            && !session.lent.is_of(sessions)
+        {
+            return Ended::before_it_began(means, OperationError::foreign_session());
+        }
         let mut command = request.command();
-        let (topology, sessions) = (client.topology(), client.sessions());
         // A write with w: 0 waits for no reply (MSG-7).
         command.acknowledged = fields::is_acknowledged(&command, topology.command_defaults());
+        let within = |limit| Deadline::within(topology.clock().runtime(), limit);
         let deadline = match limit {
-            None => client.timeout().map(|timeout| client.deadline(timeout)),
+            None => means.deadline.or_else(|| context.timeout.map(within)),
             Some(Limit::None) => None,
-            Some(Limit::Within(limit)) => Some(client.deadline(limit)),
+            Some(Limit::Within(limit)) => Some(within(limit)),
             Some(Limit::Until(deadline)) => Some(deadline),
         };
         let retryability = Retryability::of_command(command.body, command.acknowledged);
         let retryability = if is_once { retryability.once() } else { retryability };
-        let mut policy = RetryPolicy::of_client(client.options());
+        let mut policy = context.policy;
         if limit.is_some() {
             policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
         let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
         let number = sessions.next_operation();
-        let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
-        let session = match session {
-            Some(session) if !session.lent.is_of(sessions) => return Err(OperationError::foreign_session()),
-            Some(session) => SessionOf::Explicit(session),
-            None => SessionOf::Implicit(None),
-        };
+        let retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {
             topology,
             sessions,
@@ -143,15 +213,57 @@ impl<'a, R: Runtime> Operation<'a, R> {
             selector: &selector,
             limit,
             deadline,
+            is_iteration: means.is_iteration,
             writes: fields::writes(command.body, retryability),
-            session,
+            session: means.session,
+            is_pinned: means.connection.is_some(),
+            pinned: means.connection,
             number,
             transaction_number: None,
             named: topology.tells_selections().then(|| named(command.body, number)),
         };
+        let result = attempt.make_all(retry, &context.pauses).await;
+        let lent = match attempt.session {
+            SessionOf::Implicit(lent) => lent,
+            SessionOf::Explicit(_) => None,
+        };
+        Ended { result, lent, connection: attempt.pinned }
+    }
+}
+
+impl<'a, R: Runtime> SessionOf<'a, R> {
+    fn of(session: Option<&'a mut Session<R>>) -> Self {
+        session.map_or(Self::Implicit(None), Self::Explicit)
+    }
+}
+
+impl<'a, R: Runtime> Means<'a, R> {
+    pub(crate) fn of(session: SessionOf<'a, R>) -> Self {
+        Self { session, connection: None, deadline: None, is_iteration: false }
+    }
+}
+
+impl<R: Runtime> Ended<R> {
+    fn before_it_began(means: Means<'_, R>, error: OperationError) -> Self {
+        let lent = match means.session {
+            SessionOf::Implicit(lent) => lent,
+            SessionOf::Explicit(_) => None,
+        };
+        Self { result: Err(error), lent, connection: means.connection }
+    }
+}
+
+impl<R: Runtime> Attempt<'_, R> {
+    /// Makes attempts until one succeeds, or no further one is allowed.
+    async fn make_all(
+        &mut self,
+        mut retry: Retry,
+        pauses: &Pauses,
+    ) -> Result<(Reply<'static>, Connection<R>), OperationError> {
+        let topology = self.topology;
         let mut reported = None;
         loop {
-            let failed = match attempt.make(&mut retry).await {
+            let failed = match self.make(&mut retry).await {
                 Attempted::Done(reply, connection) => return Ok((reply, connection)),
                 Attempted::Failed(failed) => failed,
                 // The earlier error stands, since the write may have been carried out.
@@ -175,25 +287,24 @@ impl<'a, R: Runtime> Operation<'a, R> {
                 Next::GiveUp(reason) => return Err(OperationError::new(error, retry.retries(), reason)),
                 Next::RetryAt(at) => {
                     reported = Some(error);
-                    attempt.pause(now, at).await;
+                    // No connection is held meanwhile (BP-7).
+                    pause(pauses, topology, now, at).await.map_err(|_| OperationError::closed(&retry))?;
                 }
             }
         }
     }
 }
 
-impl<R: Runtime> Attempt<'_, R> {
-    /// Waits until `at`. No connection is held meanwhile (BP-7).
-    async fn pause(&self, now: Instant, at: Instant) {
-        if at <= now {
-            return;
-        }
-        let end = Arc::new(Abort::default());
-        let limit = self.topology.limit(Some(at.saturating_since(now)), &end);
-        // It always ends by being aborted: by its limit, or with the runtime.
-        let _ = end.during(std::future::pending::<()>()).await;
-        drop(limit);
+async fn pause<R: Runtime>(
+    pauses: &Pauses,
+    topology: &Arc<Topology<R>>,
+    now: Instant,
+    at: Instant,
+) -> Result<(), ClientClosed> {
+    if at <= now {
+        return Ok(());
     }
+    pauses.pause(topology, at.saturating_since(now)).await
 }
 
 /// An operation as the log of selections names it (SEL-41).

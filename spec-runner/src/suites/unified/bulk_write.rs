@@ -69,7 +69,7 @@ pub async fn run<C: Client>(
     session: Option<Held<C>>,
 ) -> Result<Bson, Failure> {
     let collection = place.collection.as_deref().unwrap_or_default();
-    let session = caller.session(session, None)?;
+    let session = caller.session(session, None);
     let mut counts = doc! {
         "insertedCount": 0_i64, "deletedCount": 0_i64, "matchedCount": 0_i64, "modifiedCount": 0_i64, "upsertedCount": 0_i64,
     };
@@ -80,7 +80,7 @@ pub async fn run<C: Client>(
         let concern = place.options.write_concern.as_ref();
         command.extend(concern.map(|concern| ("writeConcern".to_owned(), concern.0.clone().into())));
         let sending = Sending { selector: ServerSelector::Writable, is_once: false };
-        let (reply, _) = caller.run(&place.database, &command, sending, &session).await?;
+        let reply = caller.run(&place.database, &command, sending, &session).await?;
         let count = |field: &str| reply.get(field).and_then(|count| count.as_i32().map(i64::from)).unwrap_or_default();
         let upserted = reply.get_array("upserted").map(Vec::as_slice).unwrap_or_default();
         let upserted_count = i64::try_from(upserted.len()).unwrap_or_default();

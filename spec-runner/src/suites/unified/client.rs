@@ -1,9 +1,8 @@
 //! What tests need of a client, on any engine.
 //!
-//! An [`Engine`] makes clients that reach the servers of a test, lets its threads run and its time pass. A client gives out
-//! connections, each of which takes one command at a time; errors go through the rules of SDAM before they come back.
-//! What is built on them (commands on data, cursors, their events) is the same for all engines and lies in [`data`] and
-//! [`operations`].
+//! An [`Engine`] makes clients that reach the servers of a test, lets its threads run and its time pass. A client runs
+//! operations and gives out cursors. What is built on them (commands on data, their events) is the same for all engines and
+//! lies in [`data`] and [`operations`].
 //!
 //! [`data`]: super::data
 //! [`operations`]: super::operations
@@ -14,10 +13,10 @@ use core::pin::Pin;
 use core::time::Duration;
 
 use bson::Document;
-use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
 use cmap_core::time::Instant;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
+use cmap_sim::CursorOptions;
 
 use super::failure::Failure;
 use super::format::{CollectionData, DriverInfo};
@@ -79,8 +78,8 @@ pub struct Operate<'o> {
 
 /// A client: its pool and its monitor, if it has one.
 pub trait Client: Clone + 'static {
-    /// Its connections.
-    type Connection: Connection;
+    /// Its cursors.
+    type Cursor: Cursor<Session = Self::Session>;
 
     /// Its sessions.
     type Session: 'static;
@@ -97,13 +96,22 @@ pub trait Client: Clone + 'static {
     /// Whether a session is dirty (SES-8).
     fn is_dirty(session: &Self::Session) -> bool;
 
-    /// Runs an operation, with the retries that the client's options allow. Returns the reply, and the connection on which it
-    /// came.
+    /// Runs an operation, in this session or one of its own, with the retries that the client's options allow. Returns the
+    /// reply.
     fn operate(
         &self,
         operation: &Operate<'_>,
-        session: &mut Self::Session,
-    ) -> impl Future<Output = Result<(Document, Self::Connection), Failure>>;
+        session: Option<&mut Self::Session>,
+    ) -> impl Future<Output = Result<Document, Failure>>;
+
+    /// Runs an operation that makes a cursor, in this session or one of its own. `options` replace what the command says of its
+    /// getMores.
+    fn cursor(
+        &self,
+        operation: &Operate<'_>,
+        options: Option<CursorOptions>,
+        session: Option<&mut Self::Session>,
+    ) -> impl Future<Output = Result<Self::Cursor, Failure>>;
 
     /// What time it is.
     fn now(&self) -> Instant;
@@ -127,20 +135,20 @@ pub trait Client: Clone + 'static {
     fn close(&self) -> impl Future<Output = ()>;
 }
 
-/// A connection that is checked out. It is checked in when it is dropped.
-pub trait Connection: 'static {
-    /// The address of its server.
-    fn address(&self) -> ServerAddress;
+/// A cursor. It is ended when it is dropped.
+pub trait Cursor: 'static {
+    /// The sessions of its client.
+    type Session;
 
-    /// Keeps it for a cursor.
-    fn keep_for_cursor(&mut self);
+    /// The next document, or none at the end. `session` is that of its operation, if that had one.
+    fn next(&mut self, session: Option<&mut Self::Session>) -> impl Future<Output = Result<Option<Document>, Failure>>;
 
-    /// Runs a command; `Ok` is a reply with `ok: 1`. Errors have been judged by the rules of SDAM when they come back.
-    /// `deadline` replaces the client's own limit on the wait for the reply (CSOT-12).
-    fn run(
+    /// The same with one getMore at most.
+    fn next_if_any(
         &mut self,
-        database: &str,
-        command: &Document,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<Document, Failure>>;
+        session: Option<&mut Self::Session>,
+    ) -> impl Future<Output = Result<Option<Document>, Failure>>;
+
+    /// Ends it, and waits for that.
+    fn close(self) -> impl Future<Output = ()>;
 }

@@ -1,6 +1,6 @@
 //! One client's commands: in which session they run, for how long, and on which servers.
 //!
-//! Every operation runs in a session that ends with it, or in one of the test's. A cursor keeps the session of its operation.
+//! An operation runs in one of the test's sessions, or else in one of its own, of which its client takes care.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -10,9 +10,11 @@ use bson::Document;
 use cmap_core::options::ClientOptions;
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
+use cmap_sim::CursorOptions;
 
-use super::client::{Client, Connection, Operate};
-use super::failure::{Failure, FailureKind};
+use super::client::{Client, Operate};
+use super::cursor::Cursor;
+use super::failure::Failure;
 use super::journal::Journal;
 
 /// A client, its options, and its journal.
@@ -31,7 +33,8 @@ pub type Held<C> = Rc<RefCell<Option<<C as Client>::Session>>>;
 
 /// The session of an operation, and when its time is up.
 pub struct Session<C: Client> {
-    held: Held<C>,
+    /// The test's; without it the operation has one of its own.
+    held: Option<Held<C>>,
     deadline: Option<Instant>,
 }
 
@@ -45,23 +48,11 @@ pub struct Sending {
 }
 
 impl<C: Client> Caller<C> {
-    /// Whether cursors keep their connections (LB-13).
-    pub fn pins_cursors(&self) -> bool {
-        self.options.load_balanced == Some(true)
-    }
-
-    /// The session of an operation: the test's, or one of its own, which is not causally consistent (SES-15). `timeout` or else
-    /// the client's timeoutMS limits the time of the operation.
-    ///
-    /// # Errors
-    /// There can be no session.
-    pub fn session(&self, of_test: Option<Held<C>>, timeout: Option<Duration>) -> Result<Session<C>, Failure> {
-        let held = match of_test {
-            Some(held) => held,
-            None => Rc::new(RefCell::new(Some(self.client.start_session(false)?))),
-        };
-        let timeout = timeout.or(self.options.timeout).filter(|timeout| !timeout.is_zero());
-        Ok(Session { held, deadline: timeout.map(|timeout| self.client.now() + timeout) })
+    /// The session of an operation: the test's, or one of its own. `timeout` limits the time of the operation, instead of the
+    /// client's timeoutMS.
+    pub fn session(&self, of_test: Option<Held<C>>, timeout: Option<Duration>) -> Session<C> {
+        let timeout = timeout.filter(|timeout| !timeout.is_zero());
+        Session { held: of_test, deadline: timeout.map(|timeout| self.client.now() + timeout) }
     }
 
     /// Runs a command, with retries. The errors of single writes in a reply with `ok: 1` are errors, too.
@@ -74,47 +65,50 @@ impl<C: Client> Caller<C> {
         command: &Document,
         sending: Sending,
         session: &Session<C>,
-    ) -> Result<(Document, C::Connection), Failure> {
+    ) -> Result<Document, Failure> {
         let Sending { selector, is_once } = sending;
         let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
         let mut taken = session.take()?;
-        let ended = self.client.operate(&operation, &mut taken).await;
-        session.held.replace(Some(taken));
-        let (reply, connection) = ended?;
+        let ended = self.client.operate(&operation, taken.as_mut()).await;
+        session.give_back(taken);
+        let reply = ended?;
         match Failure::of_reply(&reply) {
-            None => Ok((reply, connection)),
+            None => Ok(reply),
             Some(failure) => Err(failure),
         }
     }
 
-    /// Runs a command of a cursor on the connection that it keeps.
+    /// Runs a command that makes a cursor, with retries. `options` replace what the command says of its getMores.
     ///
     /// # Errors
-    /// The server's error, or a failure of the connection.
-    pub async fn run_on(
+    /// The server's error, or a failure of the client.
+    pub async fn open(
         &self,
-        connection: &mut C::Connection,
         database: &str,
         command: &Document,
+        sending: Sending,
+        options: Option<CursorOptions>,
         session: &Session<C>,
-    ) -> Result<Document, Failure> {
-        let taken = session.take()?;
-        let mut command = command.clone();
-        command.insert("lsid", C::lsid(&taken));
-        session.held.replace(Some(taken));
-        connection.run(database, &command, session.deadline).await
+    ) -> Result<Cursor<C>, Failure> {
+        let Sending { selector, is_once } = sending;
+        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let mut taken = session.take()?;
+        let made = self.client.cursor(&operation, options, taken.as_mut()).await;
+        session.give_back(taken);
+        Ok(Cursor::new(made?, session.held.as_ref()))
     }
 }
 
 impl<C: Client> Session<C> {
-    fn take(&self) -> Result<C::Session, Failure> {
-        self.held.borrow_mut().take().ok_or_else(|| Failure::client("the session is in use"))
+    fn take(&self) -> Result<Option<C::Session>, Failure> {
+        let Some(held) = &self.held else { return Ok(None) };
+        let taken = held.borrow_mut().take();
+        taken.map(Some).ok_or_else(|| Failure::client("the session is in use"))
     }
-}
 
-impl Failure {
-    /// Whether the connection is lost with it.
-    pub fn is_network(&self) -> bool {
-        matches!(self.kind, FailureKind::Network { .. })
+    fn give_back(&self, session: Option<C::Session>) {
+        if let (Some(held), Some(session)) = (&self.held, session) {
+            held.replace(Some(session));
+        }
     }
 }

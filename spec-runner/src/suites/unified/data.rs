@@ -176,7 +176,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         }
         Method::CreateCollection | Method::DropCollection => {
             command.insert(shape(data.method, arguments).command, argument("collection")?);
-            copy(command, &["capped", "size"]);
+            copy(command, &["capped", "size", "max"]);
             Outcome::Known(Bson::Null)
         }
         Method::Distinct => {
@@ -273,10 +273,18 @@ fn inserted(method: Method, ids: Vec<Bson>) -> Bson {
 }
 
 impl Outcome {
-    /// The result, where no cursor is needed to get it.
-    pub fn of_reply(&self, reply: &Document) -> Option<Bson> {
+    /// Whether the reply has a cursor.
+    pub fn is_of_cursor(&self) -> bool {
+        match self {
+            Self::Cursor | Self::Documents | Self::First | Self::EachDocuments(_) | Self::Count => true,
+            Self::Field(_) | Self::EachOf(..) | Self::Updated | Self::Deleted | Self::Known(_) => false,
+        }
+    }
+
+    /// The result of a reply without a cursor.
+    pub fn of_reply(&self, reply: &Document) -> Bson {
         let count = |field: &str| reply.get(field).cloned().unwrap_or(Bson::Int32(0));
-        Some(match self {
+        match self {
             Self::Field(field) => reply.get(field).cloned().unwrap_or(Bson::Null),
             Self::EachOf(list, field) => {
                 let items = reply.get_array(list).map(Vec::as_slice).unwrap_or_default();
@@ -295,8 +303,8 @@ impl Outcome {
             }
             Self::Deleted => doc! { "deletedCount": count("n") }.into(),
             Self::Known(result) => result.clone(),
-            Self::Cursor | Self::Documents | Self::First | Self::EachDocuments(_) | Self::Count => return None,
-        })
+            Self::Cursor | Self::Documents | Self::First | Self::EachDocuments(_) | Self::Count => Bson::Null,
+        }
     }
 
     /// The result of all documents of a cursor.

@@ -8,10 +8,11 @@ use core::pin::Pin;
 use core::time::Duration;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, Document, doc, oid::ObjectId};
+use bson::{Binary, Bson, Document, RawBson, doc, oid::ObjectId};
 use cmap_core::options::{ClientOptions, ReadPreference};
 use cmap_core::server::ServerType;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
+use cmap_sim::CursorOptions;
 
 use super::client::{Client, Engine};
 use super::commands::{Caller, Held, Sending};
@@ -20,7 +21,7 @@ use super::data::{Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
 use super::failure::Failure;
 use super::format::{
-    Action, CursorCommand, Data, Entity, Expectation, Occurrences, Operation, ReadPreferenceDocument, Special,
+    Action, CursorCommand, Data, Entity, Expectation, Method, Occurrences, Operation, ReadPreferenceDocument, Special,
 };
 use super::{Stop, bulk_write};
 use crate::suites::requirement::Topology;
@@ -182,9 +183,8 @@ impl<E: Engine> Running<E> {
                 Live::Client(caller) => caller.client.close().await,
                 Live::Cursor(cursor) => {
                     let taken = cursor.borrow_mut().take();
-                    if let Some(mut taken) = taken {
+                    if let Some(taken) = taken {
                         taken.close().await;
-                        cursor.replace(Some(taken));
                     }
                 }
                 Live::Place(..) | Live::Thread(_) | Live::Session(..) | Live::Value(_) => {
@@ -195,7 +195,8 @@ impl<E: Engine> Running<E> {
                 let caller = self.entities.client(&operation.object)?;
                 return Ok(caller.client.append_metadata(driver_info_options).map(|()| None));
             }
-            Special::IterateUntilDocumentOrError {} => return self.iterate(&operation.object).await,
+            Special::IterateUntilDocumentOrError {} => return self.iterate(&operation.object, false).await,
+            Special::IterateOnce {} => return self.iterate(&operation.object, true).await,
             Special::AssertSameLsidOnLastTwoCommands { client } => self.compare_last_lsids(client, true).await?,
             Special::AssertDifferentLsidOnLastTwoCommands { client } => self.compare_last_lsids(client, false).await?,
             Special::AssertSessionDirty { session } => self.check_dirty(session, true)?,
@@ -214,11 +215,11 @@ impl<E: Engine> Running<E> {
             }
             Special::RunCursorCommand(cursor) => {
                 let (caller, place) = self.place(&operation.object)?;
-                let mut cursor = match self.command_cursor(&caller, &place, cursor).await? {
+                let cursor = match self.command_cursor(&caller, &place, cursor).await? {
                     Ok(cursor) => cursor,
                     Err(failure) => return Ok(Err(failure)),
                 };
-                return Ok(all(&mut cursor).await.map(|documents| Some(Outcome::Documents.of_documents(documents))));
+                return Ok(cursor.all().await.map(|documents| Some(Outcome::Documents.of_documents(documents))));
             }
             Special::CreateCommandCursor(cursor) => {
                 let (caller, place) = self.place(&operation.object)?;
@@ -310,8 +311,25 @@ impl<E: Engine> Running<E> {
                 self.entities.insert(name, Live::Cursor(Rc::new(RefCell::new(Some(*cursor)))))?;
                 Ok(None)
             }
+            Ok(Attempt::Result(_)) if data.method == Method::CreateCollection => {
+                self.name_collection(operation, caller, place, data)?;
+                Ok(None)
+            }
             Ok(Attempt::Result(result)) => Ok(Some(result)),
         })
+    }
+
+    /// The result of `createCollection` is the collection, as an entity.
+    fn name_collection(
+        &self,
+        operation: &Operation,
+        caller: Caller<E::Client>,
+        place: Place,
+        data: &Data,
+    ) -> Result<(), Stop> {
+        let Some(name) = &operation.save_result_as else { return Ok(()) };
+        let collection = data.arguments.get_str("collection").ok().map(str::to_owned);
+        self.entities.insert(name, Live::Place(caller, Place { collection, ..place }))
     }
 
     async fn command_cursor(
@@ -320,21 +338,16 @@ impl<E: Engine> Running<E> {
         place: &Place,
         cursor: &CursorCommand,
     ) -> Result<Result<Cursor<E::Client>, Failure>, Stop> {
-        let CursorCommand { command_name, command, batch_size, max_time_ms, comment, session } = cursor;
+        let CursorCommand { command_name, command, cursor_type: _, batch_size, max_time_ms, comment, session } = cursor;
         let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
         let command = with_name_first(&command.0, Some(command_name));
-        let further = [("batchSize", batch_size), ("maxTimeMS", max_time_ms), ("comment", comment)];
-        let further =
-            further.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_ref()?.0.clone())));
-        let made = async {
-            let session = caller.session(session, None)?;
-            let sending = Sending { selector: ReadPreference::default().into(), is_once: true };
-            let (reply, connection) = caller.run(&place.database, &command, sending, &session).await?;
-            let mut cursor = Cursor::new(caller, session, &command, &reply, connection)?;
-            cursor.set_further(further.collect());
-            Ok(cursor)
-        };
-        Ok(made.await)
+        let mut options = CursorOptions::default();
+        options.batch_size = *batch_size;
+        options.max_await_time = max_time_ms.map(Duration::from_millis);
+        options.comment = comment.as_ref().and_then(|comment| RawBson::try_from(comment.0.clone()).ok());
+        let session = caller.session(session, None);
+        let sending = Sending { selector: ReadPreference::default().into(), is_once: true };
+        Ok(caller.open(&place.database, &command, sending, Some(options), &session).await)
     }
 
     /// The content of a file in the default bucket of GridFS.
@@ -367,16 +380,17 @@ impl<E: Engine> Running<E> {
         }))
     }
 
-    async fn iterate(&self, name: &str) -> Result<Ended, Stop> {
+    async fn iterate(&self, name: &str, once: bool) -> Result<Ended, Stop> {
         let Live::Cursor(cursor) = self.entities.get(name)? else {
             return Err(Stop::failed(format!("\"{name}\" is not a cursor")));
         };
         let taken = cursor.borrow_mut().take();
         let Some(mut taken) = taken else { return Err(Stop::failed(format!("the cursor \"{name}\" is in use"))) };
-        let next = taken.next().await;
+        let next = if once { taken.next_if_any().await } else { taken.next().await };
         cursor.replace(Some(taken));
         match next {
             Ok(Some(document)) => Ok(Ok(Some(document.into()))),
+            Ok(None) if once => Ok(Ok(None)),
             Ok(None) => Ok(Err(Failure::client("the cursor has no more documents"))),
             Err(failure) => Ok(Err(failure)),
         }
@@ -427,37 +441,22 @@ async fn attempt<C: Client>(
     session: Option<Held<C>>,
     timeout: Option<Duration>,
 ) -> Result<Attempt<C>, Failure> {
-    let session = caller.session(session, timeout)?;
+    let session = caller.session(session, timeout);
     let selector = match &plan.read_preference {
         Some(own) if plan.reads => preference(own).map_err(|stop| Failure::client(stop.to_string()))?.into(),
         None if plan.reads => caller.options.read_preference.clone().into(),
         Some(_) | None => ServerSelector::Writable,
     };
     let sending = Sending { selector, is_once: false };
-    let (reply, connection) = caller.run(&plan.database, &plan.command, sending, &session).await?;
-    if let Some(result) = plan.outcome.of_reply(&reply) {
-        return Ok(Attempt::Result(result));
+    if !plan.outcome.is_of_cursor() {
+        let reply = caller.run(&plan.database, &plan.command, sending, &session).await?;
+        return Ok(Attempt::Result(plan.outcome.of_reply(&reply)));
     }
-    let mut cursor = Cursor::new(caller, session, &plan.command, &reply, connection)?;
+    let cursor = caller.open(&plan.database, &plan.command, sending, None, &session).await?;
     if plan.outcome == Outcome::Cursor {
         return Ok(Attempt::Cursor(Box::new(cursor)));
     }
-    all(&mut cursor).await.map(|documents| Attempt::Result(plan.outcome.of_documents(documents)))
-}
-
-/// All documents of a cursor. One that fails is closed.
-async fn all<C: Client>(cursor: &mut Cursor<C>) -> Result<Vec<Document>, Failure> {
-    let mut documents = Vec::new();
-    loop {
-        match cursor.next().await {
-            Ok(Some(document)) => documents.push(document),
-            Ok(None) => return Ok(documents),
-            Err(failure) => {
-                cursor.close().await;
-                return Err(failure);
-            }
-        }
-    }
+    cursor.all().await.map(|documents| Attempt::Result(plan.outcome.of_documents(documents)))
 }
 
 /// JSON objects have no order here, and a command's name is its first field.
@@ -476,9 +475,9 @@ async fn command<C: Client>(
     session: Option<Held<C>>,
     timeout: Option<Duration>,
 ) -> Result<Document, Failure> {
-    let session = caller.session(session, timeout)?;
+    let session = caller.session(session, timeout);
     let sending = Sending { selector, is_once: true };
-    caller.run(database, command, sending, &session).await.map(|(reply, _)| reply)
+    caller.run(database, command, sending, &session).await
 }
 
 /// A description of a topology as tests compare it: its type and, if it is known, its primary.

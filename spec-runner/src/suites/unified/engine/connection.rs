@@ -1,23 +1,23 @@
-//! Clients and connections of a simulation, as the threads of a test hold them.
+//! Clients of a simulation, as the threads of a test hold them.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, Document, RawDocumentBuf, doc};
+use bson::{Binary, Document, RawDocument, RawDocumentBuf, doc};
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::Command;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::{Cause, Purpose};
+use cmap_core::pool::Cause;
 use cmap_core::time::Instant;
 use cmap_core::topology::TopologyDescription;
 use cmap_core::wire::{ServerError, WriteError, WriteFailure};
 use cmap_sim::{
-    CheckOutError, CommandError, CommandErrorKind, Event, OperationError, OperationErrorKind, PinnedConnection,
-    Session, SessionOptions, SimRuntime,
+    CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, OperationError, OperationErrorKind, Session,
+    SessionOptions, SimRuntime,
 };
 
-use crate::suites::unified::client::{Client, Connection, Operate};
+use super::cursor::SimCursor;
+use crate::suites::unified::client::{Client, Operate};
 use crate::suites::unified::failure::{Failure, FailureKind};
 use crate::suites::unified::format::DriverInfo;
 use crate::suites::unified::journal::Journal;
@@ -33,13 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct SimClient {
     runtime: SimRuntime,
     client: cmap_sim::Client,
-}
-
-/// A connection that is checked out.
-pub struct SimConnection {
-    runtime: SimRuntime,
-    /// There until it is dropped.
-    connection: Option<PinnedConnection>,
 }
 
 impl SimClient {
@@ -62,6 +55,17 @@ impl SimClient {
     }
 }
 
+impl SimClient {
+    fn prepare<'o>(&'o self, operation: &Operate<'o>, body: &'o RawDocument) -> cmap_sim::Operation<'o> {
+        let prepared = self.client.operation(operation.selector.clone(), (operation.database, body));
+        let prepared = if operation.is_once { prepared.once() } else { prepared };
+        match left(&self.runtime, operation.deadline) {
+            None => prepared,
+            Some(left) => prepared.within(left),
+        }
+    }
+}
+
 /// The time on the clock of a simulation.
 fn now(runtime: &SimRuntime) -> Instant {
     Instant::ORIGIN + runtime.elapsed()
@@ -73,7 +77,7 @@ fn left(runtime: &SimRuntime, deadline: Option<Instant>) -> Option<Duration> {
 }
 
 impl Client for SimClient {
-    type Connection = SimConnection;
+    type Cursor = SimCursor;
     type Session = Session;
 
     fn now(&self) -> Instant {
@@ -95,23 +99,34 @@ impl Client for SimClient {
         session.is_dirty()
     }
 
-    async fn operate(
+    async fn operate(&self, operation: &Operate<'_>, session: Option<&mut Session>) -> Result<Document, Failure> {
+        let body = raw(operation.command)?;
+        let prepared = self.prepare(operation, &body);
+        let ran = match session {
+            None => prepared.run().await,
+            Some(session) => prepared.in_session(session).run().await,
+        };
+        let reply = ran.map_err(|error| of_operation(&error))?;
+        Document::try_from(&*reply).map_err(|error| Failure::client(error.to_string()))
+    }
+
+    async fn cursor(
         &self,
         operation: &Operate<'_>,
-        session: &mut Session,
-    ) -> Result<(Document, SimConnection), Failure> {
+        options: Option<CursorOptions>,
+        session: Option<&mut Session>,
+    ) -> Result<SimCursor, Failure> {
         let body = raw(operation.command)?;
-        let prepared =
-            self.client.operation(operation.selector.clone(), (operation.database, &*body)).in_session(session);
-        let prepared = if operation.is_once { prepared.once() } else { prepared };
-        let prepared = match left(&self.runtime, operation.deadline) {
-            None => prepared,
-            Some(left) => prepared.within(left),
+        let prepared = self.prepare(operation, &body);
+        let made = match (session, options) {
+            (None, None) => prepared.cursor().await.map(SimCursor::Implicit),
+            (None, Some(options)) => prepared.cursor_with(options).await.map(SimCursor::Implicit),
+            (Some(session), None) => prepared.in_session(session).cursor().await.map(SimCursor::InSession),
+            (Some(session), Some(options)) => {
+                prepared.in_session(session).cursor_with(options).await.map(SimCursor::InSession)
+            }
         };
-        let (reply, connection) = prepared.run_keeping().await.map_err(|error| of_operation(&error))?;
-        let reply = Document::try_from(&*reply).map_err(|error| Failure::client(error.to_string()))?;
-        let connection = connection.pin(Purpose::Other);
-        Ok((reply, SimConnection { runtime: self.runtime.clone(), connection: Some(connection) }))
+        made.map_err(|error| of_operation(&error))
     }
 
     fn checked_out(&self) -> u64 {
@@ -138,38 +153,11 @@ impl Client for SimClient {
     }
 }
 
-impl Connection for SimConnection {
-    fn address(&self) -> ServerAddress {
-        self.connection.as_ref().map_or_else(|| ServerAddress::tcp("", 0), |connection| connection.address().clone())
-    }
-
-    fn keep_for_cursor(&mut self) {
-        self.connection = self.connection.take().map(|connection| connection.unpin().pin(Purpose::Cursor));
-    }
-
-    async fn run(
-        &mut self,
-        database: &str,
-        command: &Document,
-        deadline: Option<Instant>,
-    ) -> Result<Document, Failure> {
-        let body = raw(command)?;
-        let command = Command::new(database, &body);
-        let Some(connection) = &mut self.connection else { return Err(Failure::client("the connection is gone")) };
-        let reply = match left(&self.runtime, deadline) {
-            None => connection.exchange(&command).await,
-            left => connection.exchange_within(&command, left).await,
-        };
-        let reply = reply.map_err(|error| of_command(&error))?;
-        Document::try_from(&*reply).map_err(|error| Failure::client(error.to_string()))
-    }
-}
-
 fn raw(command: &Document) -> Result<RawDocumentBuf, Failure> {
     RawDocumentBuf::try_from(command).map_err(|error| Failure::client(error.to_string()))
 }
 
-fn of_operation(error: &OperationError) -> Failure {
+pub(super) fn of_operation(error: &OperationError) -> Failure {
     let mut failure = match &error.kind {
         OperationErrorKind::CheckOut(error) => of_check_out(error),
         OperationErrorKind::Command(error) => of_command(error),

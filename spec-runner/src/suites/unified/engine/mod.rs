@@ -4,6 +4,7 @@
 //! can go on, time stands still. Where several things could happen at once, the seed decides.
 
 mod connection;
+mod cursor;
 mod servers;
 
 use alloc::rc::Rc;
@@ -17,7 +18,8 @@ use bson::Document;
 use cmap_core::options::ClientOptions;
 use cmap_sim::Sim;
 
-pub use self::connection::{SimClient, SimConnection};
+pub use self::connection::SimClient;
+pub use self::cursor::SimCursor;
 use self::servers::Servers;
 use super::client::Engine;
 use super::failure::Failure;

@@ -172,6 +172,8 @@ pub enum Special {
     },
     /// Takes the next document of a cursor.
     IterateUntilDocumentOrError {},
+    /// Takes the next document of a cursor if one getMore brings it.
+    IterateOnce {},
     /// Runs any command on a database.
     #[serde(rename_all = "camelCase")]
     RunCommand {
@@ -197,15 +199,29 @@ pub struct CursorCommand {
     pub command_name: String,
     /// The command.
     pub command: Document,
+    /// `cursorType`, which the command says, too.
+    pub cursor_type: Option<CursorType>,
     /// `batchSize` of its getMores.
-    pub batch_size: Option<Any>,
+    pub batch_size: Option<u32>,
     /// `maxTimeMS` of its getMores.
     #[serde(rename = "maxTimeMS")]
-    pub max_time_ms: Option<Any>,
+    pub max_time_ms: Option<u64>,
     /// `comment` of its getMores.
     pub comment: Option<Any>,
     /// In which session.
     pub session: Option<String>,
+}
+
+/// `cursorType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CursorType {
+    /// It ends with the last document.
+    NonTailable,
+    /// It goes on with later documents.
+    Tailable,
+    /// The same, and the server waits for them.
+    TailableAwait,
 }
 
 /// `readPreference`.
@@ -327,7 +343,7 @@ impl Method {
         match self {
             Self::Aggregate => &["pipeline", "batchSize"],
             Self::Count | Self::CountDocuments | Self::DeleteMany | Self::DeleteOne => &["filter"],
-            Self::CreateCollection => &["collection", "capped", "size"],
+            Self::CreateCollection => &["collection", "capped", "size", "max"],
             Self::DropCollection => &["collection"],
             Self::FindOneAndDelete => &["filter", "sort"],
             Self::CreateFindCursor | Self::Find => {

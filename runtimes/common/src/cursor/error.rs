@@ -1,0 +1,40 @@
+//! Why a cursor cannot be made, or cannot go on, apart from the errors of its commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+
+/// Why a cursor cannot be made, or cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CursorError {
+    /// The command was carried out, and makes no cursor.
+    #[error("the reply has no cursor; use `run` for commands that make none")]
+    NoCursor,
+    /// A batch is not a list of documents.
+    #[error("the server sent a batch that is not a list of documents; the cursor cannot go on")]
+    MalformedBatch,
+    /// A session was passed that is not the one in which the cursor was made. The cursor is as before.
+    #[error("the cursor was made in another session; pass the session in which it was made")]
+    OtherSession,
+    /// The future of a getMore was dropped before its reply came, which may have had documents.
+    #[error("a getMore was dropped before its reply came, and documents may be lost; run the command again")]
+    CutOff,
+    /// The server that made the cursor does not belong to the deployment any more.
+    #[error("the server {0}, which made the cursor, has left the deployment; run the command again")]
+    ServerGone(Arc<ServerAddress>),
+    /// A limit was set on the life of a tailable cursor, which has no end of its own. Nothing was sent.
+    #[error("a tailable cursor lives as long as it is read; limit its iterations instead (`TimeoutMode::Iteration`)")]
+    LifetimeOfTailable,
+    /// The server would wait for data as long as the whole iteration may take, or longer. Nothing was sent.
+    #[error(
+        "the server may wait for data for {wait:?}, and the iteration is limited to {limit:?}; choose a shorter wait"
+    )]
+    WaitTooLong {
+        /// `max_await_time`.
+        wait: Duration,
+        /// The limit of an iteration.
+        limit: Duration,
+    },
+}

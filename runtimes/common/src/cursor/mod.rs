@@ -1,0 +1,34 @@
+//! Cursors: the documents of a reply, and the commands that get more of them.
+//!
+//! [`Operation::cursor`](crate::Operation::cursor) makes one of any command whose reply has a cursor. It holds one batch of
+//! documents. A getMore goes to the server that made the cursor, over any connection to it, and behind a load balancer over the
+//! connection that the cursor keeps (PIN-1, LB-13). A cursor that is dropped early is ended on its server, too.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `opening` | from an operation to its cursor |
+//! | `implicit_session` | [`Cursor`]: of an operation without a session of the user's own; a stream |
+//! | `user_session` | [`SessionCursor`]: of an operation in a user's session, which each step is given |
+//! | `typed` | [`TypedCursor`]: a stream of values |
+//! | `server_cursor` | the cursor on its server: getMore and killCursors |
+//! | `batch` | the documents of a reply, read in place |
+//! | `options` | what goes along with getMores |
+//! | `time` | what a limit of time is for: the cursor's life, or one iteration |
+//! | `error` | why a cursor cannot be made or go on |
+
+mod batch;
+mod error;
+mod implicit_session;
+mod opening;
+mod options;
+mod server_cursor;
+mod time;
+mod typed;
+mod user_session;
+
+pub use self::error::CursorError;
+pub use self::implicit_session::Cursor;
+pub use self::options::CursorOptions;
+pub use self::time::TimeoutMode;
+pub use self::typed::TypedCursor;
+pub use self::user_session::SessionCursor;

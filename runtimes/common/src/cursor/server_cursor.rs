@@ -1,0 +1,294 @@
+//! A cursor on its server: getMore and killCursors. Dropping it ends it there.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Waker};
+use std::time::Duration;
+
+use bson::{RawArrayBuf, RawDocumentBuf, cstr};
+use cmap_core::address::ServerAddress;
+use cmap_core::pool::PoolState;
+use cmap_core::session::SessionId;
+use cmap_core::topology::ServerSelector;
+
+use super::batch::Batch;
+use super::error::CursorError;
+use super::options::{CursorKind, CursorOptions};
+use super::time::{CursorTime, Ends, TimeoutMode};
+use crate::connection::Connection;
+use crate::error::CommandErrorKind;
+use crate::operation::{ClientClosed, Context, Means, Operation, OperationError, OperationErrorKind, SessionOf};
+use crate::runtime::Runtime;
+use crate::session::{Lent, Session};
+
+/// How long a killCursors may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait after an empty batch, where the server does not.
+const REST: Duration = Duration::from_millis(500);
+
+/// The server has no such cursor: the code of getMore's error.
+const CURSOR_NOT_FOUND: i32 = 43;
+
+/// The cursor was killed.
+const CURSOR_KILLED: i32 = 237;
+
+/// A cursor that is open on its server.
+pub(super) struct ServerCursor<R: Runtime> {
+    pub(super) context: Context<R>,
+    /// 0 if there is nothing to end on the server.
+    pub(super) id: i64,
+    pub(super) database: String,
+    pub(super) collection: String,
+    /// The server that made it (PIN-1).
+    pub(super) address: Arc<ServerAddress>,
+    /// The connection that it keeps behind a load balancer, except during a getMore (LB-13).
+    pub(super) pinned: Pinned<R>,
+    /// Its implicit session, except during a getMore (SES-2).
+    pub(super) lent: Option<Lent<R>>,
+    pub(super) lsid: Option<SessionId>,
+    pub(super) kind: CursorKind,
+    pub(super) options: CursorOptions,
+    pub(super) time: CursorTime,
+}
+
+/// The connection of a cursor.
+pub(super) enum Pinned<R: Runtime> {
+    /// Any to its server will do (PIN-2).
+    Any,
+    /// This one; `None` if it is in use, or was lost.
+    To(Option<Connection<R>>),
+}
+
+/// What is left of a cursor after a command.
+pub(super) enum Left<R: Runtime> {
+    /// It goes on.
+    Open(Box<ServerCursor<R>>),
+    /// It has failed. It is ended when it is dropped, and keeps its connection till then (LB-14).
+    Failed(Box<ServerCursor<R>>),
+    /// The server has no more of it.
+    Exhausted,
+}
+
+/// When a step of a cursor returns without a document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// At the end of the cursor only.
+    End,
+    /// After an empty batch, too.
+    EmptyBatch,
+}
+
+impl<R: Runtime> ServerCursor<R> {
+    /// Gets the next batch, in the user's session if there is one. With `rests` it waits a little before.
+    pub(super) async fn get_more(
+        mut self: Box<Self>,
+        session: Option<&mut Session<R>>,
+        ends: Ends,
+        rests: bool,
+    ) -> (Result<Batch, OperationError>, Left<R>) {
+        if rests && !self.kind.awaits_data && rest(&self.context, ends).await.is_err() {
+            return (Err(OperationError::closed_before_it_began()), Left::Failed(self));
+        }
+        if self.has_lost_its_server() {
+            self.id = 0;
+            let error = CursorError::ServerGone(Arc::clone(&self.address));
+            return (Err(error.into()), Left::Failed(self));
+        }
+        let context = self.context.clone();
+        let command = self.get_more_command(ends.left(&context));
+        let database = self.database.clone();
+        let mut operation = Operation::new(&context, self.selector(), (database.as_str(), command));
+        if let Some(limit) = ends.limit {
+            operation = operation.within(limit);
+        }
+        let ended = operation.carry_out(self.means(session, ends)).await;
+        self.lent = ended.lent;
+        match ended.result {
+            Ok((reply, connection)) => self.go_on(reply.into_document(), connection),
+            Err(error) => {
+                self.keep(ended.connection);
+                self.fail(error)
+            }
+        }
+    }
+
+    fn go_on(
+        mut self: Box<Self>,
+        reply: RawDocumentBuf,
+        connection: Connection<R>,
+    ) -> (Result<Batch, OperationError>, Left<R>) {
+        self.keep(Some(connection));
+        match Batch::of(reply) {
+            Ok((batch, said)) if said.id == 0 => {
+                // Its session and its connection go back at once (SES-3).
+                self.id = 0;
+                (Ok(batch), Left::Exhausted)
+            }
+            Ok((batch, said)) => {
+                self.id = said.id;
+                (Ok(batch), Left::Open(self))
+            }
+            Err(error) => (Err(error.into()), Left::Failed(self)),
+        }
+    }
+
+    fn fail(mut self: Box<Self>, error: OperationError) -> (Result<Batch, OperationError>, Left<R>) {
+        let is_early = self.time.mode == TimeoutMode::Iteration && error.is_timeout() && sent_nothing(&error);
+        if is_early {
+            return (Err(error), Left::Open(self));
+        }
+        if !is_open_after(&error) {
+            self.id = 0;
+        }
+        (Err(error), Left::Failed(self))
+    }
+
+    /// Keeps the connection, if it has one of its own.
+    fn keep(&mut self, connection: Option<Connection<R>>) {
+        if let Pinned::To(place) = &mut self.pinned {
+            *place = connection;
+        }
+    }
+
+    fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, ends: Ends) -> Means<'s, R> {
+        let session = session.map_or_else(|| SessionOf::Implicit(self.lent.take()), SessionOf::Explicit);
+        let connection = match &mut self.pinned {
+            Pinned::Any => None,
+            Pinned::To(place) => place.take(),
+        };
+        let is_iteration = self.time.mode == TimeoutMode::Iteration;
+        Means { session, connection, deadline: ends.deadline, is_iteration }
+    }
+
+    fn selector(&self) -> ServerSelector {
+        ServerSelector::AnyOf([ServerAddress::clone(&self.address)].into())
+    }
+
+    /// Whether its server does not belong to the deployment any more. A closed client has no servers, and says so itself.
+    fn has_lost_its_server(&self) -> bool {
+        let topology = &self.context.topology;
+        let is_gone = !topology.description().servers.iter().any(|server| server.address == self.address);
+        is_gone && topology.state() != PoolState::Closed
+    }
+
+    fn get_more_command(&self, left: Option<Duration>) -> RawDocumentBuf {
+        let mut command = RawDocumentBuf::new();
+        command.append(cstr!("getMore"), self.id);
+        command.append(cstr!("collection"), self.collection.as_str());
+        if let Some(size) = self.options.batch_size {
+            command.append(cstr!("batchSize"), i64::from(size));
+        }
+        if let Some(wait) = self.options.max_await_time {
+            let wait = left.map_or(wait, |left| left.min(wait)).as_millis();
+            command.append(cstr!("maxTimeMS"), i64::try_from(wait).unwrap_or(i64::MAX).max(1));
+        }
+        if let Some(comment) = &self.options.comment {
+            command.append(cstr!("comment"), comment.clone());
+        }
+        command
+    }
+
+    /// Ends it on the server. Errors do not matter: servers end idle cursors by themselves.
+    pub(super) async fn kill(mut self) {
+        if let Some(killing) = self.begin_to_kill() {
+            killing.await;
+        }
+    }
+
+    /// What ends it on the server; `None` if nothing is to be ended, or its connection is lost.
+    fn begin_to_kill(&mut self) -> Option<impl Future<Output = ()> + Send + use<R>> {
+        let id = std::mem::take(&mut self.id);
+        let connection = match std::mem::replace(&mut self.pinned, Pinned::Any) {
+            Pinned::Any => None,
+            Pinned::To(None) => return None,
+            Pinned::To(connection) => connection,
+        };
+        if id == 0 {
+            return None;
+        }
+        let command = self.kill_command(id);
+        let (context, selector) = (self.context.clone(), self.selector());
+        let (database, lent) = (std::mem::take(&mut self.database), self.lent.take());
+        let (limit, is_told) = self.time.refreshed(&context, PATIENCE);
+        Some(async move {
+            let operation = Operation::new(&context, selector, (database.as_str(), command));
+            let session = SessionOf::Implicit(lent);
+            let means = Means { session, connection, deadline: None, is_iteration: !is_told };
+            let _ = operation.once().within(limit).carry_out(means).await;
+        })
+    }
+
+    fn kill_command(&self, id: i64) -> RawDocumentBuf {
+        let mut ids = RawArrayBuf::new();
+        ids.push(id);
+        let mut command = RawDocumentBuf::new();
+        command.append(cstr!("killCursors"), self.collection.as_str());
+        command.append(cstr!("cursors"), ids);
+        if let (None, Some(lsid)) = (&self.lent, self.lsid) {
+            command.append(cstr!("lsid"), lsid.document());
+        }
+        command
+    }
+}
+
+impl<R: Runtime> Drop for ServerCursor<R> {
+    fn drop(&mut self) {
+        let Some(killing) = self.begin_to_kill() else { return };
+        let mut killing = Box::pin(killing);
+        // If a connection is available, the command is on its way when this returns, even if the client is dropped next.
+        let first = pin!(&mut killing).poll(&mut TaskContext::from_waker(Waker::noop()));
+        if first.is_pending() {
+            self.context.topology.clock().runtime().spawn(killing);
+        }
+    }
+}
+
+impl<R: Runtime> Left<R> {
+    /// Ends it on the server, if it is open there.
+    pub(super) async fn close(self) {
+        match self {
+            Self::Open(cursor) | Self::Failed(cursor) => cursor.kill().await,
+            Self::Exhausted => {}
+        }
+    }
+}
+
+/// Waits a little, within the iteration.
+async fn rest<R: Runtime>(context: &Context<R>, ends: Ends) -> Result<(), ClientClosed> {
+    let rest = ends.left(context).map_or(REST, |left| left.min(REST));
+    context.pauses.pause(&context.topology, rest).await
+}
+
+/// Whether nothing of the getMore was sent.
+fn sent_nothing(error: &OperationError) -> bool {
+    match &error.kind {
+        OperationErrorKind::CheckOut(_) => true,
+        OperationErrorKind::Command(error) => matches!(error.kind, CommandErrorKind::NoTimeLeft { .. }),
+        OperationErrorKind::Unwritable(_)
+        | OperationErrorKind::NoSessions
+        | OperationErrorKind::ForeignSession
+        | OperationErrorKind::Closed
+        | OperationErrorKind::Cursor(_) => false,
+    }
+}
+
+/// Whether the server may still have the cursor, and can be told to end it. After a network error it is left to end it by
+/// itself; after a time-out it is told, since it may go on working.
+fn is_open_after(error: &OperationError) -> bool {
+    let OperationErrorKind::Command(error) = &error.kind else { return true };
+    match &error.kind {
+        CommandErrorKind::Server(refusal) => !matches!(refusal.code, Some(CURSOR_NOT_FOUND | CURSOR_KILLED)),
+        CommandErrorKind::Network(_)
+        | CommandErrorKind::Interrupted(_)
+        | CommandErrorKind::Protocol(_)
+        | CommandErrorKind::Closed
+        | CommandErrorKind::RuntimeGone(_) => false,
+        CommandErrorKind::Timeout(_)
+        | CommandErrorKind::Writes(_)
+        | CommandErrorKind::NoTimeLeft { .. }
+        | CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Unwritable(_) => true,
+    }
+}

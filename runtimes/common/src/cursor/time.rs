@@ -1,0 +1,109 @@
+//! What a cursor's limit of time is for: its life, or one iteration (CSOT, *Cursors*).
+
+use std::time::Duration;
+
+use super::error::CursorError;
+use super::options::{CursorKind, CursorOptions};
+use crate::deadline::{Deadline, Limit};
+use crate::operation::Context;
+use crate::runtime::Runtime;
+
+/// What the limit of time of a cursor's operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutMode {
+    /// All of the cursor's life, from the command that makes it to the last getMore. The server is told the limit, too. For
+    /// cursors that are not tailable, and their default.
+    CursorLifetime,
+    /// The command that makes the cursor, and each iteration. The server is not told the limit, which it would take for that of
+    /// the cursor's life. The default of tailable cursors, and the only mode that they have.
+    Iteration,
+}
+
+/// The limits of a cursor's commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CursorTime {
+    pub(super) mode: TimeoutMode,
+    /// The user's; `None` is timeoutMS.
+    limit: Option<Limit>,
+    /// The end of the cursor's life.
+    life: Ends,
+}
+
+/// When an operation of the cursor ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    /// By the user's limit.
+    pub(super) limit: Option<Limit>,
+    /// By timeoutMS, if the user set no limit.
+    pub(super) deadline: Option<Deadline>,
+}
+
+impl CursorTime {
+    /// The time of a cursor that is about to be made: `limit` is the user's.
+    pub(super) fn begin<R: Runtime>(
+        context: &Context<R>,
+        limit: Option<Limit>,
+        kind: CursorKind,
+        options: &CursorOptions,
+    ) -> Result<Self, CursorError> {
+        let length = match limit {
+            None => context.timeout,
+            Some(Limit::Within(limit)) => Some(limit),
+            Some(Limit::None | Limit::Until(_)) => None,
+        };
+        let is_limited = length.is_some() || matches!(limit, Some(Limit::Until(_)));
+        let mode = match (options.timeout_mode, kind.is_tailable) {
+            (Some(TimeoutMode::CursorLifetime), true) if is_limited => return Err(CursorError::LifetimeOfTailable),
+            (_, true) => TimeoutMode::Iteration,
+            (mode, false) => mode.unwrap_or(TimeoutMode::CursorLifetime),
+        };
+        if let (Some(wait), Some(limit)) = (options.max_await_time, length)
+            && wait >= limit
+        {
+            return Err(CursorError::WaitTooLong { wait, limit });
+        }
+        Ok(Self { mode, limit, life: Ends::of(context, limit) })
+    }
+
+    /// The end of the command that makes the cursor.
+    pub(super) fn first(&self) -> Ends {
+        self.life
+    }
+
+    /// The end of an iteration that begins now.
+    pub(super) fn iteration<R: Runtime>(&self, context: &Context<R>) -> Ends {
+        match self.mode {
+            TimeoutMode::CursorLifetime => self.life,
+            TimeoutMode::Iteration => Ends::of(context, self.limit),
+        }
+    }
+
+    /// The limit of a killCursors, which begins anew, and whether the user or the options have set it.
+    pub(super) fn refreshed<R: Runtime>(&self, context: &Context<R>, most: Duration) -> (Duration, bool) {
+        match self.limit {
+            None => context.timeout.map_or((most, false), |timeout| (timeout.min(most), true)),
+            Some(Limit::Within(limit)) => (limit.min(most), true),
+            Some(Limit::None | Limit::Until(_)) => (most, false),
+        }
+    }
+}
+
+impl Ends {
+    fn of<R: Runtime>(context: &Context<R>, limit: Option<Limit>) -> Self {
+        let within = |limit| Deadline::within(context.topology.clock().runtime(), limit);
+        match limit {
+            None => Self { limit, deadline: context.timeout.map(within) },
+            Some(Limit::Within(limit)) => Self { limit: Some(Limit::Until(within(limit))), deadline: None },
+            Some(Limit::None | Limit::Until(_)) => Self { limit, deadline: None },
+        }
+    }
+
+    /// The time left; `None` is no limit.
+    pub(super) fn left<R: Runtime>(&self, context: &Context<R>) -> Option<Duration> {
+        let runtime = context.topology.clock().runtime();
+        match self.limit {
+            Some(limit) => limit.left(runtime),
+            None => self.deadline.map(|deadline| deadline.left(runtime)),
+        }
+    }
+}
