@@ -10,6 +10,8 @@
 //! | `pool` | the free ones |
 //! | `cluster_time` | the greatest `$clusterTime` that was seen |
 //! | `causality` | what one session has seen |
+//! | `transaction`, `transaction_options` | a session's transaction, and its options |
+//! | `with_transaction` | when to repeat a transaction that failed |
 
 #[cfg(feature = "wire")]
 mod causality;
@@ -17,6 +19,11 @@ mod causality;
 mod cluster_time;
 mod pool;
 mod server_session;
+#[cfg(feature = "wire")]
+mod transaction;
+#[cfg(feature = "wire")]
+mod transaction_options;
+mod with_transaction;
 
 #[cfg(feature = "wire")]
 pub use self::causality::Causality;
@@ -24,3 +31,8 @@ pub use self::causality::Causality;
 pub use self::cluster_time::ClusterTime;
 pub use self::pool::{MOST_IDS, SessionPool};
 pub use self::server_session::{ServerSession, SessionId};
+#[cfg(feature = "wire")]
+pub use self::transaction::{Ending, Transaction, TransactionCommand, TransactionError, TransactionState};
+#[cfg(feature = "wire")]
+pub use self::transaction_options::TransactionOptions;
+pub use self::with_transaction::{AfterFailure, WithTransaction};
