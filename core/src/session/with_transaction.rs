@@ -100,10 +100,8 @@ mod tests {
     }
 
     fn pause(after: AfterFailure, now: Instant) -> Duration {
-        match after {
-            AfterFailure::RetryTransaction(at) => at.saturating_since(now),
-            other => panic!("{other:?}"),
-        }
+        let AfterFailure::RetryTransaction(at) = after else { panic!("{after:?}") };
+        at.saturating_since(now)
     }
 
     #[test]

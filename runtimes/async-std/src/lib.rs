@@ -31,9 +31,10 @@ use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, Deadline, Error, Event, IntoCommand,
+    IntoRequest, Labelled, Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime,
+    RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent,
+    bson, core, tls,
 };
 
 /// A client on async-std.

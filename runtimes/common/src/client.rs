@@ -165,13 +165,14 @@ impl<R: Runtime> Client<R> {
         self.start_session_with(SessionOptions::default())
     }
 
-    /// The same with other options.
+    /// The same with other options: [`SessionOptions`], or just its [`Consistency`](crate::Consistency), or just the defaults of
+    /// its transactions.
     ///
     /// # Errors
     /// The system has no random bits for its id.
-    pub fn start_session_with(&self, options: SessionOptions) -> Result<Session<R>, ClientError> {
+    pub fn start_session_with(&self, options: impl Into<SessionOptions>) -> Result<Session<R>, ClientError> {
         let lent = self.sessions().take(self.topology()).ok_or(ClientError::NoRandomBits)?;
-        Ok(Session::new(lent, options))
+        Ok(Session::new(self.clone(), lent, options.into()))
     }
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.

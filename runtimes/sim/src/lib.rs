@@ -57,9 +57,10 @@ mod sim;
 mod world;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, Deadline, Error, Event, IntoCommand,
+    IntoRequest, Labelled, Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime,
+    RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent,
+    bson, core, tls,
 };
 pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
 pub use rustls;

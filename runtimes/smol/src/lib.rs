@@ -30,9 +30,10 @@ use smol::{Async, Timer};
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, Deadline, Error, Event, IntoCommand,
+    IntoRequest, Labelled, Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime,
+    RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent,
+    bson, core, tls,
 };
 
 /// A client on smol.

@@ -32,9 +32,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Deadline, Error, Event, IntoCommand, IntoRequest,
-    Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, Deadline, Error, Event, IntoCommand,
+    IntoRequest, Labelled, Limit, Notice, OperationError, OperationErrorKind, ParseError, PoolEvent, Reply, Runtime,
+    RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription, TimeLimit, TopologyEvent,
+    bson, core, tls,
 };
 pub use stream::TokioStream;
 

@@ -7,9 +7,11 @@ use core::cell::RefCell;
 use core::time::Duration;
 
 use bson::Document;
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, ReadPreference};
+use cmap_core::session::TransactionState;
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
+use cmap_sim::Consistency;
 
 use super::client::{Client, Connection, Operate};
 use super::failure::{Failure, FailureKind};
@@ -58,7 +60,7 @@ impl<C: Client> Caller<C> {
     pub fn session(&self, of_test: Option<Held<C>>, timeout: Option<Duration>) -> Result<Session<C>, Failure> {
         let held = match of_test {
             Some(held) => held,
-            None => Rc::new(RefCell::new(Some(self.client.start_session(false)?))),
+            None => Rc::new(RefCell::new(Some(self.client.start_session(Consistency::None.into())?))),
         };
         let timeout = timeout.or(self.options.timeout).filter(|timeout| !timeout.is_zero());
         Ok(Session { held, deadline: timeout.map(|timeout| self.client.now() + timeout) })
@@ -98,6 +100,10 @@ impl<C: Client> Caller<C> {
         command: &Document,
         session: &Session<C>,
     ) -> Result<Document, Failure> {
+        if session.is_in_transaction() {
+            let sending = Sending { selector: ServerSelector::Writable, is_once: false };
+            return self.run(database, command, sending, session).await.map(|(reply, _)| reply);
+        }
         let taken = session.take()?;
         let mut command = command.clone();
         command.insert("lsid", C::lsid(&taken));
@@ -107,9 +113,27 @@ impl<C: Client> Caller<C> {
 }
 
 impl<C: Client> Session<C> {
+    /// Whether operations in it are part of a transaction.
+    pub fn is_in_transaction(&self) -> bool {
+        is_in_transaction::<C>(&self.held)
+    }
+
+    /// The read preference of its transaction.
+    pub fn preference_of_transaction(&self) -> Option<ReadPreference> {
+        let held = self.held.borrow();
+        let session = held.as_ref().filter(|_| self.is_in_transaction())?;
+        Some(C::transaction_options(session).read_preference.clone().unwrap_or_default())
+    }
+
     fn take(&self) -> Result<C::Session, Failure> {
         self.held.borrow_mut().take().ok_or_else(|| Failure::client("the session is in use"))
     }
+}
+
+/// Whether operations in a session are part of a transaction.
+pub fn is_in_transaction<C: Client>(held: &Held<C>) -> bool {
+    let state = held.borrow().as_ref().map(C::transaction_state);
+    matches!(state, Some(TransactionState::Starting | TransactionState::InProgress))
 }
 
 impl Failure {

@@ -9,18 +9,17 @@ use core::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc, oid::ObjectId};
-use cmap_core::options::{ClientOptions, ReadPreference};
+use cmap_core::options::ReadPreference;
 use cmap_core::topology::ServerSelector;
 
 use super::client::{Client, Engine};
-use super::commands::{Caller, Held, Sending};
+use super::commands::{Caller, Held, Sending, is_in_transaction};
 use super::cursor::Cursor;
-use super::data::{Outcome, Place, Plan};
+use super::data::{self, Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
 use super::failure::Failure;
-use super::format::{
-    Action, CursorCommand, Data, Entity, Expectation, Occurrences, Operation, ReadPreferenceDocument, Special,
-};
+use super::format::{Action, CursorCommand, Data, Entity, Expectation, Occurrences, Operation, Special};
+use super::transaction::preference;
 use super::{Stop, bulk_write};
 use crate::suites::requirement::Topology;
 
@@ -42,7 +41,7 @@ pub struct Running<E: Engine> {
 }
 
 /// The result of an operation, before it is judged.
-type Ended = Result<Option<Bson>, Failure>;
+pub(super) type Ended = Result<Option<Bson>, Failure>;
 
 impl<E: Engine> Running<E> {
     /// A test that has not begun.
@@ -72,15 +71,23 @@ impl<E: Engine> Running<E> {
     /// Carries out an operation and judges its result.
     pub fn carry_out(self: Rc<Self>, operation: Operation) -> Pin<Box<dyn Future<Output = Result<(), Stop>>>> {
         Box::pin(async move {
-            let ended = match &operation.action {
-                Action::Special(special) => self.special(&operation, special).await?,
-                Action::Data(data) => self.data(&operation, data).await?,
-            };
+            let ended = Rc::clone(&self).perform(operation.clone()).await?;
             self.judge(&operation, ended)
         })
     }
 
-    fn judge(&self, operation: &Operation, ended: Ended) -> Result<(), Stop> {
+    /// Carries out an operation, whose result is not judged yet.
+    pub(super) fn perform(self: Rc<Self>, operation: Operation) -> Pin<Box<dyn Future<Output = Result<Ended, Stop>>>> {
+        Box::pin(async move {
+            match &operation.action {
+                Action::Special(special) => self.special(&operation, special).await,
+                Action::Data(data) => self.data(&operation, data).await,
+            }
+        })
+    }
+
+    /// Judges the result of an operation.
+    pub(super) fn judge(&self, operation: &Operation, ended: Ended) -> Result<(), Stop> {
         let saved = |name: &str| self.entities.value(name);
         let wrong = |text: String| Err(Stop::failed(format!("{} on {}: {text}", operation.name, operation.object)));
         match (&operation.expectation, &ended) {
@@ -185,6 +192,35 @@ impl<E: Engine> Running<E> {
             Special::AssertDifferentLsidOnLastTwoCommands { client } => self.compare_last_lsids(client, false).await?,
             Special::AssertSessionDirty { session } => self.check_dirty(session, true)?,
             Special::AssertSessionNotDirty { session } => self.check_dirty(session, false)?,
+            Special::StartTransaction(options) => {
+                return Ok(self.start_transaction(&operation.object, options)?.map(|()| None));
+            }
+            Special::CommitTransaction {} => {
+                return Ok(self.end_transaction(&operation.object, true).await?.map(|()| None));
+            }
+            Special::AbortTransaction {} => {
+                return Ok(self.end_transaction(&operation.object, false).await?.map(|()| None));
+            }
+            Special::WithTransaction(arguments) => {
+                return Ok(self.with_transaction(&operation.object, arguments).await?.map(|()| None));
+            }
+            Special::GetSnapshotTime {} => {
+                let held = self.entities.session(&operation.object)?;
+                let at = held.borrow().as_ref().and_then(E::Client::snapshot_time);
+                return Ok(Ok(at.map(Bson::Timestamp)));
+            }
+            Special::AssertSessionTransactionState { session, state } => {
+                self.check_transaction_state(session, state)?;
+            }
+            Special::AssertSessionPinned { session } => self.check_pinned(session, true)?,
+            Special::AssertSessionUnpinned { session } => self.check_pinned(session, false)?,
+            Special::TargetedFailPoint { session, fail_point } => {
+                self.targeted_fail_point(session, fail_point).await?;
+            }
+            Special::AssertCollectionExists(name) => self.check_collection(name, true)?,
+            Special::AssertCollectionNotExists(name) => self.check_collection(name, false)?,
+            Special::AssertIndexExists(name) => self.check_index(name, true)?,
+            Special::AssertIndexNotExists(name) => self.check_index(name, false)?,
             Special::EndSession {} => drop(self.entities.session(&operation.object)?.take()),
             Special::BulkWrite { requests, ordered, session } => {
                 let (caller, place) = self.place(&operation.object)?;
@@ -219,7 +255,12 @@ impl<E: Engine> Running<E> {
                 let (caller, place) = self.place(&operation.object)?;
                 let timeout = timeout_ms.map(Duration::from_millis);
                 let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
-                let preference = read_preference.as_ref().map_or_else(|| Ok(ReadPreference::default()), preference)?;
+                let of_transaction = || match &session {
+                    Some(held) => caller.session(Some(Rc::clone(held)), None).ok()?.preference_of_transaction(),
+                    None => None,
+                };
+                let preference = read_preference.as_ref().map(preference).transpose()?;
+                let preference = preference.or_else(of_transaction).unwrap_or_default();
                 let body = with_name_first(&body.0, command_name.as_deref());
                 let ended = command(&caller, &place.database, &body, preference.into(), session, timeout).await;
                 return Ok(ended.map(|reply| Some(reply.into())));
@@ -285,9 +326,13 @@ impl<E: Engine> Running<E> {
 
     async fn data(&self, operation: &Operation, data: &Data) -> Result<Ended, Stop> {
         let (caller, place) = self.place(&operation.object)?;
-        let plan = Plan::new(data, &place, || self.next_id()).map_err(Stop::failed)?;
         let timeout = data.timeout_ms.map(Duration::from_millis);
         let session = data.session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+        if let Some(refusal) = data::refusal(data) {
+            return Ok(Err(Failure::client(refusal)));
+        }
+        let in_transaction = session.as_ref().is_some_and(is_in_transaction::<E::Client>);
+        let plan = Plan::new(data, &place, in_transaction, || self.next_id()).map_err(Stop::failed)?;
         Ok(match attempt(&caller, &plan, session, timeout).await {
             Err(failure) => Err(failure),
             Ok(Attempt::Cursor(cursor)) => {
@@ -412,7 +457,8 @@ async fn attempt<C: Client>(
     timeout: Option<Duration>,
 ) -> Result<Attempt<C>, Failure> {
     let session = caller.session(session, timeout)?;
-    let preference = || caller.options.read_preference.clone().into();
+    let of_client = || caller.options.read_preference.clone();
+    let preference = || session.preference_of_transaction().unwrap_or_else(of_client).into();
     let selector = if plan.reads { preference() } else { ServerSelector::Writable };
     let sending = Sending { selector, is_once: false };
     let (reply, connection) = caller.run(&plan.database, &plan.command, sending, &session).await?;
@@ -460,11 +506,4 @@ async fn command<C: Client>(
     let session = caller.session(session, timeout)?;
     let sending = Sending { selector, is_once: true };
     caller.run(database, command, sending, &session).await.map(|(reply, _)| reply)
-}
-
-/// A read preference as tests write it.
-fn preference(document: &ReadPreferenceDocument) -> Result<ReadPreference, Stop> {
-    let (options, _) = ClientOptions::parse(&format!("mongodb://h/?readPreference={}", document.mode))
-        .map_err(|error| Stop::failed(error.to_string()))?;
-    Ok(options.read_preference)
 }

@@ -122,6 +122,13 @@ impl Engine for SimEngine {
         self.servers.iter().try_for_each(|server| servers::fill(server, data))
     }
 
+    fn ask(&self, database: &str, command: &Document) -> Result<Document, Failure> {
+        match self.servers.get(self.used.get()) {
+            Some(server) => servers::run(server, database, command),
+            None => Err(Failure::client("there is no server")),
+        }
+    }
+
     fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure> {
         match self.servers.get(self.used.get()) {
             Some(server) => servers::content(server, database, collection),

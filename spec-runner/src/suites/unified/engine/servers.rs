@@ -71,7 +71,7 @@ pub(super) fn content(server: &Server, database: &str, collection: &str) -> Resu
 }
 
 /// Runs a command at each service, in no time. Returns the first one's reply.
-fn run(server: &Server, database: &str, command: &Document) -> Result<Document, Failure> {
+pub(super) fn run(server: &Server, database: &str, command: &Document) -> Result<Document, Failure> {
     let unusable = |error: &dyn core::fmt::Display| Failure::client(error.to_string());
     let body = RawDocumentBuf::try_from(command).map_err(|error| unusable(&error))?;
     let mut first = Err(Failure::client("the server does not answer"));
