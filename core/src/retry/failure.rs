@@ -59,7 +59,7 @@ pub enum FailureKind {
     },
 }
 
-/// The labels that decide about a retry.
+/// The labels that decide about a retry, of an operation or of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ErrorLabel {
@@ -71,6 +71,10 @@ pub enum ErrorLabel {
     RetryableWriteError = 4,
     /// The attempt wrote nothing.
     NoWritesPerformed = 8,
+    /// The whole transaction may be repeated.
+    TransientTransactionError = 16,
+    /// The commit of a transaction may be repeated.
+    UnknownTransactionCommitResult = 32,
 }
 
 /// A set of [`ErrorLabel`]s.
@@ -159,8 +163,15 @@ pub fn refuses_transaction_numbers(code: Option<i32>, message: &str) -> bool {
 pub const NO_RETRYABLE_WRITES: &str = "This MongoDB deployment does not support retryable writes. Please add retryWrites=false to your connection string.";
 
 impl ErrorLabel {
-    const ALL: [Self; 4] =
-        [Self::SystemOverloadedError, Self::RetryableError, Self::RetryableWriteError, Self::NoWritesPerformed];
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::SystemOverloadedError,
+        Self::RetryableError,
+        Self::RetryableWriteError,
+        Self::NoWritesPerformed,
+        Self::TransientTransactionError,
+        Self::UnknownTransactionCommitResult,
+    ];
 
     /// Its name in `errorLabels`.
     pub fn name(self) -> &'static str {
@@ -169,6 +180,8 @@ impl ErrorLabel {
             Self::RetryableError => RETRYABLE_ERROR,
             Self::RetryableWriteError => "RetryableWriteError",
             Self::NoWritesPerformed => "NoWritesPerformed",
+            Self::TransientTransactionError => "TransientTransactionError",
+            Self::UnknownTransactionCommitResult => "UnknownTransactionCommitResult",
         }
     }
 }

@@ -147,6 +147,17 @@ impl Retryability {
         };
         Self::OverloadOnly { option, reason: OnceReason::Unwanted }
     }
+
+    /// The same command as part of a transaction (TXN-6).
+    #[must_use]
+    pub fn in_transaction(self) -> Self {
+        let option = match self {
+            Self::Read => RetryOption::Reads,
+            Self::Write => RetryOption::Writes,
+            Self::OverloadOnly { option, .. } => option,
+        };
+        Self::OverloadOnly { option, reason: OnceReason::InTransaction }
+    }
 }
 
 #[cfg(feature = "wire")]

@@ -85,7 +85,7 @@ impl CommandDefaults {
             document
         });
         // CSOT-3: timeoutMS replaces wTimeoutMS.
-        let write_concern = write_concern(&options.write_concern, options.timeout.is_none());
+        let write_concern = write_concern_document(&options.write_concern, options.timeout.is_none());
         let is_direct = options.direct_connection == Some(true);
         // Only a direct connection has to say that the primary is preferred (SEL-36).
         let is_sent = is_direct || options.read_preference.mode() != ReadMode::Primary;
@@ -190,7 +190,8 @@ pub(crate) fn has_output(name: &str, body: &RawDocument) -> bool {
     }
 }
 
-fn write_concern(concern: &WriteConcern, has_timeout: bool) -> Option<RawDocumentBuf> {
+/// A write concern as it is sent; `None` if it says nothing. Where it `has_timeout`, its `wtimeout` is sent, too.
+pub fn write_concern_document(concern: &WriteConcern, has_timeout: bool) -> Option<RawDocumentBuf> {
     let mut document = RawDocumentBuf::new();
     match &concern.w {
         Some(W::Members(members)) => document.append(cstr!("w"), i32::try_from(*members).unwrap_or(i32::MAX)),

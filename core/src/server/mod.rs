@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::command_defaults::has_output;
 #[cfg(feature = "wire")]
 pub use self::command_defaults::{
-    CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference,
+    CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference, write_concern_document,
 };
 #[cfg(feature = "wire")]
 pub use self::command_event::{CommandEvent, SentCommand};

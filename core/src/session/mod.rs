@@ -10,6 +10,9 @@
 //! | `pool` | the free ones |
 //! | `cluster_time` | the greatest `$clusterTime` that was seen |
 //! | `causality` | what one session has seen |
+//! | `snapshot` | the time that a snapshot session reads at |
+//! | `transaction`, `transaction_options` | a session's transaction, and its options |
+//! | `with_transaction` | when to repeat a transaction that failed |
 
 #[cfg(feature = "wire")]
 mod causality;
@@ -17,6 +20,13 @@ mod causality;
 mod cluster_time;
 mod pool;
 mod server_session;
+#[cfg(feature = "wire")]
+mod snapshot;
+#[cfg(feature = "wire")]
+mod transaction;
+#[cfg(feature = "wire")]
+mod transaction_options;
+mod with_transaction;
 
 #[cfg(feature = "wire")]
 pub use self::causality::Causality;
@@ -24,3 +34,10 @@ pub use self::causality::Causality;
 pub use self::cluster_time::ClusterTime;
 pub use self::pool::{MOST_IDS, SessionPool};
 pub use self::server_session::{ServerSession, SessionId};
+#[cfg(feature = "wire")]
+pub use self::snapshot::Snapshot;
+#[cfg(feature = "wire")]
+pub use self::transaction::{Ending, Transaction, TransactionCommand, TransactionError, TransactionState};
+#[cfg(feature = "wire")]
+pub use self::transaction_options::TransactionOptions;
+pub use self::with_transaction::{AfterFailure, WithTransaction};

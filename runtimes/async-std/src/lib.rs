@@ -31,10 +31,10 @@ use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, CursorOptions, Deadline, Error, Event,
-    InSession, IntoCommand, IntoRequest, Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError,
-    PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription,
-    TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, CursorError, CursorOptions, Deadline,
+    Error, Event, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession, Notice, OperationError,
+    OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
+    SessionOptions, Subscription, TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
 
 /// A client on async-std.

@@ -17,7 +17,7 @@ use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply};
 use crate::error::{ClientError, RuntimeGone};
 use crate::events::Subscription;
-use crate::operation::{Operation, OperationError};
+use crate::operation::{Context, Operation, OperationError};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
@@ -43,7 +43,11 @@ impl<R: Runtime> Client<R> {
     }
 
     pub(crate) fn sessions(&self) -> &Arc<Sessions> {
-        &self.pool.context().sessions
+        &self.context().sessions
+    }
+
+    pub(crate) fn context(&self) -> &Context<R> {
+        self.pool.context()
     }
 
     /// A client as a connection string asks for it. It checks the server from now on; a check-out waits until the
@@ -149,7 +153,7 @@ impl<R: Runtime> Client<R> {
         selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
     ) -> Operation<'a, R> {
-        Operation::new(self.pool.context(), selector.into(), command)
+        Operation::new(self.context(), selector.into(), command)
     }
 
     /// A session for operations that belong together, causally consistent.
@@ -160,13 +164,14 @@ impl<R: Runtime> Client<R> {
         self.start_session_with(SessionOptions::default())
     }
 
-    /// The same with other options.
+    /// The same with other options: [`SessionOptions`], or just its [`Consistency`](crate::Consistency), or just the defaults of
+    /// its transactions.
     ///
     /// # Errors
     /// The system has no random bits for its id.
-    pub fn start_session_with(&self, options: SessionOptions) -> Result<Session<R>, ClientError> {
+    pub fn start_session_with(&self, options: impl Into<SessionOptions>) -> Result<Session<R>, ClientError> {
         let lent = self.sessions().take(self.topology()).ok_or(ClientError::NoRandomBits)?;
-        Ok(Session::new(lent, options))
+        Ok(Session::new(self.clone(), lent, options.into()))
     }
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
@@ -192,7 +197,7 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        self.pool.context().pauses.close();
+        self.context().pauses.close();
         let topology = Arc::clone(self.pool.topology());
         let last_words = LastWords::of(self);
         if last_words.is_none() {

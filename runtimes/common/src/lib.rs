@@ -87,6 +87,6 @@ pub use operation::{InSession, NoSession, Operation, OperationError, OperationEr
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 pub use runtime::Runtime;
-pub use session::{Session, SessionOptions};
+pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;
 pub use topology::ServerStatus;

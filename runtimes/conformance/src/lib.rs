@@ -51,6 +51,7 @@ pub mod siblings;
 pub mod sockets;
 pub mod storms;
 mod suite;
+pub mod transactions;
 pub mod unasked;
 pub mod unusable;
 pub mod virtual_time;

@@ -16,8 +16,14 @@ use super::{
 };
 
 /// A server with users and TLS.
-const SECURE: Setup =
-    Setup { authorization: true, tls: Some(Hosts::Local), services: 0, wire_versions: None, unix_socket: false };
+const SECURE: Setup = Setup {
+    authorization: true,
+    tls: Some(Hosts::Local),
+    services: 0,
+    wire_versions: None,
+    replica_set: false,
+    unix_socket: false,
+};
 
 pub fn the_three_lines_log_in_by_scram_sha_256_under_tls<H: Harness>() {
     run::<H>(async {

@@ -221,6 +221,19 @@ macro_rules! conformance {
                 several_runtimes_and_threads_share_a_client: "it needs threads",
                 a_panicking_task_returns_its_connection: "it needs a runtime that goes on after a panic",
             }
+            transactions {
+                what_is_committed_takes_effect_as_a_whole,
+                what_is_aborted_takes_no_effect,
+                a_session_that_is_dropped_leaves_no_transaction_on_the_server,
+                a_step_down_repeats_the_whole_transaction,
+                write_conflicts_between_tasks_lose_no_increment,
+                a_deadline_ends_a_transaction_that_cannot_be_committed,
+                an_error_of_the_callbacks_own_aborts_and_comes_back,
+                a_commit_that_was_cut_off_is_done_once,
+                a_transaction_behind_a_load_balancer_keeps_its_connection_lb_15,
+                a_read_elsewhere_and_a_write_concern_are_refused_txn_3,
+                a_snapshot_session_reads_at_one_time_ses_17,
+            }
             sockets {
                 a_socket_is_read_at_once_if_there_is_something_to_read,
                 whoever_waits_for_a_socket_is_woken_when_it_can_be_read,

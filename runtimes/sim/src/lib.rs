@@ -57,10 +57,10 @@ mod sim;
 mod world;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, CursorOptions, Deadline, Error, Event,
-    InSession, IntoCommand, IntoRequest, Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError,
-    PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus, SessionOptions, Subscription,
-    TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, CursorError, CursorOptions, Deadline,
+    Error, Event, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession, Notice, OperationError,
+    OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
+    SessionOptions, Subscription, TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
 pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
 pub use rustls;

@@ -20,7 +20,7 @@ pub const KNOWN: &[Known] = &[
         "listDatabases", "listIndexes", "renameCollection", "update", "validate",
     ] },
     Known { subject: "other commands", names: &[
-        "authenticate", "buildInfo", "configureFailPoint", "connectionStatus", "createUser", "dropAllUsersFromDatabase",
+        "abortTransaction", "authenticate", "buildInfo", "commitTransaction", "configureFailPoint", "connectionStatus", "createUser", "dropAllUsersFromDatabase",
         "dropUser", "endSessions", "getCmdLineOpts", "getLog", "getParameter", "hello", "hostInfo", "isMaster",
         "killAllSessions", "killAllSessionsByPattern", "killSessions", "logout", "ping", "refreshSessions", "replSetFreeze",
         "replSetGetConfig", "replSetGetStatus", "replSetReconfig", "replSetStepDown", "replSetStepUp", "saslContinue",

@@ -36,7 +36,7 @@
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
 //! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
-//! `parameters`, `diagnostics`, `sessions`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
+//! `parameters`, `diagnostics`, `sessions`, `transactions`, `snapshots`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
 //! encodes what it says. A [`Deployment`] is several servers that belong together. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
 
 #![forbid(unsafe_code)]
@@ -72,8 +72,10 @@ mod request;
 mod sasl;
 mod service;
 mod sessions;
+mod snapshots;
 pub mod store;
 mod traffic;
+mod transactions;
 mod users;
 mod write_concern;
 

@@ -1,7 +1,6 @@
 //! Read concerns: which commands accept which, where a server would refuse one, and what a read waits for.
 //!
-//! The store keeps no older states, so a read of what a majority has waits until a majority has all. Only `snapshot`
-//! would need another state than the newest, and is refused.
+//! The store keeps no older states but those of `snapshots`, so a read of what a majority has waits until a majority has all.
 
 use bson::{RawBsonRef, Timestamp};
 
@@ -25,7 +24,7 @@ pub(super) fn check(request: &Request<'_>, is_member: bool) -> Result<(), Comman
         Some("snapshot") if !is_member => {
             Err(fail(123, "node needs to be a replica set member to use readConcern: snapshot"))
         }
-        Some("snapshot") => Err(fail(115, "readConcern: snapshot is not supported by this test server")),
+        Some("snapshot") => Ok(()),
         Some(level) => Err(fail(2, format!("Enumeration value '{level}' for field 'readConcern.level' is not valid"))),
     }
 }
@@ -43,7 +42,7 @@ pub(super) fn check_member(request: &Request<'_>, set: &ReplicaSet) -> Result<()
 /// Whether a read has to wait until this member, or a majority, has got further. What is malformed does not wait.
 pub(super) fn must_wait(request: &Request<'_>, set: &ReplicaSet, time: &ClusterTime) -> bool {
     let Ok(Some(concern)) = request.arguments.document("readConcern") else { return false };
-    let needs_majority = matches!(level(request), Ok(Some("majority" | "linearizable")));
+    let needs_majority = matches!(level(request), Ok(Some("majority" | "linearizable" | "snapshot")));
     if needs_majority && set.view().committed() < set.position() {
         return true;
     }

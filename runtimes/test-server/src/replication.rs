@@ -17,11 +17,11 @@ use super::replica_set::view::View;
 use super::replica_set::{Order, ReplicaSet};
 use super::request::Request;
 use super::service::{Reply, Service};
-use super::sessions::{RetryableWrite, Sessions};
+use super::sessions::{Ended, NumberedWrite, Sessions};
 use super::users::Users;
 use super::write_concern::{Goal, Progress};
 use crate::MemberId;
-use crate::store::{Caller, CommandFailure, Store, StoreCommand, code};
+use crate::store::{Caller, Changes, CommandFailure, Store, StoreCommand, code};
 
 /// One entry of the log.
 #[derive(Debug)]
@@ -33,8 +33,10 @@ pub(crate) enum Entry {
         name: String,
         database: String,
         body: RawDocumentBuf,
-        write: Option<RetryableWrite>,
+        write: Option<NumberedWrite>,
     },
+    /// What a transaction has changed, which was committed.
+    Transaction { changes: Changes, write: NumberedWrite },
     /// All users, of whom some have changed.
     Users(Users),
     /// The first entry of a new primary.
@@ -63,7 +65,7 @@ pub(crate) struct State {
 
 impl Entry {
     /// The command that a client has given.
-    pub(super) fn of(request: &Request<'_>, write: Option<RetryableWrite>, ignores_max_time: bool) -> Self {
+    pub(super) fn of(request: &Request<'_>, write: Option<NumberedWrite>, ignores_max_time: bool) -> Self {
         let (name, database) = (request.name.to_owned(), request.database.to_owned());
         Self::Command { ignores_max_time, name, database, body: request.arguments.0.to_owned(), write }
     }
@@ -72,6 +74,7 @@ impl Entry {
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Command { body, .. } => body.as_bytes().len(),
+            Self::Transaction { changes, .. } => changes.size(),
             // There are few, and they are small.
             Self::Users(_) | Self::Election => 0,
         }
@@ -119,6 +122,7 @@ impl Service {
         if self.replica_set.as_mut().is_some_and(|set| set.see(view)) {
             self.topology_counter += 1;
         }
+        self.abort_unless_primary();
     }
 
     /// What clients have ordered of the deployment since the last look.
@@ -162,7 +166,7 @@ impl Service {
             return;
         }
         reply.tail.append(bson::cstr!("writeConcernError"), error);
-        append_labels(&mut reply.tail, &self.default_labels(request, code));
+        append_labels(&mut reply.tail, &self.labels_of_concern(request, code));
     }
 
     /// Records what was written, for the other members.
@@ -193,6 +197,12 @@ impl Service {
                 }
                 self.changes += 1;
             }
+            Entry::Transaction { changes, write } => {
+                // What fits on the primary fits here.
+                let _ = self.store.apply(Caller::nobody(now), changes);
+                self.sessions.end_transaction(write, Ended::Committed);
+                self.changes += 1;
+            }
             Entry::Users(users) => self.users = users.clone(),
             Entry::Election => {}
         }
@@ -216,6 +226,8 @@ impl Service {
     pub(crate) fn replace_state(&mut self, state: State) {
         let State { store, sessions, users, cluster_time } = state;
         (self.store, self.sessions, self.users, self.cluster_time) = (store, sessions, users, cluster_time);
+        self.transactions.abort_all();
+        self.snapshots.clear();
         self.changes += 1;
     }
 

@@ -29,8 +29,10 @@ use super::replica_set::{ReplicaSet, no_replication};
 use super::replication::{Entry, Membership};
 use super::request::{Arguments, Request};
 use super::sasl::Sasl;
-use super::sessions::{self, RetryableWrite, Sessions};
+use super::sessions::{self, NumberedWrite, Sessions};
+use super::snapshots::{Snapshots, reads_from_snapshot};
 use super::traffic::Traffic;
+use super::transactions::{Part, TRANSIENT, Transactions};
 use super::users::{Users, bytes};
 use super::write_concern::{self, Goal};
 use crate::store::{Caller, CommandFailure, Store, StoreCommand, code};
@@ -58,6 +60,8 @@ pub(super) struct Service {
     fail_points: FailPoints,
     parameters: Parameters,
     pub(super) sessions: Sessions,
+    pub(super) transactions: Transactions,
+    pub(super) snapshots: Snapshots,
     pub(super) store: Store,
     /// What the commands on data since the last look at it took.
     pub(super) work: Duration,
@@ -102,6 +106,8 @@ impl Service {
             fail_points: FailPoints::default(),
             parameters: Parameters::new(config.iterations),
             sessions: Sessions::default(),
+            transactions: Transactions::default(),
+            snapshots: Snapshots::default(),
             store: Store::new(config.limits.clone()),
             work: Duration::ZERO,
             slept: Duration::ZERO,
@@ -128,7 +134,8 @@ impl Service {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let election = self.replica_set.as_ref().and_then(ReplicaSet::next_election);
-        election.into_iter().chain(self.store.poll_timeout()).min()
+        let ends = [self.store.poll_timeout(), self.transactions.next_timeout(), self.snapshots.next_timeout()];
+        election.into_iter().chain(ends.into_iter().flatten()).min()
     }
 
     /// A connection is gone.
@@ -139,6 +146,8 @@ impl Service {
     /// Makes a member that stepped down the primary again, once its time is over, and closes idle cursors.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.store.handle_timeout(now);
+        self.transactions.handle_timeout(now);
+        self.snapshots.handle_timeout(now);
         if let Some(set) = &mut self.replica_set
             && set.next_election().is_some_and(|at| at <= now)
         {
@@ -176,7 +185,7 @@ impl Service {
             && reply.body.get("writeConcernError").is_ok_and(|error| error.is_none())
             && let Some(error) = self.fail_points.write_concern_error()
         {
-            let labels = error.labels.clone().unwrap_or_else(|| self.default_labels(request, error.code));
+            let labels = error.labels.clone().unwrap_or_else(|| self.labels_of_concern(request, error.code));
             reply.tail.append(bson::cstr!("writeConcernError"), &error.document);
             append_labels(&mut reply.tail, &labels);
         }
@@ -260,6 +269,8 @@ impl Service {
             "usersInfo" => self.users.info(request),
             "createUser" | "updateUser" | "dropUser" | "dropAllUsersFromDatabase" => self.change_users(now, request),
 
+            "commitTransaction" | "abortTransaction" => self.end_transaction(now, request),
+
             "startSession" => Ok(sessions::start(bytes(&mut self.random))),
             "endSessions" | "killSessions" | "refreshSessions" | "killAllSessions" | "killAllSessionsByPattern" => {
                 self.run_on_sessions(now, request)
@@ -282,10 +293,14 @@ impl Service {
             "endSessions" | "killSessions" => {
                 let ids = sessions::ids(request)?;
                 self.sessions.end(&ids);
+                self.transactions.end_sessions(&ids);
                 self.store.end_sessions(ids);
             }
             // An empty list means all; whose a session is, is not known here.
-            _ if request.arguments.array(request.name)?.is_none_or(RawArray::is_empty) => self.store.end_all_sessions(),
+            _ if request.arguments.array(request.name)?.is_none_or(RawArray::is_empty) => {
+                self.store.end_all_sessions();
+                self.transactions.abort_all();
+            }
             _ => {}
         }
         Ok(RawDocumentBuf::new())
@@ -329,7 +344,15 @@ impl Service {
         if set.is_primary() != was_primary {
             self.topology_counter += 1;
         }
+        self.abort_unless_primary();
         outcome
+    }
+
+    /// A member that is not the primary has no transactions.
+    pub(super) fn abort_unless_primary(&mut self) {
+        if self.replica_set.as_ref().is_some_and(|set| !set.is_primary()) {
+            self.transactions.abort_all();
+        }
     }
 
     /// The commands of the store. A repeated write gets its earlier answer (SRV-8).
@@ -345,9 +368,12 @@ impl Service {
         if request.name == "checkMetadataConsistency" && !self.config.is_mongos() {
             return Err(fail(59, "no such command: 'checkMetadataConsistency'"));
         }
-        read_concern::check(request, self.is_in_cluster())?;
+        let part = Part::of(request)?;
+        if part.is_none() {
+            read_concern::check(request, self.is_in_cluster())?;
+        }
         let writes = changes_data(request);
-        let write = RetryableWrite::of(request)?;
+        let write = NumberedWrite::of(request)?;
         match &self.replica_set {
             // The server behind a load balancer is a mongos, which knows transaction numbers.
             None if write.is_some() && !self.config.is_mongos() => {
@@ -356,19 +382,25 @@ impl Service {
             None if writes && !self.config.is_mongos() => write_concern::check_alone(request)?,
             None => {}
             Some(set) => {
-                set.refusal(request, writes).map_or(Ok(()), Err)?;
+                set.refusal(request, writes || part.is_some()).map_or(Ok(()), Err)?;
                 read_concern::check_member(request, set)?;
             }
         }
-        if request.arguments.get("autocommit").is_some() {
-            return Err(fail(20, "this test server has no transactions of several commands"));
+        let mut caller = Caller::new(now, identity.number());
+        caller.ignores_max_time = self.fail_points.never_times_out();
+        if let Some(part) = part {
+            return self.run_in_transaction(caller, request, &part);
+        }
+        if reads_from_snapshot(request) {
+            return self.read_from_snapshot(caller, request);
         }
         let write = write.filter(|_| writes);
-        if let Some(write) = &write
-            && let Some(reply) = self.sessions.repeated(write)?
-        {
-            self.wait_for_members(now, request)?;
-            return Ok(reply);
+        if let Some(write) = &write {
+            if let Some(reply) = self.sessions.repeated(write)? {
+                self.wait_for_members(now, request)?;
+                return Ok(reply);
+            }
+            self.transactions.begin_number(write);
         }
         if write.is_some() {
             let fault = self.fail_points.on_transactional_write();
@@ -381,8 +413,6 @@ impl Service {
             return Err(failure);
         }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
-        let mut caller = Caller::new(now, identity.number());
-        caller.ignores_max_time = self.fail_points.never_times_out();
         let Some((outcome, spent)) = self.store.run_as(caller, &command) else {
             return Err(fail(59, format!("no such command: '{}'", request.name)));
         };
@@ -438,11 +468,26 @@ impl Service {
         awaits.then(|| limit.filter(|limit| *limit > 0).map_or(AWAIT, Duration::from_millis))
     }
 
-    /// The labels that a server gives an error on its own (SRV-8).
+    /// The labels that a server gives the error of a write concern on its own. It does not say that a transaction failed.
+    pub(super) fn labels_of_concern(&self, request: &Request<'_>, code: i32) -> Vec<String> {
+        let labels = self.default_labels(request, code);
+        labels.into_iter().filter(|label| label != TRANSIENT).collect()
+    }
+
+    /// The labels that a server gives an error on its own (SRV-8): that a write or the end of a transaction may be sent again, or
+    /// that the whole transaction may be repeated.
     pub(super) fn default_labels(&self, request: &Request<'_>, code: i32) -> Vec<String> {
-        let retryable =
-            self.is_in_cluster() && request.arguments.get("txnNumber").is_some() && RETRYABLE_CODES.contains(&code);
-        if retryable { vec!["RetryableWriteError".into()] } else { vec![] }
+        let is_numbered = self.is_in_cluster() && request.arguments.get("txnNumber").is_some();
+        let is_part = request.arguments.get("autocommit").is_some();
+        let ends = matches!(request.name, "commitTransaction" | "abortTransaction");
+        let is_retryable = RETRYABLE_CODES.contains(&code);
+        let is_transient = TRANSIENT_CODES.contains(&code) || is_retryable && !ends;
+        let label = if is_part && is_transient {
+            Some(TRANSIENT)
+        } else {
+            is_retryable.then_some("RetryableWriteError").filter(|_| !is_part || ends)
+        };
+        label.filter(|_| is_numbered).map(Into::into).into_iter().collect()
     }
 }
 
@@ -457,7 +502,7 @@ fn changes_data(request: &Request<'_>) -> bool {
 }
 
 /// Whether the last stage of a pipeline changes a collection.
-fn puts_out(request: &Request<'_>) -> bool {
+pub(super) fn puts_out(request: &Request<'_>) -> bool {
     request.name == "aggregate" && matches!(stages(request).last(), Some("$out" | "$merge"))
 }
 
@@ -485,7 +530,9 @@ const FOR_EVERYBODY: [&str; 9] = [
     "whatsmyuri",
 ];
 
-const ADMIN_ONLY: [&str; 16] = [
+const ADMIN_ONLY: [&str; 18] = [
+    "abortTransaction",
+    "commitTransaction",
     "configureFailPoint",
     "getCmdLineOpts",
     "getLog",
@@ -530,3 +577,12 @@ const STATE_CHANGES: [i32; 5] = [
 
 /// The codes on which a client may try a write again.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// The codes on which a client may repeat a whole transaction: those of its operations that may be tried again are others.
+const TRANSIENT_CODES: [i32; 5] = [
+    code::LOCK_TIMEOUT,
+    code::WRITE_CONFLICT,
+    code::SNAPSHOT_UNAVAILABLE,
+    code::NO_SUCH_TRANSACTION,
+    code::PREPARED_TRANSACTION,
+];

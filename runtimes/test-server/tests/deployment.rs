@@ -20,6 +20,8 @@ mod restarts;
 mod sharded;
 #[path = "deployment/step_down.rs"]
 mod step_down;
+#[path = "deployment/transactions.rs"]
+mod transactions;
 #[path = "deployment/users.rs"]
 mod users;
 #[path = "deployment/write_concern.rs"]

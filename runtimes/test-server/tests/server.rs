@@ -26,5 +26,7 @@ mod replica_set;
 mod sleep;
 #[path = "server/tailable.rs"]
 mod tailable;
+#[path = "server/transactions.rs"]
+mod transactions;
 #[path = "server/users.rs"]
 mod users;

@@ -41,7 +41,7 @@ const OTHER_SUITES: [(&str, &str); 14] = [
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 11] = [
+const UNIFIED_SUITES: [(&str, &str); 13] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("selection-logs", "server-selection/tests/logging"),
@@ -51,6 +51,8 @@ const UNIFIED_SUITES: [(&str, &str); 11] = [
     ("retryable-reads", "retryable-reads/tests/unified"),
     ("retryable-writes", "retryable-writes/tests/unified"),
     ("sessions", "sessions/tests"),
+    ("transactions", "transactions/tests/unified"),
+    ("with-transaction", "transactions-convenient-api/tests/unified"),
     ("run-command", "run-command/tests/unified"),
     ("command-events", "command-logging-and-monitoring/tests/monitoring"),
 ];

@@ -1,7 +1,5 @@
 //! From an operation to its cursor.
 
-use std::sync::Arc;
-
 use cmap_core::pool::Purpose;
 use cmap_core::session::SessionId;
 use cmap_core::topology::TopologyType;
@@ -13,7 +11,7 @@ use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::{CursorTime, TimeoutMode};
 use super::user_session::SessionCursor;
 use crate::connection::Connection;
-use crate::operation::{InSession, Means, NoSession, Operation, OperationError, SessionOf};
+use crate::operation::{Answer, InSession, Means, NoSession, Operation, OperationError, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::Lent;
 
@@ -117,13 +115,13 @@ async fn open<R: Runtime, S>(
         operation = operation.within(limit);
     }
     let ended = operation.carry_out(means).await;
-    let (reply, connection) = ended.result?;
+    let Answer { reply, server, connection } = ended.result?;
     let (batch, reply) = Batch::of(reply.into_document())?;
     if reply.id == 0 {
         return Ok((batch, Left::Exhausted, of_user));
     }
     let mut options = said;
-    if !are_own && !takes_comment(&connection) {
+    if !are_own && server.max_wire_version < TAKES_COMMENT {
         options.comment = None;
     }
     let is_load_balanced = context.topology.description().topology_type == TopologyType::LoadBalanced;
@@ -131,9 +129,13 @@ async fn open<R: Runtime, S>(
         id: reply.id,
         database: reply.database,
         collection: reply.collection,
-        address: Arc::clone(connection.shared_address()),
+        address: server.address,
         lsid: of_user.or(ended.lent.as_ref().map(Lent::id)),
-        pinned: if is_load_balanced { Pinned::To(Some(kept(connection))) } else { Pinned::Any },
+        pinned: match connection {
+            Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
+            // The session's transaction keeps its connection for it.
+            None | Some(_) => Pinned::Any,
+        },
         context,
         lent: ended.lent,
         kind,
@@ -147,8 +149,4 @@ async fn open<R: Runtime, S>(
 fn kept<R: Runtime>(connection: Connection<R>) -> Connection<R> {
     connection.set_purpose(Purpose::Cursor);
     connection
-}
-
-fn takes_comment<R: Runtime>(connection: &Connection<R>) -> bool {
-    connection.description().is_some_and(|server| server.wire_versions.1 >= TAKES_COMMENT)
 }

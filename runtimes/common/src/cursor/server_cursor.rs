@@ -18,7 +18,9 @@ use super::options::{CursorKind, CursorOptions};
 use super::time::{CursorTime, Ends, TimeoutMode};
 use crate::connection::Connection;
 use crate::error::CommandErrorKind;
-use crate::operation::{ClientClosed, Context, Means, Operation, OperationError, OperationErrorKind, SessionOf};
+use crate::operation::{
+    Answer, ClientClosed, Context, Means, Operation, OperationError, OperationErrorKind, SessionOf,
+};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
 
@@ -106,7 +108,7 @@ impl<R: Runtime> ServerCursor<R> {
         let ended = operation.carry_out(self.means(session, ends)).await;
         self.lent = ended.lent;
         match ended.result {
-            Ok((reply, connection)) => self.go_on(reply.into_document(), connection),
+            Ok(Answer { reply, connection, .. }) => self.go_on(reply.into_document(), connection),
             Err(error) => {
                 self.keep(ended.connection);
                 self.fail(error)
@@ -117,9 +119,9 @@ impl<R: Runtime> ServerCursor<R> {
     fn go_on(
         mut self: Box<Self>,
         reply: RawDocumentBuf,
-        connection: Connection<R>,
+        connection: Option<Connection<R>>,
     ) -> (Result<Batch, OperationError>, Left<R>) {
-        self.keep(Some(connection));
+        self.keep(connection);
         match Batch::of(reply) {
             Ok((batch, said)) if said.id == 0 => {
                 // Its session and its connection go back at once (SES-3).
@@ -270,7 +272,11 @@ fn sent_nothing(error: &OperationError) -> bool {
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession
         | OperationErrorKind::Closed
-        | OperationErrorKind::Cursor(_) => false,
+        | OperationErrorKind::Cursor(_)
+        | OperationErrorKind::Transaction(_)
+        | OperationErrorKind::TransactionTimeout(_)
+        | OperationErrorKind::ConnectionOfSession
+        | OperationErrorKind::NoSnapshots => false,
     }
 }
 

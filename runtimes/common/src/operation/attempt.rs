@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::Command;
+use cmap_core::connection::{Command, Role};
 use cmap_core::options::ReadPreference;
-use cmap_core::retry::{Failure, Numbering, Retry};
+use cmap_core::pool::Purpose;
+use cmap_core::retry::{Failure, Labels, Numbering, Retry};
+use cmap_core::session::TransactionCommand;
 use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
 use super::error::OperationErrorKind;
-use super::{SessionOf, failure, fields};
+use super::{Answer, SessionOf, failure, fields};
 use crate::check_out::CheckOut;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
-use crate::document::Reply;
 use crate::error::CommandError;
+use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
 use crate::session::{Lent, Sessions};
 use crate::topology::Topology;
@@ -37,6 +39,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     /// Whether errors of single writes fail it.
     pub(super) writes: bool,
     pub(super) session: SessionOf<'o, R>,
+    /// Its part in the session's transaction.
+    pub(super) part: Option<TransactionCommand>,
     /// Whether it keeps to the connection of a cursor (LB-13).
     pub(super) is_pinned: bool,
     /// That connection, except during an attempt and after success.
@@ -51,7 +55,7 @@ pub(super) struct Attempt<'o, R: Runtime> {
 
 /// The end of an attempt.
 pub(super) enum Attempted<R: Runtime> {
-    Done(Reply<'static>, Connection<R>),
+    Done(Answer<R>),
     Failed(Box<Failed>),
     /// Nothing was sent: the server would not recognise the repetition of a write.
     Refused,
@@ -64,16 +68,16 @@ pub(super) struct Failed {
     pub(super) server: Option<Server>,
 }
 
-/// The server of an attempt that failed.
-pub(super) struct Server {
-    pub(super) address: Arc<ServerAddress>,
+/// The server of an attempt.
+pub(crate) struct Server {
+    pub(crate) address: Arc<ServerAddress>,
     pub(super) is_mongos: bool,
-    pub(super) max_wire_version: i32,
+    pub(crate) max_wire_version: i32,
 }
 
 impl<R: Runtime> Attempt<'_, R> {
     pub(super) async fn make(&mut self, retry: &mut Retry) -> Attempted<R> {
-        let mut connection = match self.pinned.take() {
+        let mut connection = match self.take_pinned() {
             Some(pinned) => pinned,
             None => match self.check_out(retry).await {
                 Ok(connection) => connection,
@@ -84,18 +88,12 @@ impl<R: Runtime> Attempt<'_, R> {
         if let Err(kind) = self.begin_session(server) {
             return Attempted::Failed(Box::new(failure::of_client(kind)));
         }
-        // A command with a number of its own is its caller's to repeat.
-        let has_session = self.lent().is_some() && !fields::has(&self.command, "lsid");
-        let numbering = retry.begin(has_session && server.has_transaction_numbers());
-        match numbering {
-            Numbering::Refused => return Attempted::Refused,
-            Numbering::Numbered if self.transaction_number.is_none() => {
-                self.transaction_number = self.lent().and_then(Lent::next_transaction_number);
-            }
-            Numbering::Numbered | Numbering::None => {}
-        }
-        let number = self.transaction_number.filter(|_| numbering == Numbering::Numbered);
-        let composed = self.compose(server, number);
+        let number = match self.number_for(retry, server) {
+            Ok(number) => number,
+            Err(refused) => return refused,
+        };
+        let is_first = self.begin_part(&connection, server);
+        let composed = self.compose(server, number, is_first);
         let mut command = self.command;
         command.body = composed.body.as_deref().unwrap_or(command.body);
         command.fields = composed.fields.as_deref();
@@ -110,34 +108,137 @@ impl<R: Runtime> Attempt<'_, R> {
         });
         self.end_command(&connection, ran.as_ref().err());
         match ran {
-            Ok(reply) => Attempted::Done(reply, connection),
+            Ok(reply) => {
+                self.end_part(None, is_first);
+                let server = Server {
+                    address: Arc::clone(connection.shared_address()),
+                    is_mongos: server.role == Role::Mongos,
+                    max_wire_version: server.max_wire_version,
+                };
+                Attempted::Done(Answer { reply, server, connection: self.pin(connection) })
+            }
             Err(error) => {
+                let was_sent = failure::is_of_network(&error) || failure::has_reply(&error);
                 let failed = failure::of_command(error, server, number.is_some());
-                // Others go back.
-                self.pinned = Some(connection).filter(|_| self.is_pinned);
+                self.end_part(Some((&failed.failure, was_sent)), is_first);
+                // That of a cursor stays with it; others go back, or to the session.
+                self.pinned = self.pin(connection).filter(|_| self.is_pinned);
                 Attempted::Failed(Box::new(failed))
             }
         }
     }
 
+    /// The labels of a failure, with those of the transaction that it is part of; another server may be needed then (PIN-5).
+    pub(super) fn label(&mut self, failure: &Failure, labels: Labels) -> Labels {
+        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return labels };
+        let labels = part.labels(failure, labels);
+        session.transaction.handle_failure(part, failure, labels);
+        session.release_unpinned();
+        labels
+    }
+
+    /// The connection that a cursor keeps, or a transaction behind a load balancer (LB-13, LB-15).
+    fn take_pinned(&mut self) -> Option<Connection<R>> {
+        if self.pinned.is_some() {
+            return self.pinned.take();
+        }
+        let SessionOf::Explicit(session) = &mut self.session else { return None };
+        self.part?;
+        session.pinned().take().map(PinnedConnection::unpin)
+    }
+
+    /// Leaves the connection to the session if its transaction keeps it.
+    fn pin(&mut self, connection: Connection<R>) -> Option<Connection<R>> {
+        let SessionOf::Explicit(session) = &mut self.session else { return Some(connection) };
+        let is_kept = self.part.is_some()
+            && session.transaction.pinned_to().is_some()
+            && fields::ServerOf::connection(&connection).is_load_balanced;
+        if !is_kept {
+            return Some(connection);
+        }
+        *session.pinned() = Some(connection.pin(Purpose::Transaction));
+        None
+    }
+
+    /// The transaction number to send, or that nothing is to be sent. A write has one, the same on each attempt (RTY-7); a
+    /// transaction has its own (TXN-2).
+    fn number_for(&mut self, retry: &mut Retry, server: fields::ServerOf) -> Result<Option<i64>, Attempted<R>> {
+        if self.part.is_some() {
+            self.transaction_number = self.lent().map(|lent| lent.transaction_number());
+            // It is the server's to refuse.
+            let _ = retry.begin(true);
+            return Ok(self.transaction_number);
+        }
+        // A command with a number of its own is its caller's to repeat.
+        let has_session = self.lent().is_some() && !fields::has(&self.command, "lsid");
+        match retry.begin(has_session && server.has_transaction_numbers()) {
+            Numbering::Refused => Err(Attempted::Refused),
+            Numbering::None => Ok(None),
+            Numbering::Numbered => {
+                if self.transaction_number.is_none() {
+                    self.transaction_number = self.lent().and_then(Lent::next_transaction_number);
+                }
+                Ok(self.transaction_number)
+            }
+        }
+    }
+
+    /// A command of a transaction is about to be sent: returns whether it is the first. A mongos, and the connection behind a load
+    /// balancer, keeps the transaction (PIN-4).
+    fn begin_part(&mut self, connection: &Connection<R>, server: fields::ServerOf) -> bool {
+        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return false };
+        let is_first = part == TransactionCommand::Operation && session.transaction.begin_command();
+        if server.is_load_balanced || server.role == Role::Mongos {
+            session.transaction.pin(connection.address());
+        }
+        is_first
+    }
+
+    /// A command of a transaction has ended; by a failure, with whether it was sent.
+    fn end_part(&mut self, failed: Option<(&Failure, bool)>, is_first: bool) {
+        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return };
+        match failed {
+            None => {
+                session.transaction.handle_success(part);
+                session.release_unpinned();
+            }
+            Some((failure, was_sent)) if is_first && (!was_sent || failure.is_overload()) => {
+                session.transaction.undo_first_command();
+            }
+            Some(_) => {}
+        }
+    }
+
     fn check_out(&self, retry: &Retry) -> CheckOut<'_, R> {
         let limit = self.deadline.map_or(Limit::None, Limit::Until);
-        let is_plain = *self.selector == ServerSelector::Writable && retry.deprioritized().is_empty();
+        let selector = self.server_selector();
+        let is_plain = selector == ServerSelector::Writable && retry.deprioritized().is_empty();
         if is_plain && self.named.is_none() {
             return CheckOut::within(self.topology, limit);
         }
-        let criteria = Criteria {
-            selector: self.selector.clone(),
-            deprioritized: retry.deprioritized().to_vec(),
-            operation: self.named.clone(),
-        };
+        let criteria =
+            Criteria { selector, deprioritized: retry.deprioritized().to_vec(), operation: self.named.clone() };
         CheckOut::of(self.topology, criteria, limit)
+    }
+
+    /// A transaction runs on its mongos, and elsewhere on the primary (PIN-4, PIN-6).
+    fn server_selector(&self) -> ServerSelector {
+        match (self.part, &self.session) {
+            (Some(_), SessionOf::Explicit(session)) => match session.transaction.pinned_to() {
+                Some(address) => ServerSelector::AnyOf([address.clone()].into()),
+                None => ServerSelector::Writable,
+            },
+            (_, _) => self.selector.clone(),
+        }
     }
 
     /// Takes a session, if the server has them and the command takes one (SES-1, SES-10).
     fn begin_session(&mut self, server: fields::ServerOf) -> Result<(), OperationErrorKind> {
         match &mut self.session {
             SessionOf::Explicit(_) if !server.has_sessions => Err(OperationErrorKind::NoSessions),
+            SessionOf::Explicit(session) if !session.suits(server.max_wire_version) => {
+                Err(OperationErrorKind::NoSnapshots)
+            }
             SessionOf::Implicit(lent)
                 if lent.is_none() && server.has_sessions && fields::takes_session(&self.command) =>
             {
@@ -155,18 +256,36 @@ impl<R: Runtime> Attempt<'_, R> {
         }
     }
 
-    fn compose(&mut self, server: fields::ServerOf, number: Option<i64>) -> fields::Composed {
+    fn compose(&mut self, server: fields::ServerOf, number: Option<i64>, is_first: bool) -> fields::Composed {
         let sends_session = server.has_sessions && fields::takes_session(&self.command);
         let lsid = if sends_session { self.lent().map(Lent::send_id) } else { None };
-        let causality = match &self.session {
-            SessionOf::Explicit(session) => Some(&session.causality),
+        let session = match &self.session {
+            SessionOf::Explicit(session) => Some(&**session),
             SessionOf::Implicit(_) => None,
         };
+        let causality = session.map(|session| &session.causality);
+        let part = self.part.zip(session).map(|(command, session)| fields::Part {
+            transaction: &session.transaction,
+            command,
+            is_first,
+            has_timeout: self.deadline.is_some(),
+        });
+        let snapshot = session.and_then(|session| session.snapshot.as_ref());
         let defaults = self.topology.command_defaults();
         self.sessions.with_cluster_time(|cluster_time| {
             let names_server = matches!(self.selector, ServerSelector::AnyOf(_));
             let preference = self.preference;
-            let along = fields::Along { lsid, number, cluster_time, causality, preference, names_server, defaults };
+            let along = fields::Along {
+                lsid,
+                number,
+                part,
+                cluster_time,
+                causality,
+                snapshot,
+                preference,
+                names_server,
+                defaults,
+            };
             fields::compose(&self.command, server, &along)
         })
     }
@@ -182,6 +301,12 @@ impl<R: Runtime> Attempt<'_, R> {
             self.sessions.handle_reply(&reply);
             if let SessionOf::Explicit(session) = &mut self.session {
                 session.causality.handle_reply(&reply);
+                if self.part.is_some() {
+                    session.transaction.handle_reply(&reply);
+                }
+                if let Some(snapshot) = &mut session.snapshot {
+                    snapshot.handle_reply(&reply);
+                }
             }
         }
     }

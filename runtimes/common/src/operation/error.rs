@@ -3,10 +3,11 @@
 use std::fmt;
 
 use cmap_core::retry::{GiveUp, Labels, Retry};
+use cmap_core::session::TransactionError;
 use thiserror::Error;
 
 use crate::cursor::CursorError;
-use crate::error::{CheckOutError, CommandError, readable_debug};
+use crate::error::{CheckOutError, CommandError, CommandErrorKind, readable_debug};
 
 /// An operation failed, and was not tried again.
 #[derive(Error)]
@@ -46,6 +47,18 @@ pub enum OperationErrorKind {
     /// The reply has no cursor, or the cursor cannot go on.
     #[error(transparent)]
     Cursor(#[from] CursorError),
+    /// What was asked of the session's transaction makes no sense; nothing was sent.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    /// A transaction was repeated until its time was up (TXN-9). Its source is the error of the last attempt, whose labels it has.
+    #[error("the transaction could not be committed in its time; allow more time, or let fewer transactions meet")]
+    TransactionTimeout(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The connection was asked for, and the session's transaction keeps it (LB-15). The operation was carried out.
+    #[error("the session keeps the connection of its transaction; run further operations in the session")]
+    ConnectionOfSession,
+    /// The server is too old for a snapshot session; nothing was sent.
+    #[error("Snapshot reads require MongoDB 5.0 or later; use a session without `snapshot`")]
+    NoSnapshots,
 }
 
 readable_debug!(OperationError, OperationErrorKind);
@@ -74,6 +87,18 @@ impl OperationError {
         Self::new((OperationErrorKind::Closed, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
+    pub(crate) fn transaction(error: TransactionError) -> Self {
+        Self::new((error.into(), Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
+    pub(crate) fn transaction_timeout(last: Box<dyn std::error::Error + Send + Sync>, labels: Labels) -> Self {
+        Self::new((OperationErrorKind::TransactionTimeout(last), labels), 0, GiveUp::NoTimeLeft)
+    }
+
+    pub(super) fn connection_of_session() -> Self {
+        Self::new((OperationErrorKind::ConnectionOfSession, Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
     /// The error before an attempt that was refused.
     pub(super) fn of_refused(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
         let error = earlier.unwrap_or((OperationErrorKind::NoSessions, Labels::default()));
@@ -86,11 +111,15 @@ impl OperationError {
         match &self.kind {
             OperationErrorKind::CheckOut(error) => error.is_timeout(),
             OperationErrorKind::Command(error) => error.is_timeout(),
+            OperationErrorKind::TransactionTimeout(_) => true,
             OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
             | OperationErrorKind::Closed
-            | OperationErrorKind::Cursor(_) => false,
+            | OperationErrorKind::Cursor(_)
+            | OperationErrorKind::Transaction(_)
+            | OperationErrorKind::ConnectionOfSession
+            | OperationErrorKind::NoSnapshots => false,
         }
     }
 
@@ -104,8 +133,26 @@ impl OperationError {
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
             | OperationErrorKind::Closed
-            | OperationErrorKind::Cursor(_) => false,
+            | OperationErrorKind::Cursor(_)
+            | OperationErrorKind::Transaction(_)
+            | OperationErrorKind::TransactionTimeout(_)
+            | OperationErrorKind::ConnectionOfSession
+            | OperationErrorKind::NoSnapshots => false,
         }
+    }
+
+    /// Whether the server took longer than `maxTimeMS` allowed it.
+    pub(crate) fn is_max_time_expired(&self) -> bool {
+        const MAX_TIME_MS_EXPIRED: Option<i32> = Some(50);
+        let OperationErrorKind::Command(error) = &self.kind else { return false };
+        let code = if let CommandErrorKind::Server(refusal) = &error.kind {
+            refusal.code
+        } else if let CommandErrorKind::Writes(failure) = &error.kind {
+            failure.write_concern.as_ref().and_then(|concern| concern.code)
+        } else {
+            None
+        };
+        code == MAX_TIME_MS_EXPIRED
     }
 }
 

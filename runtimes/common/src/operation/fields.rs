@@ -9,7 +9,7 @@ use cmap_core::connection::{Command, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{RetryOption, Retryability};
 use cmap_core::server::{CommandDefaults, ServerType, sent_read_preference, takes_read_concern, takes_read_preference};
-use cmap_core::session::{Causality, ClusterTime, SessionId};
+use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionCommand};
 use cmap_core::wire::integer;
 
 use crate::connection::Connection;
@@ -17,6 +17,9 @@ use crate::runtime::Runtime;
 
 /// Commands that carry no session (SES-10).
 const WITHOUT_SESSION: [&str; 4] = ["parallelCollectionScan", "hello", "isMaster", "ismaster"];
+
+/// Writes that see what a causally consistent session has seen.
+const CAUSAL_WRITES: [&str; 6] = ["insert", "update", "delete", "findAndModify", "findandmodify", "bulkWrite"];
 
 /// What a connection's hello said of its server.
 #[derive(Clone, Copy)]
@@ -31,14 +34,29 @@ pub(super) struct ServerOf {
 pub(super) struct Along<'a> {
     pub(super) lsid: Option<SessionId>,
     pub(super) number: Option<i64>,
+    /// Its part in a transaction.
+    pub(super) part: Option<Part<'a>>,
     /// The client's.
     pub(super) cluster_time: Option<&'a ClusterTime>,
     /// The session's.
     pub(super) causality: Option<&'a Causality>,
+    /// That of a snapshot session.
+    pub(super) snapshot: Option<&'a Snapshot>,
     pub(super) preference: Option<&'a ReadPreference>,
     /// Whether the operation named its server, which then serves reads whatever it is.
     pub(super) names_server: bool,
     pub(super) defaults: Option<&'a CommandDefaults>,
+}
+
+/// A command's part in a transaction.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) transaction: &'a Transaction,
+    pub(super) command: TransactionCommand,
+    /// Whether it starts the transaction at the server.
+    pub(super) is_first: bool,
+    /// Whether timeoutMS limits it.
+    pub(super) has_timeout: bool,
 }
 
 /// A command with what goes along.
@@ -89,8 +107,11 @@ pub(super) fn compose(command: &Command<'_>, server: ServerOf, along: &Along<'_>
     if let Some(time) = seen.filter(|_| server.role != Role::Standalone && is_new(cstr!("$clusterTime"))) {
         fields.append(cstr!("$clusterTime"), time.document());
     }
+    if let Some(part) = &along.part {
+        append_part(&mut fields, part, along.causality);
+    }
     // The commands of a transaction take the rest from its first one.
-    if !has(command, "autocommit") {
+    if along.part.is_none() && !has(command, "autocommit") {
         append_concerns(&mut fields, &mut body, command, server, along);
         let preference =
             is_new(cstr!("$readPreference")).then(|| read_preference(command.body, server, along)).flatten();
@@ -99,6 +120,16 @@ pub(super) fn compose(command: &Command<'_>, server: ServerOf, along: &Along<'_>
         }
     }
     Composed { body, fields: Some(fields).filter(|fields| !fields.is_empty()) }
+}
+
+fn append_part(fields: &mut RawDocumentBuf, part: &Part<'_>, causality: Option<&Causality>) {
+    let Part { transaction, command, is_first, has_timeout } = *part;
+    transaction.append_fields(fields, command, is_first, causality.and_then(Causality::after_cluster_time));
+    if command != TransactionCommand::Operation
+        && let Some(concern) = transaction.write_concern(command, has_timeout)
+    {
+        fields.append(cstr!("writeConcern"), concern);
+    }
 }
 
 fn append_concerns(
@@ -112,8 +143,14 @@ fn append_concerns(
     let own = command.body.get_document("readConcern").ok();
     let after = along.causality.and_then(Causality::after_cluster_time);
     // A standalone has no cluster's time to wait for.
-    let after = after.filter(|_| takes_read_concern(name(command.body)) && server.role != Role::Standalone);
+    let after = after.filter(|_| takes_after_cluster_time(name(command.body)) && server.role != Role::Standalone);
     match (own, after) {
+        _ if along.snapshot.is_some() => {
+            if own.is_some() {
+                *body = Some(without_read_concern(command.body));
+            }
+            fields.append(cstr!("readConcern"), along.snapshot.map(Snapshot::read_concern).unwrap_or_default());
+        }
         (Some(own), Some(after)) if own.get("afterClusterTime").is_ok_and(|field| field.is_none()) => {
             *body = Some(without_read_concern(command.body));
             fields.append(cstr!("readConcern"), with_time(own, after));
@@ -172,6 +209,12 @@ pub(super) fn is_acknowledged(command: &Command<'_>, defaults: Option<&CommandDe
 
 fn wants_no_reply(concern: &RawDocument) -> bool {
     concern.get("w").ok().flatten().and_then(integer) == Some(0)
+}
+
+/// Whether a causally consistent session tells with commands of this name what it has seen: with reads, and with the writes that
+/// take a read concern for it (SES-15).
+fn takes_after_cluster_time(name: &str) -> bool {
+    takes_read_concern(name) || CAUSAL_WRITES.contains(&name)
 }
 
 /// Whether errors of single writes fail the command.

@@ -11,6 +11,7 @@
 //! | `attempt` | one attempt: a connection, a session, the command |
 //! | `pauses` | the pauses between attempts |
 //! | `fields` | what goes along with the command |
+//! | `part` | whether it is part of a transaction, and which part |
 //! | `failure` | what an error says about trying again |
 //! | `error` | the error of an operation |
 
@@ -19,17 +20,21 @@ mod context;
 mod error;
 mod failure;
 mod fields;
+mod part;
 mod pauses;
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
+use cmap_core::session::TransactionCommand;
 use cmap_core::time::Instant;
 use cmap_core::topology::{Operation as Named, ServerSelector};
 
+pub(crate) use self::attempt::Server;
 use self::attempt::{Attempt, Attempted};
 pub(crate) use self::context::Context;
 pub use self::error::{OperationError, OperationErrorKind};
@@ -58,12 +63,15 @@ use crate::topology::Topology;
 /// ```
 #[must_use = "it does nothing before `run` or `cursor` is awaited"]
 pub struct Operation<'a, R: Runtime, S = NoSession> {
-    context: &'a Context<R>,
+    /// A session has one of its own.
+    context: Cow<'a, Context<R>>,
     selector: ServerSelector,
     request: Result<Request<'a>, Box<bson::error::Error>>,
     limit: Option<Limit>,
     session: Option<&'a mut Session<R>>,
     is_once: bool,
+    /// Whether it ends the session's transaction.
+    ending: Option<TransactionCommand>,
     of: PhantomData<S>,
 }
 
@@ -96,24 +104,51 @@ pub(crate) struct Means<'a, R: Runtime> {
 
 /// An operation that has ended, and what is left of its means.
 pub(crate) struct Ended<R: Runtime> {
-    /// The reply, and the connection on which it came.
-    pub(crate) result: Result<(Reply<'static>, Connection<R>), OperationError>,
+    pub(crate) result: Result<Answer<R>, OperationError>,
     /// The implicit session.
     pub(crate) lent: Option<Lent<R>>,
     /// The connection that a failed operation had to keep to.
     pub(crate) connection: Option<Connection<R>>,
 }
 
+/// The success of an operation.
+pub(crate) struct Answer<R: Runtime> {
+    pub(crate) reply: Reply<'static>,
+    pub(crate) server: Server,
+    /// The connection on which the reply came, unless that stays with the session (LB-15).
+    pub(crate) connection: Option<Connection<R>>,
+}
+
 impl<'a, R: Runtime> Operation<'a, R> {
     pub(crate) fn new(context: &'a Context<R>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
-        let request = command.into_request().map_err(Box::new);
-        Self { context, selector, request, limit: None, session: None, is_once: false, of: PhantomData }
+        let (context, request) = (Cow::Borrowed(context), command.into_request().map_err(Box::new));
+        Self { context, selector, request, limit: None, session: None, is_once: false, ending: None, of: PhantomData }
     }
 
-    /// Runs it in a session of the user's own.
+    /// Runs it in a session of the user's own, and as part of its transaction, if one was started. The server of a transaction is
+    /// the primary, or the mongos of its first operation (TXN-3, PIN-4).
     pub fn in_session(self, session: &'a mut Session<R>) -> Operation<'a, R, InSession> {
-        let Self { context, selector, request, limit, session: _, is_once, of: _ } = self;
-        Operation { context, selector, request, limit, session: Some(session), is_once, of: PhantomData }
+        let Self { context, selector, request, limit, session: _, is_once, ending, of: _ } = self;
+        Operation { context, selector, request, limit, session: Some(session), is_once, ending, of: PhantomData }
+    }
+}
+
+impl<'a, R: Runtime> Operation<'a, R, InSession> {
+    /// One that its session makes.
+    pub(crate) fn of_session(
+        session: &'a mut Session<R>,
+        selector: ServerSelector,
+        command: impl IntoRequest + 'a,
+    ) -> Self {
+        let context = Cow::Owned(session.client().context().clone());
+        let (request, session) = (command.into_request().map_err(Box::new), Some(session));
+        Self { context, selector, request, limit: None, session, is_once: false, ending: None, of: PhantomData }
+    }
+
+    /// It ends the transaction of its session.
+    pub(crate) fn ending(mut self, ending: TransactionCommand) -> Self {
+        self.ending = Some(ending);
+        self
     }
 }
 
@@ -138,25 +173,35 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// that write, single writes failed or the write concern was not satisfied. Of several attempts the error that says most
     /// is returned (RTY-10, RTY-11).
     pub async fn run(self) -> Result<Reply<'static>, OperationError> {
-        self.run_keeping().await.map(|(reply, _)| reply)
+        self.run_held().await.map(|(reply, _)| reply)
     }
 
     /// The same; returns the connection, too, on which the reply came: for further commands that have to go to the same server,
     /// and behind a load balancer over the same connection. [`cursor`](Self::cursor) does that by itself.
     ///
     /// # Errors
+    /// Those of [`run`](Self::run), and in a transaction behind a load balancer, whose connection is its session's.
+    pub async fn run_keeping(self) -> Result<(Reply<'static>, Connection<R>), OperationError> {
+        let (reply, connection) = self.run_held().await?;
+        Ok((reply, connection.ok_or_else(OperationError::connection_of_session)?))
+    }
+
+    /// The same, without a connection where the session keeps it: in a transaction behind a load balancer (LB-15). Further
+    /// operations in the session use it.
+    ///
+    /// # Errors
     /// Those of [`run`](Self::run).
-    pub async fn run_keeping(mut self) -> Result<(Reply<'static>, Connection<R>), OperationError> {
+    pub async fn run_held(mut self) -> Result<(Reply<'static>, Option<Connection<R>>), OperationError> {
         let means = Means::of(self.take_session());
-        self.carry_out(means).await.result
+        self.carry_out(means).await.result.map(|Answer { reply, connection, .. }| (reply, connection))
     }
 
     pub(crate) fn take_session(&mut self) -> SessionOf<'a, R> {
         SessionOf::of(self.session.take())
     }
 
-    pub(crate) fn context(&self) -> &'a Context<R> {
-        self.context
+    pub(crate) fn context(&self) -> &Context<R> {
+        &self.context
     }
 
     /// The limit that its user has set.
@@ -174,8 +219,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     }
 
     /// Carries it out with these means.
-    pub(crate) async fn carry_out(self, means: Means<'_, R>) -> Ended<R> {
-        let Self { context, selector, request, limit, session: _, is_once, of: _ } = self;
+    pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
+        let Self { context, selector, request, limit, session: _, is_once, ending, of: _ } = self;
         let (topology, sessions) = (&context.topology, &context.sessions);
         let request = match request {
             Ok(request) => request,
@@ -187,8 +232,14 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             return Ended::before_it_began(means, OperationError::foreign_session());
         }
         let mut command = request.command();
+        let part = match part::of(means.session.explicit(), ending, &command, &selector) {
+            Ok(part) => part,
+            Err(error) => return Ended::before_it_began(means, error),
+        };
+        let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
+        let limit = limit.or(inherited);
         // A write with w: 0 waits for no reply (MSG-7).
-        command.acknowledged = fields::is_acknowledged(&command, topology.command_defaults());
+        command.acknowledged = part.is_some() || fields::is_acknowledged(&command, topology.command_defaults());
         let within = |limit| Deadline::within(topology.clock().runtime(), limit);
         let deadline = match limit {
             None => means.deadline.or_else(|| context.timeout.map(within)),
@@ -196,9 +247,18 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             Some(Limit::Within(limit)) => Some(within(limit)),
             Some(Limit::Until(deadline)) => Some(deadline),
         };
-        let retryability = Retryability::of_command(command.body, command.acknowledged);
-        let retryability = if is_once { retryability.once() } else { retryability };
         let mut policy = context.policy;
+        let retryability = Retryability::of_command(command.body, command.acknowledged);
+        let retryability = match part {
+            None if is_once => retryability.once(),
+            None => retryability,
+            Some(TransactionCommand::Operation) => retryability.in_transaction(),
+            Some(TransactionCommand::Commit | TransactionCommand::Abort) => {
+                // TXN-6.
+                policy.retry_writes = true;
+                Retryability::Write
+            }
+        };
         if limit.is_some() {
             policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
@@ -216,6 +276,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             is_iteration: means.is_iteration,
             writes: fields::writes(command.body, retryability),
             session: means.session,
+            part,
             is_pinned: means.connection.is_some(),
             pinned: means.connection,
             number,
@@ -234,6 +295,13 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
 impl<'a, R: Runtime> SessionOf<'a, R> {
     fn of(session: Option<&'a mut Session<R>>) -> Self {
         session.map_or(Self::Implicit(None), Self::Explicit)
+    }
+
+    fn explicit(&mut self) -> Option<&mut Session<R>> {
+        match self {
+            Self::Implicit(_) => None,
+            Self::Explicit(session) => Some(session),
+        }
     }
 }
 
@@ -255,16 +323,12 @@ impl<R: Runtime> Ended<R> {
 
 impl<R: Runtime> Attempt<'_, R> {
     /// Makes attempts until one succeeds, or no further one is allowed.
-    async fn make_all(
-        &mut self,
-        mut retry: Retry,
-        pauses: &Pauses,
-    ) -> Result<(Reply<'static>, Connection<R>), OperationError> {
+    async fn make_all(&mut self, mut retry: Retry, pauses: &Pauses) -> Result<Answer<R>, OperationError> {
         let topology = self.topology;
         let mut reported = None;
         loop {
             let failed = match self.make(&mut retry).await {
-                Attempted::Done(reply, connection) => return Ok((reply, connection)),
+                Attempted::Done(answer) => return Ok(answer),
                 Attempted::Failed(failed) => failed,
                 // The earlier error stands, since the write may have been carried out.
                 Attempted::Refused => return Err(OperationError::of_refused(reported, &retry)),
@@ -275,7 +339,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 is_mongos: server.is_mongos,
                 max_wire_version: server.max_wire_version,
             });
-            let labels = retry.labels(&failed.failure, server);
+            let labels = self.label(&failed.failure, retry.labels(&failed.failure, server));
             let topology_type = topology.description().topology_type;
             let decision = retry.handle_failure(now, &failed.failure, server, topology_type);
             let earlier = match decision.report {

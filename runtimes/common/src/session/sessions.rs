@@ -118,6 +118,11 @@ impl<R: Runtime> Lent<R> {
         self.session.as_mut().map(ServerSession::next_transaction_number)
     }
 
+    /// The number of the last write or transaction.
+    pub(crate) fn transaction_number(&self) -> i64 {
+        self.session.as_ref().map_or(0, ServerSession::transaction_number)
+    }
+
     pub(crate) fn id(&self) -> SessionId {
         self.id
     }

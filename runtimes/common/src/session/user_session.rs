@@ -1,26 +1,28 @@
 //! A user's own session.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use bson::{RawDocument, Timestamp};
-use cmap_core::session::{Causality, ClusterTime, SessionId};
+use cmap_core::session::{Causality, ClusterTime, Ending, SessionId, Snapshot, Transaction, TransactionOptions};
+use cmap_core::topology::ServerSelector;
 
+use super::abandoned::Abandoned;
+use super::options::{Consistency, SessionOptions};
 use super::sessions::Lent;
+use crate::client::Client;
+use crate::deadline::Limit;
+use crate::document::{IntoRequest, Reply};
+use crate::operation::{InSession, Operation, OperationError};
+use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
-
-/// What a session does beyond having an id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionOptions {
-    /// Whether its reads see its earlier writes and reads on any member (SES-15). Default true.
-    pub causal_consistency: bool,
-}
 
 /// A session of a user's own: its operations belong together, and by default each read sees what the session has seen and
 /// written before, on any member. Made by [`Client::start_session`](crate::Client::start_session); used by
-/// [`Operation::in_session`](crate::Operation::in_session). One operation runs in it at a time.
+/// [`run`](Self::run) and [`Operation::in_session`](crate::Operation::in_session). One operation runs in it at a time.
 ///
-/// Dropping it returns its id to the client, for later sessions.
+/// Dropping it returns its id to the client, for later sessions, and aborts its transaction in the background. The client stays
+/// open as long as one of its sessions lives.
 ///
 /// ```
 /// use cmap_runtime::bson::doc;
@@ -32,27 +34,72 @@ pub struct SessionOptions {
 /// async fn write_and_read<R: Runtime>(client: &Client<R>) -> Result<(), Error> {
 ///     let mut session = client.start_session()?;
 ///     let insert = doc! { "insert": "orders", "documents": [{ "_id": 1 }], "writeConcern": { "w": "majority" } };
-///     client.operation(ServerSelector::Writable, ("shop", insert)).in_session(&mut session).run().await?;
+///     session.run(ServerSelector::Writable, ("shop", insert)).await?;
 ///     let find = doc! { "find": "orders", "readConcern": { "level": "majority" } };
 ///     let nearest = ReadPreference::new(ReadMode::Nearest);
-///     client.operation(nearest, ("shop", find)).in_session(&mut session).run().await?;
+///     session.run(nearest, ("shop", find)).await?;
 ///     Ok(())
 /// }
 /// ```
 pub struct Session<R: Runtime> {
+    pub(super) client: Client<R>,
     pub(crate) lent: Lent<R>,
     pub(crate) causality: Causality,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self { causal_consistency: true }
-    }
+    /// There in a snapshot session.
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) transaction: Transaction,
+    /// The options of its transactions that do not set their own.
+    pub(super) transaction_defaults: TransactionOptions,
+    /// The connection of its transaction, behind a load balancer (LB-15). Never locked: a stream need not be `Sync`, and a session is.
+    pinned: Mutex<Option<PinnedConnection<R>>>,
+    /// The limit of a transaction that is repeated as a whole.
+    pub(super) limit: Option<Limit>,
 }
 
 impl<R: Runtime> Session<R> {
-    pub(crate) fn new(lent: Lent<R>, options: SessionOptions) -> Self {
-        Self { lent, causality: Causality::new(options.causal_consistency) }
+    pub(crate) fn new(client: Client<R>, lent: Lent<R>, options: SessionOptions) -> Self {
+        let SessionOptions { consistency, transactions } = options;
+        let snapshot = match consistency {
+            Consistency::Causal | Consistency::None => None,
+            Consistency::Snapshot { at } => Some(Snapshot::new(at)),
+        };
+        Self {
+            lent,
+            causality: Causality::new(consistency == Consistency::Causal),
+            snapshot,
+            transaction: Transaction::default(),
+            transaction_defaults: transactions.or(&TransactionOptions::of_client(client.options())),
+            pinned: Mutex::new(None),
+            limit: None,
+            client,
+        }
+    }
+
+    /// Its client.
+    pub fn client(&self) -> &Client<R> {
+        &self.client
+    }
+
+    /// An operation in the session, and part of its transaction: the same as [`Client::operation`] and
+    /// [`in_session`](crate::Operation::in_session).
+    pub fn operation<'a>(
+        &'a mut self,
+        selector: impl Into<ServerSelector>,
+        command: impl IntoRequest + 'a,
+    ) -> Operation<'a, R, InSession> {
+        Operation::of_session(self, selector.into(), command)
+    }
+
+    /// Runs a command in the session: [`operation`](Self::operation), for at most timeoutMS.
+    ///
+    /// # Errors
+    /// Those of [`Operation::run`].
+    pub async fn run(
+        &mut self,
+        selector: impl Into<ServerSelector>,
+        command: impl IntoRequest,
+    ) -> Result<Reply<'static>, OperationError> {
+        self.operation(selector, command).run().await
     }
 
     /// Its id, as the server knows it.
@@ -75,6 +122,39 @@ impl<R: Runtime> Session<R> {
         self.causality.operation_time()
     }
 
+    /// The time of all reads of a snapshot session, known after the first one (SES-17).
+    pub fn snapshot_time(&self) -> Option<Timestamp> {
+        self.snapshot.as_ref().and_then(Snapshot::at)
+    }
+
+    /// Whether a server of this wire version has what the session needs (SES-16).
+    pub(crate) fn suits(&self, max_wire_version: i32) -> bool {
+        self.snapshot.is_none() || Snapshot::is_supported(max_wire_version)
+    }
+
+    /// The limit that its transaction's operations inherit.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.limit
+    }
+
+    /// An operation outside of a transaction begins: what is left of the last one ends (PIN-5).
+    pub(crate) fn leave_transaction(&mut self) {
+        self.transaction.leave();
+        self.release_unpinned();
+    }
+
+    /// Gives the connection back that its transaction does not keep any more.
+    pub(crate) fn release_unpinned(&mut self) {
+        if self.transaction.pinned_to().is_none() {
+            *self.pinned() = None;
+        }
+    }
+
+    /// The connection that its transaction keeps.
+    pub(crate) fn pinned(&mut self) -> &mut Option<PinnedConnection<R>> {
+        self.pinned.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes over the cluster time of another session (SES-14).
     pub fn advance_cluster_time(&mut self, seen: &RawDocument) {
         self.causality.advance_cluster_time(seen);
@@ -83,6 +163,22 @@ impl<R: Runtime> Session<R> {
     /// Takes over the time of another session's latest operation, so that reads see what it has written.
     pub fn advance_operation_time(&mut self, time: Timestamp) {
         self.causality.advance_operation_time(time);
+    }
+}
+
+impl<R: Runtime> Drop for Session<R> {
+    fn drop(&mut self) {
+        if self.transaction.abort() != Ok(Ending::Send) {
+            return;
+        }
+        let abandoned = Abandoned {
+            client: self.client.clone(),
+            session: self.lent.id(),
+            number: self.lent.transaction_number(),
+            transaction: self.transaction.clone(),
+            pinned: self.pinned().take(),
+        };
+        self.client.topology().clock().runtime().spawn(abandoned.abort());
     }
 }
 

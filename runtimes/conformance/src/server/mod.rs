@@ -38,6 +38,8 @@ pub struct Setup {
     pub services: usize,
     /// The oldest and the newest version of the protocol that it claims to speak, if not MongoDB 7.0's.
     pub wire_versions: Option<(i32, i32)>,
+    /// Whether it is the only member of the replica set `rs`, and has transactions.
+    pub replica_set: bool,
     /// Whether it listens on a Unix socket instead of TCP.
     pub unix_socket: bool,
 }
@@ -217,6 +219,7 @@ fn config(setup: Setup, place: &Place) -> ServerConfig {
     let mut config = ServerConfig::new(place.to_string());
     config.seed = SEED.fetch_add(1, Ordering::Relaxed);
     config.load_balanced = setup.services > 0;
+    config.replica_set = setup.replica_set.then(|| "rs".into());
     if let Some(versions) = setup.wire_versions {
         config.wire_versions = versions;
     }

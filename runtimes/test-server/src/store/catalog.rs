@@ -10,13 +10,16 @@ use cmap_core::random::Random;
 use super::collection::{Cap, Collection};
 use super::failure::CommandFailure;
 use super::limits::StoreLimits;
-use super::meter::Meter;
+use super::meter::{Held, Meter};
 use super::update::with_id;
 
 /// The longest `database.collection`.
 const MAX_NAMESPACE: usize = 255;
 /// The longest name of a database.
 const MAX_DATABASE: usize = 63;
+/// What a view takes, and each database and collection in it.
+const VIEW_OVERHEAD: usize = 512;
+const ENTRY_OVERHEAD: usize = 320;
 
 /// The name of a collection.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +31,22 @@ pub(super) struct Namespace<'a> {
 /// All databases.
 #[derive(Debug)]
 pub(super) struct Catalog {
-    databases: BTreeMap<String, BTreeMap<String, Collection>>,
+    databases: BTreeMap<String, BTreeMap<String, Arc<Collection>>>,
     uuids: Random,
-    object_ids: u64,
+    object_ids: ObjectIds,
     pub(super) limits: StoreLimits,
-    meter: Arc<Meter>,
+    pub(super) meter: Arc<Meter>,
+    /// Whether collections note which of their documents are changed: in a view.
+    notes_changes: bool,
+    /// What a view takes beyond its collections.
+    _held: Option<Held>,
+}
+
+/// The ids of documents that come without one. Those of a view have an origin of their own, so that no two views make the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct ObjectIds {
+    origin: u64,
+    count: u64,
 }
 
 impl<'a> Namespace<'a> {
@@ -69,27 +83,62 @@ impl Catalog {
     /// A catalog without databases.
     pub(super) fn new(limits: StoreLimits) -> Self {
         let meter = Meter::new(limits.bytes);
-        Self { databases: BTreeMap::new(), uuids: Random::new(1), object_ids: 0, limits, meter }
+        let (databases, uuids, object_ids) = (BTreeMap::new(), Random::new(1), ObjectIds::default());
+        Self { databases, uuids, object_ids, limits, meter, notes_changes: false, _held: None }
+    }
+
+    /// The collections as they are now, shared until either side changes one. `origin` is that of the ids that it makes; with
+    /// one, its collections note what is changed in them.
+    pub(super) fn view(&self, origin: Option<u64>) -> Result<Self, CommandFailure> {
+        let entries: usize = self.databases.values().map(|collections| 1 + collections.len()).sum();
+        let bytes = VIEW_OVERHEAD + entries * ENTRY_OVERHEAD;
+        self.meter.check(bytes)?;
+        Ok(Self {
+            databases: self.databases.clone(),
+            uuids: self.uuids.clone(),
+            object_ids: origin.map_or(self.object_ids, |origin| ObjectIds { origin, count: 0 }),
+            limits: self.limits.clone(),
+            meter: Arc::clone(&self.meter),
+            notes_changes: origin.is_some(),
+            _held: Some(self.meter.hold(bytes)),
+        })
+    }
+
+    /// Takes back everything that happened since `view` was made.
+    pub(super) fn restore(&mut self, view: Self) {
+        self.databases = view.databases;
+    }
+
+    /// Fails if there is no room to copy a collection that is shared with a view, and that a command is about to change.
+    pub(super) fn check_room_to_change(&self, namespace: Namespace<'_>) -> Result<(), CommandFailure> {
+        let collection = self.databases.get(namespace.database).and_then(|own| own.get(namespace.collection));
+        let shared = collection.filter(|collection| Arc::strong_count(collection) > 1);
+        shared.map_or(Ok(()), |collection| self.meter.check(collection.size_of_copy()))
     }
 
     /// The same collections, in a catalog of its own.
     pub(super) fn copy(&self) -> Self {
         let meter = Meter::new(self.limits.bytes);
-        let copy = |(name, collection): (&String, &Collection)| (name.clone(), collection.copy(&meter));
+        let copy = |(name, collection): (&String, &Arc<Collection>)| (name.clone(), Arc::new(collection.copy(&meter)));
         let databases = self.databases.iter();
         let databases = databases.map(|(name, database)| (name.clone(), database.iter().map(copy).collect())).collect();
         let (uuids, object_ids, limits) = (self.uuids.clone(), self.object_ids, self.limits.clone());
-        Self { databases, uuids, object_ids, limits, meter }
+        Self { databases, uuids, object_ids, limits, meter, notes_changes: false, _held: None }
     }
 
     /// The collection, if it exists.
     pub(super) fn get(&self, namespace: Namespace<'_>) -> Option<&Collection> {
-        self.databases.get(namespace.database)?.get(namespace.collection)
+        self.databases.get(namespace.database)?.get(namespace.collection).map(|collection| &**collection)
     }
 
-    /// The collection, if it exists, to be changed.
+    /// The collection, if it exists, to be changed. One that is shared is copied.
     pub(super) fn get_mut(&mut self, namespace: Namespace<'_>) -> Option<&mut Collection> {
-        self.databases.get_mut(namespace.database)?.get_mut(namespace.collection)
+        let collection = self.databases.get_mut(namespace.database)?.get_mut(namespace.collection)?;
+        let collection = Arc::make_mut(collection);
+        if self.notes_changes {
+            collection.note_changes();
+        }
+        Some(collection)
     }
 
     /// The collection; a new one if it does not exist.
@@ -98,8 +147,12 @@ impl Catalog {
             self.create(namespace, RawDocumentBuf::new(), None)?;
         }
         let database = self.databases.entry(namespace.database.to_owned()).or_default();
-        let new = || Collection::new(namespace.full(), RawDocumentBuf::new(), None, [0; 16], &self.meter);
-        Ok(database.entry(namespace.collection.to_owned()).or_insert_with(new))
+        let new = || Arc::new(Collection::new(namespace.full(), RawDocumentBuf::new(), None, [0; 16], &self.meter));
+        let collection = Arc::make_mut(database.entry(namespace.collection.to_owned()).or_insert_with(new));
+        if self.notes_changes {
+            collection.note_changes();
+        }
+        Ok(collection)
     }
 
     /// Makes a collection, which replaces one of the same name.
@@ -113,7 +166,7 @@ impl Catalog {
         let uuid = self.next_uuid();
         let collection = Collection::new(namespace.full(), options, cap, uuid, &self.meter);
         let database = self.databases.entry(namespace.database.to_owned()).or_default();
-        database.insert(namespace.collection.to_owned(), collection);
+        database.insert(namespace.collection.to_owned(), Arc::new(collection));
         Ok(())
     }
 
@@ -121,11 +174,11 @@ impl Catalog {
     pub(super) fn put(&mut self, namespace: Namespace<'_>, mut collection: Collection) {
         collection.namespace = namespace.full();
         let database = self.databases.entry(namespace.database.to_owned()).or_default();
-        database.insert(namespace.collection.to_owned(), collection);
+        database.insert(namespace.collection.to_owned(), Arc::new(collection));
     }
 
     /// Takes a collection out; a database without collections is gone.
-    pub(super) fn remove(&mut self, namespace: Namespace<'_>) -> Option<Collection> {
+    pub(super) fn remove(&mut self, namespace: Namespace<'_>) -> Option<Arc<Collection>> {
         let database = self.databases.get_mut(namespace.database)?;
         let collection = database.remove(namespace.collection);
         if database.is_empty() {
@@ -135,19 +188,19 @@ impl Catalog {
     }
 
     /// Takes a database out.
-    pub(super) fn remove_database(&mut self, name: &str) -> Option<BTreeMap<String, Collection>> {
+    pub(super) fn remove_database(&mut self, name: &str) -> Option<BTreeMap<String, Arc<Collection>>> {
         self.databases.remove(name)
     }
 
     /// The databases by name.
-    pub(super) fn databases(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, Collection>)> {
+    pub(super) fn databases(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, Arc<Collection>>)> {
         self.databases.iter().map(|(name, collections)| (name.as_str(), collections))
     }
 
     /// The collections of a database by name.
     pub(super) fn collections(&self, database: &str) -> impl Iterator<Item = (&str, &Collection)> {
         let collections = self.databases.get(database).into_iter().flatten();
-        collections.map(|(name, collection)| (name.as_str(), collection))
+        collections.map(|(name, collection)| (name.as_str(), &**collection))
     }
 
     /// `document` with its `_id` first, and a new one if it has none.
@@ -162,9 +215,11 @@ impl Catalog {
     }
 
     fn next_object_id(&mut self) -> ObjectId {
-        self.object_ids += 1;
-        let [count @ .., a, b, c] = self.object_ids.to_be_bytes();
-        ObjectId::from_parts(0, count, [a, b, c])
+        let ObjectIds { origin, count } = &mut self.object_ids;
+        *count += 1;
+        let [a, b, c, d, ..] = origin.to_be_bytes();
+        let [more @ .., x, y, z] = count.to_be_bytes();
+        ObjectId::from_parts(u32::from_be_bytes([a, b, c, d]), more, [x, y, z])
     }
 
     /// A random UUID, of version 4.

@@ -1,6 +1,6 @@
 //! A collection: documents in the order of their insertion, indexes, and the bounds of a capped one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bson::spec::ElementType;
@@ -28,6 +28,8 @@ const MAX_INDEXES: usize = 64;
 const STEPS_PER_VALUE: u64 = 3;
 /// What a collection takes beyond its options and indexes.
 const OVERHEAD: usize = 1024;
+/// What a shared document takes in each further collection that has it.
+const ENTRY: usize = 32;
 
 /// The place of a document in a collection; later ones are greater.
 pub(super) type RecordId = u64;
@@ -56,6 +58,31 @@ pub(super) struct Collection {
     meter: Arc<Meter>,
     /// The collection itself, and its indexes without their keys.
     held: Held,
+    /// What a copy that shares its documents takes for that.
+    _shares: Held,
+    /// The ids of the documents that were changed, if that is noted.
+    changed: Option<BTreeSet<Ordered>>,
+}
+
+/// A copy that shares its documents.
+impl Clone for Collection {
+    fn clone(&self) -> Self {
+        let meter = Arc::clone(&self.meter);
+        Self {
+            namespace: self.namespace.clone(),
+            options: self.options.clone(),
+            uuid: self.uuid,
+            cap: self.cap,
+            indexes: self.indexes.iter().map(|index| index.copy(&meter)).collect(),
+            documents: self.documents.clone(),
+            next: self.next,
+            bytes: self.bytes,
+            held: meter.hold(self.held.bytes()),
+            _shares: meter.hold(self.documents.len() * ENTRY),
+            changed: self.changed.clone(),
+            meter,
+        }
+    }
 }
 
 impl Collection {
@@ -67,8 +94,10 @@ impl Collection {
         meter: &Arc<Meter>,
     ) -> Self {
         let (indexes, documents) = (vec![Index::of_id()], BTreeMap::new());
-        let (meter, held) = (Arc::clone(meter), meter.hold(0));
-        let mut new = Self { namespace, options, uuid, cap, indexes, documents, next: 0, bytes: 0, meter, held };
+        let (meter, held, _shares) = (Arc::clone(meter), meter.hold(0), meter.hold(0));
+        let (next, bytes, changed) = (0, 0, None);
+        let mut new =
+            Self { namespace, options, uuid, cap, indexes, documents, next, bytes, meter, held, _shares, changed };
         new.hold();
         new
     }
@@ -115,6 +144,40 @@ impl Collection {
         (copy.next, copy.bytes) = (self.next, self.bytes);
         copy.hold();
         copy
+    }
+
+    /// About how many bytes a copy takes that shares its documents.
+    pub(super) fn size_of_copy(&self) -> usize {
+        let keys: usize = self.indexes.iter().map(Index::bytes_of_keys).sum();
+        self.held.bytes() + keys + self.documents.len() * ENTRY
+    }
+
+    /// Notes from now on which documents are changed.
+    pub(super) fn note_changes(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// The ids of the documents that were changed since that is noted.
+    pub(super) fn changed(&self) -> impl Iterator<Item = &Ordered> {
+        self.changed.iter().flatten()
+    }
+
+    /// Whether the document with this id was changed.
+    pub(super) fn has_changed(&self, id: &Ordered) -> bool {
+        self.changed.as_ref().is_some_and(|changed| changed.contains(id))
+    }
+
+    /// The document with this id, and its place.
+    pub(super) fn by_id(&self, id: &Ordered) -> Option<(RecordId, &Arc<Stored>)> {
+        let record = self.indexes.first()?.find(&vec![id.clone()])?;
+        Some((record, self.documents.get(&record)?))
+    }
+
+    fn note_change(&mut self, document: &RawDocument) {
+        if let Some(changed) = &mut self.changed {
+            let id = document.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null);
+            changed.insert(Ordered(id.into()));
+        }
     }
 
     /// The number of documents.
@@ -230,6 +293,7 @@ impl Collection {
     /// Removes the document in a place.
     pub(super) fn remove(&mut self, record: RecordId, work: &Work) -> Option<Arc<Stored>> {
         let document = self.documents.remove(&record)?;
+        self.note_change(&document);
         self.bytes -= document.as_bytes().len();
         for index in &mut self.indexes {
             index.release(&document, record, work);
@@ -275,6 +339,7 @@ impl Collection {
         for (index, keys) in self.indexes.iter_mut().zip(keys) {
             index.take(keys, record, &self.meter);
         }
+        self.note_change(&document);
         self.bytes += document.as_bytes().len();
         self.documents.insert(record, Arc::new(Stored::new(document, &self.meter)));
     }

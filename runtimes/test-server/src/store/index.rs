@@ -148,6 +148,11 @@ impl Index {
         OVERHEAD + 4 * self.description.as_bytes().len()
     }
 
+    /// The bytes of its keys.
+    pub(super) fn bytes_of_keys(&self) -> usize {
+        self.taken.as_ref().and_then(|taken| taken.held.as_ref()).map_or(0, Held::bytes)
+    }
+
     /// Whether both index the same fields in the same way.
     pub(super) fn has_pattern(&self, pattern: &RawDocument) -> bool {
         compare_documents(&self.pattern, pattern).is_eq()

@@ -47,6 +47,7 @@ mod positional;
 mod projection;
 mod sleep;
 mod sort;
+mod transaction;
 mod unsupported;
 mod unwind;
 mod update;
@@ -60,6 +61,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 pub use self::failure::{CommandFailure, code, code_name};
 pub use self::limits::{BYTES_PER_STEP, STEPS_PER_MILLISECOND, StoreLimits};
+pub use self::transaction::{Changes, StoreSnapshot, StoreTransaction};
 use arguments::Arguments;
 use catalog::{Catalog, Namespace};
 use cmap_core::time::Instant;

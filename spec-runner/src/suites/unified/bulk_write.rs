@@ -70,6 +70,7 @@ pub async fn run<C: Client>(
 ) -> Result<Bson, Failure> {
     let collection = place.collection.as_deref().unwrap_or_default();
     let session = caller.session(session, None);
+    let of_place = place.options.write_concern.as_ref().filter(|_| !session.is_in_transaction());
     let mut counts = doc! {
         "insertedCount": 0_i64, "deletedCount": 0_i64, "matchedCount": 0_i64, "modifiedCount": 0_i64, "upsertedCount": 0_i64,
     };
@@ -77,8 +78,7 @@ pub async fn run<C: Client>(
     for Write { name, field, writes } in writes {
         let documents: Vec<Document> = writes.iter().map(|(_, document)| document.clone()).collect();
         let mut command = doc! { name: collection, field: documents, "ordered": ordered };
-        let concern = place.options.write_concern.as_ref();
-        command.extend(concern.map(|concern| ("writeConcern".to_owned(), concern.0.clone().into())));
+        command.extend(of_place.map(|concern| ("writeConcern".to_owned(), concern.0.clone().into())));
         let sending = Sending { selector: ServerSelector::Writable, is_once: false };
         let reply = caller.run(&place.database, &command, sending, &session).await?;
         let count = |field: &str| reply.get(field).and_then(|count| count.as_i32().map(i64::from)).unwrap_or_default();

@@ -12,12 +12,14 @@ use core::future::Future;
 use core::pin::Pin;
 use core::time::Duration;
 
-use bson::Document;
+use bson::{Document, Timestamp};
 use cmap_core::options::ClientOptions;
+use cmap_core::session::{TransactionOptions, TransactionState};
 use cmap_core::time::Instant;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
-use cmap_sim::CursorOptions;
+use cmap_sim::{CursorOptions, SessionOptions};
 
+use super::commands::Held;
 use super::failure::Failure;
 use super::format::{CollectionData, DriverInfo};
 use super::journal::Journal;
@@ -54,6 +56,12 @@ pub trait Engine: Clone + 'static {
     /// What the server said.
     fn fill(&self, data: &CollectionData) -> Result<(), Failure>;
 
+    /// The reply of a server to a command, in no time.
+    ///
+    /// # Errors
+    /// What the server said.
+    fn ask(&self, database: &str, command: &Document) -> Result<Document, Failure>;
+
     /// What is in a collection, by rising `_id`.
     ///
     /// # Errors
@@ -84,11 +92,48 @@ pub trait Client: Clone + 'static {
     /// Its sessions.
     type Session: 'static;
 
-    /// A session of the client, causally consistent or not.
+    /// A session of the client.
     ///
     /// # Errors
     /// There can be none.
-    fn start_session(&self, causal: bool) -> Result<Self::Session, Failure>;
+    fn start_session(&self, options: SessionOptions) -> Result<Self::Session, Failure>;
+
+    /// Starts a transaction.
+    ///
+    /// # Errors
+    /// That makes no sense in the session.
+    fn start_transaction(session: &mut Self::Session, options: TransactionOptions) -> Result<(), Failure>;
+
+    /// Commits a transaction, or aborts it.
+    fn end_transaction(session: &mut Self::Session, commit: bool) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Runs `callback` in a transaction, which is repeated as a whole. What it returns as an error is raised, unless the
+    /// transaction is repeated. The session is in `held` meanwhile.
+    fn with_transaction(
+        &self,
+        held: &Held<Self>,
+        options: TransactionOptions,
+        callback: impl AsyncFnMut() -> Result<(), Failure>,
+    ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// How far a session's transaction is.
+    fn transaction_state(session: &Self::Session) -> TransactionState;
+
+    /// The options of a session's transaction.
+    fn transaction_options(session: &Self::Session) -> &TransactionOptions;
+
+    /// Whether a session's transaction keeps to one server.
+    fn is_pinned(session: &Self::Session) -> bool;
+
+    /// Runs a command on the server that a session's transaction keeps to, outside of the transaction.
+    fn run_on_pinned(
+        &self,
+        session: &mut Self::Session,
+        command: &Document,
+    ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// The time of a snapshot session's reads.
+    fn snapshot_time(session: &Self::Session) -> Option<Timestamp>;
 
     /// The value of a session's `lsid`.
     fn lsid(session: &Self::Session) -> Document;

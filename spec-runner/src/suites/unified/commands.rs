@@ -7,7 +7,8 @@ use core::cell::RefCell;
 use core::time::Duration;
 
 use bson::Document;
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, ReadPreference};
+use cmap_core::session::TransactionState;
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 use cmap_sim::CursorOptions;
@@ -100,6 +101,18 @@ impl<C: Client> Caller<C> {
 }
 
 impl<C: Client> Session<C> {
+    /// Whether operations in it are part of a transaction.
+    pub fn is_in_transaction(&self) -> bool {
+        self.held.as_ref().is_some_and(is_in_transaction::<C>)
+    }
+
+    /// The read preference of its transaction.
+    pub fn preference_of_transaction(&self) -> Option<ReadPreference> {
+        let held = self.held.as_ref().filter(|_| self.is_in_transaction())?.borrow();
+        let session = held.as_ref()?;
+        Some(C::transaction_options(session).read_preference.clone().unwrap_or_default())
+    }
+
     fn take(&self) -> Result<Option<C::Session>, Failure> {
         let Some(held) = &self.held else { return Ok(None) };
         let taken = held.borrow_mut().take();
@@ -111,4 +124,10 @@ impl<C: Client> Session<C> {
             held.replace(Some(session));
         }
     }
+}
+
+/// Whether operations in a session are part of a transaction.
+pub fn is_in_transaction<C: Client>(held: &Held<C>) -> bool {
+    let state = held.borrow().as_ref().map(C::transaction_state);
+    matches!(state, Some(TransactionState::Starting | TransactionState::InProgress))
 }

@@ -66,11 +66,16 @@ struct Shape {
 }
 
 impl Plan {
-    /// What `data` sends at `place`. Documents to insert that have no `_id` get one from `next_id`.
+    /// What `data` sends at `place`, without the place's own concerns if it is `in_transaction`. Documents to insert that have no `_id` get one from `next_id`.
     ///
     /// # Errors
     /// An argument that is needed is not there.
-    pub fn new(data: &Data, place: &Place, next_id: impl FnMut() -> ObjectId) -> Result<Self, String> {
+    pub fn new(
+        data: &Data,
+        place: &Place,
+        in_transaction: bool,
+        next_id: impl FnMut() -> ObjectId,
+    ) -> Result<Self, String> {
         let Shape { command, reads } = shape(data.method, &data.arguments);
         let on_admin =
             matches!(data.method, Method::ListDatabases | Method::ListDatabaseObjects | Method::ListDatabaseNames);
@@ -82,16 +87,27 @@ impl Plan {
         let mut built = Document::new();
         built.insert(command, subject);
         let outcome = fill(&mut built, data, next_id)?;
-        if let Some(concern) = place.options.read_concern.as_ref().filter(|_| takes_read_concern(command)) {
+        let place_options = Some(&place.options).filter(|_| !in_transaction);
+        let read_concern = place_options.and_then(|options| options.read_concern.as_ref());
+        if let Some(concern) = read_concern.filter(|_| takes_read_concern(command)) {
             built.insert("readConcern", concern.0.clone());
         }
-        if let Some(concern) = place.options.write_concern.as_ref().filter(|_| !reads) {
+        let write_concern = place_options.and_then(|options| options.write_concern.as_ref());
+        if let Some(concern) = write_concern.filter(|_| !reads) {
             built.insert("writeConcern", concern.0.clone());
         }
         let database = if on_admin { "admin".to_owned() } else { place.database.clone() };
         let read_preference = place.options.read_preference.clone();
         Ok(Self { database, command: built, reads, read_preference, outcome })
     }
+}
+
+/// Why a driver does not send this: an update that is a whole document.
+pub fn refusal(data: &Data) -> Option<&'static str> {
+    let is_update = matches!(data.method, Method::UpdateOne | Method::UpdateMany | Method::FindOneAndUpdate);
+    let update = data.arguments.get_document("update").ok().filter(|_| is_update)?;
+    let is_whole = update.keys().next().is_none_or(|first| !first.starts_with('$'));
+    is_whole.then_some("an update consists of operators")
 }
 
 fn shape(method: Method, arguments: &Document) -> Shape {
@@ -142,6 +158,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         Method::Aggregate => {
             command.insert("pipeline", argument("pipeline")?);
             command.insert("cursor", batch());
+            copy(command, &["maxTimeMS"]);
             Outcome::Documents
         }
         Method::CountDocuments => {

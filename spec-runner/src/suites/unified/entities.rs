@@ -14,6 +14,7 @@ use super::cursor::Cursor;
 use super::data::Place;
 use super::format::{ClientEntity, Entity, Operation, PlaceOptions};
 use super::journal::Journal;
+use super::transaction;
 
 /// An entity while a test runs.
 pub enum Live<C: Client> {
@@ -23,8 +24,8 @@ pub enum Live<C: Client> {
     Place(Caller<C>, Place),
     /// A thread.
     Thread(Rc<Thread>),
-    /// A session, and its id.
-    Session(Held<C>, Document),
+    /// A session of a client, and its id.
+    Session(Caller<C>, Held<C>, Document),
     /// A cursor, which is away while an operation uses it.
     Cursor(Rc<RefCell<Option<Cursor<C>>>>),
     /// A value: a result that was saved, or the type of a topology.
@@ -63,7 +64,7 @@ impl<C: Client> Clone for Live<C> {
             Self::Client(caller) => Self::Client(caller.clone()),
             Self::Place(caller, place) => Self::Place(caller.clone(), place.clone()),
             Self::Thread(thread) => Self::Thread(Rc::clone(thread)),
-            Self::Session(held, lsid) => Self::Session(Rc::clone(held), lsid.clone()),
+            Self::Session(caller, held, lsid) => Self::Session(caller.clone(), Rc::clone(held), lsid.clone()),
             Self::Cursor(cursor) => Self::Cursor(Rc::clone(cursor)),
             Self::Value(value) => Self::Value(value.clone()),
         }
@@ -106,17 +107,28 @@ impl<E: Engine> Entities<E> {
     /// # Errors
     /// There is none.
     pub fn session(&self, name: &str) -> Result<Held<E::Client>, Stop> {
-        let Live::Session(held, _) = self.get(name)? else {
+        let Live::Session(_, held, _) = self.get(name)? else {
             return Err(Stop::failed(format!("the entity \"{name}\" is not a session")));
         };
         Ok(held)
+    }
+
+    /// The client of the session called `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn client_of(&self, name: &str) -> Result<Caller<E::Client>, Stop> {
+        let Live::Session(caller, ..) = self.get(name)? else {
+            return Err(Stop::failed(format!("the entity \"{name}\" is not a session")));
+        };
+        Ok(caller)
     }
 
     /// The value called `name`, if there is one. That of a session is its id.
     pub fn value(&self, name: &str) -> Option<Bson> {
         match self.live.borrow().get(name)? {
             Live::Value(value) => Some(value.clone()),
-            Live::Session(_, lsid) => Some(lsid.clone().into()),
+            Live::Session(_, _, lsid) => Some(lsid.clone().into()),
             Live::Client(_) | Live::Place(..) | Live::Thread(_) | Live::Cursor(_) => None,
         }
     }
@@ -189,16 +201,12 @@ impl<E: Engine> Entities<E> {
             }
             Entity::Thread(thread) => self.insert(&thread.id, Live::Thread(Rc::default())),
             Entity::Session(session) => {
-                let options = &session.session_options;
-                if options.get("snapshot").is_some_and(|snapshot| snapshot == true) {
-                    return Err(Stop::Skipped("needs snapshot sessions".into()));
-                }
-                let is_causal = options.get("causalConsistency").is_none_or(|causal| causal == true);
                 let caller = self.client(&session.client)?;
-                let live =
-                    caller.client.start_session(is_causal).map_err(|failure| Stop::failed(failure.to_string()))?;
+                let options = transaction::session_options(&session.session_options, |name| self.value(name))?;
+                let live = caller.client.start_session(options);
+                let live = live.map_err(|failure| Stop::failed(failure.to_string()))?;
                 let lsid = E::Client::lsid(&live);
-                self.insert(&session.id, Live::Session(Rc::new(RefCell::new(Some(live))), lsid))
+                self.insert(&session.id, Live::Session(caller, Rc::new(RefCell::new(Some(live))), lsid))
             }
         }
     }

@@ -107,7 +107,11 @@ impl Failure {
             || matches!(self.kind, FailureKind::Network { timeout: true } | FailureKind::CheckOutTimeout);
         let has = |label: &String| self.labels.contains(label);
         let contains = |part: &String| self.message.to_lowercase().contains(&part.to_lowercase());
-        let code_name = || reply.and_then(|reply| reply.get_str("codeName").ok());
+        let code_name = || {
+            let reply = reply?;
+            let of_concern = || reply.get_document("writeConcernError").ok()?.get_str("codeName").ok();
+            reply.get_str("codeName").ok().or_else(of_concern)
+        };
         let text = if expected.is_error == Some(false) {
             "none".into()
         } else if expected.is_client_error.is_some_and(|wanted| wanted != reply.is_none()) {

@@ -21,6 +21,7 @@ pub mod format;
 pub mod journal;
 pub mod matching;
 pub mod operations;
+pub mod transaction;
 pub mod verdict;
 
 use alloc::rc::Rc;

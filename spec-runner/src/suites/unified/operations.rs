@@ -9,20 +9,19 @@ use core::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawBson, doc, oid::ObjectId};
-use cmap_core::options::{ClientOptions, ReadPreference};
+use cmap_core::options::ReadPreference;
 use cmap_core::server::ServerType;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_sim::CursorOptions;
 
 use super::client::{Client, Engine};
-use super::commands::{Caller, Held, Sending};
+use super::commands::{Caller, Held, Sending, is_in_transaction};
 use super::cursor::Cursor;
-use super::data::{Outcome, Place, Plan};
+use super::data::{self, Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
 use super::failure::Failure;
-use super::format::{
-    Action, CursorCommand, Data, Entity, Expectation, Method, Occurrences, Operation, ReadPreferenceDocument, Special,
-};
+use super::format::{Action, CursorCommand, Data, Entity, Expectation, Method, Occurrences, Operation, Special};
+use super::transaction::preference;
 use super::{Stop, bulk_write};
 use crate::suites::requirement::Topology;
 
@@ -44,7 +43,7 @@ pub struct Running<E: Engine> {
 }
 
 /// The result of an operation, before it is judged.
-type Ended = Result<Option<Bson>, Failure>;
+pub(super) type Ended = Result<Option<Bson>, Failure>;
 
 impl<E: Engine> Running<E> {
     /// A test that has not begun.
@@ -74,15 +73,23 @@ impl<E: Engine> Running<E> {
     /// Carries out an operation and judges its result.
     pub fn carry_out(self: Rc<Self>, operation: Operation) -> Pin<Box<dyn Future<Output = Result<(), Stop>>>> {
         Box::pin(async move {
-            let ended = match &operation.action {
-                Action::Special(special) => self.special(&operation, special).await?,
-                Action::Data(data) => self.data(&operation, data).await?,
-            };
+            let ended = Rc::clone(&self).perform(operation.clone()).await?;
             self.judge(&operation, ended)
         })
     }
 
-    fn judge(&self, operation: &Operation, ended: Ended) -> Result<(), Stop> {
+    /// Carries out an operation, whose result is not judged yet.
+    pub(super) fn perform(self: Rc<Self>, operation: Operation) -> Pin<Box<dyn Future<Output = Result<Ended, Stop>>>> {
+        Box::pin(async move {
+            match &operation.action {
+                Action::Special(special) => self.special(&operation, special).await,
+                Action::Data(data) => self.data(&operation, data).await,
+            }
+        })
+    }
+
+    /// Judges the result of an operation.
+    pub(super) fn judge(&self, operation: &Operation, ended: Ended) -> Result<(), Stop> {
         let saved = |name: &str| self.entities.value(name);
         let wrong = |text: String| Err(Stop::failed(format!("{} on {}: {text}", operation.name, operation.object)));
         match (&operation.expectation, &ended) {
@@ -201,6 +208,35 @@ impl<E: Engine> Running<E> {
             Special::AssertDifferentLsidOnLastTwoCommands { client } => self.compare_last_lsids(client, false).await?,
             Special::AssertSessionDirty { session } => self.check_dirty(session, true)?,
             Special::AssertSessionNotDirty { session } => self.check_dirty(session, false)?,
+            Special::StartTransaction(options) => {
+                return Ok(self.start_transaction(&operation.object, options)?.map(|()| None));
+            }
+            Special::CommitTransaction {} => {
+                return Ok(self.end_transaction(&operation.object, true).await?.map(|()| None));
+            }
+            Special::AbortTransaction {} => {
+                return Ok(self.end_transaction(&operation.object, false).await?.map(|()| None));
+            }
+            Special::WithTransaction(arguments) => {
+                return Ok(self.with_transaction(&operation.object, arguments).await?.map(|()| None));
+            }
+            Special::GetSnapshotTime {} => {
+                let held = self.entities.session(&operation.object)?;
+                let at = held.borrow().as_ref().and_then(E::Client::snapshot_time);
+                return Ok(Ok(at.map(Bson::Timestamp)));
+            }
+            Special::AssertSessionTransactionState { session, state } => {
+                self.check_transaction_state(session, state)?;
+            }
+            Special::AssertSessionPinned { session } => self.check_pinned(session, true)?,
+            Special::AssertSessionUnpinned { session } => self.check_pinned(session, false)?,
+            Special::TargetedFailPoint { session, fail_point } => {
+                self.targeted_fail_point(session, fail_point).await?;
+            }
+            Special::AssertCollectionExists(name) => self.check_collection(name, true)?,
+            Special::AssertCollectionNotExists(name) => self.check_collection(name, false)?,
+            Special::AssertIndexExists(name) => self.check_index(name, true)?,
+            Special::AssertIndexNotExists(name) => self.check_index(name, false)?,
             Special::EndSession {} => drop(self.entities.session(&operation.object)?.take()),
             Special::BulkWrite { requests, ordered, session } => {
                 let (caller, place) = self.place(&operation.object)?;
@@ -235,7 +271,12 @@ impl<E: Engine> Running<E> {
                 let (caller, place) = self.place(&operation.object)?;
                 let timeout = timeout_ms.map(Duration::from_millis);
                 let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
-                let preference = read_preference.as_ref().map_or_else(|| Ok(ReadPreference::default()), preference)?;
+                let of_transaction = || match &session {
+                    Some(held) => caller.session(Some(Rc::clone(held)), None).preference_of_transaction(),
+                    None => None,
+                };
+                let preference = read_preference.as_ref().map(preference).transpose()?;
+                let preference = preference.or_else(of_transaction).unwrap_or_default();
                 let body = with_name_first(&body.0, command_name.as_deref());
                 let ended = command(&caller, &place.database, &body, preference.into(), session, timeout).await;
                 return Ok(ended.map(|reply| Some(reply.into())));
@@ -301,9 +342,13 @@ impl<E: Engine> Running<E> {
 
     async fn data(&self, operation: &Operation, data: &Data) -> Result<Ended, Stop> {
         let (caller, place) = self.place(&operation.object)?;
-        let plan = Plan::new(data, &place, || self.next_id()).map_err(Stop::failed)?;
         let timeout = data.timeout_ms.map(Duration::from_millis);
         let session = data.session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+        if let Some(refusal) = data::refusal(data) {
+            return Ok(Err(Failure::client(refusal)));
+        }
+        let in_transaction = session.as_ref().is_some_and(is_in_transaction::<E::Client>);
+        let plan = Plan::new(data, &place, in_transaction, || self.next_id()).map_err(Stop::failed)?;
         Ok(match attempt(&caller, &plan, session, timeout).await {
             Err(failure) => Err(failure),
             Ok(Attempt::Cursor(cursor)) => {
@@ -442,10 +487,11 @@ async fn attempt<C: Client>(
     timeout: Option<Duration>,
 ) -> Result<Attempt<C>, Failure> {
     let session = caller.session(session, timeout);
-    let selector = match &plan.read_preference {
-        Some(own) if plan.reads => preference(own).map_err(|stop| Failure::client(stop.to_string()))?.into(),
-        None if plan.reads => caller.options.read_preference.clone().into(),
-        Some(_) | None => ServerSelector::Writable,
+    let selector = match (session.preference_of_transaction(), &plan.read_preference) {
+        _ if !plan.reads => ServerSelector::Writable,
+        (Some(of_transaction), _) => of_transaction.into(),
+        (None, Some(own)) => preference(own).map_err(|stop| Failure::client(stop.to_string()))?.into(),
+        (None, None) => caller.options.read_preference.clone().into(),
     };
     let sending = Sending { selector, is_once: false };
     if !plan.outcome.is_of_cursor() {
@@ -486,21 +532,4 @@ fn describe(description: &TopologyDescription) -> Document {
     let primary = description.servers.iter().find(|server| server.server_type == ServerType::RsPrimary);
     kept.extend(primary.map(|server| ("primary".to_owned(), server.address.to_string().into())));
     kept
-}
-
-/// A read preference as tests write it.
-fn preference(document: &ReadPreferenceDocument) -> Result<ReadPreference, Stop> {
-    let ReadPreferenceDocument { mode, tag_sets, max_staleness_seconds } = document;
-    // Files write "Secondary", too.
-    let mut letters = mode.chars();
-    let first = letters.next().map(|first| first.to_ascii_lowercase());
-    let mode: String = first.into_iter().chain(letters).collect();
-    let mut uri = format!("mongodb://h/?readPreference={mode}");
-    for tags in tag_sets {
-        let tags: Vec<_> = tags.iter().map(|(name, value)| format!("{name}:{value}")).collect();
-        uri.push_str(&format!("&readPreferenceTags={}", tags.join(",")));
-    }
-    uri.extend(max_staleness_seconds.map(|most| format!("&maxStalenessSeconds={most}")));
-    let (options, _) = ClientOptions::parse(&uri).map_err(|error| Stop::failed(error.to_string()))?;
-    Ok(options.read_preference)
 }

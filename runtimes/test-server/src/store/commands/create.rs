@@ -1,5 +1,7 @@
 //! `create` and `renameCollection`.
 
+use std::sync::Arc;
+
 use bson::RawDocumentBuf;
 
 use crate::store::arguments::fields;
@@ -95,6 +97,6 @@ pub(super) fn rename(store: &mut Store, command: &Call<'_>) -> Result<RawDocumen
     };
     let (old, new) = (from.full(), to.full());
     store.cursors.drop_collections(|namespace| namespace == old || namespace == new);
-    store.catalog.put(to, collection);
+    store.catalog.put(to, Arc::unwrap_or_clone(collection));
     Ok(RawDocumentBuf::new())
 }

@@ -11,7 +11,7 @@ pub(super) fn collection(store: &mut Store, command: &Call<'_>) -> Result<RawDoc
     let namespace = command.namespace()?;
     let Some(collection) = store.catalog.remove(namespace) else { return Ok(RawDocumentBuf::new()) };
     store.cursors.drop_collections(|namespace| namespace == collection.namespace);
-    Ok(document! { "nIndexesWas": count(collection.indexes.len()), "ns": collection.namespace })
+    Ok(document! { "nIndexesWas": count(collection.indexes.len()), "ns": collection.namespace.as_str() })
 }
 
 pub(super) fn database(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {

@@ -87,7 +87,7 @@ pub(super) fn databases(store: &mut Store, command: &Call<'_>) -> Result<RawDocu
 
     let mut sizes: BTreeMap<&str, i64> = ALWAYS_THERE.map(|name| (name, 0)).into();
     for (name, collections) in store.catalog.databases() {
-        let bytes: usize = collections.values().map(Collection::bytes).sum();
+        let bytes: usize = collections.values().map(|collection| collection.bytes()).sum();
         sizes.insert(name, i64::try_from(bytes).unwrap_or(i64::MAX));
     }
     let (mut listed, mut total) = (RawArrayBuf::new(), 0_i64);

@@ -4,26 +4,36 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, Document, RawDocument, RawDocumentBuf, doc};
+use bson::{Binary, Document, RawDocument, RawDocumentBuf, Timestamp, doc};
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::Command;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::Cause;
+use cmap_core::session::{TransactionOptions, TransactionState};
 use cmap_core::time::Instant;
-use cmap_core::topology::TopologyDescription;
+use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_core::wire::{ServerError, WriteError, WriteFailure};
 use cmap_sim::{
-    CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, OperationError, OperationErrorKind, Session,
-    SessionOptions, SimRuntime,
+    CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, Labelled, OperationError, OperationErrorKind,
+    Session, SessionOptions, SimRuntime,
 };
 
 use super::cursor::SimCursor;
 use crate::suites::unified::client::{Client, Operate};
+use crate::suites::unified::commands::Held;
 use crate::suites::unified::failure::{Failure, FailureKind};
 use crate::suites::unified::format::DriverInfo;
 use crate::suites::unified::journal::Journal;
 
 /// The labels that tests expect of errors.
-const LABELS: [&str; 4] = ["RetryableWriteError", "NoWritesPerformed", "SystemOverloadedError", "RetryableError"];
+const LABELS: [&str; 6] = [
+    "RetryableWriteError",
+    "NoWritesPerformed",
+    "SystemOverloadedError",
+    "RetryableError",
+    "TransientTransactionError",
+    "UnknownTransactionCommitResult",
+];
 
 /// How long a closing client waits for its connections.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,6 +43,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct SimClient {
     runtime: SimRuntime,
     client: cmap_sim::Client,
+}
+
+/// An error inside of a transaction that is repeated as a whole.
+#[derive(Debug)]
+enum InTransaction {
+    Callback(Failure),
+    Client(OperationError),
 }
 
 impl SimClient {
@@ -66,6 +83,36 @@ impl SimClient {
     }
 }
 
+impl From<OperationError> for InTransaction {
+    fn from(error: OperationError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<Failure> for InTransaction {
+    fn from(failure: Failure) -> Self {
+        Self::Callback(failure)
+    }
+}
+
+impl From<InTransaction> for Box<dyn core::error::Error + Send + Sync> {
+    fn from(error: InTransaction) -> Self {
+        match error {
+            InTransaction::Callback(failure) => failure.to_string().into(),
+            InTransaction::Client(error) => Box::new(error),
+        }
+    }
+}
+
+impl Labelled for InTransaction {
+    fn has_label(&self, label: &str) -> bool {
+        match self {
+            Self::Callback(failure) => failure.labels.iter().any(|own| own == label),
+            Self::Client(error) => error.has_label(label),
+        }
+    }
+}
+
 /// The time on the clock of a simulation.
 fn now(runtime: &SimRuntime) -> Instant {
     Instant::ORIGIN + runtime.elapsed()
@@ -84,10 +131,72 @@ impl Client for SimClient {
         now(&self.runtime)
     }
 
-    fn start_session(&self, causal: bool) -> Result<Session, Failure> {
-        let mut options = SessionOptions::default();
-        options.causal_consistency = causal;
+    fn start_session(&self, options: SessionOptions) -> Result<Session, Failure> {
         self.client.start_session_with(options).map_err(|error| Failure::client(error.to_string()))
+    }
+
+    fn start_transaction(session: &mut Session, options: TransactionOptions) -> Result<(), Failure> {
+        session.start_transaction_with(options).map_err(|error| of_operation(&error))
+    }
+
+    async fn end_transaction(session: &mut Session, commit: bool) -> Result<(), Failure> {
+        let ended = if commit { session.commit_transaction().await } else { session.abort_transaction().await };
+        ended.map_err(|error| of_operation(&error))
+    }
+
+    async fn with_transaction(
+        &self,
+        held: &Held<Self>,
+        options: TransactionOptions,
+        mut callback: impl AsyncFnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let taken = held.borrow_mut().take();
+        let mut session = taken.ok_or_else(|| Failure::client("the session is in use"))?;
+        let timeout = self.client.options().timeout;
+        let ended = session
+            .with_transaction_within(options, timeout, async |session| {
+                // Another session takes its place while the operations have it.
+                let stand_in = self.start_session(SessionOptions::default())?;
+                held.replace(Some(core::mem::replace(session, stand_in)));
+                let ended = callback().await;
+                let taken = held.borrow_mut().take();
+                *session = taken.ok_or_else(|| Failure::client("the session is in use"))?;
+                ended.map_err(InTransaction::Callback)
+            })
+            .await;
+        held.replace(Some(session));
+        ended.map_err(|error| match error {
+            InTransaction::Callback(failure) => failure,
+            InTransaction::Client(error) => of_operation(&error),
+        })
+    }
+
+    fn transaction_state(session: &Session) -> TransactionState {
+        session.transaction_state()
+    }
+
+    fn transaction_options(session: &Session) -> &TransactionOptions {
+        session.transaction_options()
+    }
+
+    fn is_pinned(session: &Session) -> bool {
+        session.is_pinned()
+    }
+
+    async fn run_on_pinned(&self, session: &mut Session, command: &Document) -> Result<(), Failure> {
+        let body = raw(command)?;
+        if let Some(connection) = session.pinned_connection() {
+            let ran = connection.exchange(&Command::new("admin", &body)).await;
+            return ran.map(drop).map_err(|error| of_command(&error));
+        }
+        let address = session.pinned_to().cloned().ok_or_else(|| Failure::client("the session is not pinned"))?;
+        let selector = ServerSelector::AnyOf([address].into());
+        let ran = self.client.operation(selector, ("admin", &*body)).once().run().await;
+        ran.map(drop).map_err(|error| of_operation(&error))
+    }
+
+    fn snapshot_time(session: &Session) -> Option<Timestamp> {
+        session.snapshot_time()
     }
 
     fn lsid(session: &Session) -> Document {
@@ -164,6 +273,9 @@ pub(super) fn of_operation(error: &OperationError) -> Failure {
         error @ (OperationErrorKind::Unwritable(_)
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession
+        | OperationErrorKind::Transaction(_)
+        | OperationErrorKind::ConnectionOfSession
+        | OperationErrorKind::NoSnapshots
         | _) => Failure::client(error.to_string()),
     };
     for label in LABELS.iter().filter(|label| error.has_label(label)) {

@@ -124,6 +124,10 @@ impl Engine for SimEngine {
         self.servers.fill(data)
     }
 
+    fn ask(&self, database: &str, command: &Document) -> Result<Document, Failure> {
+        self.servers.run(database, command, self.multiple.get())
+    }
+
     fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure> {
         self.servers.content(database, collection, self.multiple.get())
     }

@@ -86,36 +86,36 @@ impl Servers {
     pub(super) fn fill(&self, data: &CollectionData) -> Result<(), Failure> {
         let CollectionData { database_name: database, collection_name: collection, documents } = data;
         // The collection may not exist.
-        let _ = self.run(database, &doc! { "drop": collection });
+        let _ = self.run_at_all(database, &doc! { "drop": collection });
         if documents.is_empty() {
-            return self.run(database, &doc! { "create": collection }).map(drop);
+            return self.run_at_all(database, &doc! { "create": collection }).map(drop);
         }
         let documents: Vec<Document> = documents.iter().map(|document| document.0.clone()).collect();
-        self.run(database, &doc! { "insert": collection, "documents": documents }).map(drop)
+        self.run_at_all(database, &doc! { "insert": collection, "documents": documents }).map(drop)
     }
 
     /// The contents of a collection, by rising `_id`; behind a load balancer, those of its first service, which are looked at
     /// behind the balancer with several if `multiple`.
     pub(super) fn content(&self, database: &str, collection: &str, multiple: bool) -> Result<Vec<Document>, Failure> {
         let find = doc! { "find": collection, "sort": { "_id": 1 }, "batchSize": 10_000 };
-        let reply = match self {
-            Self::Balancers([_, several]) if multiple => run_at(several, database, &find)?,
-            Self::Balancers([one, _]) => run_at(one, database, &find)?,
-            Self::One(_) | Self::Together(_) => self.run(database, &find)?,
-        };
+        let reply = self.run(database, &find, multiple)?;
         let cursor = reply.get_document("cursor").map_err(|_| Failure::client("the reply has no cursor"))?;
         let batch = cursor.get_array("firstBatch").map(Vec::as_slice).unwrap_or_default();
         Ok(batch.iter().filter_map(|document| document.as_document().cloned()).collect())
     }
 
-    /// Runs a command at each service, in no time, or at the primary. Returns the first reply.
-    fn run(&self, database: &str, command: &Document) -> Result<Document, Failure> {
+    /// Runs a command in no time, at each service behind every load balancer. Returns the first reply.
+    fn run_at_all(&self, database: &str, command: &Document) -> Result<Document, Failure> {
+        let first = self.run(database, command, false);
+        if let Self::Balancers(_) = self { self.run(database, command, true).and(first) } else { first }
+    }
+
+    /// Runs a command in no time: at the primary; behind a load balancer at each service, and at those of the balancer with
+    /// several if `multiple`. Returns the first reply.
+    pub(super) fn run(&self, database: &str, command: &Document, multiple: bool) -> Result<Document, Failure> {
         match self {
             Self::One(server) => run_at(server, database, command),
-            Self::Balancers(balancers) => {
-                let [one, several] = balancers.each_ref().map(|balancer| run_at(balancer, database, command));
-                several.and(one)
-            }
+            Self::Balancers([one, several]) => run_at(if multiple { several } else { one }, database, command),
             Self::Together(servers) => {
                 let member = servers.primary().or_else(|| servers.members().first().map(|(member, _)| *member));
                 let reply = member.and_then(|member| servers.run_command(member, database, body(command).ok()?));

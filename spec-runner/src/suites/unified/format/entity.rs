@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Document, EventName, ReadPreferenceDocument, Severity};
+use super::{Document, EventName, ReadPreferenceDocument, Severity, TransactionArguments};
 
 /// One entity.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,7 +21,7 @@ pub enum Entity {
     Bucket(BucketEntity),
     /// A thread, on which operations can run beside the others.
     Thread(Named),
-    /// A session. It can be made; operations in it cannot be carried out.
+    /// A session.
     Session(SessionEntity),
 }
 
@@ -124,5 +124,21 @@ pub struct SessionEntity {
     pub client: String,
     /// `sessionOptions`.
     #[serde(default)]
-    pub session_options: Value,
+    pub session_options: SessionOptions,
+}
+
+/// `sessionOptions`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct SessionOptions {
+    /// `causalConsistency`.
+    pub causal_consistency: Option<bool>,
+    /// `snapshot`.
+    #[serde(default)]
+    pub snapshot: bool,
+    /// `snapshotTime`: the name of a saved result.
+    pub snapshot_time: Option<String>,
+    /// `defaultTransactionOptions`.
+    #[serde(default)]
+    pub default_transaction_options: TransactionArguments,
 }

@@ -16,14 +16,15 @@ use serde_json::Value;
 
 pub use self::entity::{
     BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, SessionEntity,
+    SessionOptions,
 };
 pub use self::event::{EventKind, EventName, ExpectedEvent};
 pub use self::expectation::{
     CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
 };
 pub use self::operation::{
-    Action, CursorCommand, Data, DriverInfo, Expectation, Method, Occurrences, Operation, ReadPreferenceDocument,
-    Special,
+    Action, CollectionName, CursorCommand, Data, DriverInfo, Expectation, IndexName, Method, Occurrences, Operation,
+    ReadPreferenceDocument, Special, TransactionArguments, WithTransactionArguments,
 };
 pub use self::requirement::{Deployment, Requirement, Serverless};
 

@@ -140,6 +140,48 @@ pub enum Special {
     },
     /// Ends a session.
     EndSession {},
+    /// Starts a transaction.
+    StartTransaction(Box<TransactionArguments>),
+    /// Commits a transaction.
+    CommitTransaction {},
+    /// Aborts a transaction.
+    AbortTransaction {},
+    /// Runs operations in a transaction, which is repeated as a whole.
+    WithTransaction(Box<WithTransactionArguments>),
+    /// The time of a snapshot session's reads.
+    GetSnapshotTime {},
+    /// A session's transaction is so far.
+    AssertSessionTransactionState {
+        /// The session.
+        session: String,
+        /// The name of the state.
+        state: String,
+    },
+    /// A session's transaction keeps to one server.
+    AssertSessionPinned {
+        /// The session.
+        session: String,
+    },
+    /// No transaction of the session keeps to one server.
+    AssertSessionUnpinned {
+        /// The session.
+        session: String,
+    },
+    /// Sets a fail point on the server that a session's transaction keeps to.
+    TargetedFailPoint {
+        /// The session.
+        session: String,
+        /// The command.
+        fail_point: Document,
+    },
+    /// A collection is there.
+    AssertCollectionExists(CollectionName),
+    /// A collection is not there.
+    AssertCollectionNotExists(CollectionName),
+    /// An index is there.
+    AssertIndexExists(IndexName),
+    /// An index is not there.
+    AssertIndexNotExists(IndexName),
     /// Several writes, one after the other.
     BulkWrite {
         /// The writes, in their order.
@@ -189,6 +231,60 @@ pub enum Special {
         #[serde(rename = "timeoutMS")]
         timeout_ms: Option<u64>,
     },
+}
+
+/// The options of a transaction.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct TransactionArguments {
+    /// `readConcern`.
+    pub read_concern: Option<Document>,
+    /// `writeConcern`.
+    pub write_concern: Option<Document>,
+    /// `readPreference`.
+    pub read_preference: Option<ReadPreferenceDocument>,
+    /// `maxCommitTimeMS`.
+    #[serde(rename = "maxCommitTimeMS")]
+    pub max_commit_time_ms: Option<u64>,
+}
+
+/// A transaction that is repeated as a whole. Its options are between its own fields.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct WithTransactionArguments {
+    /// What it consists of.
+    pub callback: Vec<Operation>,
+    /// `readConcern`.
+    pub read_concern: Option<Document>,
+    /// `writeConcern`.
+    pub write_concern: Option<Document>,
+    /// `readPreference`.
+    pub read_preference: Option<ReadPreferenceDocument>,
+    /// `maxCommitTimeMS`.
+    #[serde(rename = "maxCommitTimeMS")]
+    pub max_commit_time_ms: Option<u64>,
+}
+
+/// The name of a collection.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct CollectionName {
+    /// Its database.
+    pub database_name: String,
+    /// Its own name.
+    pub collection_name: String,
+}
+
+/// The name of an index.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct IndexName {
+    /// The database of its collection.
+    pub database_name: String,
+    /// Its collection.
+    pub collection_name: String,
+    /// Its own name.
+    pub index_name: String,
 }
 
 /// The arguments of a command that makes a cursor.
@@ -313,11 +409,8 @@ pub enum Method {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 3] = [
-    ("transactions", &["startTransaction", "commitTransaction", "abortTransaction", "withTransaction"]),
-    ("change streams", &["createChangeStream"]),
-    ("bulk writes of a whole client", &["clientBulkWrite"]),
-];
+const LACKING: [(&str, &[&str]); 2] =
+    [("change streams", &["createChangeStream"]), ("bulk writes of a whole client", &["clientBulkWrite"])];
 
 /// What a test needs that does not exist here, if anything, as the names and arguments of its operations show.
 pub(super) fn lack(test: &Value) -> Option<String> {
@@ -341,7 +434,7 @@ impl Method {
     /// The arguments that are carried out.
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Aggregate => &["pipeline", "batchSize"],
+            Self::Aggregate => &["pipeline", "batchSize", "maxTimeMS"],
             Self::Count | Self::CountDocuments | Self::DeleteMany | Self::DeleteOne => &["filter"],
             Self::CreateCollection => &["collection", "capped", "size", "max"],
             Self::DropCollection => &["collection"],

@@ -1,0 +1,44 @@
+//! Whether an operation is part of its session's transaction, and what a transaction does not take.
+
+use cmap_core::connection::Command;
+use cmap_core::options::{ReadMode, ReadPreference};
+use cmap_core::server::takes_read_preference;
+use cmap_core::session::{TransactionCommand, TransactionError};
+use cmap_core::topology::ServerSelector;
+
+use super::error::OperationError;
+use super::fields;
+use crate::runtime::Runtime;
+use crate::session::Session;
+
+/// The part that an operation has in the transaction of its session. One that has none ends what is left of the last
+/// transaction (PIN-5).
+pub(super) fn of<R: Runtime>(
+    session: Option<&mut Session<R>>,
+    ending: Option<TransactionCommand>,
+    command: &Command<'_>,
+    selector: &ServerSelector,
+) -> Result<Option<TransactionCommand>, OperationError> {
+    let Some(session) = session else { return Ok(None) };
+    if ending.is_some() {
+        return Ok(ending);
+    }
+    if !session.transaction.is_open() {
+        session.leave_transaction();
+        return Ok(None);
+    }
+    let is_primary = |preference: &ReadPreference| preference.mode() == ReadMode::Primary;
+    let reads_elsewhere = if let ServerSelector::ReadPreference(preference) = selector {
+        !is_primary(preference)
+    } else {
+        let of_transaction = session.transaction.options().read_preference.as_ref();
+        takes_read_preference(command.body) && !of_transaction.is_none_or(is_primary)
+    };
+    if reads_elsewhere {
+        return Err(OperationError::transaction(TransactionError::ReadPreference));
+    }
+    if fields::has(command, "writeConcern") {
+        return Err(OperationError::transaction(TransactionError::WriteConcern));
+    }
+    Ok(Some(TransactionCommand::Operation))
+}

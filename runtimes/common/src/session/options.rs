@@ -1,0 +1,43 @@
+//! The options of a session.
+
+use bson::Timestamp;
+use cmap_core::session::TransactionOptions;
+
+/// What a session does beyond having an id.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// What its reads see.
+    pub consistency: Consistency,
+    /// The defaults of its transactions, which come before the client's options.
+    pub transactions: TransactionOptions,
+}
+
+/// What the reads of a session see. A snapshot session is not causally consistent, and has no transactions (SES-16).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// The session's own earlier writes and reads, on any member (SES-15).
+    #[default]
+    Causal,
+    /// Whatever the member has that serves the read.
+    None,
+    /// All the same: the data of one time, whatever is written meanwhile. MongoDB 5.0 or later.
+    Snapshot {
+        /// The time, such as the [`snapshot_time`](crate::Session::snapshot_time) of another session; `None` is that of the
+        /// first read.
+        at: Option<Timestamp>,
+    },
+}
+
+impl From<Consistency> for SessionOptions {
+    fn from(consistency: Consistency) -> Self {
+        Self { consistency, ..Self::default() }
+    }
+}
+
+impl From<TransactionOptions> for SessionOptions {
+    fn from(transactions: TransactionOptions) -> Self {
+        Self { transactions, ..Self::default() }
+    }
+}

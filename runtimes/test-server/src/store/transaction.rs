@@ -1,0 +1,220 @@
+//! A transaction in the store: a view of the collections as they were when it began, and what it has changed in it.
+//!
+//! The view shares its collections with the store, until either side changes one. A write conflicts with what others have written
+//! to the same document since the beginning, and with what other transactions have written that are still open; the first one
+//! to write wins. A commit carries the changed documents over into the store, all or none.
+
+use std::sync::Arc;
+
+use bson::{RawBson, RawDocumentBuf};
+
+use super::catalog::{Catalog, Namespace};
+use super::collection::Collection;
+use super::failure::{CommandFailure, code};
+use super::meter::Stored;
+use super::order::Ordered;
+use super::work::Work;
+use super::{Caller, Spent, Store, StoreCommand};
+
+/// A transaction that is open.
+#[derive(Debug)]
+pub struct StoreTransaction {
+    /// The collections at its beginning.
+    base: Catalog,
+    view: Catalog,
+    /// The commands that made collections and indexes.
+    definitions: Vec<Definition>,
+}
+
+/// A view to read from.
+#[derive(Debug)]
+pub struct StoreSnapshot(Catalog);
+
+/// What a transaction has changed, for every store that has the same documents.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    definitions: Vec<Definition>,
+    documents: Vec<Change>,
+}
+
+/// A command that made a collection or indexes.
+#[derive(Clone, Debug)]
+struct Definition {
+    name: String,
+    database: String,
+    body: RawDocumentBuf,
+}
+
+/// What became of a document.
+#[derive(Clone, Debug)]
+struct Change {
+    database: String,
+    collection: String,
+    id: RawBson,
+    /// `None` if it was deleted.
+    document: Option<RawDocumentBuf>,
+}
+
+/// The commands that make something, and are part of a transaction.
+const DEFINITIONS: [&str; 2] = ["create", "createIndexes"];
+
+impl Changes {
+    /// The bytes of the documents.
+    pub fn size(&self) -> usize {
+        let definitions = self.definitions.iter().map(|definition| definition.body.as_bytes().len());
+        let documents = self.documents.iter().flat_map(|change| &change.document).map(|it| it.as_bytes().len());
+        definitions.chain(documents).sum()
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.definitions.is_empty() && self.documents.is_empty()
+    }
+}
+
+impl StoreTransaction {
+    /// Whether it has changed the document of this id.
+    fn has_changed(&self, namespace: Namespace<'_>, id: &Ordered) -> bool {
+        self.view.get(namespace).is_some_and(|collection| collection.has_changed(id))
+    }
+
+    /// The collections in which it has changed something.
+    fn changed(&self) -> impl Iterator<Item = (Namespace<'_>, &Collection)> {
+        self.view.databases().flat_map(|(database, collections)| {
+            let changed = collections.iter().filter(|(_, collection)| collection.changed().next().is_some());
+            changed.map(move |(name, own)| (Namespace { database, collection: name }, &**own))
+        })
+    }
+
+    /// Whether something that it has changed was changed in `store`, too, since it began.
+    pub fn conflicts_with(&self, store: &Store) -> bool {
+        let document = |catalog: &Catalog, namespace: Namespace<'_>, id: &Ordered| -> Option<Arc<Stored>> {
+            catalog.get(namespace)?.by_id(id).map(|(_, document)| Arc::clone(document))
+        };
+        let has_moved = |namespace: Namespace<'_>, id: &Ordered| match (
+            document(&self.base, namespace, id),
+            document(&store.catalog, namespace, id),
+        ) {
+            (Some(before), Some(now)) => !Arc::ptr_eq(&before, &now),
+            (before, now) => before.is_some() || now.is_some(),
+        };
+        self.changed().any(|(namespace, own)| own.changed().any(|id| has_moved(namespace, id)))
+    }
+
+    /// Whether both have changed the same document.
+    pub fn conflicts_with_other(&self, other: &Self) -> bool {
+        self.changed().any(|(namespace, own)| own.changed().any(|id| other.has_changed(namespace, id)))
+    }
+
+    /// What it has changed.
+    pub fn changes(self) -> Changes {
+        let mut documents = Vec::new();
+        for (namespace, collection) in self.changed() {
+            documents.extend(collection.changed().map(|id| Change {
+                database: namespace.database.to_owned(),
+                collection: namespace.collection.to_owned(),
+                id: id.0.clone(),
+                document: collection.by_id(id).map(|(_, document)| (***document).to_owned()),
+            }));
+        }
+        Changes { definitions: self.definitions, documents }
+    }
+}
+
+impl Store {
+    /// Begins a transaction. `origin` is that of the ids that it gives to documents without one.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn begin(&self, origin: u64) -> Result<StoreTransaction, CommandFailure> {
+        let (base, view) = (self.catalog.view(None)?, self.catalog.view(Some(origin))?);
+        Ok(StoreTransaction { base, view, definitions: Vec::new() })
+    }
+
+    /// The collections as they are now, to read from later.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn snapshot(&self) -> Result<StoreSnapshot, CommandFailure> {
+        self.catalog.view(None).map(StoreSnapshot)
+    }
+
+    /// Carries out a command in a transaction, like [`run_as`](Self::run_as).
+    pub fn run_in(
+        &mut self,
+        transaction: &mut StoreTransaction,
+        caller: Caller,
+        command: &StoreCommand<'_>,
+    ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Spent)> {
+        if let Ok(namespace) = super::namespace(command.name, command.database, command.body)
+            && let Err(failure) = transaction.view.check_room_to_change(namespace)
+        {
+            return Some((Err(failure), Spent::default()));
+        }
+        std::mem::swap(&mut self.catalog, &mut transaction.view);
+        let ran = self.run_as(caller, command);
+        std::mem::swap(&mut self.catalog, &mut transaction.view);
+        if DEFINITIONS.contains(&command.name) && ran.as_ref().is_some_and(|(outcome, _)| outcome.is_ok()) {
+            let (name, database) = (command.name.to_owned(), command.database.to_owned());
+            transaction.definitions.push(Definition { name, database, body: command.body.to_owned() });
+        }
+        ran
+    }
+
+    /// Carries out a command that reads, on a snapshot, like [`run_as`](Self::run_as).
+    pub fn run_on(
+        &mut self,
+        snapshot: &mut StoreSnapshot,
+        caller: Caller,
+        command: &StoreCommand<'_>,
+    ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Spent)> {
+        std::mem::swap(&mut self.catalog, &mut snapshot.0);
+        let ran = self.run_as(caller, command);
+        std::mem::swap(&mut self.catalog, &mut snapshot.0);
+        ran
+    }
+
+    /// Carries out what a transaction has changed: all of it, or nothing.
+    ///
+    /// # Errors
+    /// It does not fit to what was written meanwhile, or there is no room.
+    pub fn apply(&mut self, caller: Caller, changes: &Changes) -> Result<(), CommandFailure> {
+        let before = self.catalog.view(None)?;
+        let applied = self.apply_in_order(caller, changes);
+        if applied.is_err() {
+            self.catalog.restore(before);
+        }
+        applied
+    }
+
+    fn apply_in_order(&mut self, caller: Caller, changes: &Changes) -> Result<(), CommandFailure> {
+        for Definition { name, database, body } in &changes.definitions {
+            match self.run_as(caller, &StoreCommand { name, database, body }) {
+                Some((outcome, _)) => outcome.map(drop)?,
+                None => return Err(CommandFailure::new(code::COMMAND_NOT_FOUND, "no such command")),
+            }
+        }
+        let work = Work::new(&self.catalog.limits);
+        // What makes room, and frees keys, first.
+        for change in changes.documents.iter().filter(|change| change.document.is_none()) {
+            let namespace = Namespace { database: &change.database, collection: &change.collection };
+            if let Some(collection) = self.catalog.get_mut(namespace)
+                && let Some((record, _)) = collection.by_id(&Ordered(change.id.clone()))
+            {
+                collection.remove(record, &work);
+            }
+        }
+        for change in &changes.documents {
+            let Some(document) = &change.document else { continue };
+            let namespace = Namespace { database: &change.database, collection: &change.collection };
+            let collection = self.catalog.get_or_create(namespace)?;
+            let found = collection.by_id(&Ordered(change.id.clone()));
+            let stored = match found.map(|(record, old)| (record, Arc::clone(old))) {
+                Some(old) => collection.replace(old, document.clone(), &work).map(drop),
+                None => collection.insert(document.clone(), &work),
+            };
+            stored.map_err(|_| CommandFailure::new(code::WRITE_CONFLICT, "the transaction met another write"))?;
+        }
+        Ok(())
+    }
+}
