@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::entity::{
-    BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, SessionEntity,
+    BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, ServerApiEntity,
+    SessionEntity,
 };
 pub use self::event::{EventKind, EventName, ExpectedEvent};
 pub use self::expectation::{
