@@ -181,6 +181,29 @@ fn a_wrong_result_error_or_outcome_fails() {
 }
 
 #[test]
+fn a_failure_that_keeps_back_what_the_server_said_is_told_from_one_that_does_not() {
+    let sasl_start = json!({
+        "name": "runCommand", "object": "db", "expectError": { "isError": true },
+        "arguments": { "commandName": "saslStart", "command": { "saslStart": 1, "payload": "none" } },
+    });
+    let logged = |is_redacted: bool| {
+        let failed = json!({
+            "level": "debug", "component": "command", "failureIsRedacted": is_redacted,
+            "data": { "message": "Command failed", "failure": { "$$exists": true } },
+        });
+        let started = json!({ "level": "debug", "component": "command", "data": { "message": "Command started" } });
+        let expected = json!([{ "client": "client", "messages": [started, failed] }]);
+        let mut file = file(json!({ "operations": [sasl_start.clone()], "expectLogMessages": expected }));
+        file["createEntities"][0]["client"]["observeLogMessages"] = json!({ "command": "debug" });
+        file
+    };
+
+    assert_eq!(outcome(logged(true)), Outcome::Passed);
+    let Outcome::Failed { reasons, .. } = outcome(logged(false)) else { panic!("it passes") };
+    assert!(reasons[0].contains("expected a failure as the operation had it"), "{reasons:?}");
+}
+
+#[test]
 fn an_event_that_does_not_come_is_not_waited_for_for_ever() {
     let event = json!({ "client": "client", "event": { "poolClearedEvent": {} }, "count": 1 });
     let wait = json!({ "name": "waitForEvent", "object": "testRunner", "arguments": event });

@@ -88,6 +88,33 @@ fn a_cursor_says_that_its_server_has_left_x_58() {
 }
 
 #[test]
+fn a_cursor_whose_get_more_takes_too_long_is_ended_on_the_server() {
+    for_seeds(0..20, |seed| {
+        let sim = Sim::new(seed);
+        let server = sim.server("a.example");
+        sim.run(async {
+            let client = Client::connect(&server.uri("")).await.unwrap();
+            fill(&client).await;
+            let data = rawdoc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 5000 };
+            let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+            client.run(Writable, ("admin", slow)).await.unwrap();
+            let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 2 }));
+            let mut cursor = find.within(Duration::from_secs(1)).cursor().await.unwrap();
+            cursor.try_next().await.unwrap();
+            cursor.try_next().await.unwrap();
+
+            let error = cursor.try_next().await.unwrap_err();
+            cursor.close().await;
+
+            assert!(error.is_timeout(), "{error}");
+            assert!(sim.elapsed() < Duration::from_secs(5), "the limit of killCursors begins anew");
+            let reply = client.run(Writable, ("db", rawdoc! { "dbStats": 1 })).await.unwrap();
+            assert_eq!(reply.get_i32("openCursors").unwrap(), 0);
+        });
+    });
+}
+
+#[test]
 fn closing_a_client_ends_the_pauses_of_its_operations() {
     for_seeds(0..20, |seed| {
         let sim = Sim::new(seed);

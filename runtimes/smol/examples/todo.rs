@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cmap_smol::bson::{self, rawdoc};
 use cmap_smol::core::options::ClientOptions;
-use cmap_smol::core::pool::Purpose;
+use cmap_smol::core::topology::ServerSelector;
 use cmap_smol::{Client, Connection};
 use serde::{Deserialize, Serialize};
 use smol::io::{AsyncBufRead, AsyncBufReadExt};
@@ -49,19 +49,6 @@ struct Todo {
 #[derive(Deserialize)]
 struct Updated {
     n: i32,
-}
-
-/// The reply to `find` and `getMore`.
-#[derive(Deserialize)]
-struct Found {
-    cursor: Cursor,
-}
-
-#[derive(Deserialize)]
-struct Cursor {
-    id: i64,
-    #[serde(alias = "firstBatch", alias = "nextBatch")]
-    batch: Vec<Item>,
 }
 
 /// The reply to `findAndModify`.
@@ -144,21 +131,14 @@ impl Todo {
     }
 
     async fn list(&self) -> Result<String> {
-        // A cursor is read to its end on one connection: behind a load balancer others may lead elsewhere.
-        let mut connection = self.client.check_out().await?.pin(Purpose::Cursor);
         let find = rawdoc! { "find": "items", "sort": { "number": 1 }, "batchSize": BATCH };
-        let mut found: Found = connection.run_command(DATABASE, find).await?.parse()?;
+        let items = self.client.operation(ServerSelector::Writable, (DATABASE, find)).cursor().await?;
+        let mut items = items.with_type::<Item>();
         let mut lines = Vec::new();
-        loop {
-            for Item { number, text, done } in &found.cursor.batch {
-                lines.push(format!("[{}] {number} {text}", if *done { "x" } else { " " }));
-            }
-            if found.cursor.id == 0 {
-                return Ok(if lines.is_empty() { "nothing to do".into() } else { lines.join("\n") });
-            }
-            let more = rawdoc! { "getMore": found.cursor.id, "collection": "items", "batchSize": BATCH };
-            found = connection.run_command(DATABASE, more).await?.parse()?;
+        while let Some(Item { number, text, done }) = items.try_next().await? {
+            lines.push(format!("[{}] {number} {text}", if done { "x" } else { " " }));
         }
+        Ok(if lines.is_empty() { "nothing to do".into() } else { lines.join("\n") })
     }
 }
 

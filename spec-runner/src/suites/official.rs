@@ -41,7 +41,7 @@ const OTHER_SUITES: [(&str, &str); 14] = [
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 13] = [
+const UNIFIED_SUITES: [(&str, &str); 14] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("selection-logs", "server-selection/tests/logging"),
@@ -55,6 +55,7 @@ const UNIFIED_SUITES: [(&str, &str); 13] = [
     ("with-transaction", "transactions-convenient-api/tests/unified"),
     ("run-command", "run-command/tests/unified"),
     ("command-events", "command-logging-and-monitoring/tests/monitoring"),
+    ("command-logs", "command-logging-and-monitoring/tests/logging"),
 ];
 
 /// The folder of MongoDB's specifications: the named one, or else the first of the usual ones that exists.

@@ -13,7 +13,7 @@ use crate::runtime::Runtime;
 use crate::session::Session;
 
 /// The documents that a command in a user's session found. Made by
-/// [`Operation::cursor`](crate::Operation::cursor#method.cursor-1) after [`in_session`](crate::Operation::in_session).
+/// [`Operation::cursor`](crate::Operation::cursor) after [`in_session`](crate::Operation::in_session).
 ///
 /// Each step is given the session, which is free for other operations in between. As with a [`Cursor`](crate::Cursor), one batch
 /// is in memory, and a cursor that is dropped early is ended on the server. Other than there, a future of

@@ -46,7 +46,7 @@ use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
 use crate::topology::Topology;
 
-/// A command that is about to run on a server of the deployment. Made by [`Client::operation`].
+/// A command that is about to run on a server of the deployment. Made by [`Client::operation`](crate::Client::operation).
 ///
 /// ```
 /// use std::time::Duration;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::raw::{CStr, CString};
-use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::{fields, type_name, values};
 use super::collection::check_size;
@@ -86,6 +86,9 @@ struct Made<'a> {
     work: &'a Work,
 }
 
+/// Stages that are read apart from the others.
+const APART: [&str; 4] = ["$currentOp", "$listLocalSessions", "$listSearchIndexes", "$out"];
+
 impl<'a> Pipeline<'a> {
     /// Reads the stages.
     pub(super) fn parse(stages: &[&'a RawDocument]) -> Result<Self, CommandFailure> {
@@ -129,6 +132,18 @@ impl<'a> Pipeline<'a> {
             }
         }
         Ok(Self::parse(stages)?.stages)
+    }
+
+    /// Fails if an array names a stage that MongoDB does not have: a command with such an update is refused as a whole.
+    pub(super) fn check_names(stages: &RawArray) -> Result<(), CommandFailure> {
+        let documents = values(stages).filter_map(RawBsonRef::as_document);
+        for (name, argument) in documents.flat_map(fields).filter(|(name, _)| !APART.contains(name)) {
+            match Stage::parse(name, argument) {
+                Err(failure) if failure.code == code::UNKNOWN_STAGE => return Err(failure),
+                Err(_) | Ok(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// The result of the pipeline for `documents`.

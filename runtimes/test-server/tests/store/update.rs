@@ -213,6 +213,18 @@ fn piped(pet: Document, stages: Vec<Document>) -> Result<Document, i32> {
 }
 
 #[test]
+fn a_stage_that_does_not_exist_fails_the_whole_command() {
+    let mut server = Server::with_pets([doc! { "_id": 1 }]);
+    let good = doc! { "q": { "_id": 1 }, "u": { "$set": { "x": 1 } } };
+    let bad = doc! { "q": { "_id": 1 }, "u": [{ "$explode": true }] };
+
+    let (code, _, _) = server.fails(doc! { "update": "pets", "updates": [good, bad] });
+
+    assert_eq!(code, 40324);
+    assert_eq!(server.pets(), [doc! { "_id": 1 }], "nothing was carried out");
+}
+
+#[test]
 fn an_upsert_by_a_pipeline_begins_with_what_the_query_equals() {
     let mut server = Server::default();
     let updates = vec![doc! { "q": { "_id": 1, "x": 5 }, "u": [{ "$set": { "y": "$x" } }], "upsert": true }];

@@ -80,7 +80,14 @@ pub async fn run<C: Client>(
         let mut command = doc! { name: collection, field: documents, "ordered": ordered };
         command.extend(of_place.map(|concern| ("writeConcern".to_owned(), concern.0.clone().into())));
         let sending = Sending { selector: ServerSelector::Writable, is_once: false };
-        let reply = caller.run(&place.database, &command, sending, &session).await?;
+        let reply = match caller.run(&place.database, &command, sending, &session).await {
+            Ok(reply) => reply,
+            Err(mut failure) => {
+                counts.extend(doc! { "insertedIds": inserted_ids, "upsertedIds": upserted_ids });
+                failure.result = Some(Box::new(counts.into()));
+                return Err(failure);
+            }
+        };
         let count = |field: &str| reply.get(field).and_then(|count| count.as_i32().map(i64::from)).unwrap_or_default();
         let upserted = reply.get_array("upserted").map(Vec::as_slice).unwrap_or_default();
         let upserted_count = i64::try_from(upserted.len()).unwrap_or_default();

@@ -5,14 +5,14 @@ use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 
 use bson::{Bson, Document};
-use cmap_core::options::{ClientOptions, Warning};
+use cmap_core::options::{ClientOptions, ServerApi, ServerApiVersion, Warning};
 
 use super::Stop;
 use super::client::{Client, Engine};
 use super::commands::{Caller, Held};
 use super::cursor::Cursor;
 use super::data::Place;
-use super::format::{ClientEntity, Entity, Operation, PlaceOptions};
+use super::format::{ClientEntity, Entity, Operation, PlaceOptions, ServerApiEntity};
 use super::journal::Journal;
 use super::transaction;
 
@@ -217,11 +217,24 @@ impl<E: Engine> Entities<E> {
 /// # Errors
 /// Its options are none that a client has.
 pub async fn connect<E: Engine>(engine: &E, entity: &ClientEntity) -> Result<Caller<E::Client>, Stop> {
-    let options = options(&engine.uri(entity.use_multiple_mongoses), entity)?;
+    let mut options = options(&engine.uri(entity.use_multiple_mongoses), entity)?;
+    options.server_api = entity.server_api.as_ref().map(server_api).transpose()?;
     let journal = Journal::new(entity);
     let client = engine.client(options.clone(), journal.clone()).await;
     let client = client.map_err(|failure| Stop::failed(failure.to_string()))?;
     Ok(Caller { client, options, journal })
+}
+
+fn server_api(declared: &ServerApiEntity) -> Result<ServerApi, Stop> {
+    if declared.version != ServerApiVersion::V1.as_str() {
+        return Err(Stop::Skipped(format!(
+            "needs version {} of the Stable API, which does not exist",
+            declared.version
+        )));
+    }
+    let mut api = ServerApi::new(ServerApiVersion::V1);
+    (api.strict, api.deprecation_errors) = (declared.strict, declared.deprecation_errors);
+    Ok(api)
 }
 
 fn options(uri: &str, entity: &ClientEntity) -> Result<ClientOptions, Stop> {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use bson::Document;
+use bson::{Bson, Document};
 use cmap_core::connection::{Fault, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
 use cmap_core::pool::{Cause, CheckOutError, CheckOutErrorKind};
 
@@ -24,6 +24,8 @@ pub struct Failure {
     pub message: String,
     /// The error's labels.
     pub labels: Vec<String>,
+    /// The result of what was done before it.
+    pub result: Option<Box<Bson>>,
 }
 
 /// How an operation failed.
@@ -52,7 +54,7 @@ pub enum FailureKind {
 impl Failure {
     /// A failure of this kind, without labels.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), labels: Vec::new() }
+        Self { kind, message: message.into(), labels: Vec::new(), result: None }
     }
 
     /// What was asked of the client makes no sense.
@@ -91,7 +93,8 @@ impl Failure {
         let message = error.get_str("errmsg").unwrap_or("the server gives no message").to_owned();
         let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
         let labels = labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect();
-        Some(Self { kind: FailureKind::Server { code, reply: Box::new(reply.clone()) }, message, labels })
+        let kind = FailureKind::Server { code, reply: Box::new(reply.clone()) };
+        Some(Self { labels, ..Self::new(kind, message) })
     }
 
     /// Where this leaves what is expected of it, if it does.
@@ -129,11 +132,27 @@ impl Failure {
         } else if let Some(label) = expected.error_labels_omit.iter().find(|label| has(label)) {
             format!("no label {label}")
         } else {
-            let expected = expected.error_response.as_ref()?;
-            let reply = reply.map(|reply| bson::Bson::from(Document::clone(reply)));
-            return expected.compare(reply.as_ref(), saved).err().map(|mismatch| format!("its reply: {mismatch}"));
+            return self.document_mismatch(expected, saved);
         };
         Some(format!("expected an error: {text}; got {self}"))
+    }
+
+    /// Where the server's reply, or the result of what was done before, is not as expected.
+    fn document_mismatch(&self, expected: &ExpectedError, saved: Saved<'_>) -> Option<String> {
+        let reply = match &self.kind {
+            FailureKind::Server { reply, .. } => Some(Bson::from(Document::clone(reply))),
+            FailureKind::Network { .. }
+            | FailureKind::CheckOutTimeout
+            | FailureKind::PoolCleared
+            | FailureKind::Client => None,
+        };
+        if let Some(expected) = &expected.error_response
+            && let Err(mismatch) = expected.compare(reply.as_ref(), saved)
+        {
+            return Some(format!("its reply: {mismatch}"));
+        }
+        let expected = expected.expect_result.as_ref()?;
+        expected.compare(self.result.as_deref(), saved).err().map(|mismatch| format!("its result: {mismatch}"))
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Running<E: Engine> {
     pub topology: Topology,
     /// Its entities.
     pub entities: Entities<E>,
+    /// What the operations that failed said.
+    pub failures: RefCell<Vec<String>>,
     ids: Cell<u32>,
 }
 
@@ -48,7 +50,7 @@ pub(super) type Ended = Result<Option<Bson>, Failure>;
 impl<E: Engine> Running<E> {
     /// A test that has not begun.
     pub fn new(engine: E, topology: Topology) -> Self {
-        Self { engine, topology, entities: Entities::default(), ids: Cell::new(0) }
+        Self { engine, topology, entities: Entities::default(), failures: RefCell::default(), ids: Cell::new(0) }
     }
 
     /// Makes an entity. A client that is to have connections first gets them.
@@ -92,6 +94,7 @@ impl<E: Engine> Running<E> {
     pub(super) fn judge(&self, operation: &Operation, ended: Ended) -> Result<(), Stop> {
         let saved = |name: &str| self.entities.value(name);
         let wrong = |text: String| Err(Stop::failed(format!("{} on {}: {text}", operation.name, operation.object)));
+        self.failures.borrow_mut().extend(ended.as_ref().err().map(|failure| failure.message.clone()));
         match (&operation.expectation, &ended) {
             (Expectation::Anything, _) | (Expectation::Success, Ok(_)) => {}
             (Expectation::Success | Expectation::Result(_), Err(failure))

@@ -20,7 +20,7 @@ pub fn judge<E: Engine>(running: &Running<E>, test: &Test) -> Vec<String> {
     }
     for expected in &test.expect_log_messages {
         reasons.extend(match running.entities.client(&expected.client) {
-            Ok(caller) => messages(expected, &caller.journal.read().messages, &saved),
+            Ok(caller) => messages(expected, &caller.journal.read().messages, &running.failures.borrow(), &saved),
             Err(stop) => Some(stop.to_string()),
         });
     }
@@ -49,9 +49,14 @@ fn events(expected: &ExpectedEvents, noted: &[Noted], saved: Saved<'_>) -> Optio
     Some(format!("{}: expected no more events, got {:?}", of(expected.events.len()), extra.name))
 }
 
-fn messages(expected: &ExpectedLogMessages, noted: &[Message], saved: Saved<'_>) -> Option<String> {
+fn messages(
+    expected: &ExpectedLogMessages,
+    noted: &[Message],
+    failures: &[String],
+    saved: Saved<'_>,
+) -> Option<String> {
     let is_ignored = |message: &Message| {
-        expected.ignore_messages.iter().any(|ignored| message_mismatch(ignored, message, saved).is_none())
+        expected.ignore_messages.iter().any(|ignored| message_mismatch(ignored, message, failures, saved).is_none())
     };
     let noted: Vec<&Message> = noted.iter().filter(|message| !is_ignored(message)).collect();
     let of = |index: usize| format!("log message {} of {}", index + 1, expected.client);
@@ -59,7 +64,7 @@ fn messages(expected: &ExpectedLogMessages, noted: &[Message], saved: Saved<'_>)
         let Some(found) = noted.get(index) else {
             return Some(format!("{}: expected {}, got no more messages", of(index), wanted.data));
         };
-        if let Some(mismatch) = message_mismatch(wanted, found, saved) {
+        if let Some(mismatch) = message_mismatch(wanted, found, failures, saved) {
             return Some(format!("{}: {mismatch}", of(index)));
         }
     }
@@ -68,13 +73,32 @@ fn messages(expected: &ExpectedLogMessages, noted: &[Message], saved: Saved<'_>)
     Some(format!("{}: expected no more messages, got {extra}", of(expected.messages.len())))
 }
 
-fn message_mismatch(expected: &ExpectedMessage, found: &Message, saved: Saved<'_>) -> Option<String> {
+fn message_mismatch(
+    expected: &ExpectedMessage,
+    found: &Message,
+    failures: &[String],
+    saved: Saved<'_>,
+) -> Option<String> {
     if (expected.level, expected.component.as_str()) != (found.level, found.component) {
         let (level, component) = (expected.level, &expected.component);
         return Some(format!("expected {level:?} {component}, got {:?} {}", found.level, found.component));
     }
     let data = Bson::from(found.data.clone());
-    expected.data.compare(Some(&data), saved).err().map(|mismatch| mismatch.to_string())
+    let mismatch = expected.data.compare(Some(&data), saved).err().map(|mismatch| mismatch.to_string());
+    mismatch.or_else(|| redaction_mismatch(expected.failure_is_redacted?, found, failures))
+}
+
+/// Compares a message's failure with those of the test's operations: one that is not redacted says the same.
+fn redaction_mismatch(is_redacted: bool, found: &Message, failures: &[String]) -> Option<String> {
+    let failure = found.data.get_str("failure").unwrap_or_default();
+    if failures.is_empty() {
+        return Some("expected a failure of an operation, got none".into());
+    }
+    let is_told = failures.iter().any(|own| own.contains(failure) || failure.contains(own.as_str()));
+    (is_told == is_redacted).then(|| {
+        let expected = if is_redacted { "that keeps back what the server said" } else { "as the operation had it" };
+        format!("expected a failure {expected}, got \"{failure}\"")
+    })
 }
 
 fn outcome<E: Engine>(engine: &E, expected: &CollectionData) -> Option<String> {

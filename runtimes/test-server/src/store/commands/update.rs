@@ -7,6 +7,7 @@ use crate::document::document;
 use crate::store::arguments::Arguments;
 use crate::store::catalog::Namespace;
 use crate::store::filter::Filter;
+use crate::store::pipeline::Pipeline;
 use crate::store::update::Update;
 use crate::store::work::Work;
 use crate::store::write_error::WriteFailure;
@@ -28,7 +29,11 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let namespace = command.namespace()?;
     let statements = batch(&arguments, "updates")?;
     for statement in &statements {
-        Arguments::new("update.updates", statement).check_known(STATEMENT)?;
+        let arguments = Arguments::new("update.updates", statement);
+        arguments.check_known(STATEMENT)?;
+        if let Some(stages) = arguments.get("u").and_then(|update| update.as_array()) {
+            Pipeline::check_names(stages)?;
+        }
     }
     let mut writes = Writes::new(&arguments)?;
     let (mut modified, mut upserted) = (0, RawArrayBuf::new());

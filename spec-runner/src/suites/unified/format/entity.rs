@@ -37,6 +37,8 @@ pub struct ClientEntity {
     /// `useMultipleMongoses`: whether it reaches several servers behind a load balancer.
     #[serde(default)]
     pub use_multiple_mongoses: bool,
+    /// `serverApi`: the Stable API that it declares.
+    pub server_api: Option<ServerApiEntity>,
     /// `observeEvents`: the events to note.
     #[serde(default)]
     pub observe_events: Vec<EventName>,
@@ -52,6 +54,18 @@ pub struct ClientEntity {
     /// `awaitMinPoolSizeMS`: how long to wait for minPoolSize connections, and then to forget the events so far.
     #[serde(rename = "awaitMinPoolSizeMS")]
     pub await_min_pool_size_ms: Option<u64>,
+}
+
+/// `serverApi`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct ServerApiEntity {
+    /// `version`.
+    pub version: String,
+    /// `strict`.
+    pub strict: Option<bool>,
+    /// `deprecationErrors`.
+    pub deprecation_errors: Option<bool>,
 }
 
 /// `database`.

@@ -29,6 +29,8 @@ pub struct ExpectedError {
     pub error_labels_omit: Vec<String>,
     /// `errorResponse`: the server's reply.
     pub error_response: Option<Pattern>,
+    /// `expectResult`: the result of what was done before it.
+    pub expect_result: Option<Pattern>,
 }
 
 /// One of `expectEvents`: the events of one family that one client had.
@@ -71,6 +73,8 @@ pub struct ExpectedMessage {
     pub level: Severity,
     /// `component`.
     pub component: String,
+    /// `failureIsRedacted`: whether its field `failure` keeps back what the server said.
+    pub failure_is_redacted: Option<bool>,
     /// `data`: its fields, of which there may be more.
     pub data: Pattern,
 }

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::entity::{
-    BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, SessionEntity,
-    SessionOptions,
+    BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, ServerApiEntity,
+    SessionEntity, SessionOptions,
 };
 pub use self::event::{EventKind, EventName, ExpectedEvent};
 pub use self::expectation::{
