@@ -15,8 +15,8 @@ pub struct Known {
 #[rustfmt::skip]
 pub const KNOWN: &[Known] = &[
     Known { subject: "commands on data", names: &[
-        "aggregate", "count", "create", "createIndexes", "collStats", "dbStats", "delete", "distinct", "drop", "dropDatabase",
-        "dropIndexes", "explain", "find", "findAndModify", "getMore", "insert", "killCursors", "listCollections",
+        "aggregate", "checkMetadataConsistency", "count", "create", "createIndexes", "collStats", "dbStats", "delete",
+        "distinct", "drop", "dropDatabase", "dropIndexes", "explain", "find", "findAndModify", "getMore", "insert", "killCursors", "listCollections",
         "listDatabases", "listIndexes", "renameCollection", "update", "validate",
     ] },
     Known { subject: "other commands", names: &[

@@ -365,6 +365,9 @@ impl Service {
         if !self.is_in_cluster() && opens_change_stream(request) {
             return Err(fail(40573, "The $changeStream stage is only supported on replica sets"));
         }
+        if request.name == "checkMetadataConsistency" && !self.config.is_mongos() {
+            return Err(fail(59, "no such command: 'checkMetadataConsistency'"));
+        }
         let part = Part::of(request)?;
         if part.is_none() {
             read_concern::check(request, self.is_in_cluster())?;

@@ -8,6 +8,7 @@
 //! [`data`]: super::data
 //! [`operations`]: super::operations
 
+use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
 use core::time::Duration;
@@ -17,7 +18,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
 use cmap_core::session::{TransactionOptions, TransactionState};
 use cmap_core::time::Instant;
-use cmap_core::topology::ServerSelector;
+use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_sim::SessionOptions;
 
 use super::commands::Held;
@@ -159,8 +160,8 @@ pub trait Client: Clone + 'static {
     /// How many connections are available.
     fn available(&self) -> u64;
 
-    /// What the client knows of its topology: the type, as SDAM has it.
-    fn topology_type(&self) -> String;
+    /// What the client knows of its topology.
+    fn description(&self) -> Arc<TopologyDescription>;
 
     /// Adds a wrapping library to the metadata (HS-14).
     ///

@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc, oid::ObjectId};
 
 use cmap_core::server::takes_read_concern;
 
-use super::format::{Data, Method, PlaceOptions};
+use super::format::{Data, Method, PlaceOptions, ReadPreferenceDocument};
 
 /// Where an operation is carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,8 @@ pub struct Plan {
     pub command: Document,
     /// Whether it reads, so that a member that is not the primary may do it.
     pub reads: bool,
+    /// Which members may, if the place says so.
+    pub read_preference: Option<ReadPreferenceDocument>,
     /// What the method makes of the reply.
     pub outcome: Outcome,
 }
@@ -95,7 +97,8 @@ impl Plan {
             built.insert("writeConcern", concern.0.clone());
         }
         let database = if on_admin { "admin".to_owned() } else { place.database.clone() };
-        Ok(Self { database, command: built, reads, outcome })
+        let read_preference = place.options.read_preference.clone();
+        Ok(Self { database, command: built, reads, read_preference, outcome })
     }
 }
 

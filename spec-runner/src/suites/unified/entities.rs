@@ -183,10 +183,12 @@ impl<E: Engine> Entities<E> {
                 let Live::Place(caller, place) = self.get(&collection.database)? else {
                     return Err(Stop::failed(format!("the entity \"{}\" is not a database", collection.database)));
                 };
-                let PlaceOptions { read_concern, write_concern } = collection.collection_options.clone();
+                let PlaceOptions { read_concern, read_preference, write_concern } =
+                    collection.collection_options.clone();
                 let inherited = *place.options;
                 let options = Box::new(PlaceOptions {
                     read_concern: read_concern.or(inherited.read_concern),
+                    read_preference: read_preference.or(inherited.read_preference),
                     write_concern: write_concern.or(inherited.write_concern),
                 });
                 let place =

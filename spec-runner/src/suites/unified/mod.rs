@@ -30,10 +30,12 @@ use core::ops::RangeInclusive;
 
 use self::client::{Client, Engine};
 use self::engine::SimEngine;
-use self::format::{Action, Deployment, EventKind, Occurrences, Operation, Setup, Special, Test, UnifiedFile};
+use self::format::{Deployment, Setup, Test, UnifiedFile};
 use self::operations::Running;
 use crate::suites::outcome::{Outcome, Round};
-use crate::suites::requirement::Topology;
+
+/// Under how many seeds a test runs on each deployment but the first.
+const SEEDS_OF_FURTHER: u64 = 5;
 
 /// Why a test ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +62,13 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Runs each test of `file` under each of `seeds`, in their order; the first seed that fails ends a test.
+/// Runs each test of `file` on each deployment that it is for: on the first under each of `seeds`, in their order, on the
+/// others under the first few. The first seed that fails ends a test.
 pub fn run(file: &UnifiedFile, seeds: RangeInclusive<u64>) -> impl Iterator<Item = (&str, Outcome)> {
     file.tests.iter().map(move |test| {
         let outcome = match prepare(file, test) {
             Err(reason) => Outcome::Skipped { reason },
-            Ok((setup, test, deployment)) => run_test(setup, test, deployment, seeds.clone()),
+            Ok((setup, test, deployments)) => run_test(setup, test, &deployments, seeds.clone()),
         };
         (test.description.as_str(), outcome)
     })
@@ -75,28 +78,22 @@ pub fn run(file: &UnifiedFile, seeds: RangeInclusive<u64>) -> impl Iterator<Item
 fn prepare<'f>(
     file: &'f UnifiedFile,
     test: &'f format::UnifiedTest,
-) -> Result<(&'f Setup, &'f Test, Deployment), String> {
+) -> Result<(&'f Setup, &'f Test, Vec<Deployment>), String> {
     let content = test.content()?;
     if let Some(reason) = &content.skip_reason {
         return Err(format!("its file says: {reason}"));
     }
-    let deployment = Deployment::choose(&file.run_on, &content.run_on)?;
-    if deployment.topology == Topology::ReplicaSet && content.operations.iter().any(counts_members) {
-        return Err("needs a replica set of several members".into());
-    }
-    Ok((file.setup()?, content, deployment))
+    let deployments = Deployment::all_for(&file.run_on, &content.run_on)?;
+    Ok((file.setup()?, content, deployments))
 }
 
-/// Whether an operation waits for something that happens once for each member of a replica set.
-fn counts_members(operation: &Operation) -> bool {
-    let Action::Special(Special::WaitForEvent(Occurrences { event, count, .. })) = &operation.action else {
-        return false;
-    };
-    *count > 2 && event.name.kind() == EventKind::Sdam
-}
-
-fn run_test(setup: &Setup, test: &Test, deployment: Deployment, seeds: RangeInclusive<u64>) -> Outcome {
-    for seed in seeds {
+fn run_test(setup: &Setup, test: &Test, deployments: &[Deployment], seeds: RangeInclusive<u64>) -> Outcome {
+    // Chance shows most of what it can do on the first deployment.
+    let few = *seeds.start()..=(*seeds.end()).min(seeds.start().saturating_add(SEEDS_OF_FURTHER - 1));
+    let seeds_of = |place| if place == 0 { seeds.clone() } else { few.clone() };
+    let places = deployments.iter().enumerate();
+    let places = places.flat_map(|(place, deployment)| seeds_of(place).map(|seed| (*deployment, seed)));
+    for (deployment, seed) in places {
         let engine = SimEngine::new(deployment, seed);
         let running = Rc::new(Running::new(engine.clone(), deployment.topology));
         let ended = engine.run(carry_out(Rc::clone(&running), setup.clone(), test.clone()));
@@ -107,7 +104,8 @@ fn run_test(setup: &Setup, test: &Test, deployment: Deployment, seeds: RangeIncl
                 if let Some(reason) = skip {
                     return Outcome::Skipped { reason: reason.clone() };
                 }
-                let reasons = stops.iter().map(Stop::to_string).collect();
+                let place = format!("on {deployment}");
+                let reasons = stops.iter().map(Stop::to_string).chain([place]).collect();
                 return Outcome::Failed { round: Some(Round::Seed(seed)), reasons };
             }
         }

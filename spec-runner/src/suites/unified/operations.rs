@@ -10,7 +10,8 @@ use core::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc, oid::ObjectId};
 use cmap_core::options::ReadPreference;
-use cmap_core::topology::ServerSelector;
+use cmap_core::server::ServerType;
+use cmap_core::topology::{ServerSelector, TopologyDescription};
 
 use super::client::{Client, Engine};
 use super::commands::{Caller, Held, Sending, is_in_transaction};
@@ -120,10 +121,11 @@ impl<E: Engine> Running<E> {
 
     async fn special(self: &Rc<Self>, operation: &Operation, special: &Special) -> Result<Ended, Stop> {
         match special {
-            Special::FailPoint { client, fail_point } => {
+            Special::FailPoint { client, session, fail_point } => {
+                let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
                 let caller = self.entities.client(client)?;
                 let primary = ReadPreference::default().into();
-                let set = command(&caller, "admin", &fail_point.0, primary, None, None).await;
+                let set = command(&caller, "admin", &fail_point.0, primary, session, None).await;
                 return set.map(|_| Ok(None)).map_err(|failure| Stop::failed(format!("the fail point: {failure}")));
             }
             Special::CreateEntities { entities } => {
@@ -161,13 +163,27 @@ impl<E: Engine> Running<E> {
                 }
             }
             Special::RecordTopologyDescription { client, id } => {
-                let topology_type = self.entities.client(client)?.client.topology_type();
-                self.entities.insert(id, Live::Value(topology_type.into()))?;
+                let description = describe(&self.entities.client(client)?.client.description());
+                self.entities.insert(id, Live::Value(description.into()))?;
             }
             Special::AssertTopologyType { topology_description, topology_type } => {
                 let found = self.entities.value(topology_description);
-                if found.as_ref().and_then(Bson::as_str) != Some(topology_type) {
+                let kept = found.as_ref().and_then(Bson::as_document);
+                if kept.and_then(|kept| kept.get_str("type").ok()) != Some(topology_type) {
                     return Err(Stop::failed(format!("the topology is {found:?}, expected {topology_type}")));
+                }
+            }
+            Special::WaitForPrimaryChange { client, prior_topology_description, timeout_ms } => {
+                let caller = self.entities.client(client)?;
+                let prior = self.entities.value(prior_topology_description);
+                let prior = prior.as_ref().and_then(Bson::as_document).and_then(|prior| prior.get("primary"));
+                let has_changed = || {
+                    let now = describe(&caller.client.description());
+                    now.contains_key("primary") && now.get("primary") != prior
+                };
+                let patience = timeout_ms.map_or(PATIENCE, Duration::from_millis);
+                if !self.engine.wait(patience, has_changed).await {
+                    return Err(Stop::failed(format!("{client} knows no other primary after {patience:?}")));
                 }
             }
             Special::Close {} => match self.entities.get(&operation.object)? {
@@ -374,6 +390,7 @@ impl<E: Engine> Running<E> {
             database: place.database.clone(),
             command: doc! { "find": collection, "filter": filter },
             reads: true,
+            read_preference: place.options.read_preference.clone(),
             outcome: Outcome::Documents,
         };
         let mut files = find("fs.files", file);
@@ -457,9 +474,13 @@ async fn attempt<C: Client>(
     timeout: Option<Duration>,
 ) -> Result<Attempt<C>, Failure> {
     let session = caller.session(session, timeout)?;
-    let of_client = || caller.options.read_preference.clone();
-    let preference = || session.preference_of_transaction().unwrap_or_else(of_client).into();
-    let selector = if plan.reads { preference() } else { ServerSelector::Writable };
+    let of_transaction = session.preference_of_transaction();
+    let selector = match (&plan.read_preference, of_transaction) {
+        (_, _) if !plan.reads => ServerSelector::Writable,
+        (_, Some(of_transaction)) => of_transaction.into(),
+        (Some(own), None) => preference(own).map_err(|stop| Failure::client(stop.to_string()))?.into(),
+        (None, None) => caller.options.read_preference.clone().into(),
+    };
     let sending = Sending { selector, is_once: false };
     let (reply, connection) = caller.run(&plan.database, &plan.command, sending, &session).await?;
     if let Some(result) = plan.outcome.of_reply(&reply) {
@@ -506,4 +527,12 @@ async fn command<C: Client>(
     let session = caller.session(session, timeout)?;
     let sending = Sending { selector, is_once: true };
     caller.run(database, command, sending, &session).await.map(|(reply, _)| reply)
+}
+
+/// A description of a topology as tests compare it: its type and, if it is known, its primary.
+fn describe(description: &TopologyDescription) -> Document {
+    let mut kept = doc! { "type": description.topology_type.name() };
+    let primary = description.servers.iter().find(|server| server.server_type == ServerType::RsPrimary);
+    kept.extend(primary.map(|server| ("primary".to_owned(), server.address.to_string().into())));
+    kept
 }

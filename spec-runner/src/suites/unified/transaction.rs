@@ -87,8 +87,18 @@ fn concern(document: &Document) -> WriteConcern {
 /// # Errors
 /// There is no such mode.
 pub fn preference(document: &ReadPreferenceDocument) -> Result<ReadPreference, Stop> {
-    let (options, _) = ClientOptions::parse(&format!("mongodb://h/?readPreference={}", document.mode))
-        .map_err(|error| Stop::failed(error.to_string()))?;
+    let ReadPreferenceDocument { mode, tag_sets, max_staleness_seconds } = document;
+    // Files write "Secondary", too.
+    let mut letters = mode.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    let mode: String = first.into_iter().chain(letters).collect();
+    let mut uri = format!("mongodb://h/?readPreference={mode}");
+    for tags in tag_sets {
+        let tags: Vec<_> = tags.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        uri.push_str(&format!("&readPreferenceTags={}", tags.join(",")));
+    }
+    uri.extend(max_staleness_seconds.map(|most| format!("&maxStalenessSeconds={most}")));
+    let (options, _) = ClientOptions::parse(&uri).map_err(|error| Stop::failed(error.to_string()))?;
     Ok(options.read_preference)
 }
 

@@ -1,4 +1,4 @@
-//! `listCollections` and `listDatabases`.
+//! `listCollections`, `listDatabases`, and the list of what is inconsistent, which is empty.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,15 @@ fn description(name: &str, collection: &Collection) -> RawDocumentBuf {
     description.append(bson::cstr!("info"), document! { "readOnly": false, "uuid": uuid });
     description.append(bson::cstr!("idIndex"), document! { "v": 2, "key": document! { "_id": 1 }, "name": "_id_" });
     description
+}
+
+/// `checkMetadataConsistency` finds nothing: the documents of a cluster are all in one store.
+pub(super) fn inconsistencies(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    arguments.check_known(&["cursor", "checkIndexes"])?;
+    let batch_size = batch_size(&arguments)?;
+    let cursor = Cursor::of(format!("{}.$cmd.checkMetadataConsistency", command.database), Vec::new());
+    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, None)
 }
 
 /// The batch size in the field `cursor` of a command that lists something: by default, all.

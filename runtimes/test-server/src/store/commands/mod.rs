@@ -28,6 +28,7 @@ type Run = fn(&mut Store, &Call<'_>) -> Result<RawDocumentBuf, CommandFailure>;
 pub(super) fn named(name: &str) -> Option<Run> {
     Some(match name {
         "aggregate" => aggregate::run,
+        "checkMetadataConsistency" => list::inconsistencies,
         "collStats" | "collstats" => statistics::collection,
         "count" => count::run,
         "create" => create::run,

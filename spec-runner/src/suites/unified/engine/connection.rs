@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, RawDocumentBuf, Timestamp, doc};
@@ -12,7 +11,7 @@ use cmap_core::options::ClientOptions;
 use cmap_core::pool::{Cause, Purpose};
 use cmap_core::session::{TransactionOptions, TransactionState};
 use cmap_core::time::Instant;
-use cmap_core::topology::{ServerSelector, TopologyEvent};
+use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_core::wire::{ServerError, WriteError, WriteFailure};
 use cmap_sim::{
     CheckOutError, CommandError, CommandErrorKind, Event, Labelled, OperationError, OperationErrorKind,
@@ -43,7 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct SimClient {
     runtime: SimRuntime,
     client: cmap_sim::Client,
-    topology_type: Arc<Mutex<String>>,
 }
 
 /// A connection that is checked out.
@@ -65,17 +63,10 @@ enum InTransaction {
 impl SimClient {
     /// A client that begins at once, and notes its events in `journal`.
     pub(super) async fn new(runtime: SimRuntime, options: ClientOptions, journal: Journal) -> Result<Self, Failure> {
-        let topology_type = Arc::<Mutex<String>>::default();
-        let noted = Arc::clone(&topology_type);
         let handler = move |address: &ServerAddress, event: &Event| match event {
             Event::Pool(event) => journal.pool_event(address, event),
             Event::Server(event) => journal.server_event(address, event),
-            Event::Topology(event) => {
-                if let TopologyEvent::TopologyDescriptionChanged { new, .. } = event {
-                    *noted.lock().unwrap_or_else(PoisonError::into_inner) = new.topology_type.to_string();
-                }
-                journal.topology_event(event);
-            }
+            Event::Topology(event) => journal.topology_event(event),
             Event::Selection(event) => journal.selection_event(event),
             Event::Command(event) => journal.command(address, event),
             Event::Lost(_) | _ => {}
@@ -85,7 +76,7 @@ impl SimClient {
         // The tests count the errors of single check-outs.
         let client = client.reselect(false).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;
-        Ok(Self { runtime, client, topology_type })
+        Ok(Self { runtime, client })
     }
 }
 
@@ -160,7 +151,7 @@ impl Client for SimClient {
         let mut session = taken.ok_or_else(|| Failure::client("the session is in use"))?;
         let timeout = self.client.options().timeout;
         let ended = session
-            .with_transaction_within(options, timeout, async |session| {
+            .with_transaction_on((), options, timeout, async |session, ()| {
                 // Another session takes its place while the operations have it.
                 let stand_in = self.start_session(SessionOptions::default())?;
                 held.replace(Some(core::mem::replace(session, stand_in)));
@@ -244,8 +235,8 @@ impl Client for SimClient {
         self.client.stats().counts.available.into()
     }
 
-    fn topology_type(&self) -> String {
-        self.topology_type.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn description(&self) -> Arc<TopologyDescription> {
+        self.client.description()
     }
 
     fn append_metadata(&self, info: &DriverInfo) -> Result<(), Failure> {

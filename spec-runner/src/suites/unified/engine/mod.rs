@@ -7,7 +7,7 @@ mod connection;
 mod servers;
 
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
@@ -15,9 +15,10 @@ use core::time::Duration;
 
 use bson::Document;
 use cmap_core::options::ClientOptions;
-use cmap_sim::{Server, Sim};
+use cmap_sim::Sim;
 
 pub use self::connection::{SimClient, SimConnection};
+use self::servers::Servers;
 use super::client::Engine;
 use super::failure::Failure;
 use super::format::{CollectionData, Deployment};
@@ -37,9 +38,7 @@ const DELIVERY: Duration = Duration::from_millis(1);
 pub struct SimEngine {
     deployment: Deployment,
     sim: Rc<Sim>,
-    servers: Rc<[Server]>,
-    /// The server that clients were last made for.
-    used: Rc<Cell<usize>>,
+    servers: Rc<Servers>,
     threads: Rc<RefCell<Vec<Thread>>>,
 }
 
@@ -49,8 +48,8 @@ impl SimEngine {
     /// A simulation with the servers of `deployment`. All chance is drawn from `seed`.
     pub fn new(deployment: Deployment, seed: u64) -> Self {
         let sim = Sim::new(seed);
-        let servers = servers::start(&sim, deployment).into();
-        Self { deployment, sim: Rc::new(sim), servers, used: Rc::default(), threads: Rc::default() }
+        let servers = Rc::new(Servers::start(&sim, deployment));
+        Self { deployment, sim: Rc::new(sim), servers, threads: Rc::default() }
     }
 
     /// Runs `main` and its threads to the end of `main`.
@@ -86,9 +85,7 @@ impl Engine for SimEngine {
     type Client = SimClient;
 
     fn uri(&self, multiple: bool) -> String {
-        let server = servers::reached(&self.servers, multiple);
-        self.used.set(server);
-        servers::uri(self.deployment, self.servers.get(server))
+        self.servers.uri(self.deployment, multiple)
     }
 
     async fn client(&self, options: ClientOptions, journal: Journal) -> Result<SimClient, Failure> {
@@ -119,20 +116,14 @@ impl Engine for SimEngine {
     }
 
     fn fill(&self, data: &CollectionData) -> Result<(), Failure> {
-        self.servers.iter().try_for_each(|server| servers::fill(server, data))
+        self.servers.fill(data)
     }
 
     fn ask(&self, database: &str, command: &Document) -> Result<Document, Failure> {
-        match self.servers.get(self.used.get()) {
-            Some(server) => servers::run(server, database, command),
-            None => Err(Failure::client("there is no server")),
-        }
+        self.servers.ask(database, command)
     }
 
     fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure> {
-        match self.servers.get(self.used.get()) {
-            Some(server) => servers::content(server, database, collection),
-            None => Err(Failure::client("there is no server")),
-        }
+        self.servers.content(database, collection)
     }
 }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Document, EventName, Severity, TransactionArguments};
+use super::{Document, EventName, ReadPreferenceDocument, Severity, TransactionArguments};
 
 /// One entity.
 #[derive(Clone, Debug, Deserialize)]
@@ -75,6 +75,8 @@ pub struct DatabaseEntity {
 pub struct PlaceOptions {
     /// `readConcern`.
     pub read_concern: Option<Document>,
+    /// `readPreference`.
+    pub read_preference: Option<ReadPreferenceDocument>,
     /// `writeConcern`.
     pub write_concern: Option<Document>,
 }

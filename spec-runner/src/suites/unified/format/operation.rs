@@ -1,5 +1,7 @@
 //! `operations`: what a test does, to what, and the expected result.
 
+use alloc::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -56,6 +58,8 @@ pub enum Special {
     FailPoint {
         /// By which client.
         client: String,
+        /// In which session.
+        session: Option<String>,
         /// The command.
         fail_point: Document,
     },
@@ -105,6 +109,16 @@ pub enum Special {
         topology_description: String,
         /// The type.
         topology_type: String,
+    },
+    /// Waits until a client knows another primary than a kept description has.
+    WaitForPrimaryChange {
+        /// The client.
+        client: String,
+        /// The name of the description.
+        prior_topology_description: String,
+        /// How long to wait.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
     },
     /// The last two commands of a client were in one session.
     AssertSameLsidOnLastTwoCommands {
@@ -293,11 +307,16 @@ pub struct CursorCommand {
 }
 
 /// `readPreference`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
 pub struct ReadPreferenceDocument {
     /// `mode`.
     pub mode: String,
+    /// `tagSets`.
+    #[serde(default)]
+    pub tag_sets: Vec<BTreeMap<String, String>>,
+    /// `maxStalenessSeconds`.
+    pub max_staleness_seconds: Option<u64>,
 }
 
 /// Events to wait for, or to count.
@@ -376,11 +395,8 @@ pub enum Method {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 3] = [
-    ("change streams", &["createChangeStream"]),
-    ("bulk writes of a whole client", &["clientBulkWrite"]),
-    ("a replica set of several members", &["waitForPrimaryChange"]),
-];
+const LACKING: [(&str, &[&str]); 2] =
+    [("change streams", &["createChangeStream"]), ("bulk writes of a whole client", &["clientBulkWrite"])];
 
 /// What a test needs that does not exist here, if anything, as the names and arguments of its operations show.
 pub(super) fn lack(test: &Value) -> Option<String> {

@@ -45,45 +45,50 @@ pub enum Serverless {
 /// A server that tests can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployment {
-    /// How it is deployed. A replica set has one member.
+    /// How it is deployed. A replica set has three members, a sharded cluster two mongos.
     pub topology: Topology,
     /// Whether clients log in.
     pub auth: bool,
 }
 
 /// The deployments, in the order in which they are tried.
-const DEPLOYMENTS: [Deployment; 6] = {
-    use Topology::{LoadBalanced, ReplicaSet, Single};
+const DEPLOYMENTS: [Deployment; 8] = {
+    use Topology::{LoadBalanced, ReplicaSet, Sharded, Single};
     [
         Deployment { topology: Single, auth: false },
         Deployment { topology: Single, auth: true },
         Deployment { topology: ReplicaSet, auth: false },
         Deployment { topology: ReplicaSet, auth: true },
+        Deployment { topology: Sharded, auth: false },
+        Deployment { topology: Sharded, auth: true },
         Deployment { topology: LoadBalanced, auth: false },
         Deployment { topology: LoadBalanced, auth: true },
     ]
 };
 
 impl Deployment {
-    /// The first deployment that meets a requirement of the file and one of the test; a list without any is met by all.
+    /// The deployments that meet a requirement of the file and one of the test; a list without any is met by all. With
+    /// authentication only where the test asks for it: keys are derived anew for each test.
     ///
     /// # Errors
     /// No deployment meets them; what they ask for.
-    pub fn choose(of_file: &[Requirement], of_test: &[Requirement]) -> Result<Self, String> {
+    pub fn all_for(of_file: &[Requirement], of_test: &[Requirement]) -> Result<Vec<Self>, String> {
         let meets = |deployment: &Self, requirements: &[Requirement]| {
             requirements.is_empty() || requirements.iter().any(|requirement| deployment.meets(requirement))
         };
-        let all = DEPLOYMENTS.iter();
-        let met = all.copied().find(|deployment| meets(deployment, of_file) && meets(deployment, of_test));
-        met.ok_or_else(|| {
+        let all = DEPLOYMENTS.iter().copied();
+        let mut met: Vec<_> = all.filter(|own| meets(own, of_file) && meets(own, of_test)).collect();
+        met.dedup_by_key(|deployment| deployment.topology);
+        if met.is_empty() {
             let lists = [of_file, of_test].into_iter().filter(|list| !list.is_empty());
             let wanted: Vec<_> = lists.map(either).collect();
-            format!(
-                "is for {}; there is a server of version {}, alone, in a replica set of its own or behind a load balancer",
+            return Err(format!(
+                "is for {}; there is a server of version {}, alone, in a replica set, as mongos or behind a load balancer",
                 wanted.join(", and "),
                 Version::EMBEDDED
-            )
-        })
+            ));
+        }
+        Ok(met)
     }
 
     fn meets(self, requirement: &Requirement) -> bool {
@@ -98,6 +103,12 @@ impl Deployment {
 impl Requirement {
     fn servers(&self) -> Servers<'_> {
         Servers { min: self.min_server_version, max: self.max_server_version, topologies: &self.topologies }
+    }
+}
+
+impl fmt::Display for Deployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "topology {}{}", self.topology, if self.auth { ", with authentication" } else { "" })
     }
 }
 
