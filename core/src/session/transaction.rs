@@ -24,7 +24,7 @@ use thiserror::Error;
 use super::transaction_options::TransactionOptions;
 use crate::address::ServerAddress;
 use crate::connection::Fault;
-use crate::options::{W, WriteConcern};
+use crate::options::W;
 use crate::retry::{ErrorLabel, Failure, FailureKind, Labels};
 use crate::server::write_concern_document;
 
@@ -328,12 +328,6 @@ fn may_have_committed(failure: &Failure, labels: Labels) -> bool {
         FailureKind::Server { code: Some(MAX_TIME_MS_EXPIRED) } => true,
         FailureKind::Server { .. } | FailureKind::Establish(_) => labels.has(ErrorLabel::RetryableWriteError),
         FailureKind::Selection | FailureKind::PoolCleared | FailureKind::Network | FailureKind::Client => false,
-    }
-}
-
-impl From<WriteConcern> for TransactionOptions {
-    fn from(concern: WriteConcern) -> Self {
-        Self { write_concern: Some(concern), ..Self::default() }
     }
 }
 

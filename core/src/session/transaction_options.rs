@@ -43,6 +43,12 @@ impl TransactionOptions {
     }
 }
 
+impl From<WriteConcern> for TransactionOptions {
+    fn from(concern: WriteConcern) -> Self {
+        Self { write_concern: Some(concern), ..Self::default() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 use bson::rawdoc;
 
 use super::*;
+use crate::options::WriteConcern;
 
 fn started() -> Transaction {
     let mut transaction = Transaction::default();

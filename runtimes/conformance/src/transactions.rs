@@ -186,8 +186,9 @@ pub fn a_deadline_ends_a_transaction_that_cannot_be_committed<H: Harness>() {
         let mut session = client.start_session().unwrap();
 
         let limit = Duration::from_millis(300);
-        let increment = async |session: &mut Session<H::Runtime>| run_in(session, increment()).await;
-        let ended = session.with_transaction_within(TransactionOptions::default(), limit, increment).await;
+        let increment = async |session: &mut Session<H::Runtime>, of: &mut Document| run_in(session, of.clone()).await;
+        let options = TransactionOptions::default();
+        let ended = session.with_transaction_on(self::increment(), options, limit, increment).await;
 
         let error = ended.unwrap_err();
         assert!(matches!(error.kind, OperationErrorKind::TransactionTimeout(_)), "{error}");

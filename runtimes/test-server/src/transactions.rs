@@ -197,9 +197,11 @@ impl Service {
         }
         self.wait_for_members(now, request)?;
         let mut reply = RawDocumentBuf::new();
-        if let Some(set) = &self.replica_set
-            && let Some(error) = write_concern::error(request, set.view())?
-        {
+        let error = match &self.replica_set {
+            Some(set) => write_concern::error(request, set.view())?,
+            None => write_concern::error_at_shards(request)?,
+        };
+        if let Some(error) = error {
             self.goal = None;
             reply.append(bson::cstr!("writeConcernError"), error);
         }

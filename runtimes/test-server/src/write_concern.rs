@@ -60,8 +60,17 @@ pub(super) fn check_alone(request: &Request<'_>) -> Result<(), CommandFailure> {
 
 /// The `writeConcernError` of a write that was carried out, and that the set can never satisfy.
 pub(super) fn error(request: &Request<'_>, view: &View) -> Result<Option<RawDocumentBuf>, CommandFailure> {
+    error_among(request, view.config.data_bearing().count())
+}
+
+/// The same at a mongos, whose shards have three members each.
+pub(super) fn error_at_shards(request: &Request<'_>) -> Result<Option<RawDocumentBuf>, CommandFailure> {
+    error_among(request, 3)
+}
+
+fn error_among(request: &Request<'_>, members: usize) -> Result<Option<RawDocumentBuf>, CommandFailure> {
     let Some(wanted) = acknowledging(request)? else { return Ok(None) };
-    let members = i64::try_from(view.config.data_bearing().count()).unwrap_or(i64::MAX);
+    let members = i64::try_from(members).unwrap_or(i64::MAX);
     let (code, message) = match (wanted.as_str(), integer(wanted)) {
         (Some("majority"), _) => return Ok(None),
         (None, Some(count)) if count <= members => return Ok(None),

@@ -115,7 +115,7 @@ impl<R: Runtime> Cursor<R> {
     /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds.
     pub async fn close(self) {
         match self.stage {
-            Stage::Open(cursor) | Stage::Failed { _cursor: cursor } => cursor.kill().await,
+            Stage::Open(cursor) | Stage::Failed { _cursor: cursor } => cursor.kill(None).await,
             // It is cut off, and ended where it is dropped.
             Stage::GettingMore(_) | Stage::Exhausted => {}
         }

@@ -133,8 +133,8 @@ async fn open<R: Runtime, S>(
         lsid: of_user.or(ended.lent.as_ref().map(Lent::id)),
         pinned: match connection {
             Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
-            // The session's transaction keeps its connection for it.
-            None | Some(_) => Pinned::Any,
+            Some(_) => Pinned::Any,
+            None => Pinned::OfSession,
         },
         context,
         lent: ended.lent,

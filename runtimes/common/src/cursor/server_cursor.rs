@@ -61,6 +61,8 @@ pub(super) enum Pinned<R: Runtime> {
     Any,
     /// This one; `None` if it is in use, or was lost.
     To(Option<Connection<R>>),
+    /// That of its session's transaction, which ends it on the server, too (LB-15).
+    OfSession,
 }
 
 /// What is left of a cursor after a command.
@@ -157,7 +159,7 @@ impl<R: Runtime> ServerCursor<R> {
     fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, ends: Ends) -> Means<'s, R> {
         let session = session.map_or_else(|| SessionOf::Implicit(self.lent.take()), SessionOf::Explicit);
         let connection = match &mut self.pinned {
-            Pinned::Any => None,
+            Pinned::Any | Pinned::OfSession => None,
             Pinned::To(place) => place.take(),
         };
         let is_iteration = self.time.mode == TimeoutMode::Iteration;
@@ -192,43 +194,49 @@ impl<R: Runtime> ServerCursor<R> {
         command
     }
 
-    /// Ends it on the server. Errors do not matter: servers end idle cursors by themselves.
-    pub(super) async fn kill(mut self) {
-        if let Some(killing) = self.begin_to_kill() {
+    /// Ends it on the server, in the user's session if there is one. Errors do not matter: servers end idle cursors by
+    /// themselves.
+    pub(super) async fn kill(mut self, session: Option<&mut Session<R>>) {
+        if let Some(killing) = self.begin_to_kill(session) {
             killing.await;
         }
     }
 
     /// What ends it on the server; `None` if nothing is to be ended, or its connection is lost.
-    fn begin_to_kill(&mut self) -> Option<impl Future<Output = ()> + Send + use<R>> {
+    fn begin_to_kill<'s>(
+        &mut self,
+        session: Option<&'s mut Session<R>>,
+    ) -> Option<impl Future<Output = ()> + Send + use<'s, R>> {
         let id = std::mem::take(&mut self.id);
         let connection = match std::mem::replace(&mut self.pinned, Pinned::Any) {
             Pinned::Any => None,
+            Pinned::OfSession if session.is_none() => return None,
+            Pinned::OfSession => None,
             Pinned::To(None) => return None,
             Pinned::To(connection) => connection,
         };
         if id == 0 {
             return None;
         }
-        let command = self.kill_command(id);
+        let command = self.kill_command(id, session.is_some());
         let (context, selector) = (self.context.clone(), self.selector());
         let (database, lent) = (std::mem::take(&mut self.database), self.lent.take());
         let (limit, is_told) = self.time.refreshed(&context, PATIENCE);
         Some(async move {
             let operation = Operation::new(&context, selector, (database.as_str(), command));
-            let session = SessionOf::Implicit(lent);
+            let session = session.map_or(SessionOf::Implicit(lent), SessionOf::Explicit);
             let means = Means { session, connection, deadline: None, is_iteration: !is_told };
             let _ = operation.once().within(limit).carry_out(means).await;
         })
     }
 
-    fn kill_command(&self, id: i64) -> RawDocumentBuf {
+    fn kill_command(&self, id: i64, is_in_session: bool) -> RawDocumentBuf {
         let mut ids = RawArrayBuf::new();
         ids.push(id);
         let mut command = RawDocumentBuf::new();
         command.append(cstr!("killCursors"), self.collection.as_str());
         command.append(cstr!("cursors"), ids);
-        if let (None, Some(lsid)) = (&self.lent, self.lsid) {
+        if let (None, Some(lsid)) = (&self.lent, self.lsid.filter(|_| !is_in_session)) {
             command.append(cstr!("lsid"), lsid.document());
         }
         command
@@ -237,7 +245,7 @@ impl<R: Runtime> ServerCursor<R> {
 
 impl<R: Runtime> Drop for ServerCursor<R> {
     fn drop(&mut self) {
-        let Some(killing) = self.begin_to_kill() else { return };
+        let Some(killing) = self.begin_to_kill(None) else { return };
         let mut killing = Box::pin(killing);
         // If a connection is available, the command is on its way when this returns, even if the client is dropped next.
         let first = pin!(&mut killing).poll(&mut TaskContext::from_waker(Waker::noop()));
@@ -249,9 +257,9 @@ impl<R: Runtime> Drop for ServerCursor<R> {
 
 impl<R: Runtime> Left<R> {
     /// Ends it on the server, if it is open there.
-    pub(super) async fn close(self) {
+    pub(super) async fn close(self, session: Option<&mut Session<R>>) {
         match self {
-            Self::Open(cursor) | Self::Failed(cursor) => cursor.kill().await,
+            Self::Open(cursor) | Self::Failed(cursor) => cursor.kill(session).await,
             Self::Exhausted => {}
         }
     }

@@ -97,11 +97,12 @@ impl<R: Runtime> SessionCursor<R> {
         self.batch.is_empty() && !matches!(self.stage, Stage::Here(Left::Open(_)))
     }
 
-    /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds.
-    pub async fn close(self) {
+    /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds. `session` is that in which the
+    /// cursor was made; with another one the cursor is ended as if it were dropped.
+    pub async fn close(self, session: &mut Session<R>) {
         match self.stage {
-            Stage::Here(left) => left.close().await,
-            Stage::Away => {}
+            Stage::Here(left) if self.session == Some(session.id()) => left.close(Some(session)).await,
+            Stage::Here(_) | Stage::Away => {}
         }
     }
 

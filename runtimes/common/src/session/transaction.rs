@@ -4,6 +4,7 @@
 //! transaction, and what repeats one that failed.
 
 use std::error::Error as StdError;
+use std::ops::ControlFlow;
 
 use bson::{RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
@@ -11,10 +12,12 @@ use cmap_core::retry::{ErrorLabel, Labels};
 use cmap_core::session::{
     AfterFailure, Ending, TransactionCommand, TransactionError, TransactionOptions, TransactionState, WithTransaction,
 };
+use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 
 use super::labelled::Labelled;
 use super::user_session::Session;
+use crate::client::Client;
 use crate::deadline::{Deadline, Limit};
 use crate::operation::OperationError;
 use crate::pinned::PinnedConnection;
@@ -135,6 +138,9 @@ impl<R: Runtime> Session<R> {
     /// two minutes (TXN-9). The callback may run several times, so it should change nothing but through the session. If it ends
     /// the transaction itself, nothing more is done.
     ///
+    /// In a task that is spawned, the compiler accepts only callbacks that capture nothing: use
+    /// [`with_transaction_on`](Self::with_transaction_on) there.
+    ///
     /// ```
     /// use cmap_runtime::bson::doc;
     /// use cmap_runtime::core::topology::ServerSelector::Writable;
@@ -159,88 +165,167 @@ impl<R: Runtime> Session<R> {
     /// The callback's, if it does not carry the label TransientTransactionError; those of
     /// [`commit_transaction`](Self::commit_transaction); and [`TransactionTimeout`](crate::OperationErrorKind::TransactionTimeout)
     /// once time is up.
-    pub async fn with_transaction<T, E>(&mut self, callback: impl AsyncFnMut(&mut Self) -> Result<T, E>) -> Result<T, E>
-    where
-        E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
-    {
-        let limit = self.client.context().timeout.map_or(Limit::None, Limit::Within);
-        self.with_transaction_within(TransactionOptions::default(), limit, callback).await
-    }
-
-    /// The same with options of the transaction, and within a [`Duration`](std::time::Duration) or before a [`Deadline`], which
-    /// limits the operations of the callback, too. `None` means two minutes, in which operations have no limit but their own.
-    ///
-    /// # Errors
-    /// Those of [`with_transaction`](Self::with_transaction).
-    pub async fn with_transaction_within<T, E>(
+    pub async fn with_transaction<T, E>(
         &mut self,
-        options: TransactionOptions,
-        limit: impl Into<Limit>,
         mut callback: impl AsyncFnMut(&mut Self) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
     {
+        let limit = self.client.context().timeout.map_or(Limit::None, Limit::Within);
+        let mut attempts = self.attempts(TransactionOptions::default(), limit);
+        loop {
+            attempts.start(self)?;
+            let ended = callback(self).await;
+            match attempts.conclude(self, ended).await {
+                ControlFlow::Break(ended) => return ended,
+                ControlFlow::Continue(at) => attempts.pause(at).await?,
+            }
+        }
+    }
+
+    /// The same for a callback that gets what it works on as its second argument, instead of capturing it: then the future may
+    /// be spawned. With options of the transaction, and within a [`Duration`](std::time::Duration) or before a [`Deadline`],
+    /// which limits the operations of the callback, too. `None` means two minutes, in which operations have no limit but their
+    /// own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cmap_runtime::bson::doc;
+    /// use cmap_runtime::core::session::TransactionOptions;
+    /// use cmap_runtime::core::topology::ServerSelector::Writable;
+    /// use cmap_runtime::{Client, Error, Runtime, Session};
+    ///
+    /// /// Inserts both documents within a second, in the background.
+    /// fn insert_both<R: Runtime>(runtime: &R, client: Client<R>, collections: [String; 2]) {
+    ///     runtime.spawn(async move {
+    ///         let Ok(mut session) = client.start_session() else { return };
+    ///         let insert = async |session: &mut Session<R>, collections: &mut [String; 2]| {
+    ///             for collection in collections {
+    ///                 let insert = doc! { "insert": collection.as_str(), "documents": [{ "_id": 1 }] };
+    ///                 session.run(Writable, ("db", insert)).await?;
+    ///             }
+    ///             Ok::<(), Error>(())
+    ///         };
+    ///         let (options, limit) = (TransactionOptions::default(), Duration::from_secs(1));
+    ///         if let Err(error) = session.with_transaction_on(collections, options, limit, insert).await {
+    ///             eprintln!("{error}");
+    ///         }
+    ///     });
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`with_transaction`](Self::with_transaction).
+    pub async fn with_transaction_on<C, T, E>(
+        &mut self,
+        mut context: C,
+        options: TransactionOptions,
+        limit: impl Into<Limit>,
+        mut callback: impl AsyncFnMut(&mut Self, &mut C) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let mut attempts = self.attempts(options, limit.into());
+        loop {
+            attempts.start(self)?;
+            let ended = callback(self, &mut context).await;
+            match attempts.conclude(self, ended).await {
+                ControlFlow::Break(ended) => return ended,
+                ControlFlow::Continue(at) => attempts.pause(at).await?,
+            }
+        }
+    }
+
+    fn attempts(&self, options: TransactionOptions, limit: Limit) -> Attempts<R> {
         let client = self.client.clone();
         let (topology, sessions) = (client.topology(), client.sessions());
-        let now = || topology.clock().now();
-        let deadline = match limit.into() {
+        let deadline = match limit {
             Limit::None => None,
             Limit::Within(limit) => Some(client.deadline(limit)),
             Limit::Until(deadline) => Some(deadline),
         };
         let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
         let seed = sessions.seed_of(sessions.next_operation());
-        let mut attempts = WithTransaction::new(now(), ends_at, seed);
-        loop {
-            self.start_transaction_with(options.clone())?;
-            self.limit = deadline.map(Limit::Until);
-            let (error, labels, next) = match callback(self).await {
-                Err(error) => {
-                    if self.transaction.is_open() {
-                        self.abort_transaction().await?;
-                    }
+        let decisions = WithTransaction::new(topology.clock().now(), ends_at, seed);
+        Attempts { client, options, deadline, decisions }
+    }
+}
+
+/// The attempts at one transaction.
+struct Attempts<R: Runtime> {
+    client: Client<R>,
+    options: TransactionOptions,
+    deadline: Option<Deadline>,
+    decisions: WithTransaction,
+}
+
+impl<R: Runtime> Attempts<R> {
+    fn now(&self) -> Instant {
+        self.client.topology().clock().now()
+    }
+
+    fn start(&self, session: &mut Session<R>) -> Result<(), OperationError> {
+        session.start_transaction_with(self.options.clone())?;
+        session.limit = self.deadline.map(Limit::Until);
+        Ok(())
+    }
+
+    /// The callback has ended: the end of the whole, or when the next attempt begins.
+    async fn conclude<T, E>(
+        &mut self,
+        session: &mut Session<R>,
+        ended: Result<T, E>,
+    ) -> ControlFlow<Result<T, E>, Instant>
+    where
+        E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let (error, labels, next) = match ended {
+            Err(error) => {
+                if session.transaction.is_open()
+                    && let Err(error) = session.abort_transaction().await
+                {
+                    return ControlFlow::Break(Err(error.into()));
+                }
+                let labels = labels(&error);
+                (error, labels, self.decisions.after_callback(self.now(), labels))
+            }
+            Ok(output) if !session.transaction.is_open() => return ControlFlow::Break(Ok(output)),
+            Ok(output) => match self.commit(session).await {
+                Ok(()) => return ControlFlow::Break(Ok(output)),
+                Err((error, next)) => {
                     let labels = labels(&error);
-                    (error, labels, attempts.after_callback(now(), labels))
+                    (error.into(), labels, next)
                 }
-                Ok(output) if !self.transaction.is_open() => return Ok(output),
-                Ok(output) => match self.commit_repeatedly(&mut attempts).await {
-                    Ok(()) => return Ok(output),
-                    Err((error, next)) => {
-                        let labels = labels(&error);
-                        (error.into(), labels, next)
-                    }
-                },
-            };
-            match next {
-                AfterFailure::RetryTransaction(at) => {
-                    let pauses = &client.context().pauses;
-                    let paused = pauses.pause(topology, at.saturating_since(now())).await;
-                    paused.map_err(|_| OperationError::closed_before_it_began())?;
-                }
-                AfterFailure::RetryCommit | AfterFailure::Raise => return Err(error),
-                AfterFailure::RaiseTimeout => {
-                    return Err(OperationError::transaction_timeout(error.into(), labels).into());
-                }
+            },
+        };
+        match next {
+            AfterFailure::RetryTransaction(at) => ControlFlow::Continue(at),
+            AfterFailure::RetryCommit | AfterFailure::Raise => ControlFlow::Break(Err(error)),
+            AfterFailure::RaiseTimeout => {
+                ControlFlow::Break(Err(OperationError::transaction_timeout(error.into(), labels).into()))
             }
         }
     }
 
     /// Commits, again and again while it is unknown whether that was done.
-    async fn commit_repeatedly(
-        &mut self,
-        attempts: &mut WithTransaction,
-    ) -> Result<(), (OperationError, AfterFailure)> {
+    async fn commit(&mut self, session: &mut Session<R>) -> Result<(), (OperationError, AfterFailure)> {
         loop {
-            let Err(error) = self.commit_transaction().await else { return Ok(()) };
-            let now = self.client.topology().clock().now();
-            match attempts.after_commit(now, labels(&error), error.is_max_time_expired()) {
+            let Err(error) = session.commit_transaction().await else { return Ok(()) };
+            match self.decisions.after_commit(self.now(), labels(&error), error.is_max_time_expired()) {
                 AfterFailure::RetryCommit => {}
                 next @ (AfterFailure::RetryTransaction(_) | AfterFailure::Raise | AfterFailure::RaiseTimeout) => {
                     return Err((error, next));
                 }
             }
         }
+    }
+
+    async fn pause(&self, at: Instant) -> Result<(), OperationError> {
+        let context = self.client.context();
+        let paused = context.pauses.pause(&context.topology, at.saturating_since(self.now())).await;
+        paused.map_err(|_| OperationError::closed_before_it_began())
     }
 }
 

@@ -195,5 +195,5 @@ pub trait Cursor: 'static {
     ) -> impl Future<Output = Result<Option<Document>, Failure>>;
 
     /// Ends it, and waits for that.
-    fn close(self) -> impl Future<Output = ()>;
+    fn close(self, session: Option<&mut Self::Session>) -> impl Future<Output = ()>;
 }

@@ -28,7 +28,7 @@ impl<C: Client> Cursor<C> {
     pub async fn next(&mut self) -> Result<Option<Document>, Failure> {
         let mut taken = self.session.as_ref().and_then(|held| held.borrow_mut().take());
         let next = self.cursor.next(taken.as_mut()).await;
-        self.give_back(taken);
+        give_back::<C>(self.session.as_ref(), taken);
         next
     }
 
@@ -39,7 +39,7 @@ impl<C: Client> Cursor<C> {
     pub async fn next_if_any(&mut self) -> Result<Option<Document>, Failure> {
         let mut taken = self.session.as_ref().and_then(|held| held.borrow_mut().take());
         let next = self.cursor.next_if_any(taken.as_mut()).await;
-        self.give_back(taken);
+        give_back::<C>(self.session.as_ref(), taken);
         next
     }
 
@@ -63,12 +63,15 @@ impl<C: Client> Cursor<C> {
 
     /// Gives up the rest.
     pub async fn close(self) {
-        self.cursor.close().await;
+        let Self { cursor, session: held } = self;
+        let mut taken = held.as_ref().and_then(|held| held.borrow_mut().take());
+        cursor.close(taken.as_mut()).await;
+        give_back::<C>(held.as_ref(), taken);
     }
+}
 
-    fn give_back(&self, session: Option<C::Session>) {
-        if let (Some(held), Some(session)) = (&self.session, session) {
-            held.replace(Some(session));
-        }
+fn give_back<C: Client>(held: Option<&Held<C>>, session: Option<C::Session>) {
+    if let (Some(held), Some(session)) = (held, session) {
+        held.replace(Some(session));
     }
 }

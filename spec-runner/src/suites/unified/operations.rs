@@ -125,10 +125,11 @@ impl<E: Engine> Running<E> {
 
     async fn special(self: &Rc<Self>, operation: &Operation, special: &Special) -> Result<Ended, Stop> {
         match special {
-            Special::FailPoint { client, fail_point } => {
+            Special::FailPoint { client, session, fail_point } => {
+                let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
                 let caller = self.entities.client(client)?;
                 let primary = ReadPreference::default().into();
-                let set = command(&caller, "admin", &fail_point.0, primary, None, None).await;
+                let set = command(&caller, "admin", &fail_point.0, primary, session, None).await;
                 return set.map(|_| Ok(None)).map_err(|failure| Stop::failed(format!("the fail point: {failure}")));
             }
             Special::CreateEntities { entities } => {

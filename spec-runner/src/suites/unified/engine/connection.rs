@@ -154,7 +154,7 @@ impl Client for SimClient {
         let mut session = taken.ok_or_else(|| Failure::client("the session is in use"))?;
         let timeout = self.client.options().timeout;
         let ended = session
-            .with_transaction_within(options, timeout, async |session| {
+            .with_transaction_on((), options, timeout, async |session, ()| {
                 // Another session takes its place while the operations have it.
                 let stand_in = self.start_session(SessionOptions::default())?;
                 held.replace(Some(core::mem::replace(session, stand_in)));

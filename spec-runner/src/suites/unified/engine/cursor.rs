@@ -34,10 +34,11 @@ impl Cursor for SimCursor {
         }
     }
 
-    async fn close(self) {
-        match self {
-            Self::Implicit(cursor) => cursor.close().await,
-            Self::InSession(cursor) => cursor.close().await,
+    async fn close(self, session: Option<&mut Session>) {
+        match (self, session) {
+            (Self::Implicit(cursor), _) => cursor.close().await,
+            (Self::InSession(cursor), Some(session)) => cursor.close(session).await,
+            (Self::InSession(cursor), None) => drop(cursor),
         }
     }
 }

@@ -8,7 +8,7 @@ mod cursor;
 mod servers;
 
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
@@ -41,8 +41,6 @@ pub struct SimEngine {
     deployment: Deployment,
     sim: Rc<Sim>,
     servers: Rc<Servers>,
-    /// Whether the last client was made for several servers.
-    multiple: Rc<Cell<bool>>,
     threads: Rc<RefCell<Vec<Thread>>>,
 }
 
@@ -53,7 +51,7 @@ impl SimEngine {
     pub fn new(deployment: Deployment, seed: u64) -> Self {
         let sim = Sim::new(seed);
         let servers = Rc::new(Servers::start(&sim, deployment));
-        Self { deployment, sim: Rc::new(sim), servers, multiple: Rc::default(), threads: Rc::default() }
+        Self { deployment, sim: Rc::new(sim), servers, threads: Rc::default() }
     }
 
     /// Runs `main` and its threads to the end of `main`.
@@ -89,7 +87,6 @@ impl Engine for SimEngine {
     type Client = SimClient;
 
     fn uri(&self, multiple: bool) -> String {
-        self.multiple.set(multiple);
         self.servers.uri(self.deployment, multiple)
     }
 
@@ -125,10 +122,10 @@ impl Engine for SimEngine {
     }
 
     fn ask(&self, database: &str, command: &Document) -> Result<Document, Failure> {
-        self.servers.run(database, command, self.multiple.get())
+        self.servers.ask(database, command)
     }
 
     fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure> {
-        self.servers.content(database, collection, self.multiple.get())
+        self.servers.content(database, collection)
     }
 }

@@ -86,36 +86,43 @@ impl Servers {
     pub(super) fn fill(&self, data: &CollectionData) -> Result<(), Failure> {
         let CollectionData { database_name: database, collection_name: collection, documents } = data;
         // The collection may not exist.
-        let _ = self.run_at_all(database, &doc! { "drop": collection });
+        let _ = self.run(database, &doc! { "drop": collection });
         if documents.is_empty() {
-            return self.run_at_all(database, &doc! { "create": collection }).map(drop);
+            return self.run(database, &doc! { "create": collection }).map(drop);
         }
         let documents: Vec<Document> = documents.iter().map(|document| document.0.clone()).collect();
-        self.run_at_all(database, &doc! { "insert": collection, "documents": documents }).map(drop)
+        self.run(database, &doc! { "insert": collection, "documents": documents }).map(drop)
     }
 
-    /// The contents of a collection, by rising `_id`; behind a load balancer, those of its first service, which are looked at
-    /// behind the balancer with several if `multiple`.
-    pub(super) fn content(&self, database: &str, collection: &str, multiple: bool) -> Result<Vec<Document>, Failure> {
+    /// The contents of a collection, by rising `_id`.
+    pub(super) fn content(&self, database: &str, collection: &str) -> Result<Vec<Document>, Failure> {
         let find = doc! { "find": collection, "sort": { "_id": 1 }, "batchSize": 10_000 };
-        let reply = self.run(database, &find, multiple)?;
+        let reply = self.ask(database, &find)?;
         let cursor = reply.get_document("cursor").map_err(|_| Failure::client("the reply has no cursor"))?;
         let batch = cursor.get_array("firstBatch").map(Vec::as_slice).unwrap_or_default();
         Ok(batch.iter().filter_map(|document| document.as_document().cloned()).collect())
     }
 
-    /// Runs a command in no time, at each service behind every load balancer. Returns the first reply.
-    fn run_at_all(&self, database: &str, command: &Document) -> Result<Document, Failure> {
-        let first = self.run(database, command, false);
-        if let Self::Balancers(_) = self { self.run(database, command, true).and(first) } else { first }
+    /// The reply to a command, in no time. Services behind load balancers share no documents: that of the one with the most writes,
+    /// which is the one that the test has written to.
+    pub(super) fn ask(&self, database: &str, command: &Document) -> Result<Document, Failure> {
+        let Self::Balancers(balancers) = self else { return self.run(database, command) };
+        let body = body(command)?;
+        let replies: Vec<_> = balancers.iter().flat_map(|balancer| balancer.run_command(database, &body)).collect();
+        let writes = |reply: &RawDocumentBuf| reply.get_timestamp("operationTime").map(|time| time.increment).ok();
+        // Of several with as many, the first.
+        let latest = replies.iter().rev().max_by_key(|reply| writes(reply));
+        read(latest.ok_or_else(|| Failure::client("the servers do not answer"))?)
     }
 
-    /// Runs a command in no time: at the primary; behind a load balancer at each service, and at those of the balancer with
-    /// several if `multiple`. Returns the first reply.
-    pub(super) fn run(&self, database: &str, command: &Document, multiple: bool) -> Result<Document, Failure> {
+    /// Runs a command at each service, in no time, or at the primary. Returns the first reply.
+    fn run(&self, database: &str, command: &Document) -> Result<Document, Failure> {
         match self {
             Self::One(server) => run_at(server, database, command),
-            Self::Balancers([one, several]) => run_at(if multiple { several } else { one }, database, command),
+            Self::Balancers(balancers) => {
+                let [one, several] = balancers.each_ref().map(|balancer| run_at(balancer, database, command));
+                several.and(one)
+            }
             Self::Together(servers) => {
                 let member = servers.primary().or_else(|| servers.members().first().map(|(member, _)| *member));
                 let reply = member.and_then(|member| servers.run_command(member, database, body(command).ok()?));

@@ -58,6 +58,8 @@ pub enum Special {
     FailPoint {
         /// By which client.
         client: String,
+        /// In which session.
+        session: Option<String>,
         /// The command.
         fail_point: Document,
     },
