@@ -229,17 +229,16 @@ fn what_is_lacking_is_told() {
     let operation = |name: &str, arguments: Value| {
         file(json!({ "operations": [{ "name": name, "object": "coll", "arguments": arguments }] }))
     };
-    is_skipped(operation("startTransaction", json!({})), "needs transactions");
     is_skipped(operation("createChangeStream", json!({ "pipeline": [] })), "needs change streams");
     is_skipped(operation("clientBulkWrite", json!({ "models": [] })), "needs bulk writes of a whole client");
     is_skipped(operation("find", json!({ "filter": { "$where": "true" } })), "needs a server that runs JavaScript");
     is_skipped(operation("explode", json!({})), "tests[0].operations[0]: name: unknown value `explode`");
     is_skipped(operation("find", json!({ "filter": {}, "max": 1 })), "unknown argument `max` of find");
     is_skipped(file(json!({ "skipReason": "nobody can" })), "its file says: nobody can");
-    let sharded = json!([{ "topologies": ["sharded"], "minServerVersion": "4.4" }]);
+    let sharded = json!([{ "topologies": ["sharded"], "minServerVersion": "8.0" }]);
     is_skipped(
         file(json!({ "runOnRequirements": sharded })),
-        "is for version 4.4.0 or above, topology sharded; there is",
+        "is for version 8.0.0 or above, topology sharded; there is",
     );
     let mut unknown_option = file(json!({}));
     unknown_option["createEntities"][0]["client"]["uriOptions"] = json!({ "waitQueueSize": 5 });
