@@ -15,7 +15,7 @@ pub struct Known {
 #[rustfmt::skip]
 pub const KNOWN: &[Known] = &[
     Known { subject: "commands on data", names: &[
-        "aggregate", "checkMetadataConsistency", "count", "create", "createIndexes", "collStats", "dbStats", "delete",
+        "aggregate", "count", "create", "createIndexes", "collStats", "dbStats", "delete",
         "distinct", "drop", "dropDatabase", "dropIndexes", "explain", "find", "findAndModify", "getMore", "insert", "killCursors", "listCollections",
         "listDatabases", "listIndexes", "renameCollection", "update", "validate",
     ] },
@@ -26,6 +26,7 @@ pub const KNOWN: &[Known] = &[
         "replSetGetConfig", "replSetGetStatus", "replSetReconfig", "replSetStepDown", "replSetStepUp", "saslContinue",
         "saslStart", "serverStatus", "setParameter", "startSession", "testDeployment", "updateUser", "usersInfo", "whatsmyuri",
     ] },
+    Known { subject: "commands of a mongos", names: &["checkMetadataConsistency"] },
     Known { subject: "query operators", names: &[
         "$all", "$and", "$comment", "$elemMatch", "$eq", "$exists", "$gt", "$gte", "$in", "$lt", "$lte", "$mod", "$ne", "$nin",
         "$nor", "$not", "$or", "$regex", "$size", "$type", "$where",
