@@ -502,6 +502,9 @@ pub fn a_step_in_a_session_that_is_dropped_ends_its_cursor<H: Harness>() {
         let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 1 }));
         let mut cursor = find.in_session(&mut session).cursor().await.unwrap();
         cursor.try_next(&mut session).await.unwrap();
+        // The reply does not come before the step is dropped.
+        let slow = rawdoc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 200 };
+        fail(&client, rawdoc! { "times": 1 }, slow).await;
 
         assert!(poll_once(&mut Box::pin(cursor.try_next(&mut session))).await.is_none());
 
