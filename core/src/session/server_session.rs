@@ -1,11 +1,11 @@
 //! A session as the server knows it: its id, and the number of its last transaction.
 
+#[cfg(feature = "wire")]
+use alloc::borrow::ToOwned;
 use core::fmt;
 
 #[cfg(feature = "wire")]
-use bson::spec::BinarySubtype;
-#[cfg(feature = "wire")]
-use bson::{RawBinaryRef, RawDocumentBuf, cstr};
+use bson::{RawDocument, RawDocumentBuf, cstr};
 use serde::{Deserialize, Serialize};
 
 use crate::time::Instant;
@@ -42,9 +42,25 @@ impl SessionId {
     /// The value of `lsid`.
     #[cfg(feature = "wire")]
     pub fn document(self) -> RawDocumentBuf {
-        let mut document = RawDocumentBuf::new();
-        document.append(cstr!("id"), RawBinaryRef { subtype: BinarySubtype::Uuid, bytes: &self.0 });
-        document
+        let bytes = self.document_bytes();
+        RawDocument::from_bytes(&bytes).map(ToOwned::to_owned).unwrap_or_default()
+    }
+
+    /// Appends `lsid`.
+    #[cfg(feature = "wire")]
+    pub fn append_to(self, fields: &mut RawDocumentBuf) {
+        let bytes = self.document_bytes();
+        if let Ok(document) = RawDocument::from_bytes(&bytes) {
+            fields.append(cstr!("lsid"), document);
+        }
+    }
+
+    /// `{ id: UUID }`: operations send one each, and none of its bytes but the id's varies.
+    #[cfg(feature = "wire")]
+    fn document_bytes(self) -> [u8; 30] {
+        let mut bytes = *b"\x1e\0\0\0\x05id\0\x10\0\0\0\x04................\0";
+        bytes[13..29].copy_from_slice(&self.0);
+        bytes
     }
 }
 
@@ -111,6 +127,20 @@ mod tests {
     fn an_id_is_a_uuid_of_version_4_ses_4() {
         assert_eq!(SessionId::of_random([0xff; 16]).to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(SessionId::of_random([0; 16]).to_string(), "00000000-0000-4000-8000-000000000000");
+    }
+
+    #[cfg(feature = "wire")]
+    #[test]
+    fn an_id_is_sent_as_a_uuid_ses_4() {
+        use bson::spec::BinarySubtype::Uuid;
+        let id = SessionId::of_random([7; 16]);
+        let expected = bson::rawdoc! { "id": bson::RawBinaryRef { subtype: Uuid, bytes: &id.bytes() } };
+
+        let mut fields = RawDocumentBuf::new();
+        id.append_to(&mut fields);
+
+        assert_eq!(id.document(), expected);
+        assert_eq!(fields, bson::rawdoc! { "lsid": expected });
     }
 
     #[test]

@@ -60,6 +60,52 @@ fn check_names(body: &RawDocument, fields: &[Field<'_>]) -> Result<(), EncodeErr
     if fields.iter().all(|field| matches!(field, Field::All(document) if document.is_empty())) {
         return Ok(());
     }
+    match are_surely_new(body, fields)? {
+        true => Ok(()),
+        false => compare_names(body, fields),
+    }
+}
+
+/// Whether no appended field can be a duplicate, as one pass over the names shows. `false` says nothing.
+fn are_surely_new(body: &RawDocument, fields: &[Field<'_>]) -> Result<bool, EncodeError> {
+    let mut sieve = Sieve::default();
+    for own in document::elements(body) {
+        sieve.add(own?.name);
+    }
+    let mut are_new = true;
+    for field in fields {
+        match field.names() {
+            Names::One(name) => are_new &= sieve.add(name.as_bytes()),
+            Names::Of(document) => {
+                for element in document::elements(document) {
+                    are_new &= sieve.add(element?.name);
+                }
+            }
+        }
+    }
+    Ok(are_new)
+}
+
+/// Remembers names by one bit each, which several of them may share.
+#[derive(Default)]
+struct Sieve(u64);
+
+impl Sieve {
+    /// Adds a name; returns whether it was surely not there before.
+    #[inline]
+    fn add(&mut self, name: &[u8]) -> bool {
+        let byte = |at: usize| u64::from(name.get(at).copied().unwrap_or_default());
+        let length = name.len();
+        let traits = byte(0) | byte(length / 2) << 8 | byte(length.wrapping_sub(1)) << 16 | (length as u64) << 24;
+        let bit = 1 << (traits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
+        let is_new = self.0 & bit == 0;
+        self.0 |= bit;
+        is_new
+    }
+}
+
+/// Compares every name with every other.
+fn compare_names(body: &RawDocument, fields: &[Field<'_>]) -> Result<(), EncodeError> {
     let is_among = |name: &[u8], fields: &[Field<'_>]| fields.iter().any(|field| field.has(name));
     for own in document::elements(body) {
         let name = own?.name;

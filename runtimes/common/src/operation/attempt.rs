@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{Command, Role};
+use cmap_core::connection::{ClientField, Command, Outline, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::pool::Purpose;
 use cmap_core::retry::{Failure, Labels, Numbering, Retry};
@@ -28,6 +28,7 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) topology: &'o Arc<Topology<R>>,
     pub(super) sessions: &'o Arc<Sessions>,
     pub(super) command: Command<'o>,
+    pub(super) outline: Outline<'o>,
     pub(super) selector: &'o ServerSelector,
     pub(super) preference: Option<&'o ReadPreference>,
     /// The caller's own limit.
@@ -102,7 +103,7 @@ impl<R: Runtime> Attempt<'_, R> {
             Ok(reply) => Ok(reply.into_owned()),
             Err(error) => Err(error),
         };
-        let ran = ran.and_then(|reply| match CommandReply::read(&reply).write_failure().filter(|_| self.writes) {
+        let ran = ran.and_then(|reply| match self.writes.then(|| CommandReply::read(&reply).write_failure()).flatten() {
             Some(failure) => Err(connection.write_failed(failure)),
             None => Ok(reply),
         });
@@ -170,7 +171,7 @@ impl<R: Runtime> Attempt<'_, R> {
             return Ok(self.transaction_number);
         }
         // A command with a number of its own is its caller's to repeat.
-        let has_session = self.lent().is_some() && !fields::has(&self.command, "lsid");
+        let has_session = self.lent().is_some() && !self.outline.has(ClientField::SessionId);
         match retry.begin(has_session && server.has_transaction_numbers()) {
             Numbering::Refused => Err(Attempted::Refused),
             Numbering::None => Ok(None),
@@ -240,7 +241,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 Err(OperationErrorKind::NoSnapshots)
             }
             SessionOf::Implicit(lent)
-                if lent.is_none() && server.has_sessions && fields::takes_session(&self.command) =>
+                if lent.is_none() && server.has_sessions && fields::takes_session(&self.command, &self.outline) =>
             {
                 *lent = self.sessions.take(self.topology);
                 Ok(())
@@ -257,7 +258,7 @@ impl<R: Runtime> Attempt<'_, R> {
     }
 
     fn compose(&mut self, server: fields::ServerOf, number: Option<i64>, is_first: bool) -> fields::Composed {
-        let sends_session = server.has_sessions && fields::takes_session(&self.command);
+        let sends_session = server.has_sessions && fields::takes_session(&self.command, &self.outline);
         let lsid = if sends_session { self.lent().map(Lent::send_id) } else { None };
         let session = match &self.session {
             SessionOf::Explicit(session) => Some(&**session),
@@ -286,7 +287,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 names_server,
                 defaults,
             };
-            fields::compose(&self.command, server, &along)
+            fields::compose(&self.command, &self.outline, server, &along)
         })
     }
 

@@ -3,9 +3,8 @@
 //! A command is never changed, and what it says itself stays. Only a read concern of its own, in a session that is causally
 //! consistent, is replaced by the same one with `afterClusterTime`.
 
-use bson::raw::CStr;
 use bson::{RawDocument, RawDocumentBuf, Timestamp, cstr};
-use cmap_core::connection::{Command, Role};
+use cmap_core::connection::{ClientField, Command, Outline, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{RetryOption, Retryability};
 use cmap_core::server::{CommandDefaults, ServerType, sent_read_preference, takes_read_concern, takes_read_preference};
@@ -93,28 +92,33 @@ impl ServerOf {
 }
 
 /// The command as it is sent.
-pub(super) fn compose(command: &Command<'_>, server: ServerOf, along: &Along<'_>) -> Composed {
-    let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
+pub(super) fn compose(
+    command: &Command<'_>,
+    outline: &Outline<'_>,
+    server: ServerOf,
+    along: &Along<'_>,
+) -> Composed {
+    let mut fields = with_room(command.fields);
     let mut body = None;
-    let is_new = |name: &CStr| !has(command, name.as_str());
-    if let Some(lsid) = along.lsid.filter(|_| is_new(cstr!("lsid"))) {
-        fields.append(cstr!("lsid"), lsid.document());
+    let is_new = |field| !outline.has(field);
+    if let Some(lsid) = along.lsid.filter(|_| is_new(ClientField::SessionId)) {
+        lsid.append_to(&mut fields);
     }
-    if let Some(number) = along.number.filter(|_| is_new(cstr!("txnNumber"))) {
+    if let Some(number) = along.number.filter(|_| is_new(ClientField::TransactionNumber)) {
         fields.append(cstr!("txnNumber"), number);
     }
     let seen = ClusterTime::greater(along.cluster_time, along.causality.and_then(Causality::cluster_time));
-    if let Some(time) = seen.filter(|_| server.role != Role::Standalone && is_new(cstr!("$clusterTime"))) {
+    if let Some(time) = seen.filter(|_| server.role != Role::Standalone && is_new(ClientField::ClusterTime)) {
         fields.append(cstr!("$clusterTime"), time.document());
     }
     if let Some(part) = &along.part {
         append_part(&mut fields, part, along.causality);
     }
     // The commands of a transaction take the rest from its first one.
-    if along.part.is_none() && !has(command, "autocommit") {
-        append_concerns(&mut fields, &mut body, command, server, along);
+    if along.part.is_none() && is_new(ClientField::Autocommit) {
+        append_concerns(&mut fields, &mut body, (command, outline), server, along);
         let preference =
-            is_new(cstr!("$readPreference")).then(|| read_preference(command.body, server, along)).flatten();
+            is_new(ClientField::ReadPreference).then(|| read_preference(command.body, server, along)).flatten();
         if let Some(preference) = preference {
             fields.append(cstr!("$readPreference"), preference);
         }
@@ -135,15 +139,15 @@ fn append_part(fields: &mut RawDocumentBuf, part: &Part<'_>, causality: Option<&
 fn append_concerns(
     fields: &mut RawDocumentBuf,
     body: &mut Option<RawDocumentBuf>,
-    command: &Command<'_>,
+    (command, outline): (&Command<'_>, &Outline<'_>),
     server: ServerOf,
     along: &Along<'_>,
 ) {
-    let default = along.defaults.and_then(|own| own.read_concern(name(command.body)));
-    let own = command.body.get_document("readConcern").ok();
+    let default = along.defaults.and_then(|own| own.read_concern(outline.name));
+    let own = outline.read_concern;
     let after = along.causality.and_then(Causality::after_cluster_time);
     // A standalone has no cluster's time to wait for.
-    let after = after.filter(|_| takes_after_cluster_time(name(command.body)) && server.role != Role::Standalone);
+    let after = after.filter(|_| takes_after_cluster_time(outline.name) && server.role != Role::Standalone);
     match (own, after) {
         _ if along.snapshot.is_some() => {
             if own.is_some() {
@@ -169,7 +173,7 @@ fn append_concerns(
     let write_concern = along.defaults.and_then(|own| own.write_concern(command.body));
     // One that wants no reply takes no concern that asks for one.
     let goes_along = |concern: &&RawDocument| command.acknowledged || wants_no_reply(concern);
-    if let Some(concern) = write_concern.filter(goes_along).filter(|_| !has(command, "writeConcern")) {
+    if let Some(concern) = write_concern.filter(goes_along).filter(|_| !outline.has(ClientField::WriteConcern)) {
         fields.append(cstr!("writeConcern"), concern);
     }
 }
@@ -201,9 +205,12 @@ fn without_read_concern(body: &RawDocument) -> RawDocumentBuf {
 }
 
 /// Whether a command wants a reply, and its write concern is not `w: 0`.
-pub(super) fn is_acknowledged(command: &Command<'_>, defaults: Option<&CommandDefaults>) -> bool {
-    let own = command.body.get_document("writeConcern").ok();
-    let concern = own.or_else(|| defaults?.write_concern(command.body));
+pub(super) fn is_acknowledged(
+    command: &Command<'_>,
+    outline: &Outline<'_>,
+    defaults: Option<&CommandDefaults>,
+) -> bool {
+    let concern = outline.write_concern.or_else(|| defaults?.write_concern(command.body));
     command.acknowledged && !concern.is_some_and(wants_no_reply)
 }
 
@@ -217,29 +224,27 @@ fn takes_after_cluster_time(name: &str) -> bool {
     takes_read_concern(name) || CAUSAL_WRITES.contains(&name)
 }
 
-/// Whether errors of single writes fail the command.
-pub(super) fn writes(body: &RawDocument, retryability: Retryability) -> bool {
+/// Whether errors of single writes fail a command of this kind.
+pub(super) fn writes(retryability: Retryability) -> bool {
     match retryability {
         Retryability::Write => true,
         Retryability::Read => false,
-        Retryability::OverloadOnly { option, .. } => {
-            option == RetryOption::Writes || Retryability::of_command(body, true) == Retryability::Write
-        }
+        Retryability::OverloadOnly { option, .. } => option == RetryOption::Writes,
     }
 }
 
 /// Whether a session goes along with a command: not with one that has no reply, because the server cannot say that it is done
 /// with it (SES-10).
-pub(super) fn takes_session(command: &Command<'_>) -> bool {
-    command.acknowledged && !WITHOUT_SESSION.contains(&name(command.body))
+pub(super) fn takes_session(command: &Command<'_>, outline: &Outline<'_>) -> bool {
+    command.acknowledged && !WITHOUT_SESSION.contains(&outline.name)
 }
 
-/// Whether a command has the field itself.
-pub(super) fn has(command: &Command<'_>, field: &str) -> bool {
-    let mut documents = [Some(command.body), command.fields].into_iter().flatten();
-    documents.any(|document| document.get(field).is_ok_and(|value| value.is_some()))
-}
-
-fn name(body: &RawDocument) -> &str {
-    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
+/// A copy of `fields` with room for a session's id and the cluster's time, which come to most commands.
+fn with_room(fields: Option<&RawDocument>) -> RawDocumentBuf {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    const ROOM: usize = 256;
+    let fields = fields.map_or(EMPTY, RawDocument::as_bytes);
+    let mut bytes = Vec::with_capacity(fields.len() + ROOM);
+    bytes.extend_from_slice(fields);
+    RawDocumentBuf::from_bytes(bytes).unwrap_or_default()
 }

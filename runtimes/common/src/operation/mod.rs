@@ -28,6 +28,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use cmap_core::connection::Outline;
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
 use cmap_core::session::TransactionCommand;
@@ -172,8 +173,9 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// No server suited, none could be reached, the server refused the command, or there was no usable reply; and for commands
     /// that write, single writes failed or the write concern was not satisfied. Of several attempts the error that says most
     /// is returned (RTY-10, RTY-11).
-    pub async fn run(self) -> Result<Reply<'static>, OperationError> {
-        self.run_held().await.map(|(reply, _)| reply)
+    pub async fn run(mut self) -> Result<Reply<'static>, OperationError> {
+        let means = Means::of(self.take_session());
+        self.carry_out(means).await.result.map(|answer| answer.reply)
     }
 
     /// The same; returns the connection, too, on which the reply came: for further commands that have to go to the same server,
@@ -232,14 +234,15 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             return Ended::before_it_began(means, OperationError::foreign_session());
         }
         let mut command = request.command();
-        let part = match part::of(means.session.explicit(), ending, &command, &selector) {
+        let outline = Outline::of(&command);
+        let part = match part::of(means.session.explicit(), ending, (&command, &outline), &selector) {
             Ok(part) => part,
             Err(error) => return Ended::before_it_began(means, error),
         };
         let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
         let limit = limit.or(inherited);
         // A write with w: 0 waits for no reply (MSG-7).
-        command.acknowledged = part.is_some() || fields::is_acknowledged(&command, topology.command_defaults());
+        command.acknowledged = part.is_some() || fields::is_acknowledged(&command, &outline, topology.command_defaults());
         let within = |limit| Deadline::within(topology.clock().runtime(), limit);
         let deadline = match limit {
             None => means.deadline.or_else(|| context.timeout.map(within)),
@@ -248,7 +251,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             Some(Limit::Until(deadline)) => Some(deadline),
         };
         let mut policy = context.policy;
-        let retryability = Retryability::of_command(command.body, command.acknowledged);
+        let retryability = Retryability::of_command(&outline, command.acknowledged);
+        let writes = fields::writes(retryability);
         let retryability = match part {
             None if is_once => retryability.once(),
             None => retryability,
@@ -269,12 +273,13 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             topology,
             sessions,
             command,
+            outline,
             preference: read_preference(&selector),
             selector: &selector,
             limit,
             deadline,
             is_iteration: means.is_iteration,
-            writes: fields::writes(command.body, retryability),
+            writes,
             session: means.session,
             part,
             is_pinned: means.connection.is_some(),
