@@ -3,7 +3,7 @@
 use bson::RawDocument;
 
 use super::Command;
-use crate::wire::document::{command_name, elements};
+use crate::wire::document::elements;
 
 /// BSON's type of a document.
 const DOCUMENT: u8 = 0x03;
@@ -50,22 +50,23 @@ impl<'c> Outline<'c> {
     /// Reads a command.
     pub fn of(command: &Command<'c>) -> Self {
         let body = command.body;
-        let mut outline =
-            Self { body, name: command_name(body).unwrap_or_default(), read_concern: None, write_concern: None, fields: 0 };
-        for element in elements(body).skip(1).map_while(Result::ok) {
+        let mut outline = Self { body, name: "", read_concern: None, write_concern: None, fields: 0 };
+        let mut elements = elements(body).map_while(Result::ok);
+        if let Some(first) = elements.next() {
+            outline.name = core::str::from_utf8(first.name).unwrap_or_default();
+        }
+        for element in elements {
             let Some(field) = ClientField::named(element.name) else { continue };
             outline.fields |= field.bit();
             let document = || RawDocument::from_bytes(element.value).ok().filter(|_| element.tag == DOCUMENT);
-            match field {
-                ClientField::ReadConcern => outline.read_concern = document(),
-                ClientField::WriteConcern => outline.write_concern = document(),
-                _ => {}
+            if field == ClientField::ReadConcern {
+                outline.read_concern = document();
+            } else if field == ClientField::WriteConcern {
+                outline.write_concern = document();
             }
         }
-        if let Some(along) = command.fields {
-            for element in elements(along).map_while(Result::ok) {
-                outline.fields |= ClientField::named(element.name).map_or(0, ClientField::bit);
-            }
+        for field in command.fields {
+            field.read_names(|name| outline.fields |= ClientField::named(name).map_or(0, ClientField::bit));
         }
         outline
     }
@@ -101,12 +102,13 @@ mod tests {
     use bson::rawdoc;
 
     use super::*;
+    use crate::wire::Field;
 
     #[test]
     fn a_field_is_found_in_the_command_and_along_with_it() {
         let body = rawdoc! { "find": "c", "readConcern": { "level": "local" }, "maxTimeMS": 5 };
         let along = rawdoc! { "lsid": {}, "writeConcern": { "w": 1 } };
-        let command = Command { fields: Some(&along), ..Command::new("db", &body) };
+        let command = Command { fields: &[Field::All(&along)], ..Command::new("db", &body) };
 
         let outline = Outline::of(&command);
 

@@ -100,11 +100,10 @@ impl Retryability {
         let once = |option, reason| Self::OverloadOnly { option, reason };
         let has_output = has_output(name, command.body);
         let writes = has_output || matches!(kind, Kind::NumberedWrite(_) | Kind::OtherWrite);
-        let option = match kind {
+        let option = match (kind, name) {
             _ if writes => RetryOption::Writes,
-            Kind::Read => RetryOption::Reads,
-            _ if matches!(name, "getMore" | "mapReduce") => RetryOption::Reads,
-            _ => RetryOption::Both,
+            (Kind::Read, _) | (_, "getMore" | "mapReduce") => RetryOption::Reads,
+            (Kind::NumberedWrite(_) | Kind::OtherWrite | Kind::Other, _) => RetryOption::Both,
         };
         if command.has(ClientField::Autocommit) {
             return once(option, OnceReason::InTransaction);
@@ -127,13 +126,22 @@ impl Retryability {
 impl Kind {
     fn named(name: &str) -> Self {
         match name {
-            "aggregate" | "count" | "distinct" | "find" | "listCollections" | "listDatabases" | "listIndexes" => Self::Read,
+            "aggregate" | "count" | "distinct" | "find" | "listCollections" | "listDatabases" | "listIndexes" => {
+                Self::Read
+            }
             "insert" | "findAndModify" | "findandmodify" => Self::NumberedWrite(None),
             "update" => Self::NumberedWrite(Some(("updates", Several::IfTrue("multi")))),
             "delete" => Self::NumberedWrite(Some(("deletes", Several::UnlessOne("limit")))),
             "bulkWrite" => Self::NumberedWrite(Some(("ops", Several::IfTrue("multi")))),
-            "collMod" | "convertToCapped" | "create" | "createIndexes" | "createSearchIndexes" | "drop"
-            | "dropDatabase" | "dropIndexes" | "renameCollection" => Self::OtherWrite,
+            "collMod"
+            | "convertToCapped"
+            | "create"
+            | "createIndexes"
+            | "createSearchIndexes"
+            | "drop"
+            | "dropDatabase"
+            | "dropIndexes"
+            | "renameCollection" => Self::OtherWrite,
             _ => Self::Other,
         }
     }
@@ -253,7 +261,8 @@ mod tests {
         ] {
             assert_eq!(reason(&write), Some(OnceReason::SeveralDocuments), "{write:?}");
         }
-        let unacknowledged = Retryability::of_command(&Outline::of(&Command::new("db", &rawdoc! { "insert": "c" })), false);
+        let unacknowledged =
+            Retryability::of_command(&Outline::of(&Command::new("db", &rawdoc! { "insert": "c" })), false);
         let reason = OnceReason::Unacknowledged;
         assert_eq!(unacknowledged, Retryability::OverloadOnly { option: RetryOption::Writes, reason });
     }

@@ -3,7 +3,6 @@
 //! A command is never changed: what it lacks goes along behind its own fields, and a field that is there stays. The commands of
 //! a transaction get nothing, because its first one has said it all.
 
-use alloc::borrow::ToOwned;
 use core::time::Duration;
 
 use bson::raw::CStr;
@@ -133,7 +132,8 @@ impl CommandDefaults {
             return None;
         }
 
-        let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
+        let mut fields = RawDocumentBuf::new();
+        command.fields.iter().for_each(|field| field.append_to(&mut fields));
         let mut adds = false;
         let mut add = |field, name: &CStr, value: Option<&RawDocument>| {
             if let Some(value) = value.filter(|_| !outline.has(field)) {
@@ -216,11 +216,13 @@ pub fn sent_read_preference(
 
 #[cfg(test)]
 mod tests {
+    use alloc::borrow::ToOwned;
     use alloc::vec;
 
     use bson::rawdoc;
 
     use super::*;
+    use crate::wire::Field;
 
     /// The fields that go along with `body` to a replica set's member.
     fn added(options: &str, body: &RawDocument) -> RawDocumentBuf {
@@ -297,7 +299,8 @@ mod tests {
         let (options, _) = ClientOptions::parse("mongodb://h/?w=2").unwrap();
         let (insert, lsid) = (rawdoc! { "insert": "c" }, rawdoc! { "lsid": { "id": 1 } });
         let mut command = Command::new("db", &insert);
-        command.fields = Some(&lsid);
+        let further = [Field::All(&lsid)];
+        command.fields = &further;
 
         let defaults = CommandDefaults::of_client(&options).unwrap();
 

@@ -37,18 +37,20 @@ impl ClusterTime {
 
     /// Puts `seen` in place of what is known, if it is greater. Only the time decides.
     pub fn advance(known: &mut Option<Self>, seen: &RawDocument) {
-        // Most replies of a busy second name the same time.
-        if known.as_ref().is_some_and(|known| known.document.as_bytes() == seen.as_bytes()) {
-            return;
-        }
-        let is_greater = match (known.as_ref(), seen.get_timestamp("clusterTime")) {
-            (Some(known), Ok(time)) => (time.time, time.increment) > (known.time.time, known.time.increment),
-            (None, Ok(_)) => true,
-            (_, Err(_)) => false,
-        };
-        if is_greater && let Some(greater) = Self::read(seen) {
+        if let Some(greater) = Self::greater_than(known.as_ref(), seen) {
             *known = Some(greater);
         }
+    }
+
+    /// `seen`, if it is greater than what is known. Only the time decides.
+    pub fn greater_than(known: Option<&Self>, seen: &RawDocument) -> Option<Self> {
+        let Some(known) = known else { return Self::read(seen) };
+        // Most replies of a busy second name the same time.
+        if known.document.as_bytes() == seen.as_bytes() {
+            return None;
+        }
+        let time = seen.get_timestamp("clusterTime").ok()?;
+        if (time.time, time.increment) > known.order() { Self::read(seen) } else { None }
     }
 
     /// The greater of two.

@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use core::fmt;
 
 #[cfg(feature = "wire")]
-use bson::{RawDocument, RawDocumentBuf, cstr};
+use bson::{RawDocument, RawDocumentBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::time::Instant;
@@ -42,22 +42,12 @@ impl SessionId {
     /// The value of `lsid`.
     #[cfg(feature = "wire")]
     pub fn document(self) -> RawDocumentBuf {
-        let bytes = self.document_bytes();
-        RawDocument::from_bytes(&bytes).map(ToOwned::to_owned).unwrap_or_default()
+        RawDocument::from_bytes(&self.document_bytes()).map(ToOwned::to_owned).unwrap_or_default()
     }
 
-    /// Appends `lsid`.
+    /// The bytes of the value of `lsid`, `{ id: UUID }`. Every operation sends one, and nobody has to allocate for it.
     #[cfg(feature = "wire")]
-    pub fn append_to(self, fields: &mut RawDocumentBuf) {
-        let bytes = self.document_bytes();
-        if let Ok(document) = RawDocument::from_bytes(&bytes) {
-            fields.append(cstr!("lsid"), document);
-        }
-    }
-
-    /// `{ id: UUID }`: operations send one each, and none of its bytes but the id's varies.
-    #[cfg(feature = "wire")]
-    fn document_bytes(self) -> [u8; 30] {
+    pub fn document_bytes(self) -> [u8; 30] {
         let mut bytes = *b"\x1e\0\0\0\x05id\0\x10\0\0\0\x04................\0";
         bytes[13..29].copy_from_slice(&self.0);
         bytes
@@ -134,13 +124,10 @@ mod tests {
     fn an_id_is_sent_as_a_uuid_ses_4() {
         use bson::spec::BinarySubtype::Uuid;
         let id = SessionId::of_random([7; 16]);
-        let expected = bson::rawdoc! { "id": bson::RawBinaryRef { subtype: Uuid, bytes: &id.bytes() } };
-
-        let mut fields = RawDocumentBuf::new();
-        id.append_to(&mut fields);
+        let mut expected = RawDocumentBuf::new();
+        expected.append(bson::cstr!("id"), bson::RawBinaryRef { subtype: Uuid, bytes: &id.bytes() });
 
         assert_eq!(id.document(), expected);
-        assert_eq!(fields, bson::rawdoc! { "lsid": expected });
     }
 
     #[test]

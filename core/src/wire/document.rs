@@ -190,7 +190,7 @@ pub(crate) struct Elements<'a> {
 impl<'a> Iterator for Elements<'a> {
     type Item = Result<Element<'a>, DocumentError>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.last {
             return None;
@@ -209,7 +209,7 @@ impl<'a> Iterator for Elements<'a> {
 }
 
 /// The element at position `at`, and the position of the next one.
-#[inline]
+#[inline(always)]
 fn element(bytes: &[u8], at: usize, last: usize) -> Result<(Element<'_>, usize), DocumentError> {
     let length = name(bytes, at, last)?;
     let (tag, name) = (bytes[at], &bytes[at + 1..at + 1 + length]);

@@ -97,16 +97,18 @@ impl<R: Runtime> Attempt<'_, R> {
         let composed = self.compose(server, number, is_first);
         let mut command = self.command;
         command.body = composed.body.as_deref().unwrap_or(command.body);
-        command.fields = composed.fields.as_deref();
+        let mut fields = fields::PLACES;
+        command.fields = composed.fields(&mut fields);
         let limit = self.time_limit();
         let ran = match connection.exchange_as_it_is(&command, limit, Some(self.number)).await {
             Ok(reply) => Ok(reply.into_owned()),
             Err(error) => Err(error),
         };
-        let ran = ran.and_then(|reply| match self.writes.then(|| CommandReply::read(&reply).write_failure()).flatten() {
-            Some(failure) => Err(connection.write_failed(failure)),
-            None => Ok(reply),
-        });
+        let ran =
+            ran.and_then(|reply| match self.writes.then(|| CommandReply::read(&reply).write_failure()).flatten() {
+                Some(failure) => Err(connection.write_failed(failure)),
+                None => Ok(reply),
+            });
         self.end_command(&connection, ran.as_ref().err());
         match ran {
             Ok(reply) => {
@@ -273,22 +275,18 @@ impl<R: Runtime> Attempt<'_, R> {
         });
         let snapshot = session.and_then(|session| session.snapshot.as_ref());
         let defaults = self.topology.command_defaults();
-        self.sessions.with_cluster_time(|cluster_time| {
-            let names_server = matches!(self.selector, ServerSelector::AnyOf(_));
-            let preference = self.preference;
-            let along = fields::Along {
-                lsid,
-                number,
-                part,
-                cluster_time,
-                causality,
-                snapshot,
-                preference,
-                names_server,
-                defaults,
-            };
-            fields::compose(&self.command, &self.outline, server, &along)
-        })
+        let along = fields::Along {
+            lsid,
+            number,
+            part,
+            cluster_time: self.sessions.cluster_time(),
+            causality,
+            snapshot,
+            preference: self.preference,
+            names_server: matches!(self.selector, ServerSelector::AnyOf(_)),
+            defaults,
+        };
+        fields::compose(&self.command, &self.outline, server, along)
     }
 
     /// What the reply says of time counts whether or not the command succeeded (SES-13).

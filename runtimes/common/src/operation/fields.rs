@@ -3,13 +3,15 @@
 //! A command is never changed, and what it says itself stays. Only a read concern of its own, in a session that is causally
 //! consistent, is replaced by the same one with `afterClusterTime`.
 
+use std::sync::Arc;
+
 use bson::{RawDocument, RawDocumentBuf, Timestamp, cstr};
 use cmap_core::connection::{ClientField, Command, Outline, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{RetryOption, Retryability};
 use cmap_core::server::{CommandDefaults, ServerType, sent_read_preference, takes_read_concern, takes_read_preference};
 use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionCommand};
-use cmap_core::wire::integer;
+use cmap_core::wire::{Field, integer};
 
 use crate::connection::Connection;
 use crate::runtime::Runtime;
@@ -36,7 +38,7 @@ pub(super) struct Along<'a> {
     /// Its part in a transaction.
     pub(super) part: Option<Part<'a>>,
     /// The client's.
-    pub(super) cluster_time: Option<&'a ClusterTime>,
+    pub(super) cluster_time: Option<Arc<ClusterTime>>,
     /// The session's.
     pub(super) causality: Option<&'a Causality>,
     /// That of a snapshot session.
@@ -58,11 +60,46 @@ pub(super) struct Part<'a> {
     pub(super) has_timeout: bool,
 }
 
-/// A command with what goes along.
+/// Places for the fields of a [`Composed`].
+pub(super) const PLACES: [Field<'static>; 4] = [Field::Boolean("", false); 4];
+
+/// What goes along with a command. The fields of most commands are borrowed from here one by one, so that none is copied before
+/// it is sent.
+#[derive(Default)]
 pub(super) struct Composed {
     /// The command without its read concern, if that was replaced.
     pub(super) body: Option<RawDocumentBuf>,
-    pub(super) fields: Option<RawDocumentBuf>,
+    lsid: Option<[u8; 30]>,
+    number: Option<i64>,
+    cluster_time: Option<Arc<ClusterTime>>,
+    /// All others.
+    others: Option<RawDocumentBuf>,
+}
+
+impl Composed {
+    /// The fields, to be sent along, in these places.
+    pub(super) fn fields<'f>(&'f self, places: &'f mut [Field<'f>; PLACES.len()]) -> &'f [Field<'f>] {
+        let mut free = places.iter_mut();
+        let mut put = |field| free.next().into_iter().for_each(|place| *place = field);
+        if let Some(lsid) = self.lsid.as_ref().and_then(|bytes| RawDocument::from_bytes(bytes).ok()) {
+            put(Field::Document("lsid", lsid));
+        }
+        if let Some(number) = self.number {
+            put(Field::Int64("txnNumber", number));
+        }
+        if let Some(time) = &self.cluster_time {
+            put(Field::Document("$clusterTime", time.document()));
+        }
+        if let Some(others) = &self.others {
+            put(Field::All(others));
+        }
+        let count = PLACES.len() - free.len();
+        places.get(..count).unwrap_or_default()
+    }
+
+    fn others(&mut self) -> &mut RawDocumentBuf {
+        self.others.get_or_insert_default()
+    }
 }
 
 impl ServerOf {
@@ -91,39 +128,37 @@ impl ServerOf {
     }
 }
 
-/// The command as it is sent.
-pub(super) fn compose(
-    command: &Command<'_>,
-    outline: &Outline<'_>,
-    server: ServerOf,
-    along: &Along<'_>,
-) -> Composed {
-    let mut fields = with_room(command.fields);
-    let mut body = None;
+/// What goes along with the command to this server.
+pub(super) fn compose(command: &Command<'_>, outline: &Outline<'_>, server: ServerOf, along: Along<'_>) -> Composed {
     let is_new = |field| !outline.has(field);
-    if let Some(lsid) = along.lsid.filter(|_| is_new(ClientField::SessionId)) {
-        lsid.append_to(&mut fields);
-    }
-    if let Some(number) = along.number.filter(|_| is_new(ClientField::TransactionNumber)) {
-        fields.append(cstr!("txnNumber"), number);
-    }
-    let seen = ClusterTime::greater(along.cluster_time, along.causality.and_then(Causality::cluster_time));
-    if let Some(time) = seen.filter(|_| server.role != Role::Standalone && is_new(ClientField::ClusterTime)) {
-        fields.append(cstr!("$clusterTime"), time.document());
-    }
+    let seen = later(along.cluster_time.as_ref(), along.causality.and_then(Causality::cluster_time));
+    let mut composed = Composed {
+        lsid: along.lsid.filter(|_| is_new(ClientField::SessionId)).map(SessionId::document_bytes),
+        number: along.number.filter(|_| is_new(ClientField::TransactionNumber)),
+        cluster_time: seen.filter(|_| server.role != Role::Standalone && is_new(ClientField::ClusterTime)),
+        ..Composed::default()
+    };
+    command.fields.iter().for_each(|field| field.append_to(composed.others()));
     if let Some(part) = &along.part {
-        append_part(&mut fields, part, along.causality);
+        append_part(composed.others(), part, along.causality);
     }
     // The commands of a transaction take the rest from its first one.
     if along.part.is_none() && is_new(ClientField::Autocommit) {
-        append_concerns(&mut fields, &mut body, (command, outline), server, along);
-        let preference =
-            is_new(ClientField::ReadPreference).then(|| read_preference(command.body, server, along)).flatten();
-        if let Some(preference) = preference {
-            fields.append(cstr!("$readPreference"), preference);
+        append_concerns(&mut composed, command, outline, server, &along);
+        if is_new(ClientField::ReadPreference)
+            && let Some(preference) = read_preference(command.body, server, &along)
+        {
+            composed.others().append(cstr!("$readPreference"), preference);
         }
     }
-    Composed { body, fields: Some(fields).filter(|fields| !fields.is_empty()) }
+    composed
+}
+
+/// The later time of the client's and the session's.
+fn later(of_client: Option<&Arc<ClusterTime>>, of_session: Option<&ClusterTime>) -> Option<Arc<ClusterTime>> {
+    let later = ClusterTime::greater(of_client.map(Arc::as_ref), of_session)?;
+    let of_client = of_client.filter(|own| std::ptr::eq(Arc::as_ptr(own), later));
+    Some(of_client.map_or_else(|| Arc::new(later.clone()), Arc::clone))
 }
 
 fn append_part(fields: &mut RawDocumentBuf, part: &Part<'_>, causality: Option<&Causality>) {
@@ -137,9 +172,9 @@ fn append_part(fields: &mut RawDocumentBuf, part: &Part<'_>, causality: Option<&
 }
 
 fn append_concerns(
-    fields: &mut RawDocumentBuf,
-    body: &mut Option<RawDocumentBuf>,
-    (command, outline): (&Command<'_>, &Outline<'_>),
+    composed: &mut Composed,
+    command: &Command<'_>,
+    outline: &Outline<'_>,
     server: ServerOf,
     along: &Along<'_>,
 ) {
@@ -151,21 +186,23 @@ fn append_concerns(
     match (own, after) {
         _ if along.snapshot.is_some() => {
             if own.is_some() {
-                *body = Some(without_read_concern(command.body));
+                composed.body = Some(without_read_concern(command.body));
             }
-            fields.append(cstr!("readConcern"), along.snapshot.map(Snapshot::read_concern).unwrap_or_default());
+            composed
+                .others()
+                .append(cstr!("readConcern"), along.snapshot.map(Snapshot::read_concern).unwrap_or_default());
         }
         (Some(own), Some(after)) if own.get("afterClusterTime").is_ok_and(|field| field.is_none()) => {
-            *body = Some(without_read_concern(command.body));
-            fields.append(cstr!("readConcern"), with_time(own, after));
+            composed.body = Some(without_read_concern(command.body));
+            composed.others().append(cstr!("readConcern"), with_time(own, after));
         }
         (None, Some(after)) => {
             let none = RawDocumentBuf::new();
-            fields.append(cstr!("readConcern"), with_time(default.unwrap_or(&none), after));
+            composed.others().append(cstr!("readConcern"), with_time(default.unwrap_or(&none), after));
         }
         (None, None) => {
             if let Some(default) = default {
-                fields.append(cstr!("readConcern"), default);
+                composed.others().append(cstr!("readConcern"), default);
             }
         }
         (Some(_), _) => {}
@@ -174,7 +211,7 @@ fn append_concerns(
     // One that wants no reply takes no concern that asks for one.
     let goes_along = |concern: &&RawDocument| command.acknowledged || wants_no_reply(concern);
     if let Some(concern) = write_concern.filter(goes_along).filter(|_| !outline.has(ClientField::WriteConcern)) {
-        fields.append(cstr!("writeConcern"), concern);
+        composed.others().append(cstr!("writeConcern"), concern);
     }
 }
 
@@ -237,14 +274,4 @@ pub(super) fn writes(retryability: Retryability) -> bool {
 /// with it (SES-10).
 pub(super) fn takes_session(command: &Command<'_>, outline: &Outline<'_>) -> bool {
     command.acknowledged && !WITHOUT_SESSION.contains(&outline.name)
-}
-
-/// A copy of `fields` with room for a session's id and the cluster's time, which come to most commands.
-fn with_room(fields: Option<&RawDocument>) -> RawDocumentBuf {
-    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
-    const ROOM: usize = 256;
-    let fields = fields.map_or(EMPTY, RawDocument::as_bytes);
-    let mut bytes = Vec::with_capacity(fields.len() + ROOM);
-    bytes.extend_from_slice(fields);
-    RawDocumentBuf::from_bytes(bytes).unwrap_or_default()
 }

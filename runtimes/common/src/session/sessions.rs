@@ -21,7 +21,7 @@ pub(crate) struct Sessions {
 
 struct State {
     pool: SessionPool,
-    cluster_time: Option<ClusterTime>,
+    cluster_time: Option<Arc<ClusterTime>>,
 }
 
 /// A server session in use. Dropping it gives it back; a command that was cut off half-way makes it dirty (SES-8).
@@ -48,7 +48,7 @@ impl Sessions {
     /// its id.
     pub(crate) fn take<R: Runtime>(self: &Arc<Self>, topology: &Arc<Topology<R>>) -> Option<Lent<R>> {
         let now = topology.clock().now();
-        let timeout = timeout(topology);
+        let timeout = topology.session_timeout();
         let taken = self.state().pool.take(now, timeout);
         let session = match taken {
             Some(mut session) => {
@@ -69,13 +69,16 @@ impl Sessions {
     /// A reply came, other than to a hello (SES-13).
     pub(crate) fn handle_reply(&self, reply: &RawDocument) {
         if let Some(seen) = ClusterTime::of_reply(reply) {
-            ClusterTime::advance(&mut self.state().cluster_time, seen);
+            let mut state = self.state();
+            if let Some(greater) = ClusterTime::greater_than(state.cluster_time.as_deref(), seen) {
+                state.cluster_time = Some(Arc::new(greater));
+            }
         }
     }
 
-    /// What `read` makes of the greatest cluster time that a reply named.
-    pub(crate) fn with_cluster_time<T>(&self, read: impl FnOnce(Option<&ClusterTime>) -> T) -> T {
-        read(self.state().cluster_time.as_ref())
+    /// The greatest cluster time that a reply named.
+    pub(crate) fn cluster_time(&self) -> Option<Arc<ClusterTime>> {
+        self.state().cluster_time.clone()
     }
 
     /// Takes out ids of free sessions, for endSessions.
@@ -155,10 +158,4 @@ impl<R: Runtime> Drop for Lent<R> {
         let now = self.topology.clock().now();
         self.sessions.state().pool.give_back(now, self.timeout, session);
     }
-}
-
-/// How long the topology keeps unused sessions (TOP-39).
-fn timeout<R: Runtime>(topology: &Topology<R>) -> Option<Duration> {
-    let minutes = topology.description().logical_session_timeout_minutes()?;
-    Some(Duration::from_secs(u64::try_from(minutes).ok()?.saturating_mul(60)))
 }
