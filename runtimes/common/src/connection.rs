@@ -287,7 +287,7 @@ impl<R: Runtime> Connection<R> {
         let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
         let reads = match self.selector.as_deref() {
             Some(ServerSelector::ReadPreference(preference)) => ReadsBy::Preference(preference),
-            Some(ServerSelector::AnyOf(_)) => ReadsBy::NamedServer,
+            Some(ServerSelector::AnyOf(_) | ServerSelector::Pinned(_)) => ReadsBy::NamedServer,
             Some(_) | None => ReadsBy::Client,
         };
         let defaults = self.topology.command_defaults();

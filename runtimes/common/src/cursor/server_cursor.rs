@@ -167,7 +167,7 @@ impl<R: Runtime> ServerCursor<R> {
     }
 
     fn selector(&self) -> ServerSelector {
-        ServerSelector::AnyOf([ServerAddress::clone(&self.address)].into())
+        ServerSelector::Pinned(Arc::clone(&self.address))
     }
 
     /// Whether its server does not belong to the deployment any more. A closed client has no servers, and says so itself.

@@ -228,7 +228,7 @@ impl<R: Runtime> Attempt<'_, R> {
     fn server_selector(&self) -> ServerSelector {
         match (self.part, &self.session) {
             (Some(_), SessionOf::Explicit(session)) => match session.transaction.pinned_to() {
-                Some(address) => ServerSelector::AnyOf([address.clone()].into()),
+                Some(address) => ServerSelector::Pinned(Arc::new(address.clone())),
                 None => ServerSelector::Writable,
             },
             (_, _) => self.selector.clone(),
@@ -283,7 +283,7 @@ impl<R: Runtime> Attempt<'_, R> {
             causality,
             snapshot,
             preference: self.preference,
-            names_server: matches!(self.selector, ServerSelector::AnyOf(_)),
+            names_server: matches!(self.selector, ServerSelector::AnyOf(_) | ServerSelector::Pinned(_)),
             defaults,
         };
         fields::compose(&self.command, &self.outline, server, along)

@@ -387,6 +387,6 @@ fn named(body: &RawDocument, number: u64) -> Arc<Named> {
 fn read_preference(selector: &ServerSelector) -> Option<&ReadPreference> {
     match selector {
         ServerSelector::ReadPreference(preference) => Some(preference),
-        ServerSelector::Writable | ServerSelector::AnyOf(_) | _ => None,
+        ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) | _ => None,
     }
 }
