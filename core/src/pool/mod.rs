@@ -10,6 +10,7 @@
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff` | the pause before the next connection to an overloaded server |
 //! | `maintenance` | pruning and populating |
+//! | `resize` | limits that change while the pool runs |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
@@ -39,6 +40,7 @@ mod list;
 mod maintenance;
 mod output;
 mod queries;
+mod resize;
 mod serving;
 mod snapshot;
 pub(crate) mod state;
@@ -113,6 +115,8 @@ pub struct Pool<C> {
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
+    /// Whether every call takes the long way: events are produced, or there are more connections than maxPoolSize.
+    attentive: bool,
     totals: Totals,
 }
 
@@ -152,6 +156,7 @@ impl<C> Pool<C> {
             wait_queue: WaitQueue::new(id),
             outputs: VecDeque::new(),
             observed: true,
+            attentive: true,
             totals: Totals::default(),
         };
         let options = Box::new(pool.options.clone());
@@ -452,6 +457,7 @@ impl<C> Pool<C> {
     /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
+        self.renew_attention();
     }
 
     // Shared by the parts of the machine.
@@ -553,6 +559,7 @@ impl<C> Pool<C> {
         let connection_id = self.connections.slot(key).id;
         self.note_tried(connection_id);
         let socket = self.connections.close(&mut self.generations, key);
+        self.renew_attention();
         self.totals.closed.count(reason);
         self.emit(|| Event::ConnectionClosed { connection_id, reason, error });
         socket

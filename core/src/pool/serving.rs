@@ -96,6 +96,7 @@ impl<C> Pool<C> {
         high.high_water.pending = high.high_water.pending.max(self.connections.pending);
         high.high_water_total = high.high_water_total.max(self.connections.total());
         self.note_created(connection.id);
+        self.renew_attention();
         self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
         self.outputs.push_back(Output::Action(Action::Connect { connection }));
         key
@@ -118,6 +119,8 @@ impl<C> Pool<C> {
         let reason = match self.state {
             PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
             _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
+            // One that was created for a waiter serves a waiter; it is closed when it comes back.
+            _ if self.has_surplus() && self.wait_queue.len() == 0 => Some(ConnectionClosedReason::Surplus),
             PoolState::Paused | PoolState::Ready => None,
         };
         // The server takes connections, whatever happens to this one.
@@ -176,6 +179,7 @@ impl<C> Pool<C> {
             PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
             _ if !alive => Some(ConnectionClosedReason::Error),
             _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
+            _ if self.has_surplus() && self.wait_queue.len() == 0 => Some(ConnectionClosedReason::Surplus),
             PoolState::Paused | PoolState::Ready => None,
         };
         match reason {

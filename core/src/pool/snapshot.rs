@@ -25,6 +25,7 @@ impl<C> Pool<C> {
             wait_queue: self.wait_queue.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
+            attentive: self.attentive,
             totals: self.totals,
         }
     }

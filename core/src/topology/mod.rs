@@ -19,6 +19,7 @@
 //! | `connections` | what happens at connections, and what it says of their server |
 //! | `checks` | what checks and hellos say of a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
+//! | `resize` | new limits for all pools |
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
@@ -40,6 +41,7 @@ mod event;
 mod output;
 mod rescan;
 mod reselection;
+mod resize;
 pub mod seed_list;
 pub mod selection;
 mod selection_event;

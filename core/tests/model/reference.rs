@@ -9,7 +9,7 @@ use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
 
 use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
-use super::transition::{Call, Named, Options};
+use super::transition::{Call, Named, Options, Resized};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
@@ -82,6 +82,7 @@ pub(crate) enum Answer {
     Done,
     CheckOut(CheckOut),
     Cancellation(Cancellation),
+    Refused,
 }
 
 impl Reference {
@@ -155,6 +156,7 @@ impl Reference {
                 }
             }
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
+            Call::Resize(resized) => return Ok(self.resize(resized)),
             Call::Timeout => {
                 if self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
@@ -230,11 +232,35 @@ impl Reference {
             PoolState::Closed => Some(Reason::PoolClosed),
             _ if connection.interrupted => Some(Reason::Stale),
             _ if condition == Condition::Errored || connection.hung_up => Some(Reason::Error),
-            _ => self.is_stale(&connection).then_some(Reason::Stale),
+            _ if self.is_stale(&connection) => Some(Reason::Stale),
+            // also if somebody waits.
+            _ => self.has_surplus().then_some(Reason::Surplus),
         };
         self.close_or_make_available(connection.id, reason);
         self.serve();
         Ok(())
+    }
+
+    /// the coldest available connections make room; those in use stay.
+    fn resize(&mut self, Resized { max_pool_size, min_pool_size, max_connecting }: Resized) -> Answer {
+        let options = Options {
+            max_pool_size: max_pool_size.unwrap_or(self.options.max_pool_size),
+            min_pool_size: min_pool_size.unwrap_or(self.options.min_pool_size),
+            max_connecting: max_connecting.unwrap_or(self.options.max_connecting),
+            ..self.options
+        };
+        let is_too_small = options.max_pool_size > 0 && options.min_pool_size > options.max_pool_size;
+        if is_too_small || options.max_connecting == 0 {
+            return Answer::Refused;
+        }
+        self.options = options;
+        while self.has_surplus()
+            && let Some(coldest) = self.connections.iter().find(|c| c.state == State::Available).cloned()
+        {
+            self.close(coldest.id, self.perished(&coldest).unwrap_or(Reason::Surplus), None, true);
+        }
+        self.serve();
+        Answer::Done
     }
 
     fn close_pool(&mut self) {
@@ -305,7 +331,8 @@ impl Reference {
         let reason = match self.state {
             PoolState::Closed => Some(Reason::PoolClosed),
             // never delivered if a clear came between.
-            _ => self.is_stale(&connection).then_some(Reason::Stale),
+            _ if self.is_stale(&connection) => Some(Reason::Stale),
+            _ => self.is_superfluous().then_some(Reason::Surplus),
         };
         self.backoff = None;
         match reason {
@@ -359,7 +386,8 @@ impl Reference {
         let reason = match self.state {
             PoolState::Closed => Some(Reason::PoolClosed),
             _ if !alive => Some(Reason::Error),
-            _ => is_stale.then_some(Reason::Stale),
+            _ if is_stale => Some(Reason::Stale),
+            _ => self.is_superfluous().then_some(Reason::Surplus),
         };
         self.close_or_make_available(id, reason);
         self.serve();

@@ -74,7 +74,16 @@ pub(crate) enum Call<P> {
     EstablishFailed(P, Reaction, bool),
     Checked(P, bool),
     PeerClosed(P),
+    Resize(Resized),
     Timeout,
+}
+
+/// New limits; `None` leaves one as it is. They may contradict each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resized {
+    pub(crate) max_pool_size: Option<u32>,
+    pub(crate) min_pool_size: Option<u32>,
+    pub(crate) max_connecting: Option<u32>,
 }
 
 /// A connection or a check-out, before the step is made.
@@ -201,9 +210,18 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
             .prop_map(|(pick, reaction, overloaded)| Call::EstablishFailed(pick, reaction, overloaded)),
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
         3 => pick().prop_map(Call::PeerClosed),
+        if mood == Mood::Leaving { 16 } else { 5 } => resized().prop_map(Call::Resize),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]
+}
+
+fn resized() -> impl Strategy<Value = Resized> {
+    let limit = |range| prop::option::weighted(0.7, range);
+    // Small sizes are those that leave a surplus.
+    (limit(0_u32..=4), prop::option::weighted(0.3, 0_u32..=3), limit(0_u32..=3)).prop_map(
+        |(max_pool_size, min_pool_size, max_connecting)| Resized { max_pool_size, min_pool_size, max_connecting },
+    )
 }
 
 fn pick() -> impl Strategy<Value = Pick> {

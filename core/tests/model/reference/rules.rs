@@ -66,6 +66,17 @@ impl Reference {
             && self.count(State::Pending) < self.options.max_connecting as usize
     }
 
+    /// Whether there are more connections than maxPoolSize, because that has become smaller.
+    pub(super) fn has_surplus(&self) -> bool {
+        let max = self.options.max_pool_size as usize;
+        max > 0 && self.connections.len() > max
+    }
+
+    /// Whether a connection that nobody has used yet would be one too many, and nobody waits for it.
+    pub(super) fn is_superfluous(&self) -> bool {
+        self.has_surplus() && self.waiters.is_empty()
+    }
+
     pub(super) fn create(&mut self, origin: Option<CheckOut>) {
         self.created += 1;
         let id = self.created;
@@ -297,7 +308,7 @@ impl Reference {
     }
 
     /// Why an available connection must not be used any more (CMAP-11).
-    fn perished(&self, available: &Connection) -> Option<Reason> {
+    pub(super) fn perished(&self, available: &Connection) -> Option<Reason> {
         let is_idle = self.options.max_idle > 0 && self.now - available.since > self.options.max_idle;
         if self.is_stale(available) { Some(Reason::Stale) } else { is_idle.then_some(Reason::Idle) }
     }
