@@ -11,6 +11,8 @@
 //! | `backoff` | the pause before the next connection to an overloaded server |
 //! | `maintenance` | pruning and populating |
 //! | `resize` | limits that change while the pool runs |
+//! | `share` | what the topology decides: a floor that follows, permits of a budget |
+//! | `host_timeout` | a host that nobody has used for long |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
@@ -34,6 +36,7 @@ mod fast_path;
 pub mod fuzz;
 mod generation;
 mod handle;
+mod host_timeout;
 mod input;
 mod invariants;
 mod list;
@@ -42,6 +45,7 @@ mod output;
 mod queries;
 mod resize;
 mod serving;
+mod share;
 mod snapshot;
 pub(crate) mod state;
 mod stats;
@@ -59,7 +63,9 @@ use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
 use self::handle::PoolId;
 pub(crate) use self::handle::PoolOwner;
+use self::host_timeout::HostUse;
 use self::list::Key;
+use self::share::Share;
 use self::state::PoolCall;
 use self::stats::Totals;
 use self::wait_queue::WaitQueue;
@@ -115,8 +121,11 @@ pub struct Pool<C> {
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
-    /// Whether every call takes the long way: events are produced, or there are more connections than maxPoolSize.
+    /// Whether every call takes the long way: events are produced, there are more connections than maxPoolSize, or a
+    /// waiter of another server needs one.
     attentive: bool,
+    share: Share,
+    host_use: HostUse,
     totals: Totals,
 }
 
@@ -157,6 +166,8 @@ impl<C> Pool<C> {
             outputs: VecDeque::new(),
             observed: true,
             attentive: true,
+            share: Share::default(),
+            host_use: HostUse::new(now),
             totals: Totals::default(),
         };
         let options = Box::new(pool.options.clone());
@@ -192,6 +203,7 @@ impl<C> Pool<C> {
     ) -> (CheckOutId, Option<Delivery<C>>) {
         let was_drained = self.is_drained();
         self.advance(now);
+        self.use_host();
         let check_out = self.wait_queue.start(self.now);
         let key = check_out.key;
         self.emit(|| Event::ConnectionCheckOutStarted { check_out });
@@ -406,11 +418,12 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, and runs
-    /// maintenance if it is due (CMAP-47).
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, closes
+    /// what a host has that nobody uses, and runs maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.end_pause();
+        self.expire_host();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
         }
@@ -451,6 +464,7 @@ impl<C> Pool<C> {
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
+        let earlier = Timeout::earlier(earlier, self.host_timeout());
         if self.backoff.is_none() { earlier } else { Timeout::earlier(earlier, self.backoff_timeout()) }
     }
 

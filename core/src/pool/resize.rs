@@ -33,11 +33,6 @@ impl<C> Pool<C> {
         self.connections.total() > self.limits.max_pool_size
     }
 
-    /// Whether a call must not take the short way.
-    pub(super) fn renew_attention(&mut self) {
-        self.attentive = self.observed || self.has_surplus();
-    }
-
     fn close_surplus(&mut self) {
         while self.has_surplus()
             && let Some(key) = self.connections.available.front()

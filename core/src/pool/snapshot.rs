@@ -26,6 +26,8 @@ impl<C> Pool<C> {
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
             attentive: self.attentive,
+            share: self.share,
+            host_use: self.host_use,
             totals: self.totals,
         }
     }

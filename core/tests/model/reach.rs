@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that a thousand cases must meet at least fifty times.
-const COMMON: [&str; 33] = [
+const COMMON: [&str; 34] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -43,6 +43,7 @@ const COMMON: [&str; 33] = [
     "closed Available stale",
     "closed Available surplus",
     "closed InUse surplus",
+    "a host was used no more",
     "resized Refused",
     "closed InUse error",
     "closed InUse stale",
@@ -113,6 +114,9 @@ impl Reach {
             if other.failures > one.failures {
                 self.add("refused twice in a row");
             }
+        }
+        if after.host.is_over && !before.host.is_over && after.timeout() != before.timeout() {
+            self.add("a host was used no more");
         }
         if before.waiters.len() >= 5 {
             self.add("five waited");

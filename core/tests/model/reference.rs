@@ -32,9 +32,21 @@ pub(crate) struct Reference {
     last_run: Option<u64>,
     /// A connection that no check-out waited for has failed since the last run.
     population_failed: bool,
+    /// What the last look at the host found.
+    pub(crate) host: Host,
     pub(crate) backoff: Option<Backoff>,
     random: Random,
     calls: u64,
+}
+
+/// The use of the host: how many check-outs had begun at the last look, the time after which it was not used up to then, and
+/// whether it was in use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Host {
+    started: CheckOut,
+    since: u64,
+    is_busy: bool,
+    pub(crate) is_over: bool,
 }
 
 /// The server is overloaded: no connection is created before `until`, and then one at a time.
@@ -102,6 +114,7 @@ impl Reference {
             paused_by: Cause::PoolsOwn,
             last_run: None,
             population_failed: false,
+            host: Host::default(),
             backoff: None,
             random: Random::new(0),
             calls: 0,
@@ -161,6 +174,7 @@ impl Reference {
                 if self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
                 }
+                self.look_at_host();
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
@@ -175,7 +189,8 @@ impl Reference {
     /// When the pool wants to be called, if its outputs have been drained.
     pub(crate) fn timeout(&self) -> Option<(u64, TimeoutReason)> {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
-        check_out.into_iter().chain(self.maintenance()).chain(self.pause_end()).min_by_key(|&(at, _)| at)
+        let others = self.maintenance().into_iter().chain(self.host_look()).chain(self.pause_end());
+        check_out.into_iter().chain(others).min_by_key(|&(at, _)| at)
     }
 
     pub(crate) fn counts(&self) -> [usize; 4] {
@@ -190,6 +205,9 @@ impl Reference {
     // Calls.
 
     fn check_out(&mut self, offset: Option<i64>) -> CheckOut {
+        if self.host.is_over {
+            self.host = Host { started: self.started, since: self.now, is_busy: true, is_over: false };
+        }
         self.started += 1;
         let deadline = offset.map(|offset| self.now.saturating_add_signed(offset));
         let waiter = Waiter { check_out: self.started, started_at: self.now, deadline };
@@ -332,7 +350,7 @@ impl Reference {
             PoolState::Closed => Some(Reason::PoolClosed),
             // never delivered if a clear came between.
             _ if self.is_stale(&connection) => Some(Reason::Stale),
-            _ => self.is_superfluous().then_some(Reason::Surplus),
+            _ => self.superfluous(),
         };
         self.backoff = None;
         match reason {
@@ -387,7 +405,7 @@ impl Reference {
             PoolState::Closed => Some(Reason::PoolClosed),
             _ if !alive => Some(Reason::Error),
             _ if is_stale => Some(Reason::Stale),
-            _ => self.is_superfluous().then_some(Reason::Surplus),
+            _ => self.superfluous(),
         };
         self.close_or_make_available(id, reason);
         self.serve();

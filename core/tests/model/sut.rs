@@ -331,6 +331,7 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.max_idle_time = Some(nanos(options.max_idle));
     pool.max_connecting = Some(options.max_connecting);
     pool.wait_queue_timeout = Some(nanos(options.wait_queue_timeout));
+    pool.host_timeout = Some(nanos(options.host_timeout));
     pool.maintenance =
         Some(options.maintenance.map_or(Maintenance::Off, |interval| Maintenance::Every(nanos(interval))));
     pool.check_after_idle =

@@ -21,6 +21,7 @@ pub(crate) struct Options {
     pub(crate) max_connecting: u32,
     pub(crate) max_idle: u64,
     pub(crate) wait_queue_timeout: u64,
+    pub(crate) host_timeout: u64,
     /// The interval of maintenance, or none where it is off.
     pub(crate) maintenance: Option<u64>,
     /// `u64::MAX` = never.
@@ -152,13 +153,15 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
     let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
     let switches = (prop::bool::weighted(0.4), prop::bool::weighted(0.9));
-    (sizes, 1_u32..=3, nanos(1..=8), nanos(1..=12), maintenance, check_after_idle, switches).prop_map(
-        move |(sizes, max_connecting, max_idle, wait_queue_timeout, maintenance, check_after_idle, switches)| Options {
+    let waits = (nanos(1..=12), prop_oneof![2 => Just(0_u64), 1 => 1_u64..=4]);
+    (sizes, 1_u32..=3, nanos(1..=8), waits, maintenance, check_after_idle, switches).prop_map(
+        move |(sizes, max_connecting, max_idle, waits, maintenance, check_after_idle, switches)| Options {
             max_pool_size: sizes.0,
             min_pool_size: sizes.1,
             max_connecting,
             max_idle,
-            wait_queue_timeout,
+            wait_queue_timeout: waits.0,
+            host_timeout: waits.1,
             maintenance,
             check_after_idle,
             load_balanced,
@@ -206,7 +209,7 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         8 => pick().prop_map(Call::Cancel),
         3 => (service, any::<bool>()).prop_map(|(service, interrupts)| Call::Clear { service, interrupts }),
         if load_balanced { 18 } else { 1 } => (pick(), 0..SERVICES).prop_map(|(pick, id)| Call::Hello(pick, id)),
-        8 => (pick(), reaction, prop::bool::weighted(0.7))
+        8 => (pick(), reaction, prop::bool::weighted(0.8))
             .prop_map(|(pick, reaction, overloaded)| Call::EstablishFailed(pick, reaction, overloaded)),
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
         3 => pick().prop_map(Call::PeerClosed),

@@ -72,9 +72,35 @@ impl Reference {
         max > 0 && self.connections.len() > max
     }
 
-    /// Whether a connection that nobody has used yet would be one too many, and nobody waits for it.
-    pub(super) fn is_superfluous(&self) -> bool {
-        self.has_surplus() && self.waiters.is_empty()
+    /// Why a connection that nobody waits for is closed before it is available, if so.
+    pub(super) fn superfluous(&self) -> Option<Reason> {
+        match self.waiters.is_empty() {
+            true if self.has_surplus() => Some(Reason::Surplus),
+            true if self.host.is_over => Some(Reason::Idle),
+            _ => None,
+        }
+    }
+
+    /// When the pool looks whether its host is used.
+    pub(super) fn host_look(&self) -> Option<(u64, TimeoutReason)> {
+        let is_limited = self.options.host_timeout > 0 && self.state != PoolState::Closed && !self.host.is_over;
+        is_limited.then(|| ((self.host.since + self.options.host_timeout).max(self.now), TimeoutReason::HostTimeout))
+    }
+
+    pub(super) fn look_at_host(&mut self) {
+        while self.host_look().is_some_and(|(at, _)| at <= self.now) {
+            let is_busy = self.count(State::InUse) > 0 || !self.waiters.is_empty();
+            let is_over = !is_busy && !self.host.is_busy && self.started == self.host.started;
+            let hottest = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
+            let since = hottest.filter(|_| !is_busy).unwrap_or(self.now);
+            self.host = super::Host { started: self.started, since, is_busy, is_over };
+            if is_over {
+                for id in self.ids(|c| c.state == State::Available) {
+                    let reason = self.get(id).and_then(|c| self.perished(c)).unwrap_or(Reason::Idle);
+                    self.close(id, reason, None, true);
+                }
+            }
+        }
     }
 
     pub(super) fn create(&mut self, origin: Option<CheckOut>) {
@@ -285,7 +311,8 @@ impl Reference {
     }
 
     fn misses_connections(&self) -> bool {
-        self.state == PoolState::Ready && self.connections.len() < self.options.min_pool_size as usize
+        let is_kept = self.state == PoolState::Ready && !self.host.is_over;
+        is_kept && self.connections.len() < self.options.min_pool_size as usize
     }
 
     /// The earliest deadline of a waiter, the older check-out first. An origin is exempt from waitQueueTimeoutMS, but
