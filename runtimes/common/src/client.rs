@@ -46,7 +46,7 @@ impl<R: Runtime> Client<R> {
         &self.context().sessions
     }
 
-    pub(crate) fn context(&self) -> &Context<R> {
+    pub(crate) fn context(&self) -> &Arc<Context<R>> {
         self.pool.context()
     }
 

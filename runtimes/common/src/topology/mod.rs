@@ -291,6 +291,12 @@ impl<R: Runtime> Topology<R> {
         Arc::clone(self.lock().machine.description())
     }
 
+    /// How long its servers keep unused sessions (TOP-39).
+    pub(crate) fn session_timeout(&self) -> Option<Duration> {
+        let minutes = self.lock().machine.description().logical_session_timeout_minutes()?;
+        Some(Duration::from_secs(u64::try_from(minutes).ok()?.saturating_mul(60)))
+    }
+
     /// The servers that belong to the topology.
     pub(crate) fn servers(&self) -> Vec<ServerStatus> {
         let state = self.lock();

@@ -148,7 +148,7 @@ fn of_check_out(error: &CheckOutError) -> Kind {
             SelectionErrorKind::Timeout => Kind::SelectionTimeout,
             SelectionErrorKind::Incompatible(_) => Kind::Incompatible,
             SelectionErrorKind::Closed => Kind::Closed,
-            SelectionErrorKind::Forked | _ => Kind::Unknown,
+            SelectionErrorKind::ServerLeft | SelectionErrorKind::Forked | _ => Kind::Unknown,
         },
         CheckOutError::RuntimeGone(_) => Kind::RuntimeGone,
         _ => Kind::Unknown,
