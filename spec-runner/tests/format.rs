@@ -168,6 +168,7 @@ fn every_word_of_scenarios_is_read() {
             { "name": "failPoint", "failPoint": { "configureFailPoint": "failCommand", "mode": "off" } },
             { "name": "assertCounts", "total": 1, "available": 0, "pending": 0, "inUse": 1, "waiting": 0 },
             { "name": "clear", "service": "s" },
+            { "name": "resize", "maxPoolSize": 5, "minPoolSize": 1, "maxConnecting": 0, "refused": "maxConnecting" },
             { "name": "checkIn", "connection": "c", "error": "timeout" },
         ],
         "events": [{ "type": "ConnectionPoolCleared", "serviceId": "s" }],

@@ -187,6 +187,7 @@ fn closed_reason(reason: ConnectionClosedReason) -> &'static str {
         }
         ConnectionClosedReason::Error => "An error occurred while using the connection",
         ConnectionClosedReason::PoolClosed => "Connection pool was closed",
+        ConnectionClosedReason::Surplus => "There were more connections than the pool's limits allow",
     }
 }
 

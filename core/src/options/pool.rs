@@ -36,6 +36,9 @@ pub struct PoolOptions {
     /// A connection that was available for longer than this is checked before it is delivered, in case its peer has
     /// hung up. `Duration::MAX` = never. Default 1 s.
     pub check_after_idle: Option<Duration>,
+    /// A host that nobody has used for this long has no connections and keeps up none, until it is used again; zero =
+    /// forever. Default zero.
+    pub host_timeout: Option<Duration>,
     /// Whether the next connection to a server that could not take one (SystemOverloadedError, CMAP-50) is created after a
     /// pause, one at a time, until one has been established. Default true.
     pub backoff: Option<bool>,
@@ -85,6 +88,7 @@ pub(crate) struct Limits {
     /// Nanoseconds between two runs, or none if maintenance is off.
     pub(crate) maintenance: Option<u64>,
     pub(crate) check_after_idle: u64,
+    pub(crate) host_timeout: u64,
     pub(crate) backoff: bool,
     pub(crate) load_balanced: bool,
 }
@@ -93,6 +97,11 @@ pub(crate) struct Limits {
 const NEVER: u64 = u64::MAX;
 
 impl PoolOptions {
+    /// CMAP-1.
+    pub(crate) const DEFAULT_MAX_POOL_SIZE: u32 = 100;
+    /// CMAP-4.
+    pub(crate) const DEFAULT_MAX_CONNECTING: u32 = 2;
+
     /// The options that the user set, under the specification's names, times in milliseconds (CMAP-52, LOG-11).
     pub fn set_by_user(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -121,13 +130,13 @@ impl PoolOptions {
             value: value.to_string(),
             rule: rule.to_string(),
         };
-        let max = self.max_pool_size.unwrap_or(100);
+        let max = self.max_pool_size.unwrap_or(Self::DEFAULT_MAX_POOL_SIZE);
         let min = self.min_pool_size.unwrap_or(0);
         if max > 0 && min > max {
             let rule = alloc::format!("it must not be greater than maxPoolSize, which is {max}");
             return Err(error("minPoolSize", &min, &rule));
         }
-        let max_connecting = self.max_connecting.unwrap_or(2);
+        let max_connecting = self.max_connecting.unwrap_or(Self::DEFAULT_MAX_CONNECTING);
         if max_connecting == 0 {
             return Err(error("maxConnecting", &max_connecting, "it must be greater than 0"));
         }
@@ -150,6 +159,7 @@ impl PoolOptions {
             wait_queue_timeout: or_never(self.wait_queue_timeout),
             maintenance,
             check_after_idle: nanos(self.check_after_idle.unwrap_or(Duration::from_secs(1))),
+            host_timeout: or_never(self.host_timeout),
             backoff: self.backoff.unwrap_or(true),
             load_balanced: self.load_balanced,
         })

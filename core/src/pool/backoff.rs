@@ -69,13 +69,20 @@ impl<C> Pool<C> {
         }
     }
 
+    /// Whether a connection may be created now.
+    pub(super) fn backoff_allows(&self) -> bool {
+        self.backoff.as_ref().is_none_or(|backoff| backoff.allows_creation(self.now))
+    }
+
     /// The end of the pause, if it keeps a waiter from having a connection created.
     pub(super) fn backoff_timeout(&self) -> Option<Timeout> {
         self.backoff.as_ref()?;
         let until = self.creation_allowed_at()?;
         let is_needed = self.wait_queue.next_origin().is_some()
             && self.wait_queue.len() > self.connections.checking
-            && self.has_room();
+            && self.has_room()
+            // Without a permit of the client's budget, the end of the pause is news, and nothing after it.
+            && (self.may_ask_for_permit() || until > self.now);
         is_needed.then(|| Timeout { at: until.max(self.now), reason: TimeoutReason::Backoff })
     }
 

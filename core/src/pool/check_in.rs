@@ -61,6 +61,7 @@ impl<C> Pool<C> {
             (_, Some(Perished::Interrupted)) => ConnectionClosedReason::Stale,
             (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
             (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
+            (Condition::Usable, None) if self.is_given_up() => ConnectionClosedReason::Surplus,
             (Condition::Usable, None) if self.wait_queue.len() > 0 => {
                 let delivery = self.serve_with(connection, socket);
                 let delivery = self.return_or_queue(was_drained, delivery);

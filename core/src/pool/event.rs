@@ -101,6 +101,9 @@ pub enum ConnectionClosedReason {
     Error,
     /// The pool was closed.
     PoolClosed,
+    /// There were more connections than the limits allow, because these have become smaller. Not the
+    /// specification's, and never seen while no limit is changed.
+    Surplus,
 }
 
 /// Why a check-out failed (CMAP-53).
@@ -142,6 +145,7 @@ impl fmt::Display for ConnectionClosedReason {
             Self::Idle => "idle",
             Self::Error => "error",
             Self::PoolClosed => "poolClosed",
+            Self::Surplus => "surplus",
         })
     }
 }

@@ -75,9 +75,9 @@ impl<C> Pool<C> {
             && idle_time <= self.limits.check_after_idle
     }
 
-    /// Whether no outputs are queued, and no events are produced.
+    /// Whether no outputs are queued, and nothing asks for the long way.
     #[inline(always)]
     fn is_quiet(&self) -> bool {
-        !self.observed && self.outputs.is_empty()
+        !self.attentive && self.outputs.is_empty()
     }
 }

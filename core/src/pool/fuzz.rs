@@ -13,7 +13,7 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::PoolOptions;
+use crate::options::{PoolOptions, PoolSizes};
 use crate::time::Instant;
 
 /// A pool, and everything its driver holds.
@@ -41,6 +41,7 @@ pub fn run(data: &[u8]) {
         max_connecting: Some(u32::from(connecting % 3) + 1),
         wait_queue_timeout: (timeout % 2 == 1).then(|| Duration::from_millis(timeout.into())),
         max_idle_time: (timeout % 3 == 1).then(|| Duration::from_secs(2)),
+        host_timeout: (timeout % 5 == 1).then(|| Duration::from_secs(5)),
         load_balanced: timeout >= 128,
         ..PoolOptions::default()
     };
@@ -129,6 +130,10 @@ impl Driver {
             }
             _ if argument == 0 => self.pool.close(now),
             _ if argument == 1 => self.pool.reset_after_fork(now),
+            // Limits that contradict each other are refused.
+            _ if argument < 32 => {
+                let _ = self.pool.resize(now, PoolSizes::default().max_pool_size(u32::from(argument % 4)));
+            }
             _ => self.pool.handle_timeout(now),
         }
     }

@@ -7,6 +7,7 @@ use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
 use super::{Output, Pool, Purpose, Refused};
 use crate::connection::EstablishError;
+use crate::options::PoolSizes;
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 
@@ -40,6 +41,8 @@ pub enum Input {
     Checked(Handle, bool),
     /// [`Pool::handle_peer_closed`].
     PeerClosed(Handle),
+    /// [`Pool::resize`].
+    Resize(PoolSizes),
     /// [`Pool::handle_timeout`].
     Timeout,
 }
@@ -53,6 +56,8 @@ pub enum Answer {
     CheckOut(CheckOutId),
     /// [`Pool::cancel_check_out`]: the state in which it found the check-out.
     Cancellation(Cancellation),
+    /// [`Pool::resize`]: the limits contradict each other; nothing has changed.
+    Refused,
 }
 
 /// Which connections to make stale, whether to interrupt those at work, and why.
@@ -116,6 +121,8 @@ impl Pool<()> {
             }
             Input::Checked(connection, alive) => self.handle_checked(now, connection, alive)?,
             Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
+            Input::Resize(sizes) if self.resize(now, sizes).is_err() => return Ok(Answer::Refused),
+            Input::Resize(_) => {}
             Input::Timeout => self.handle_timeout(now),
         }
         Ok(Answer::Done)

@@ -43,11 +43,11 @@ impl<C> Pool<C> {
         if self.options.limits().as_ref() != Ok(&self.limits) {
             return Err("the limits are not those of the options");
         }
-        if self.connections.total() > self.limits.max_pool_size {
-            return Err("there are more connections than maxPoolSize");
+        if self.has_surplus() && !self.connections.available.is_empty() {
+            return Err("there are more connections than maxPoolSize though one of them is available");
         }
-        if self.connections.pending > self.limits.max_connecting {
-            return Err("there are more pending connections than maxConnecting");
+        if self.attentive != self.needs_attention() {
+            return Err("a call takes another way than it should");
         }
         if !self.check_backoff() {
             return Err("the connection that the backoff tries is not being established");

@@ -28,7 +28,8 @@ impl<C> Pool<C> {
         if earliest == Instant::END {
             return None;
         }
-        let populates_at = self.creation_allowed_at().filter(|_| self.must_populate() && self.has_room());
+        let populates_at =
+            self.creation_allowed_at().filter(|_| self.must_populate() && self.has_room() && self.may_ask_for_permit());
         let populate = populates_at
             .map(|allowed| Timeout { at: earliest.max(allowed).max(self.now), reason: TimeoutReason::Populate });
         let expiry = coldest.and_then(|key| self.expiry(key));
@@ -97,7 +98,7 @@ impl<C> Pool<C> {
     }
 
     fn must_populate(&self) -> bool {
-        self.state == PoolState::Ready && self.connections.total() < self.limits.min_pool_size
+        self.state == PoolState::Ready && self.connections.total() < self.floor()
     }
 
     /// The first moment at which an available connection exceeds maxIdleTimeMS (CMAP-3).

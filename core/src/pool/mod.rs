@@ -10,6 +10,9 @@
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff` | the pause before the next connection to an overloaded server |
 //! | `maintenance` | pruning and populating |
+//! | `resize` | limits that change while the pool runs |
+//! | `share` | what the topology decides: a floor that follows, permits of a budget |
+//! | `host_timeout` | a host that nobody has used for long |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
@@ -33,13 +36,16 @@ mod fast_path;
 pub mod fuzz;
 mod generation;
 mod handle;
+mod host_timeout;
 mod input;
 mod invariants;
 mod list;
 mod maintenance;
 mod output;
 mod queries;
+mod resize;
 mod serving;
+mod share;
 mod snapshot;
 pub(crate) mod state;
 mod stats;
@@ -57,7 +63,9 @@ use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
 use self::handle::PoolId;
 pub(crate) use self::handle::PoolOwner;
+use self::host_timeout::HostUse;
 use self::list::Key;
+use self::share::Share;
 use self::state::PoolCall;
 use self::stats::Totals;
 use self::wait_queue::WaitQueue;
@@ -113,6 +121,11 @@ pub struct Pool<C> {
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
+    /// Whether every call takes the long way: events are produced, there are more connections than maxPoolSize, or a
+    /// waiter of another server needs one.
+    attentive: bool,
+    share: Share,
+    host_use: HostUse,
     totals: Totals,
 }
 
@@ -152,6 +165,9 @@ impl<C> Pool<C> {
             wait_queue: WaitQueue::new(id),
             outputs: VecDeque::new(),
             observed: true,
+            attentive: true,
+            share: Share::default(),
+            host_use: HostUse::new(now),
             totals: Totals::default(),
         };
         let options = Box::new(pool.options.clone());
@@ -187,6 +203,7 @@ impl<C> Pool<C> {
     ) -> (CheckOutId, Option<Delivery<C>>) {
         let was_drained = self.is_drained();
         self.advance(now);
+        self.use_host();
         let check_out = self.wait_queue.start(self.now);
         let key = check_out.key;
         self.emit(|| Event::ConnectionCheckOutStarted { check_out });
@@ -401,11 +418,12 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, and runs
-    /// maintenance if it is due (CMAP-47).
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, closes
+    /// what a host has that nobody uses, and runs maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.end_pause();
+        self.expire_host();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
         }
@@ -446,12 +464,14 @@ impl<C> Pool<C> {
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
+        let earlier = Timeout::earlier(earlier, self.host_timeout());
         if self.backoff.is_none() { earlier } else { Timeout::earlier(earlier, self.backoff_timeout()) }
     }
 
     /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
+        self.renew_attention();
     }
 
     // Shared by the parts of the machine.
@@ -553,6 +573,7 @@ impl<C> Pool<C> {
         let connection_id = self.connections.slot(key).id;
         self.note_tried(connection_id);
         let socket = self.connections.close(&mut self.generations, key);
+        self.renew_attention();
         self.totals.closed.count(reason);
         self.emit(|| Event::ConnectionClosed { connection_id, reason, error });
         socket

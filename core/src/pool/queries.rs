@@ -96,14 +96,19 @@ impl<C> Pool<C> {
     }
 
     /// When time alone changes something for the check-outs that wait: the first of them times out, or a pause after an
-    /// overload ends and a connection is created. `None` if neither comes.
+    /// overload ends and a connection is created. Also, with a host timeout, what a use of the host brings about.
+    /// `None` if none of this comes.
     #[inline]
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
         let first = self.wait_queue.next_deadline();
-        if self.backoff.is_none() {
+        let look = self.host_timeout();
+        if self.backoff.is_none() && look.is_none() {
             return first;
         }
-        first.into_iter().chain(self.backoff_timeout().map(|timeout| timeout.at)).min()
+        // A check-out that uses the host again brings back its floor, too.
+        let floor = look.and_then(|_| self.maintenance_timeout());
+        let others = self.backoff_timeout().into_iter().chain(look).chain(floor).map(|timeout| timeout.at);
+        first.into_iter().chain(others).min()
     }
 
     /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.

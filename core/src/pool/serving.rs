@@ -96,6 +96,8 @@ impl<C> Pool<C> {
         high.high_water.pending = high.high_water.pending.max(self.connections.pending);
         high.high_water_total = high.high_water_total.max(self.connections.total());
         self.note_created(connection.id);
+        self.use_permit();
+        self.renew_attention();
         self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
         self.outputs.push_back(Output::Action(Action::Connect { connection }));
         key
@@ -103,7 +105,7 @@ impl<C> Pool<C> {
 
     /// Whether there is room for another connection, a permit to establish it (CMAP-1, CMAP-4), and no backoff.
     pub(super) fn may_create(&self) -> bool {
-        self.has_room() && self.backoff.as_ref().is_none_or(|backoff| backoff.allows_creation(self.now))
+        self.has_room() && self.backoff_allows() && self.has_permit()
     }
 
     /// Whether there is room for another connection, and a permit to establish it (CMAP-1, CMAP-4).
@@ -118,7 +120,8 @@ impl<C> Pool<C> {
         let reason = match self.state {
             PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
             _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
-            PoolState::Paused | PoolState::Ready => None,
+            // One that was created for a waiter serves a waiter; it is closed when it comes back.
+            PoolState::Paused | PoolState::Ready => self.superfluous(),
         };
         // The server takes connections, whatever happens to this one.
         self.backoff = None;
@@ -176,7 +179,7 @@ impl<C> Pool<C> {
             PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
             _ if !alive => Some(ConnectionClosedReason::Error),
             _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
-            PoolState::Paused | PoolState::Ready => None,
+            PoolState::Paused | PoolState::Ready => self.superfluous(),
         };
         match reason {
             Some(reason) => self.close_connection(key, reason),

@@ -25,6 +25,9 @@ impl<C> Pool<C> {
             wait_queue: self.wait_queue.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
+            attentive: self.attentive,
+            share: self.share,
+            host_use: self.host_use,
             totals: self.totals,
         }
     }

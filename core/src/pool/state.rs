@@ -29,14 +29,14 @@ use ConnectionState as Connection;
 pub(crate) const CONNECTION_TRANSITIONS: [(Connection, &str, Connection); 10] = [
     (Connection::Closed, "create", Connection::Pending),
     (Connection::Pending, "established", Connection::Available),
-    (Connection::Pending, "failed, interrupted, stale or pool closed", Connection::Closed),
+    (Connection::Pending, "failed, interrupted, stale, surplus or pool closed", Connection::Closed),
     (Connection::Available, "deliver", Connection::InUse),
     (Connection::Available, "idle for long: check", Connection::Checking),
-    (Connection::Available, "perished or pool closed", Connection::Closed),
+    (Connection::Available, "perished, surplus or pool closed", Connection::Closed),
     (Connection::Checking, "alive", Connection::Available),
-    (Connection::Checking, "dead, stale or pool closed", Connection::Closed),
+    (Connection::Checking, "dead, stale, surplus or pool closed", Connection::Closed),
     (Connection::InUse, "check in", Connection::Available),
-    (Connection::InUse, "check in, perished or pool closed", Connection::Closed),
+    (Connection::InUse, "check in, perished, surplus or pool closed", Connection::Closed),
 ];
 
 /// The state of a pool.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 18] = [
+    const CALLS: [[&str; 4]; 19] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
         ["`set_purpose`, in use", "cursor, transaction or other", "the same", "the same"],
@@ -108,6 +108,7 @@ mod tests {
         ["`handle_establish_failed`", "closed: error", "closed: error; fails its origin", "closed: poolClosed"],
         ["`handle_checked`", "closed: stale or error", "serves the queue, or closed", "closed: poolClosed"],
         ["`handle_peer_closed`", "closed: error; in use: at check-in", "the same", "the same, reason poolClosed"],
+        ["`resize`", "closes what is too much", "the same; serves the queue", "nothing to close"],
         ["`handle_timeout`", "prunes", "fails overdue check-outs, prunes, populates", "nothing"],
     ];
 

@@ -74,6 +74,8 @@ pub struct ClosedTotals {
     pub error: u64,
     /// The pool was closed.
     pub pool_closed: u64,
+    /// There were more than the limits allow.
+    pub surplus: u64,
 }
 
 /// Check-outs that failed, by reason.
@@ -144,12 +146,17 @@ impl ClosedTotals {
             idle: self.idle.saturating_add(other.idle),
             error: self.error.saturating_add(other.error),
             pool_closed: self.pool_closed.saturating_add(other.pool_closed),
+            surplus: self.surplus.saturating_add(other.surplus),
         }
     }
 
     /// All together.
     pub fn total(&self) -> u64 {
-        self.stale.saturating_add(self.idle).saturating_add(self.error).saturating_add(self.pool_closed)
+        self.stale
+            .saturating_add(self.idle)
+            .saturating_add(self.error)
+            .saturating_add(self.pool_closed)
+            .saturating_add(self.surplus)
     }
 
     pub(crate) fn count(&mut self, reason: ConnectionClosedReason) {
@@ -158,6 +165,7 @@ impl ClosedTotals {
             ConnectionClosedReason::Idle => self.idle = self.idle.saturating_add(1),
             ConnectionClosedReason::Error => self.error = self.error.saturating_add(1),
             ConnectionClosedReason::PoolClosed => self.pool_closed = self.pool_closed.saturating_add(1),
+            ConnectionClosedReason::Surplus => self.surplus = self.surplus.saturating_add(1),
         }
     }
 }

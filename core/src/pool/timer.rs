@@ -43,6 +43,8 @@ pub enum TimeoutReason {
     PruneStale,
     /// When the connection that was available longest reaches maxIdleTimeMS (CMAP-47).
     PruneIdle,
+    /// When it is time to see whether the host was used.
+    HostTimeout,
     /// When connections are missing to minPoolSize (CMAP-44).
     Populate,
     /// When the pause ends that follows the refusal of an overloaded server, and a waiter needs a connection.

@@ -12,6 +12,7 @@ use super::fail_point::Outcome;
 use super::network::{Network, NetworkMode, VirtualServer};
 use super::schedule::Schedule;
 use crate::connection::{EstablishError, Fault, Phase};
+use crate::options::{PoolOptionsError, PoolSizes};
 use crate::pool::{
     Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
     Delivery, Event, Handle, Output, Pool, Refused,
@@ -161,6 +162,14 @@ impl Simulation {
     pub fn ready(&mut self) {
         let misuse = self.call(|topology, now| topology.ready(now));
         debug_assert_eq!(misuse, Ok(()));
+    }
+
+    /// [`Pool::resize`].
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn resize(&mut self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.call(|topology, now| topology.resize(now, sizes))
     }
 
     /// [`Pool::clear`].

@@ -116,7 +116,7 @@ impl<C> Topology<C> {
         if delivery.is_none() && self.options.reselect {
             origins.note(check_out, waiter);
         }
-        let has_outputs = !server.pool.is_drained();
+        let has_outputs = !server.pool.is_drained() || self.has_budget();
         let delivery = if has_outputs || !was_drained { self.hand_over(id, was_drained, delivery) } else { delivery };
         (CheckOut::Started(check_out), delivery)
     }
@@ -124,7 +124,12 @@ impl<C> Topology<C> {
     /// Takes over what a call of a pool led to. The delivery that it returned is for its caller, unless outputs had been
     /// queued before.
     fn hand_over(&mut self, server: ServerId, was_drained: bool, delivery: Option<Delivery<C>>) -> Option<Delivery<C>> {
-        self.collect(server);
+        self.take_outputs(server);
+        self.share_budget();
+        if !self.outputs.is_empty() {
+            // Otherwise no timeout may become an earlier one.
+            self.follow_floors();
+        }
         if was_drained {
             return delivery;
         }
@@ -194,11 +199,15 @@ impl<C> Topology<C> {
         self.advance(now);
         let was_drained = self.outputs.is_empty();
         let id = self.servers.id_at(connection.slot());
+        if let Some(id) = id {
+            self.yield_if_due(id);
+        }
+        let has_budget = self.has_budget();
         let Some((id, server)) = id.and_then(|id| Some((id, self.servers.get_mut(id)?))) else {
             return Err(Refused { socket, misuse: ApiMisuse::ForeignConnection });
         };
         let checked_in = server.pool.begin_check_in(now, connection, socket, condition);
-        if was_drained && server.pool.is_drained() && !server.has_left() {
+        if was_drained && server.pool.is_drained() && !server.has_left() && !has_budget {
             return checked_in;
         }
         let (delivery, refused) = match checked_in {

@@ -105,6 +105,7 @@ impl<C> Topology<C> {
         self.describe(topology);
         // First, because check-outs of the pools that are closed may go on there.
         if is_member && wants_pool {
+            self.resize_by_role(server);
             self.make_ready(server);
         }
         self.end_servers(left);

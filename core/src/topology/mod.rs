@@ -19,6 +19,9 @@
 //! | `connections` | what happens at connections, and what it says of their server |
 //! | `checks` | what checks and hellos say of a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
+//! | `resize`, `roles` | new limits for all pools, or after a change of a server's role |
+//! | `floors` | floors that follow another server's pool |
+//! | `budget` | a limit of the connections that all pools have together |
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
@@ -31,15 +34,19 @@
 //!
 #![doc = include_str!("../../docs/topology.md")]
 
+mod budget;
 mod callers;
 mod checks;
 mod choosing;
 mod connections;
 mod description;
 mod event;
+mod floors;
 mod output;
 mod rescan;
 mod reselection;
+mod resize;
+mod roles;
 pub mod seed_list;
 pub mod selection;
 mod selection_event;
@@ -61,7 +68,9 @@ pub use self::choosing::Criteria;
 use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
+pub use self::floors::FloorPolicy;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
+pub use self::roles::SizesByRole;
 use self::seed_list::SrvPolling;
 pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
 pub use self::selection_event::{Operation, SelectionDetail, SelectionEvent, SelectionEventKind};
@@ -122,7 +131,7 @@ enum Phase {
 }
 
 /// A check-out that a caller asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CheckOut {
     /// It began in the pool of a server.
     Started(CheckOutId),
@@ -135,10 +144,11 @@ impl<C> Topology<C> {
     /// [`open`](Self::open).
     ///
     /// # Errors
-    /// An option of the pools has a value that it cannot have.
+    /// An option of the pools has a value that it cannot have, also in one of the roles.
     pub fn new(options: TopologyOptions, mut pool_options: PoolOptions) -> Result<Self, PoolOptionsError> {
         pool_options.load_balanced |= options.load_balanced;
         pool_options.validate()?;
+        options.sizes_by_role.check(&pool_options)?;
         Ok(Self::unopened(options, pool_options))
     }
 
@@ -250,8 +260,12 @@ impl<C> Topology<C> {
     /// for the SRV records again.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
-        self.collect_all();
+        if self.has_budget() {
+            self.handle_timeout_within_budget();
+        } else {
+            self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
+            self.collect_all();
+        }
         self.fail_overdue_selections();
         self.ask_for_srv_if_due();
     }
@@ -330,20 +344,32 @@ impl<C> Topology<C> {
         let pool = Pool::of_server(address, self.pool_options.clone(), self.now, id.pool_owner()).ok()?;
         let mut server = Server::new(pool, membership);
         server.pool.observe(self.observed);
+        if self.has_budget() {
+            server.pool.lend_permits(0);
+        }
         self.servers.add(id, server);
         Some(id)
     }
 
     /// Makes a call of a server's pool, and takes over its outputs.
     fn call_pool<T>(&mut self, server: ServerId, call: impl FnOnce(&mut Pool<C>) -> T) -> Option<T> {
+        self.lend_permits(server);
         let result = self.servers.get_mut(server).map(|server| call(&mut server.pool));
         self.collect(server);
         result
     }
 
-    /// Takes over the outputs of a server's pool: there is one queue, in one order.
+    /// Takes over the outputs of a server's pool, and does what follows for the others.
     #[inline(never)]
     fn collect(&mut self, id: ServerId) {
+        self.take_outputs(id);
+        self.share_budget();
+        self.follow_floors();
+    }
+
+    /// Takes over the outputs of a server's pool: there is one queue, in one order.
+    #[inline(never)]
+    fn take_outputs(&mut self, id: ServerId) {
         let Some(server) = self.servers.get_mut(id) else { return };
         if server.pool.is_drained() || server.membership == Membership::Unused {
             return;
@@ -362,11 +388,7 @@ impl<C> Topology<C> {
 
     #[inline(never)]
     fn collect_all(&mut self) {
-        for slot in 0..self.servers.slots() {
-            if let Some(id) = self.servers.id_at(slot) {
-                self.collect(id);
-            }
-        }
+        self.servers.ids().into_iter().for_each(|id| self.collect(id));
     }
 
     /// Forgets a server that has left, and whose last connection is closed.

@@ -6,6 +6,8 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::floors::FloorPolicy;
+use super::roles::SizesByRole;
 use super::seed_list::PolledSeedList;
 use crate::address::ServerAddress;
 use crate::options::ClientOptions;
@@ -35,6 +37,13 @@ pub struct TopologyOptions {
     /// Whether a check-out whose server fails it before it is served selects a server anew, while its time lasts. Default
     /// true. Without it the check-out fails with the server's error, as the specification has it.
     pub reselect: bool,
+    /// Whether pools keep up more connections than minPoolSize, because another server's pool has more. Default none.
+    pub floor_policy: FloorPolicy,
+    /// Most connections that all pools have together: pending, available and in use. 0 = no limit but that of each
+    /// pool. Default 0.
+    pub max_connections: u32,
+    /// Limits of the pools by the roles of their servers. Default those of the pools' options.
+    pub sizes_by_role: SizesByRole,
 }
 
 impl TopologyOptions {
@@ -64,6 +73,9 @@ impl TopologyOptions {
             local_threshold: Duration::from_millis(15),
             heartbeat_frequency: Duration::from_secs(10),
             reselect: true,
+            floor_policy: FloorPolicy::Disabled,
+            max_connections: 0,
+            sizes_by_role: SizesByRole::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use cmap_core::pool::{ApiMisuse, Cancellation, Pool, PoolState, Reaction};
 
 use super::output::{CheckOut, Id, Output, Service, count};
 use super::reference::Answer;
-use super::transition::{Call, Named, Options};
+use super::transition::{Call, Named, Options, Resized};
 
 /// A broken law: its name, and the violation.
 pub(crate) type Broken = (&'static str, String);
@@ -27,6 +27,8 @@ pub(crate) struct Laws {
     /// Events: created, closed, checked out, checked in.
     events: [usize; 4],
     has_closed: bool,
+    /// Connections, and pending ones, before the last call.
+    before: [u32; 2],
     /// When the server first refused a connection for overload, or refused one that was created after that, and how many
     /// connections had been created by then.
     overload: Option<(u64, usize)>,
@@ -72,7 +74,16 @@ pub(crate) fn check<D: Debug>(check: &'static str, holds: bool, detail: D) -> Re
 impl Laws {
     pub(crate) fn new(options: Options) -> Self {
         let (connections, check_outs, clears) = (Vec::new(), Vec::new(), Vec::new());
-        Self { options, connections, check_outs, clears, events: [0; 4], has_closed: false, overload: None }
+        Self {
+            options,
+            connections,
+            check_outs,
+            clears,
+            events: [0; 4],
+            has_closed: false,
+            before: [0; 2],
+            overload: None,
+        }
     }
 
     /// Follows one call with its answer and the outputs that it had.
@@ -85,7 +96,9 @@ impl Laws {
     ) -> Result<(), Broken> {
         if let Ok(answer) = answer {
             self.follow_answer(answer, call)?;
-            self.follow_call(now, call);
+            if answer != Answer::Refused {
+                self.follow_call(now, call);
+            }
         }
         for &output in outputs {
             self.follow_action(now, output)?;
@@ -102,15 +115,21 @@ impl Laws {
     }
 
     /// Compares the pool's own counts with the ledger.
-    pub(crate) fn audit(&self, pool: &Pool<()>) -> Result<(), Broken> {
+    pub(crate) fn audit(&mut self, pool: &Pool<()>) -> Result<(), Broken> {
         let counts = pool.counts();
+        // Limits that have become smaller keep what is too much from growing.
+        let [total, pending] = core::mem::replace(&mut self.before, [counts.total(), counts.pending]);
         let max = self.options.max_pool_size;
-        check("total <= maxPoolSize", max == 0 || counts.total() <= max, counts)?;
-        check("pending <= maxConnecting", counts.pending <= self.options.max_connecting, counts)?;
+        check("total <= maxPoolSize", max == 0 || counts.total() <= max.max(total), counts)?;
+        let max_connecting = self.options.max_connecting.max(pending);
+        check("pending <= maxConnecting", counts.pending <= max_connecting, counts)?;
         let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
         let pending = number(|place| place == Place::Pending);
         let available = number(|place| matches!(place, Place::Available { .. } | Place::Checking));
         let in_use = number(|place| place == Place::InUse);
+        let idle = number(|place| matches!(place, Place::Available { .. }));
+        let is_excessive = max > 0 && counts.total() > max;
+        check("what is too much is not kept available", !is_excessive || idle == 0, counts)?;
         let waiting = self.check_outs.iter().filter(|entry| entry.progress == Progress::Waiting).count();
         let seen = [pending, available, in_use, waiting];
         check("counts are what was seen", count(counts) == seen, (counts, seen))?;
@@ -160,7 +179,7 @@ impl Laws {
                 }
             }
             (Answer::Cancellation(met), _) => check(NAME, met == Cancellation::Finished, met)?,
-            (Answer::Done, _) => {}
+            (Answer::Done | Answer::Refused, _) => {}
         }
         Ok(())
     }
@@ -206,6 +225,11 @@ impl Laws {
                 if reaction == Reaction::ClearPool && service.is_some() == self.options.load_balanced {
                     self.clears.push(service);
                 }
+            }
+            Call::Resize(Resized { max_pool_size, min_pool_size: _, max_connecting }) => {
+                let Options { max_pool_size: max, max_connecting: connecting, .. } = &mut self.options;
+                *max = max_pool_size.unwrap_or(*max);
+                *connecting = max_connecting.unwrap_or(*connecting);
             }
             Call::Checked(Named::Own(id), _) if self.place(id) == Place::Checking => {
                 self.connections[id as usize - 1].place = Place::Available { since: now };

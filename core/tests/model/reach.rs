@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that a thousand cases must meet at least fifty times.
-const COMMON: [&str; 30] = [
+const COMMON: [&str; 34] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -41,6 +41,10 @@ const COMMON: [&str; 30] = [
     "closed Available error",
     "closed Available idle",
     "closed Available stale",
+    "closed Available surplus",
+    "closed InUse surplus",
+    "a host was used no more",
+    "resized Refused",
     "closed InUse error",
     "closed InUse stale",
     "closed Pending error",
@@ -97,6 +101,7 @@ impl Reach {
                     self.add("a cancellation met a delivery that was not drained");
                 }
             }
+            (Ok(answer), Call::Resize(_)) => self.add(format!("resized {answer:?}")),
             (Ok(Answer::Done), Call::Established(_)) if before.waiters.len() >= 2 && before.counts()[0] >= 2 => {
                 self.add("one of several pending connections was established for a queue");
             }
@@ -109,6 +114,9 @@ impl Reach {
             if other.failures > one.failures {
                 self.add("refused twice in a row");
             }
+        }
+        if after.host.is_over && !before.host.is_over && after.timeout() != before.timeout() {
+            self.add("a host was used no more");
         }
         if before.waiters.len() >= 5 {
             self.add("five waited");

@@ -9,7 +9,7 @@ use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
 
 use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
-use super::transition::{Call, Named, Options};
+use super::transition::{Call, Named, Options, Resized};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
@@ -32,9 +32,21 @@ pub(crate) struct Reference {
     last_run: Option<u64>,
     /// A connection that no check-out waited for has failed since the last run.
     population_failed: bool,
+    /// What the last look at the host found.
+    pub(crate) host: Host,
     pub(crate) backoff: Option<Backoff>,
     random: Random,
     calls: u64,
+}
+
+/// The use of the host: how many check-outs had begun at the last look, the time after which it was not used up to then, and
+/// whether it was in use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Host {
+    started: CheckOut,
+    since: u64,
+    is_busy: bool,
+    pub(crate) is_over: bool,
 }
 
 /// The server is overloaded: no connection is created before `until`, and then one at a time.
@@ -82,6 +94,7 @@ pub(crate) enum Answer {
     Done,
     CheckOut(CheckOut),
     Cancellation(Cancellation),
+    Refused,
 }
 
 impl Reference {
@@ -101,6 +114,7 @@ impl Reference {
             paused_by: Cause::PoolsOwn,
             last_run: None,
             population_failed: false,
+            host: Host::default(),
             backoff: None,
             random: Random::new(0),
             calls: 0,
@@ -155,10 +169,12 @@ impl Reference {
                 }
             }
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
+            Call::Resize(resized) => return Ok(self.resize(resized)),
             Call::Timeout => {
                 if self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
                 }
+                self.look_at_host();
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
@@ -173,7 +189,8 @@ impl Reference {
     /// When the pool wants to be called, if its outputs have been drained.
     pub(crate) fn timeout(&self) -> Option<(u64, TimeoutReason)> {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
-        check_out.into_iter().chain(self.maintenance()).chain(self.pause_end()).min_by_key(|&(at, _)| at)
+        let others = self.maintenance().into_iter().chain(self.host_look()).chain(self.pause_end());
+        check_out.into_iter().chain(others).min_by_key(|&(at, _)| at)
     }
 
     pub(crate) fn counts(&self) -> [usize; 4] {
@@ -188,6 +205,9 @@ impl Reference {
     // Calls.
 
     fn check_out(&mut self, offset: Option<i64>) -> CheckOut {
+        if self.host.is_over {
+            self.host = Host { started: self.started, since: self.now, is_busy: true, is_over: false };
+        }
         self.started += 1;
         let deadline = offset.map(|offset| self.now.saturating_add_signed(offset));
         let waiter = Waiter { check_out: self.started, started_at: self.now, deadline };
@@ -230,11 +250,35 @@ impl Reference {
             PoolState::Closed => Some(Reason::PoolClosed),
             _ if connection.interrupted => Some(Reason::Stale),
             _ if condition == Condition::Errored || connection.hung_up => Some(Reason::Error),
-            _ => self.is_stale(&connection).then_some(Reason::Stale),
+            _ if self.is_stale(&connection) => Some(Reason::Stale),
+            // also if somebody waits.
+            _ => self.has_surplus().then_some(Reason::Surplus),
         };
         self.close_or_make_available(connection.id, reason);
         self.serve();
         Ok(())
+    }
+
+    /// the coldest available connections make room; those in use stay.
+    fn resize(&mut self, Resized { max_pool_size, min_pool_size, max_connecting }: Resized) -> Answer {
+        let options = Options {
+            max_pool_size: max_pool_size.unwrap_or(self.options.max_pool_size),
+            min_pool_size: min_pool_size.unwrap_or(self.options.min_pool_size),
+            max_connecting: max_connecting.unwrap_or(self.options.max_connecting),
+            ..self.options
+        };
+        let is_too_small = options.max_pool_size > 0 && options.min_pool_size > options.max_pool_size;
+        if is_too_small || options.max_connecting == 0 {
+            return Answer::Refused;
+        }
+        self.options = options;
+        while self.has_surplus()
+            && let Some(coldest) = self.connections.iter().find(|c| c.state == State::Available).cloned()
+        {
+            self.close(coldest.id, self.perished(&coldest).unwrap_or(Reason::Surplus), None, true);
+        }
+        self.serve();
+        Answer::Done
     }
 
     fn close_pool(&mut self) {
@@ -305,7 +349,8 @@ impl Reference {
         let reason = match self.state {
             PoolState::Closed => Some(Reason::PoolClosed),
             // never delivered if a clear came between.
-            _ => self.is_stale(&connection).then_some(Reason::Stale),
+            _ if self.is_stale(&connection) => Some(Reason::Stale),
+            _ => self.superfluous(),
         };
         self.backoff = None;
         match reason {
@@ -359,7 +404,8 @@ impl Reference {
         let reason = match self.state {
             PoolState::Closed => Some(Reason::PoolClosed),
             _ if !alive => Some(Reason::Error),
-            _ => is_stale.then_some(Reason::Stale),
+            _ if is_stale => Some(Reason::Stale),
+            _ => self.superfluous(),
         };
         self.close_or_make_available(id, reason);
         self.serve();

@@ -8,7 +8,7 @@ use proptest_state_machine::StateMachineTest;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::options::{Maintenance, PoolOptions};
+use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
 use cmap_core::pool::{
     self, Action, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction, ServiceId,
     TimeoutReason,
@@ -21,7 +21,7 @@ use super::laws::{Broken, Laws, check};
 use super::output::{Cause, Output, Service, count};
 use super::reference::{Answer, State};
 use super::returned_delivery;
-use super::transition::{Call, Named, Options, Step};
+use super::transition::{Call, Named, Options, Resized, Step};
 
 pub(crate) struct PoolTest<const LOAD_BALANCED: bool>;
 
@@ -253,6 +253,12 @@ impl Sut {
             }
             Call::Checked(named, alive) => Input::Checked(self.handle(named), alive),
             Call::PeerClosed(named) => Input::PeerClosed(self.handle(named)),
+            Call::Resize(Resized { max_pool_size, min_pool_size, max_connecting }) => {
+                let mut sizes = PoolSizes::default();
+                (sizes.max_pool_size, sizes.min_pool_size) = (max_pool_size, min_pool_size);
+                sizes.max_connecting = max_connecting;
+                Input::Resize(sizes)
+            }
             Call::Timeout => Input::Timeout,
         }
     }
@@ -273,6 +279,7 @@ impl Sut {
                 Answer::CheckOut(self.check_outs.len())
             }
             pool::Answer::Cancellation(met) => Answer::Cancellation(met),
+            pool::Answer::Refused => Answer::Refused,
         }
     }
 
@@ -324,6 +331,7 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.max_idle_time = Some(nanos(options.max_idle));
     pool.max_connecting = Some(options.max_connecting);
     pool.wait_queue_timeout = Some(nanos(options.wait_queue_timeout));
+    pool.host_timeout = Some(nanos(options.host_timeout));
     pool.maintenance =
         Some(options.maintenance.map_or(Maintenance::Off, |interval| Maintenance::Every(nanos(interval))));
     pool.check_after_idle =

@@ -21,6 +21,7 @@ pub(crate) struct Options {
     pub(crate) max_connecting: u32,
     pub(crate) max_idle: u64,
     pub(crate) wait_queue_timeout: u64,
+    pub(crate) host_timeout: u64,
     /// The interval of maintenance, or none where it is off.
     pub(crate) maintenance: Option<u64>,
     /// `u64::MAX` = never.
@@ -74,7 +75,16 @@ pub(crate) enum Call<P> {
     EstablishFailed(P, Reaction, bool),
     Checked(P, bool),
     PeerClosed(P),
+    Resize(Resized),
     Timeout,
+}
+
+/// New limits; `None` leaves one as it is. They may contradict each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resized {
+    pub(crate) max_pool_size: Option<u32>,
+    pub(crate) min_pool_size: Option<u32>,
+    pub(crate) max_connecting: Option<u32>,
 }
 
 /// A connection or a check-out, before the step is made.
@@ -143,13 +153,15 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
     let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
     let switches = (prop::bool::weighted(0.4), prop::bool::weighted(0.9));
-    (sizes, 1_u32..=3, nanos(1..=8), nanos(1..=12), maintenance, check_after_idle, switches).prop_map(
-        move |(sizes, max_connecting, max_idle, wait_queue_timeout, maintenance, check_after_idle, switches)| Options {
+    let waits = (nanos(1..=12), prop_oneof![2 => Just(0_u64), 1 => 1_u64..=4]);
+    (sizes, 1_u32..=3, nanos(1..=8), waits, maintenance, check_after_idle, switches).prop_map(
+        move |(sizes, max_connecting, max_idle, waits, maintenance, check_after_idle, switches)| Options {
             max_pool_size: sizes.0,
             min_pool_size: sizes.1,
             max_connecting,
             max_idle,
-            wait_queue_timeout,
+            wait_queue_timeout: waits.0,
+            host_timeout: waits.1,
             maintenance,
             check_after_idle,
             load_balanced,
@@ -197,13 +209,22 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         8 => pick().prop_map(Call::Cancel),
         3 => (service, any::<bool>()).prop_map(|(service, interrupts)| Call::Clear { service, interrupts }),
         if load_balanced { 18 } else { 1 } => (pick(), 0..SERVICES).prop_map(|(pick, id)| Call::Hello(pick, id)),
-        8 => (pick(), reaction, prop::bool::weighted(0.7))
+        8 => (pick(), reaction, prop::bool::weighted(0.8))
             .prop_map(|(pick, reaction, overloaded)| Call::EstablishFailed(pick, reaction, overloaded)),
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
         3 => pick().prop_map(Call::PeerClosed),
+        if mood == Mood::Leaving { 16 } else { 5 } => resized().prop_map(Call::Resize),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]
+}
+
+fn resized() -> impl Strategy<Value = Resized> {
+    let limit = |range| prop::option::weighted(0.7, range);
+    // Small sizes are those that leave a surplus.
+    (limit(0_u32..=4), prop::option::weighted(0.3, 0_u32..=3), limit(0_u32..=3)).prop_map(
+        |(max_pool_size, min_pool_size, max_connecting)| Resized { max_pool_size, min_pool_size, max_connecting },
+    )
 }
 
 fn pick() -> impl Strategy<Value = Pick> {

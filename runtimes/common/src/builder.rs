@@ -16,7 +16,7 @@ use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOpt
 use cmap_core::pool;
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
-use cmap_core::topology::{Topology as Machine, TopologyOptions};
+use cmap_core::topology::{FloorPolicy, SizesByRole, Topology as Machine, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -44,6 +44,9 @@ pub struct Builder<R, T> {
     mechanism: Option<Arc<dyn SaslMechanism>>,
     quiet: bool,
     reselect: bool,
+    floor_policy: FloorPolicy,
+    max_connections: u32,
+    sizes_by_role: SizesByRole,
     command_events: bool,
     server_filter: Option<ServerFilter>,
     names: Names,
@@ -72,6 +75,9 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism: None,
             quiet: false,
             reselect: true,
+            floor_policy: FloorPolicy::Disabled,
+            max_connections: 0,
+            sizes_by_role: SizesByRole::default(),
             command_events: false,
             server_filter: None,
             names: Names::default(),
@@ -123,6 +129,35 @@ impl<R: Runtime, T> Builder<R, T> {
     /// server's error, as the specification has it. Only for clients: the owner of a pool selects servers.
     pub fn reselect(mut self, reselect: bool) -> Self {
         self.reselect = reselect;
+        self
+    }
+
+    /// Whether pools keep up more connections than minPoolSize, because another server's pool has more: so that the
+    /// next primary has its connections before a failover. Default none. Only for clients.
+    pub fn floor_policy(mut self, policy: FloorPolicy) -> Self {
+        self.floor_policy = policy;
+        self
+    }
+
+    /// Most connections that the pools of all servers have together, those of monitors apart; 0 = no limit. Where it
+    /// is reached, those who wait are served in the order of their arrival, whichever server they wait for, and idle
+    /// connections of other servers are closed for them. Default 0. Only for clients.
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// Limits of the pools by the roles of their servers: after a failover each pool has those of its server's new role
+    /// . Default those of the options. Only for clients.
+    pub fn sizes_by_role(mut self, sizes: SizesByRole) -> Self {
+        self.sizes_by_role = sizes;
+        self
+    }
+
+    /// Closes the connections to a host that nobody has used for `timeout`, and keeps up no minPoolSize there until it is
+    /// used again. The same as `options.pool.host_timeout`. Default never.
+    pub fn host_timeout(mut self, timeout: Duration) -> Self {
+        self.options.pool.host_timeout = Some(timeout);
         self
     }
 
@@ -191,6 +226,9 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism,
             quiet,
             reselect,
+            floor_policy,
+            max_connections,
+            sizes_by_role,
             command_events,
             server_filter,
             names,
@@ -263,6 +301,9 @@ impl<R: Runtime, T> Builder<R, T> {
             Monitored::ByClient => {
                 let mut topology_options = TopologyOptions::of_client(&options);
                 topology_options.reselect = reselect;
+                topology_options.floor_policy = floor_policy;
+                topology_options.max_connections = max_connections;
+                topology_options.sizes_by_role = sizes_by_role;
                 topology_options.polled_seed_list = polled_seed_list;
                 let machine = Machine::new(topology_options, pool_options);
                 let mut machine = machine.map_err(ConnectionStringError::from)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
-use cmap_core::options::{ClientOptions, Warning};
+use cmap_core::options::{ClientOptions, PoolOptionsError, PoolSizes, Warning};
 use cmap_core::pool::{PoolState, Stats};
 use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 
@@ -215,6 +215,24 @@ impl<R: Runtime> Client<R> {
     /// The options that the client was made with. Passwords in them do not show.
     pub fn options(&self) -> &ClientOptions {
         self.pool.options()
+    }
+
+    /// Gives the pools of all servers new limits, also of those that join later: waiters are served at once where there is
+    /// room now; where there are too many connections, the coldest available ones are closed, and those in use when they
+    /// come back (X-70). [`options`](Self::options) stay as they were given.
+    ///
+    /// ```
+    /// use cmap_runtime::core::options::{PoolOptionsError, PoolSizes};
+    /// # use cmap_runtime::{Client, Runtime};
+    /// # fn resize<R: Runtime>(client: &Client<R>) -> Result<(), PoolOptionsError> {
+    /// client.resize(PoolSizes::default().max_pool_size(200).min_pool_size(10))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    pub fn resize(&self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.pool.resize(sizes)
     }
 
     /// Whether a pool is ready; all are paused, because no server is usable; or the client is closed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
-use cmap_core::options::{ClientOptions, Warning};
+use cmap_core::options::{ClientOptions, PoolOptionsError, PoolSizes, Warning};
 use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
 use cmap_core::retry::RetryPolicy;
 use cmap_core::topology::{Criteria, ServerSelector};
@@ -158,6 +158,16 @@ impl<R: Runtime> Pool<R> {
     /// A service was named for a pool that is not load-balanced, or none for one that is.
     pub fn clear(&self, clear: Clear) -> Result<(), ApiMisuse> {
         self.owner.context.topology.clear(clear)
+    }
+
+    /// Gives the pool new limits: waiters are served at once where there is room now; where there are too many connections,
+    /// the coldest available ones are closed, and those in use when they come back. [`options`](Self::options) stay
+    /// as they were given.
+    ///
+    /// # Errors
+    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    pub fn resize(&self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.owner.context.topology.resize(sizes)
     }
 
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is

@@ -41,6 +41,7 @@ pub mod load_balanced;
 pub mod logins;
 pub mod phases;
 pub mod pools;
+pub mod pools_of_a_deployment;
 mod proxy;
 mod recovery;
 mod rogue;

@@ -27,6 +27,11 @@ impl Rogue {
         Self { _acceptor: acceptor.unwrap(), site }
     }
 
+    /// Its host and port.
+    pub(super) fn place(&self) -> String {
+        self.site.place().to_string()
+    }
+
     /// The options of a client that logs in as `app`; `query` are those of its connection string.
     pub(super) fn options(&self, query: &str) -> ClientOptions {
         ClientOptions::parse(&format!("mongodb://app:secret@{}/?{query}", self.site.place())).unwrap().0

@@ -191,6 +191,15 @@ macro_rules! conformance {
                 a_limit_that_passes_too_late_cuts_off_nothing,
                 timeout_ms_bounds_a_check_out,
             }
+            pools_of_a_deployment {
+                higher_limits_serve_those_who_wait_at_once_x_70,
+                lower_limits_close_what_comes_back_x_70,
+                limits_that_contradict_each_other_are_refused_x_70,
+                other_members_have_as_many_connections_as_the_primary_x_71,
+                a_host_that_nobody_uses_has_no_connections_x_72,
+                all_pools_together_keep_to_their_limit_x_73,
+                limits_follow_the_primary_x_74,
+            }
             pools {
                 a_paused_pool_gives_no_connection_cmap_28,
                 a_ready_pool_gives_connections,

@@ -66,6 +66,43 @@ impl Reference {
             && self.count(State::Pending) < self.options.max_connecting as usize
     }
 
+    /// Whether there are more connections than maxPoolSize, because that has become smaller.
+    pub(super) fn has_surplus(&self) -> bool {
+        let max = self.options.max_pool_size as usize;
+        max > 0 && self.connections.len() > max
+    }
+
+    /// Why a connection that nobody waits for is closed before it is available, if so.
+    pub(super) fn superfluous(&self) -> Option<Reason> {
+        match self.waiters.is_empty() {
+            true if self.has_surplus() => Some(Reason::Surplus),
+            true if self.host.is_over => Some(Reason::Idle),
+            _ => None,
+        }
+    }
+
+    /// When the pool looks whether its host is used.
+    pub(super) fn host_look(&self) -> Option<(u64, TimeoutReason)> {
+        let is_limited = self.options.host_timeout > 0 && self.state != PoolState::Closed && !self.host.is_over;
+        is_limited.then(|| ((self.host.since + self.options.host_timeout).max(self.now), TimeoutReason::HostTimeout))
+    }
+
+    pub(super) fn look_at_host(&mut self) {
+        while self.host_look().is_some_and(|(at, _)| at <= self.now) {
+            let is_busy = self.count(State::InUse) > 0 || !self.waiters.is_empty();
+            let is_over = !is_busy && !self.host.is_busy && self.started == self.host.started;
+            let hottest = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
+            let since = hottest.filter(|_| !is_busy).unwrap_or(self.now);
+            self.host = super::Host { started: self.started, since, is_busy, is_over };
+            if is_over {
+                for id in self.ids(|c| c.state == State::Available) {
+                    let reason = self.get(id).and_then(|c| self.perished(c)).unwrap_or(Reason::Idle);
+                    self.close(id, reason, None, true);
+                }
+            }
+        }
+    }
+
     pub(super) fn create(&mut self, origin: Option<CheckOut>) {
         self.created += 1;
         let id = self.created;
@@ -274,7 +311,8 @@ impl Reference {
     }
 
     fn misses_connections(&self) -> bool {
-        self.state == PoolState::Ready && self.connections.len() < self.options.min_pool_size as usize
+        let is_kept = self.state == PoolState::Ready && !self.host.is_over;
+        is_kept && self.connections.len() < self.options.min_pool_size as usize
     }
 
     /// The earliest deadline of a waiter, the older check-out first. An origin is exempt from waitQueueTimeoutMS, but
@@ -297,7 +335,7 @@ impl Reference {
     }
 
     /// Why an available connection must not be used any more (CMAP-11).
-    fn perished(&self, available: &Connection) -> Option<Reason> {
+    pub(super) fn perished(&self, available: &Connection) -> Option<Reason> {
         let is_idle = self.options.max_idle > 0 && self.now - available.since > self.options.max_idle;
         if self.is_stale(available) { Some(Reason::Stale) } else { is_idle.then_some(Reason::Idle) }
     }

@@ -38,6 +38,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
+use cmap_core::options::{PoolOptionsError, PoolSizes};
 use cmap_core::pool::{ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
@@ -206,6 +207,11 @@ impl<R: Runtime> Topology<R> {
     /// Clears the pool of a server without a monitor.
     pub(crate) fn clear(self: &Arc<Self>, clear: Clear) -> Result<(), ApiMisuse> {
         self.drive(|machine, now| machine.clear(now, clear))
+    }
+
+    /// Gives all pools new limits.
+    pub(crate) fn resize(self: &Arc<Self>, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.drive(|machine, now| machine.resize(now, sizes))
     }
 
     /// Closes the monitors and the pools, and gives up what is being established.

@@ -27,6 +27,10 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub servers: Option<u32>,
 
+    /// Most connections that all pools of a client have together (`Builder::max_connections`). Without it: no limit
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: Option<u32>,
+
     /// How a new version replaces the old one
     #[arg(long, value_enum, value_name = "STRATEGY", default_value_t = Strategy::Rolling)]
     pub deploy: Strategy,
@@ -124,6 +128,7 @@ impl PlanArgs {
             min_pool_size: options.pool.min_pool_size.unwrap_or(0),
             // Zero stands for no limit (CMAP-1).
             max_pool_size: Some(options.pool.max_pool_size.unwrap_or(100)).filter(|size| *size > 0),
+            max_connections: self.max_connections,
             monitors: match options.server_monitoring_mode {
                 _ if is_balanced => 0,
                 Some(ServerMonitoringMode::Poll) => 1,
@@ -201,6 +206,13 @@ mod tests {
 
         assert_eq!(pools("mongodb://a/ --processes 1"), (0, Some(100)));
         assert_eq!(pools("mongodb://a/?maxPoolSize=0 --processes 1"), (0, None));
+    }
+
+    #[test]
+    fn a_clients_own_limit_is_an_argument() {
+        let limited = deployment("mongodb://a,b,c/ --processes 1 --max-connections 150");
+
+        assert_eq!((limited.max_connections, limited.full_pool()), (Some(150), Some(100)));
     }
 
     #[test]

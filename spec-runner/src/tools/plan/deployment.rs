@@ -24,6 +24,8 @@ pub struct Deployment {
     pub min_pool_size: u32,
     /// maxPoolSize; `None` is no limit.
     pub max_pool_size: Option<u32>,
+    /// Most connections that all pools of a client have together; `None` is no limit.
+    pub max_connections: Option<u32>,
     /// Connections that the monitor of one server has: for hellos, and for round-trip times where it streams.
     pub monitors: u32,
     /// Whether each client uses some of the servers only, by chance (srvMaxHosts).
@@ -54,7 +56,7 @@ impl Deployment {
         let idle = u64::from(self.min_pool_size) + u64::from(self.monitors);
         let at_least = if self.is_drawn { 0 } else { self.clients() * idle };
         let full = |clients| {
-            let of_client = u64::from(self.max_pool_size?) + u64::from(self.monitors);
+            let of_client = u64::from(self.full_pool()?) + u64::from(self.monitors);
             Some(u64::from(self.others) + clients * of_client)
         };
         Load {
@@ -62,6 +64,19 @@ impl Deployment {
             at_most: full(self.clients()),
             while_deploying: full(self.clients_while_deploying()),
         }
+    }
+
+    /// The connections at all servers together when every client has as many as it may; `None` if the pools have no limit.
+    pub fn at_all_servers(&self) -> Option<u64> {
+        let servers = u64::from(self.servers);
+        let pools = u64::from(self.full_pool()?) * servers;
+        let pools = self.max_connections.map_or(pools, |most| pools.min(most.into()));
+        Some(u64::from(self.others) * servers + self.clients() * (pools + u64::from(self.monitors) * servers))
+    }
+
+    /// The most connections of one pool: a client's own limit may all be spent at one server.
+    pub fn full_pool(&self) -> Option<u32> {
+        self.max_pool_size.into_iter().chain(self.max_connections).min()
     }
 
     /// The largest maxPoolSize with which `clients` stay within `limit` at each server.
@@ -95,6 +110,7 @@ pub(super) mod tests {
             clients_per_process: 1,
             min_pool_size: 0,
             max_pool_size: Some(100),
+            max_connections: None,
             monitors: 2,
             is_drawn: false,
             deploy: Deploy::BlueGreen,
@@ -125,6 +141,23 @@ pub(super) mod tests {
         let load = Deployment { max_pool_size: None, ..deployment() }.load();
 
         assert_eq!((load.at_most, load.while_deploying), (None, None));
+    }
+
+    #[test]
+    fn a_clients_own_limit_may_all_be_spent_at_one_server_but_not_at_each() {
+        let limited = Deployment { max_connections: Some(60), ..deployment() };
+
+        assert_eq!(limited.load().at_most, Some(10 * 62));
+        assert_eq!(limited.at_all_servers(), Some(10 * (60 + 3 * 2)));
+        assert_eq!(deployment().at_all_servers(), Some(10 * 3 * 102));
+    }
+
+    #[test]
+    fn a_clients_own_limit_bounds_pools_that_have_none() {
+        let limited = Deployment { max_pool_size: None, max_connections: Some(60), ..deployment() };
+
+        assert_eq!((limited.load().at_most, limited.at_all_servers()), (Some(620), Some(660)));
+        assert_eq!(Deployment { max_connections: None, ..limited }.at_all_servers(), None);
     }
 
     #[test]

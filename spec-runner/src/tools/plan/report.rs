@@ -23,6 +23,10 @@ pub(super) fn text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         let [most, deploying] = [load.at_most, load.while_deploying].map(bound);
         writeln!(out, "{name:width$}  {:8}  {most:>8}  {deploying:>15}", load.at_least)?;
     }
+    if deployment.max_connections.is_some() {
+        let most = bound(deployment.at_all_servers());
+        writeln!(out, "all servers together, with what each client may have: at most {most}")?;
+    }
     match deployment.limit {
         Some(limit) => writeln!(out, "{:width$}  {limit:8}  {limit:8}  {limit:15}", "limit")?,
         None => writeln!(out, "\nno limit was given: --limit says how many connections each server takes")?,
@@ -99,6 +103,13 @@ enough ready
 warning: while deploying, up to 2040 connections come to a server that takes 1500: set maxPoolSize to at most 73, or run fewer processes
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_clients_own_limit_counts_at_all_servers_together() {
+        let text = printed(text, &Plan::new(Deployment { max_connections: Some(60), ..deployment() }, None));
+
+        assert!(text.contains("all servers together, with what each client may have: at most 660\n"), "{text}");
     }
 
     #[test]

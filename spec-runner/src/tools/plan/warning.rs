@@ -68,7 +68,7 @@ pub(super) fn of(deployment: &Deployment, load: Load, needed: Option<PoolSizes>)
             fitting_max_pool_size: fitting(limit),
         }));
     }
-    let Some(max_pool_size) = deployment.max_pool_size else {
+    let Some(max_pool_size) = deployment.full_pool() else {
         warnings.push(Warning::NoMaxPoolSize);
         return warnings;
     };

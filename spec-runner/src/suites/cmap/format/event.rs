@@ -90,7 +90,7 @@ impl EventType {
     /// The reasons that an event of this type can give.
     fn reasons(self) -> &'static [&'static str] {
         match self {
-            Self::ConnectionClosed => &["stale", "idle", "error", "poolClosed"],
+            Self::ConnectionClosed => &["stale", "idle", "error", "poolClosed", "surplus"],
             Self::ConnectionCheckOutFailed => &["poolClosed", "timeout", "connectionError"],
             Self::ConnectionPoolCreated
             | Self::ConnectionPoolReady

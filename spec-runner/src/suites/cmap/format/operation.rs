@@ -1,5 +1,6 @@
 //! The operations of a test, and the threads that carry them out.
 
+use cmap_core::options::PoolSizes;
 use cmap_core::sim::ConfigureFailPoint;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -73,6 +74,17 @@ pub enum Operation {
     Close {},
     /// Makes the pool ready.
     Ready {},
+    /// Gives the pool new limits; those left out stay. Style "scenario".
+    Resize {
+        /// `maxPoolSize`; 0 means no limit.
+        max_pool_size: Option<u32>,
+        /// `minPoolSize`.
+        min_pool_size: Option<u32>,
+        /// `maxConnecting`.
+        max_connecting: Option<u32>,
+        /// The option that the error must name, if the limits contradict each other.
+        refused: Option<String>,
+    },
     /// Cancels the check-out that a thread waits in. Style "scenario".
     Cancel {
         /// The thread.
@@ -112,6 +124,17 @@ pub enum Operation {
         /// Check-outs that wait.
         waiting: Option<u32>,
     },
+}
+
+impl Operation {
+    /// The limits of `resize`, as the pool takes them; `None` for another operation.
+    pub fn sizes(&self) -> Option<PoolSizes> {
+        let Self::Resize { max_pool_size, min_pool_size, max_connecting, .. } = self else { return None };
+        let mut sizes = PoolSizes::default();
+        (sizes.max_pool_size, sizes.min_pool_size) = (*max_pool_size, *min_pool_size);
+        sizes.max_connecting = *max_connecting;
+        Some(sizes)
+    }
 }
 
 /// How a test names a connection.
@@ -187,6 +210,7 @@ impl Operation {
             Self::Clear { .. } => "clear",
             Self::Close {} => "close",
             Self::Ready {} => "ready",
+            Self::Resize { .. } => "resize",
             Self::Cancel { .. } => "cancel",
             Self::HangUp { .. } => "hangUp",
             Self::Network { .. } => "network",
@@ -203,7 +227,8 @@ impl Operation {
                 Some(Extension::Field("error"))
             }
             Self::Clear { service: Some(_), .. } => Some(Extension::Field("service")),
-            Self::Cancel { .. }
+            Self::Resize { .. }
+            | Self::Cancel { .. }
             | Self::HangUp { .. }
             | Self::Network { .. }
             | Self::FailPoint { .. }

@@ -142,6 +142,13 @@ impl<'a> Session<'a> {
             }
             Operation::Close {} => self.simulation.close(),
             Operation::Ready {} => self.simulation.ready(),
+            Operation::Resize { refused, .. } => {
+                let resized = operation.sizes().map(|sizes| self.simulation.resize(sizes));
+                let named = resized.and_then(Result::err).map(|error| error.option);
+                if named != refused.as_deref() {
+                    self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
+                }
+            }
             Operation::Cancel { target } => self.cancel(target),
             Operation::HangUp { connection, noticed } => self.hang_up(connection, *noticed),
             Operation::Network { mode, latency_ms } => {

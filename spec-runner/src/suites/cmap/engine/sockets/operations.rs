@@ -54,6 +54,7 @@ impl<R: Runtime> Session<R> {
             }
             Operation::Close {} => self.pool.close(),
             Operation::Ready {} => self.pool.ready(),
+            Operation::Resize { refused, .. } => self.resize(operation, refused.as_deref()),
             Operation::Cancel { target } => self.cancel(target).await,
             Operation::FailPoint { fail_point } => self.set_fail_point(fail_point).await,
             Operation::AssertCounts { total, available, pending, in_use, waiting } => {
@@ -66,6 +67,14 @@ impl<R: Runtime> Session<R> {
             },
         }
         Ok(())
+    }
+
+    fn resize(&self, operation: &Operation, refused: Option<&str>) {
+        let resized = operation.sizes().map(|sizes| self.pool.resize(sizes));
+        let named = resized.and_then(Result::err).map(|error| error.option);
+        if named != refused {
+            self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
+        }
     }
 
     /// `work`, for which `thread` waits: the others go on meanwhile.

@@ -1,0 +1,176 @@
+//! Limits that change while the pool runs.
+//!
+//! A pool that grows serves its waiters at once. One that shrinks closes its coldest available connections; those in use
+//! stay, and are closed when they come back for as long as there are too many, also if somebody waits: the limit counts
+//! more than the wait. A connection that is being established goes to a waiter, if there is one, and is closed otherwise.
+
+use super::Pool;
+use super::event::ConnectionClosedReason;
+use super::state::PoolState;
+use crate::options::{PoolOptionsError, PoolSizes};
+use crate::time::Instant;
+
+impl<C> Pool<C> {
+    /// Gives the pool new limits. A higher minPoolSize is for the next run of maintenance.
+    ///
+    /// # Errors
+    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    pub fn resize(&mut self, now: Instant, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.advance(now);
+        let options = sizes.applied_to(&self.options)?;
+        self.limits = options.limits()?;
+        self.options = options;
+        if self.state != PoolState::Closed {
+            self.close_surplus();
+        }
+        self.renew_attention();
+        self.serve();
+        Ok(())
+    }
+
+    /// Whether there are more connections than maxPoolSize, because that has become smaller.
+    pub(super) fn has_surplus(&self) -> bool {
+        self.connections.total() > self.limits.max_pool_size
+    }
+
+    fn close_surplus(&mut self) {
+        while self.has_surplus()
+            && let Some(key) = self.connections.available.front()
+        {
+            let reason = self.perished(key).unwrap_or(ConnectionClosedReason::Surplus);
+            self.close_connection(key, reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::address::ServerAddress;
+    use crate::options::PoolOptions;
+    use crate::pool::{Action, CheckOutRequest, Condition, Handle, Output};
+
+    const NOW: Instant = Instant::ORIGIN;
+
+    fn pool(max: u32) -> Pool<()> {
+        let options = PoolOptions { max_pool_size: Some(max), max_connecting: Some(10), ..PoolOptions::default() };
+        let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
+        pool.observe(false);
+        pool.ready(NOW);
+        pool
+    }
+
+    /// What the pool asks for: connections to establish and to close, and deliveries.
+    fn actions(pool: &mut Pool<()>) -> (Vec<Handle>, Vec<(u64, ConnectionClosedReason)>, Vec<Handle>) {
+        let (mut connects, mut closes, mut deliveries) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(output) = pool.poll_output() {
+            match output {
+                Output::Action(Action::Connect { connection }) => connects.push(connection),
+                Output::Action(Action::Close { connection, reason, .. }) => {
+                    closes.push((connection.id().get(), reason));
+                }
+                Output::Action(Action::Deliver { connection, .. }) => deliveries.push(connection),
+                Output::Action(Action::Check { .. } | Action::Fail { .. } | Action::Interrupt { .. })
+                | Output::Event(_) => {}
+            }
+        }
+        (connects, closes, deliveries)
+    }
+
+    /// Lets `number` check-outs take a connection each.
+    fn in_use(pool: &mut Pool<()>, number: usize) -> Vec<Handle> {
+        for _ in 0..number {
+            let _ = pool.check_out(NOW, CheckOutRequest::default());
+        }
+        for connection in actions(pool).0 {
+            pool.handle_established(NOW, connection, ()).unwrap();
+        }
+        actions(pool).2
+    }
+
+    fn check_in(pool: &mut Pool<()>, connection: Handle) {
+        let _ = pool.check_in(NOW, connection, (), Condition::Usable).unwrap();
+    }
+
+    #[test]
+    fn a_pool_that_grows_serves_its_waiters_at_once() {
+        let mut pool = pool(1);
+        in_use(&mut pool, 3);
+        assert_eq!(pool.counts().waiting, 2);
+
+        pool.resize(NOW, PoolSizes::default().max_pool_size(3)).unwrap();
+
+        assert_eq!(actions(&mut pool).0.len(), 2);
+    }
+
+    #[test]
+    fn more_permits_serve_waiters_at_once() {
+        let mut pool = pool(10);
+        pool.resize(NOW, PoolSizes::default().max_connecting(1)).unwrap();
+        for _ in 0..3 {
+            let _ = pool.check_out(NOW, CheckOutRequest::default());
+        }
+        assert_eq!(actions(&mut pool).0.len(), 1);
+
+        pool.resize(NOW, PoolSizes::default().max_connecting(3)).unwrap();
+
+        assert_eq!(actions(&mut pool).0.len(), 2);
+    }
+
+    #[test]
+    fn a_pool_that_shrinks_closes_its_coldest_available_connections() {
+        let mut pool = pool(4);
+        for connection in in_use(&mut pool, 4) {
+            check_in(&mut pool, connection);
+        }
+
+        pool.resize(NOW, PoolSizes::default().max_pool_size(2)).unwrap();
+
+        let surplus = ConnectionClosedReason::Surplus;
+        assert_eq!(actions(&mut pool).1, [(1, surplus), (2, surplus)]);
+        assert_eq!(pool.check_invariants(), Ok(()));
+    }
+
+    #[test]
+    fn connections_in_use_are_closed_at_their_check_in_while_there_are_too_many() {
+        let mut pool = pool(3);
+        let held = in_use(&mut pool, 3);
+
+        pool.resize(NOW, PoolSizes::default().max_pool_size(2)).unwrap();
+        assert_eq!(pool.counts().in_use, 3);
+        check_in(&mut pool, held[1]);
+        check_in(&mut pool, held[0]);
+
+        assert_eq!(actions(&mut pool).1, [(2, ConnectionClosedReason::Surplus)]);
+        assert_eq!((pool.counts().in_use, pool.counts().available), (1, 1));
+        assert_eq!(pool.stats().closed.surplus, 1);
+    }
+
+    #[test]
+    fn one_that_is_being_established_still_serves_its_waiter() {
+        let mut pool = pool(2);
+        let held = in_use(&mut pool, 1);
+        let _ = pool.check_out(NOW, CheckOutRequest::default());
+        let pending = actions(&mut pool).0;
+
+        pool.resize(NOW, PoolSizes::default().max_pool_size(1)).unwrap();
+        pool.handle_established(NOW, pending[0], ()).unwrap();
+
+        assert_eq!(actions(&mut pool).2, pending);
+        check_in(&mut pool, held[0]);
+        assert_eq!(actions(&mut pool).1.len(), 1);
+        assert_eq!(pool.counts().total(), 1);
+    }
+
+    #[test]
+    fn limits_that_contradict_each_other_are_refused_and_change_nothing() {
+        let mut pool = pool(5);
+
+        let error = pool.resize(NOW, PoolSizes::default().min_pool_size(6)).unwrap_err();
+
+        assert_eq!((error.option, error.value.as_str()), ("minPoolSize", "6"));
+        assert_eq!(pool.options().min_pool_size, None);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a pool has from the topology that its server belongs to: a floor that follows another pool, and permits of the
+//! client's budget.
+//!
+//! Both are decided there, from what is known of all servers; here they are only obeyed. A pool alone has neither.
+
+use serde::{Deserialize, Serialize};
+
+use super::Pool;
+use super::event::ConnectionClosedReason;
+use crate::time::Instant;
+
+/// The pool's part in its deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    /// Connections that maintenance keeps up beside minPoolSize, because another pool has so many.
+    followed: u32,
+    /// The limit of connections that all pools of the client have together, if there is one.
+    budget: Option<Permits>,
+    /// Whether a waiter of another server needs a permit.
+    is_sought: bool,
+    /// Whether the next connection that comes back is given up for a waiter of another server.
+    yields: bool,
+}
+
+/// Connections that the pool may create beside those that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Permits {
+    /// At this moment.
+    left: u32,
+    /// Whether there are others to ask for.
+    has_more: bool,
+}
+
+impl<C> Pool<C> {
+    /// Lets maintenance keep up as many connections, within maxPoolSize.
+    pub(crate) fn follow(&mut self, size: u32) {
+        self.share.followed = size;
+    }
+
+    /// The connections that maintenance keeps up: none while the host is not used.
+    pub(super) fn floor(&self) -> u32 {
+        if self.is_host_unused() {
+            return 0;
+        }
+        self.limits.min_pool_size.max(self.share.followed).min(self.limits.max_pool_size)
+    }
+
+    /// Lends permits until the next [`end_of_call`](Self::end_of_call): no connection is created beyond them.
+    pub(crate) fn lend_permits(&mut self, left: u32) {
+        self.share.budget = Some(Permits { left, has_more: left > 0 });
+    }
+
+    /// Takes back what was lent. `has_more` says whether the client's budget has permits left, `is_sought` whether a
+    /// waiter of another server needs one.
+    pub(crate) fn end_of_call(&mut self, has_more: bool, is_sought: bool) {
+        self.share.budget = Some(Permits { left: 0, has_more });
+        self.share.is_sought = is_sought;
+        self.share.yields = false;
+        self.renew_attention();
+    }
+
+    /// Creates a connection for the waiter that needs one, with a permit of the budget.
+    pub(crate) fn spend_permit(&mut self, now: Instant) {
+        self.advance(now);
+        self.lend_permits(1);
+        self.serve();
+        self.lend_permits(0);
+    }
+
+    /// Gives the next connection that comes back up, for a waiter of another server.
+    pub(crate) fn yield_next(&mut self) {
+        self.share.yields = true;
+    }
+
+    /// Since when a waiter waits that nothing but a permit of the budget keeps from a new connection.
+    pub(crate) fn wants_permit_since(&self) -> Option<Instant> {
+        let origin = self.wait_queue.next_origin()?;
+        let lacks_one = self.wait_queue.len() > self.connections.pending + self.connections.checking;
+        (lacks_one && self.has_room() && self.backoff_allows()).then(|| self.wait_queue.started_at(origin))
+    }
+
+    /// Whether a waiter has nothing but the limit of all pools together in its way: it is served as soon as a
+    /// connection of any server can be spared.
+    pub fn wants_connection_of_others(&self) -> bool {
+        self.share.budget.is_some() && self.wants_permit_since().is_some()
+    }
+
+    /// Since when the head of the queue waits.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        self.wait_queue.front().map(|head| self.wait_queue.started_at(head))
+    }
+
+    /// Since when the coldest available connection has been so.
+    pub(crate) fn coldest_since(&self) -> Option<Instant> {
+        self.available_since(self.connections.available.front()?)
+    }
+
+    /// Closes the coldest available connection, in favour of another server.
+    pub(crate) fn give_up_coldest(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(coldest) = self.connections.available.front() {
+            let reason = self.perished(coldest).unwrap_or(ConnectionClosedReason::Surplus);
+            self.close_connection(coldest, reason);
+        }
+    }
+
+    /// Whether the client's budget allows another connection now.
+    pub(super) fn has_permit(&self) -> bool {
+        self.share.budget.is_none_or(|permits| permits.left > 0)
+    }
+
+    /// Whether it may do so at the next call.
+    pub(super) fn may_ask_for_permit(&self) -> bool {
+        self.share.budget.is_none_or(|permits| permits.left > 0 || permits.has_more)
+    }
+
+    /// A connection was created.
+    pub(super) fn use_permit(&mut self) {
+        if let Some(permits) = &mut self.share.budget {
+            permits.left = permits.left.saturating_sub(1);
+        }
+    }
+
+    /// Whether a connection that came back is closed though it could be used.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.share.yields || self.has_surplus()
+    }
+
+    /// Why a connection that nobody waits for is closed as soon as it is established, if so.
+    pub(super) fn superfluous(&self) -> Option<ConnectionClosedReason> {
+        match self.wait_queue.len() {
+            0 if self.has_surplus() => Some(ConnectionClosedReason::Surplus),
+            0 if self.is_host_unused() => Some(ConnectionClosedReason::Idle),
+            _ => None,
+        }
+    }
+
+    /// Whether a call must not take the short way.
+    pub(super) fn renew_attention(&mut self) {
+        self.attentive = self.needs_attention();
+    }
+
+    pub(super) fn needs_attention(&self) -> bool {
+        self.observed || self.share.is_sought || self.has_surplus()
+    }
+}

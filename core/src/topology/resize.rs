@@ -1,0 +1,25 @@
+//! New limits for the pools of a topology that runs.
+
+use super::Topology;
+use crate::options::{PoolOptionsError, PoolSizes};
+use crate::time::Instant;
+
+impl<C> Topology<C> {
+    /// Gives all pools new limits, as [`Pool::resize`](crate::pool::Pool::resize) does: those of the servers that are
+    /// there, and of those that join later. Limits of roles count more.
+    ///
+    /// # Errors
+    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    pub fn resize(&mut self, now: Instant, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.advance(now);
+        let options = sizes.applied_to(&self.pool_options)?;
+        self.options.sizes_by_role.check(&options)?;
+        self.pool_options = options;
+        for id in self.servers.ids() {
+            // Refused only by a pool whose role has limits of its own, which follow.
+            let _ = self.call_pool(id, |pool| pool.resize(now, sizes));
+            self.resize_by_role(id);
+        }
+        Ok(())
+    }
+}

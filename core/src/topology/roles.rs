@@ -1,0 +1,96 @@
+//! Limits that follow the roles of the servers: a primary's pool may be larger than those of secondaries, and a
+//! failover changes both.
+
+use serde::{Deserialize, Serialize};
+
+use super::Topology;
+use crate::monitor::ServerType;
+use crate::options::{PoolOptions, PoolOptionsError, PoolSizes};
+use crate::server::ServerId;
+
+/// Limits of pools by what their servers are; those that are left out are the options'. A server that is unknown for the
+/// moment keeps the limits of its last role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SizesByRole {
+    /// Of the primary of a replica set.
+    pub primary: PoolSizes,
+    /// Of its secondaries.
+    pub secondary: PoolSizes,
+    /// Of routers.
+    pub mongos: PoolSizes,
+    /// Of standalone servers, load balancers, and of members of a set that a direct connection reaches and that are
+    /// neither primary nor secondary.
+    pub other: PoolSizes,
+}
+
+impl SizesByRole {
+    /// The same with these limits of the primary.
+    #[must_use]
+    pub fn primary(self, sizes: PoolSizes) -> Self {
+        Self { primary: sizes, ..self }
+    }
+
+    /// The same with these limits of secondaries.
+    #[must_use]
+    pub fn secondary(self, sizes: PoolSizes) -> Self {
+        Self { secondary: sizes, ..self }
+    }
+
+    /// The same with these limits of routers.
+    #[must_use]
+    pub fn mongos(self, sizes: PoolSizes) -> Self {
+        Self { mongos: sizes, ..self }
+    }
+
+    /// The same with these limits of all others.
+    #[must_use]
+    pub fn other(self, sizes: PoolSizes) -> Self {
+        Self { other: sizes, ..self }
+    }
+
+    /// Whether `options` can have the limits of every role.
+    pub(super) fn check(&self, options: &PoolOptions) -> Result<(), PoolOptionsError> {
+        let Self { primary, secondary, mongos, other } = self;
+        [primary, secondary, mongos, other].into_iter().try_for_each(|sizes| sizes.applied_to(options).map(drop))
+    }
+
+    fn of(&self, server_type: ServerType) -> Option<PoolSizes> {
+        match server_type {
+            ServerType::Unknown => None,
+            ServerType::RsPrimary => Some(self.primary),
+            ServerType::RsSecondary => Some(self.secondary),
+            ServerType::Mongos => Some(self.mongos),
+            ServerType::Standalone
+            | ServerType::RsArbiter
+            | ServerType::RsOther
+            | ServerType::RsGhost
+            | ServerType::LoadBalancer => Some(self.other),
+        }
+    }
+}
+
+impl<C> Topology<C> {
+    /// Gives a server's pool the limits of its role.
+    pub(super) fn resize_by_role(&mut self, id: ServerId) {
+        if self.options.sizes_by_role == SizesByRole::default() {
+            return;
+        }
+        let role =
+            self.servers.get(id).and_then(|server| self.options.sizes_by_role.of(server.description.server_type));
+        let Some(sizes) = role else { return };
+        // Those of every role were checked with the options.
+        if let Ok(PoolOptions { max_pool_size, min_pool_size, max_connecting, .. }) =
+            sizes.applied_to(&self.pool_options)
+        {
+            let sizes = PoolSizes {
+                max_pool_size: max_pool_size.or(Some(PoolOptions::DEFAULT_MAX_POOL_SIZE)),
+                min_pool_size: min_pool_size.or(Some(0)),
+                max_connecting: max_connecting.or(Some(PoolOptions::DEFAULT_MAX_CONNECTING)),
+            };
+            let now = self.now;
+            self.call_pool(id, |pool| pool.resize(now, sizes));
+        }
+    }
+}
