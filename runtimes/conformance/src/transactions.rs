@@ -104,6 +104,26 @@ pub fn what_is_aborted_takes_no_effect<H: Harness>() {
     });
 }
 
+pub fn a_commit_whose_write_concern_is_not_satisfied_is_an_error<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let fail_point = doc! {
+            "configureFailPoint": "failCommand", "mode": { "times": 1 },
+            "data": { "failCommands": ["commitTransaction"], "writeConcernError": { "code": 100, "errmsg": "no such members" } },
+        };
+        client.run(Writable, ("admin", fail_point)).await.unwrap();
+        let mut session = client.start_session().unwrap();
+        session.start_transaction().unwrap();
+        run_in(&mut session, insert(1)).await.unwrap();
+
+        let error = session.commit_transaction().await.unwrap_err();
+
+        assert!(error.to_string().contains("no such members"), "{error}");
+        assert_eq!(count(&client, doc! {}).await, 2, "it took effect all the same");
+    });
+}
+
 pub fn a_session_that_is_dropped_leaves_no_transaction_on_the_server<H: Harness>() {
     run::<H>(async {
         let server = member();
