@@ -253,7 +253,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         };
         let mut policy = context.policy;
         let retryability = Retryability::of_command(&outline, command.acknowledged);
-        let writes = fields::writes(retryability);
+        let is_end = matches!(part, Some(TransactionCommand::Commit | TransactionCommand::Abort));
+        let writes = is_end || fields::writes(retryability);
         let retryability = match part {
             None if is_once => retryability.once(),
             None => retryability,
