@@ -46,9 +46,6 @@ impl<C> Topology<C> {
 
     /// Lets a server give up the connection that is about to come back, if a waiter of another one has the better claim.
     pub(super) fn yield_if_due(&mut self, id: ServerId) {
-        if !self.has_budget() {
-            return;
-        }
         let Some(neediest) = self.neediest().filter(|neediest| neediest.server != id) else { return };
         if let Some(server) = self.servers.get_mut(id)
             && server.pool.waits_since().is_some_and(|since| neediest.since < since)

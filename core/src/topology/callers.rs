@@ -199,10 +199,10 @@ impl<C> Topology<C> {
         self.advance(now);
         let was_drained = self.outputs.is_empty();
         let id = self.servers.id_at(connection.slot());
-        if let Some(id) = id {
+        let has_budget = self.has_budget();
+        if has_budget && let Some(id) = id {
             self.yield_if_due(id);
         }
-        let has_budget = self.has_budget();
         let Some((id, server)) = id.and_then(|id| Some((id, self.servers.get_mut(id)?))) else {
             return Err(Refused { socket, misuse: ApiMisuse::ForeignConnection });
         };

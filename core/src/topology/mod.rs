@@ -388,7 +388,11 @@ impl<C> Topology<C> {
 
     #[inline(never)]
     fn collect_all(&mut self) {
-        self.servers.ids().into_iter().for_each(|id| self.collect(id));
+        for slot in 0..self.servers.slots() {
+            if let Some(id) = self.servers.id_at(slot) {
+                self.collect(id);
+            }
+        }
     }
 
     /// Forgets a server that has left, and whose last connection is closed.
