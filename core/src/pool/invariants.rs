@@ -49,6 +49,9 @@ impl<C> Pool<C> {
         if self.connections.pending > self.limits.max_connecting {
             return Err("there are more pending connections than maxConnecting");
         }
+        if self.restrained != self.is_restrained() || self.detours != (self.observed || self.takes_detours()) {
+            return Err("what holds back connections, or keeps callers from the fast path, is noted wrongly");
+        }
         if !self.check_backoff() {
             return Err("the connection that the backoff tries is not being established");
         }
@@ -120,7 +123,7 @@ impl<C> Pool<C> {
         if waiting > self.connections.checking && !self.connections.available.is_empty() {
             return Err("a check-out waits though a connection is available");
         }
-        let is_held_back = self.backoff_timeout().is_some();
+        let is_held_back = self.creation_timeout().is_some();
         if waiting > self.connections.pending + self.connections.checking && self.may_create() && !is_held_back {
             return Err("a check-out waits though a connection could be created");
         }

@@ -9,6 +9,9 @@
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff` | the pause before the next connection to an overloaded server |
+//! | `creation_rate` | the limit of new connections per second |
+//! | `reuse` | which available connection serves next |
+//! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
@@ -25,6 +28,7 @@ mod backoff;
 mod check_in;
 mod clearing;
 mod connections;
+mod creation_rate;
 mod error;
 mod event;
 mod fast_path;
@@ -39,11 +43,13 @@ mod list;
 mod maintenance;
 mod output;
 mod queries;
+mod reuse;
 mod serving;
 mod snapshot;
 pub(crate) mod state;
 mod stats;
 mod timer;
+mod wait_order;
 mod wait_queue;
 
 use alloc::boxed::Box;
@@ -106,13 +112,19 @@ pub struct Pool<C> {
     ///
     population_failed: bool,
     backoff: Option<Backoff>,
-    /// The source of the backoff's jitter.
+    /// Until when the limit of new connections per second is used up.
+    created_until: Instant,
+    /// Whether a backoff or a rate may hold back a connection that there is room for.
+    restrained: bool,
+    /// The source of all that happens by chance.
     random: Random,
     generations: Generations,
     connections: Connections<C>,
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
+    /// Whether no check-out or check-in takes the fast path: events are produced, or an option asks for more.
+    detours: bool,
     totals: Totals,
 }
 
@@ -135,6 +147,7 @@ impl<C> Pool<C> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, server, options.pool_number);
         let random = Random::new(options.seed ^ u64::from(server.number));
+        let wait_order = limits.wait_order;
         let mut pool = Self {
             id,
             address,
@@ -146,14 +159,18 @@ impl<C> Pool<C> {
             last_maintenance: None,
             population_failed: false,
             backoff: None,
+            created_until: Instant::ORIGIN,
+            restrained: false,
             random,
             generations: Generations::new(),
             connections: Connections::new(),
-            wait_queue: WaitQueue::new(id),
+            wait_queue: WaitQueue::new(id, wait_order),
             outputs: VecDeque::new(),
             observed: true,
+            detours: true,
             totals: Totals::default(),
         };
+        pool.note_restraint();
         let options = Box::new(pool.options.clone());
         pool.emit(|| Event::PoolCreated { options });
         Ok(pool)
@@ -198,6 +215,10 @@ impl<C> Pool<C> {
             }
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.fail(key, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+            }
+            PoolState::Ready if self.wait_queue.len() >= self.limits.max_wait_queue_depth => {
+                let max_wait_queue_depth = self.limits.max_wait_queue_depth;
+                self.fail(key, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth });
             }
             PoolState::Ready => {
                 let delivery = self.serve_arrival(key, request.deadline);
@@ -401,11 +422,12 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, and runs
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the limit of new
+    /// ones held back, and runs
     /// maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        self.end_pause();
+        self.create_held_back();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
         }
@@ -446,12 +468,13 @@ impl<C> Pool<C> {
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
-        if self.backoff.is_none() { earlier } else { Timeout::earlier(earlier, self.backoff_timeout()) }
+        if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier }
     }
 
     /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
+        self.detours = on || self.takes_detours();
     }
 
     // Shared by the parts of the machine.

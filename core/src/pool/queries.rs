@@ -96,14 +96,14 @@ impl<C> Pool<C> {
     }
 
     /// When time alone changes something for the check-outs that wait: the first of them times out, or a pause after an
-    /// overload ends and a connection is created. `None` if neither comes.
+    /// overload, or one for the limit of new connections, ends and a connection is created. `None` if neither comes.
     #[inline]
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
         let first = self.wait_queue.next_deadline();
-        if self.backoff.is_none() {
+        if !self.restrained {
             return first;
         }
-        first.into_iter().chain(self.backoff_timeout().map(|timeout| timeout.at)).min()
+        first.into_iter().chain(self.creation_timeout().map(|timeout| timeout.at)).min()
     }
 
     /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.

@@ -19,12 +19,15 @@ impl<C> Pool<C> {
             last_maintenance: self.last_maintenance,
             population_failed: self.population_failed,
             backoff: self.backoff.clone(),
+            created_until: self.created_until,
+            restrained: self.restrained,
             random: self.random.clone(),
             generations: self.generations.clone(),
             connections: self.connections.snapshot(),
             wait_queue: self.wait_queue.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
+            detours: self.detours,
             totals: self.totals,
         }
     }

@@ -6,6 +6,7 @@
 
 use core::fmt::Debug;
 
+use cmap_core::options::WaitOrder;
 use cmap_core::pool::{ApiMisuse, Cancellation, Pool, PoolState, Reaction};
 
 use super::output::{CheckOut, Id, Output, Service, count};
@@ -30,6 +31,8 @@ pub(crate) struct Laws {
     /// When the server first refused a connection for overload, or refused one that was created after that, and how many
     /// connections had been created by then.
     overload: Option<(u64, usize)>,
+    /// When connections were created, where their rate is limited.
+    created_at: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,7 @@ struct CheckOutEntry {
     progress: Progress,
     started_events: usize,
     ended_events: usize,
+    deadline: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +76,16 @@ pub(crate) fn check<D: Debug>(check: &'static str, holds: bool, detail: D) -> Re
 impl Laws {
     pub(crate) fn new(options: Options) -> Self {
         let (connections, check_outs, clears) = (Vec::new(), Vec::new(), Vec::new());
-        Self { options, connections, check_outs, clears, events: [0; 4], has_closed: false, overload: None }
+        Self {
+            options,
+            connections,
+            check_outs,
+            clears,
+            events: [0; 4],
+            has_closed: false,
+            overload: None,
+            created_at: Vec::new(),
+        }
     }
 
     /// Follows one call with its answer and the outputs that it had.
@@ -84,7 +97,7 @@ impl Laws {
         outputs: &[Output],
     ) -> Result<(), Broken> {
         if let Ok(answer) = answer {
-            self.follow_answer(answer, call)?;
+            self.follow_answer(now, answer, call)?;
             self.follow_call(now, call);
         }
         for &output in outputs {
@@ -106,6 +119,8 @@ impl Laws {
         let counts = pool.counts();
         let max = self.options.max_pool_size;
         check("total <= maxPoolSize", max == 0 || counts.total() <= max, counts)?;
+        let (deepest, depth) = (self.options.max_wait_queue_depth, counts.waiting as usize);
+        check("waiting <= maxWaitQueueDepth", deepest == 0 || depth <= deepest, counts)?;
         check("pending <= maxConnecting", counts.pending <= self.options.max_connecting, counts)?;
         let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
         let pending = number(|place| place == Place::Pending);
@@ -141,10 +156,14 @@ impl Laws {
         check(NAME, pool.poll_output().is_none(), ())
     }
 
-    fn follow_answer(&mut self, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
+    fn follow_answer(&mut self, now: u64, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
         const NAME: &str = "no hand-off is lost when a cancel races a delivery";
         match (answer, call) {
-            (Answer::CheckOut(_), _) => self.check_outs.push(CheckOutEntry::default()),
+            (Answer::CheckOut(_), Call::CheckOut(offset)) => {
+                let deadline = offset.map(|offset| now.saturating_add_signed(offset));
+                self.check_outs.push(CheckOutEntry { deadline, ..CheckOutEntry::default() });
+            }
+            (Answer::CheckOut(_), _) => check("only a check-out begins one", false, answer)?,
             (Answer::Cancellation(met), Call::Cancel(Named::Own(number))) => {
                 let entry = &mut self.check_outs[number as CheckOut - 1];
                 let holds = match entry.progress {
@@ -219,6 +238,7 @@ impl Laws {
             Output::Connect(id) => {
                 check("ids rise by one", id == self.connections.len() as Id + 1, id)?;
                 self.check_backoff(now, id)?;
+                self.check_rate(now, id)?;
                 let connection = Connection { place: Place::Pending, service: None, clears_before: self.clears.len() };
                 self.connections.push(connection);
             }
@@ -229,10 +249,10 @@ impl Laws {
             Output::Deliver(check_out, id) => {
                 self.check_usable(now, id)?;
                 self.connections[id as usize - 1].place = Place::InUse;
-                let first = self.check_outs.iter().position(|entry| entry.progress == Progress::Waiting);
+                let first = self.first_waiter();
                 let holds =
                     first == Some(check_out - 1) || self.check_outs[check_out - 1].progress != Progress::Waiting;
-                check("waiters are served first in, first out", holds, (output, first))?;
+                check("waiters are served in their order", holds, (output, first))?;
                 self.end(check_out, Progress::Delivered(id))?;
             }
             Output::Fail(check_out, _) => self.end(check_out, Progress::Ended)?,
@@ -263,6 +283,29 @@ impl Laws {
             Output::CheckOutFailed(check_out, ..) => self.check_outs[check_out - 1].ended_events += 1,
             _ => {}
         }
+    }
+
+    /// The waiter that is next: the first in, or the one with the earliest deadline.
+    fn first_waiter(&self) -> Option<usize> {
+        let waiting = self.check_outs.iter().enumerate().filter(|(_, entry)| entry.progress == Progress::Waiting);
+        let waiting = waiting.map(|(place, entry)| match self.options.wait_order {
+            WaitOrder::Arrival => (0, place),
+            WaitOrder::Deadline => (entry.deadline.unwrap_or(u64::MAX), place),
+        });
+        waiting.min().map(|(_, place)| place)
+    }
+
+    /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where a load balancer
+    /// made one stale while it was established, its replacement comes at once.
+    fn check_rate(&mut self, now: u64, id: Id) -> Result<(), Broken> {
+        let interval = self.options.creation_interval;
+        if interval == 0 || self.options.load_balanced {
+            return Ok(());
+        }
+        self.created_at.push(now);
+        let most = |since: u64| (now - since) / interval + u64::from(self.options.max_connecting);
+        let too_many = (1..).zip(self.created_at.iter().rev()).find(|&(number, &since)| number > most(since));
+        check("no more connections are created than the rate allows", too_many.is_none(), (id, now, too_many))
     }
 
     /// After an overload connections are created one at a time, the first not sooner than 50 ms after the refusal.

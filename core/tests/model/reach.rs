@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that a thousand cases must meet at least fifty times.
-const COMMON: [&str; 30] = [
+const COMMON: [&str; 34] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -48,6 +48,10 @@ const COMMON: [&str; 30] = [
     "created for a waiter",
     "created for nobody",
     "created after a pause",
+    "created when the rate allowed it",
+    "an arrival took an origin's connection",
+    "served by another than the hottest",
+    "Fail WaitQueueFull",
     "refused twice in a row",
     "refused ForeignConnection",
     "refused NotInUse",
@@ -110,6 +114,13 @@ impl Reach {
                 self.add("refused twice in a row");
             }
         }
+        if after.overtaken > before.overtaken {
+            self.add("an arrival took an origin's connection");
+        }
+        if before.options.creation_interval > 0 && before.backoff.is_none() && matches!(made.call, Call::Timeout) {
+            let creates = after.outputs.iter().any(|output| matches!(output, Output::Connect(_)));
+            self.add(if creates { "created when the rate allowed it" } else { "a time-out without a creation" });
+        }
         if before.waiters.len() >= 5 {
             self.add("five waited");
         }
@@ -118,7 +129,11 @@ impl Reach {
         }
         for &output in &after.outputs {
             match output {
-                Output::Deliver(check_out, _) => {
+                Output::Deliver(check_out, id) => {
+                    let hottest = before.connections.iter().rfind(|c| c.state == State::Available);
+                    if matches!(made.call, Call::CheckOut(_)) && hottest.is_some_and(|c| c.id != id) {
+                        self.add("served by another than the hottest");
+                    }
                     let waited = before.waiters.iter().any(|waiter| waiter.check_out == check_out);
                     self.add(if waited { "a waiter was served" } else { "an arrival was served" });
                 }

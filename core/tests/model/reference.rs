@@ -4,6 +4,7 @@
 //! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
 //! last is the hottest, and among the others the first has been where it is for longest.
 
+use cmap_core::options::{Reuse, WaitOrder};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
 use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
@@ -33,6 +34,10 @@ pub(crate) struct Reference {
     /// A connection that no check-out waited for has failed since the last run.
     population_failed: bool,
     pub(crate) backoff: Option<Backoff>,
+    /// Until when the limit of new connections is used up.
+    created_until: u64,
+    /// How often an arrival took over the pending connection of another waiter.
+    pub(crate) overtaken: usize,
     random: Random,
     calls: u64,
 }
@@ -102,6 +107,8 @@ impl Reference {
             last_run: None,
             population_failed: false,
             backoff: None,
+            created_until: 0,
+            overtaken: 0,
             random: Random::new(0),
             calls: 0,
         }
@@ -156,7 +163,7 @@ impl Reference {
             }
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
             Call::Timeout => {
-                if self.pause_end().is_some_and(|(at, _)| at <= self.now) {
+                while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
                 }
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
@@ -198,8 +205,11 @@ impl Reference {
             PoolState::Ready if deadline.is_some_and(|at| at <= self.now) => {
                 self.fail(waiter, Kind::Timeout(WaitLimit::Deadline));
             }
+            PoolState::Ready if (1..=self.waiters.len()).contains(&self.options.max_wait_queue_depth) => {
+                self.fail(waiter, Kind::WaitQueueFull);
+            }
             PoolState::Ready => {
-                self.waiters.push(waiter);
+                self.enqueue(waiter);
                 self.serve_from_available();
                 // An arrival creates whenever it may (CMAP-26); the first waiter without a connection is the origin.
                 if self.waiters.len() > self.count(State::Checking) {

@@ -50,6 +50,7 @@ mod server;
 pub mod siblings;
 pub mod sockets;
 pub mod storms;
+pub mod storms_of_callers;
 mod suite;
 pub mod transactions;
 pub mod unasked;

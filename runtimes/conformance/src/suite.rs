@@ -283,6 +283,12 @@ macro_rules! conformance {
             storms {
                 a_server_that_takes_no_connections_is_left_alone_and_found_again_soon,
             }
+            storms_of_callers {
+                a_full_wait_queue_refuses_with_the_labels_of_an_overload,
+                the_earliest_deadline_is_served_first,
+                new_connections_keep_to_their_rate,
+                connections_are_used_in_turn,
+            }
             handshakes {
                 a_handshake_comes_byte_by_byte,
                 a_handshake_under_tls_comes_byte_by_byte,
