@@ -49,6 +49,11 @@ pub struct PoolOptions {
     /// Most connections created in a second, in the long run; as many as may be established at a time (maxConnecting) can be
     /// created at once after a quiet time. At least 1. Default unlimited.
     pub max_new_connections_per_second: Option<u32>,
+    /// How long a connection is used after it was established; up to a quarter less, by chance, so that connections
+    /// that came together do not go together. Then it is retired. Zero = forever. Default zero.
+    pub max_lifetime: Option<Duration>,
+    /// How often a connection is used before it is retired; at least 1. Default unlimited.
+    pub max_uses: Option<u32>,
     /// The seed of all that the pool does by chance: a random number, different for each pool. Default 0.
     pub seed: u64,
     /// Tells pools of one address apart that are made at the same moment, so that each refuses the connections of the
@@ -101,6 +106,8 @@ pub(crate) struct Limits {
     pub(crate) reuse: Reuse,
     /// Nanoseconds between two new connections in the long run; 0 = no limit.
     pub(crate) creation_interval: u64,
+    pub(crate) max_lifetime: u64,
+    pub(crate) max_uses: u32,
     pub(crate) load_balanced: bool,
 }
 
@@ -173,6 +180,9 @@ impl PoolOptions {
             }
             Maintenance::Every(interval) => Some(nanos(interval)),
         };
+        if self.max_uses == Some(0) {
+            return Err(error("maxUses", &0, "it must be greater than 0"));
+        }
         let or_never = |duration: Option<Duration>| match duration.map_or(0, nanos) {
             0 => NEVER,
             nanos => nanos,
@@ -190,6 +200,8 @@ impl PoolOptions {
             wait_order: self.wait_order.unwrap_or_default(),
             reuse: self.reuse.unwrap_or_default(),
             creation_interval,
+            max_lifetime: or_never(self.max_lifetime),
+            max_uses: self.max_uses.unwrap_or(u32::MAX),
             load_balanced: self.load_balanced,
         })
     }
@@ -243,6 +255,7 @@ mod tests {
                 },
                 "option maxWaitQueueDepth is 2 times maxPoolSize, but maxPoolSize is 0, which is unlimited",
             ),
+            (PoolOptions { max_uses: Some(0), ..base() }, "option maxUses is 0, but it must be greater than 0"),
             (
                 PoolOptions { max_new_connections_per_second: Some(0), ..base() },
                 "option maxNewConnectionsPerSecond is 0, but it must be greater than 0",

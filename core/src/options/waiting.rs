@@ -24,7 +24,8 @@ pub enum WaitOrder {
 /// The available connection that serves the next check-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reuse {
-    /// The one that was returned last (CMAP-26): the others reach maxIdleTimeMS, and a pool shrinks when less is asked of it.
+    /// The one that was returned last (CMAP-26): the others reach maxIdleTimeMS, and a pool shrinks when less is asked
+    /// of it.
     #[default]
     LastIn,
     /// The one that was returned first: all are used equally often.

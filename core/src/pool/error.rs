@@ -54,7 +54,8 @@ pub enum CheckOutErrorKind {
     Establish(Arc<EstablishError>),
     /// The caller gave up.
     Cancelled,
-    /// As many check-outs waited already as the option maxWaitQueueDepth allows. It may be tried again, after a pause.
+    /// As many check-outs waited already as the option maxWaitQueueDepth allows. It may be tried again, after a
+    /// pause.
     WaitQueueFull {
         /// How many check-outs may wait.
         max_wait_queue_depth: u32,
@@ -136,8 +137,8 @@ impl CheckOutError {
         }
     }
 
-    /// Whether the error carries this label: that of a connection that could not be established, or both labels of an overload
-    /// where too many waited.
+    /// Whether the error carries this label: that of a connection that could not be established, or both labels of an
+    /// overload where too many waited.
     pub fn has_label(&self, label: &str) -> bool {
         match &self.kind {
             CheckOutErrorKind::WaitQueueFull { .. } => [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR].contains(&label),

@@ -1,5 +1,7 @@
 //! The calls of a pool as data: what a trace records, a fuzzer generates and a simulation feeds.
 
+use core::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::{ApiMisuse, Cause};
@@ -40,6 +42,8 @@ pub enum Input {
     Checked(Handle, bool),
     /// [`Pool::handle_peer_closed`].
     PeerClosed(Handle),
+    /// [`Pool::retire_all`].
+    RetireAll(Duration),
     /// [`Pool::handle_timeout`].
     Timeout,
 }
@@ -116,6 +120,7 @@ impl Pool<()> {
             }
             Input::Checked(connection, alive) => self.handle_checked(now, connection, alive)?,
             Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
+            Input::RetireAll(over) => self.retire_all(now, over),
             Input::Timeout => self.handle_timeout(now),
         }
         Ok(Answer::Done)

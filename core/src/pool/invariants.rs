@@ -52,6 +52,9 @@ impl<C> Pool<C> {
         if self.restrained != self.is_restrained() || self.detours != (self.observed || self.takes_detours()) {
             return Err("what holds back connections, or keeps callers from the fast path, is noted wrongly");
         }
+        if !self.check_retirement() {
+            return Err("the end of a connection's life is noted wrongly");
+        }
         if !self.check_backoff() {
             return Err("the connection that the backoff tries is not being established");
         }

@@ -10,6 +10,7 @@
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff` | the pause before the next connection to an overloaded server |
 //! | `creation_rate` | the limit of new connections per second |
+//! | `retirement` | connections whose life is over |
 //! | `reuse` | which available connection serves next |
 //! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
@@ -43,6 +44,7 @@ mod list;
 mod maintenance;
 mod output;
 mod queries;
+mod retirement;
 mod reuse;
 mod serving;
 mod snapshot;
@@ -64,6 +66,7 @@ use self::generation::Generations;
 use self::handle::PoolId;
 pub(crate) use self::handle::PoolOwner;
 use self::list::Key;
+use self::retirement::Retirement;
 use self::state::PoolCall;
 use self::stats::Totals;
 use self::wait_queue::WaitQueue;
@@ -101,7 +104,7 @@ pub use crate::service_id::{ParseServiceIdError, ServiceId};
 pub struct Pool<C> {
     id: PoolId,
     address: Arc<ServerAddress>,
-    options: PoolOptions,
+    options: Box<PoolOptions>,
     limits: Limits,
     state: PoolState,
     /// Why the pool is paused.
@@ -116,6 +119,8 @@ pub struct Pool<C> {
     created_until: Instant,
     /// Whether a backoff or a rate may hold back a connection that there is room for.
     restrained: bool,
+    /// The lives of connections, where they end.
+    retirement: Option<Box<Retirement>>,
     /// The source of all that happens by chance.
     random: Random,
     generations: Generations,
@@ -147,11 +152,11 @@ impl<C> Pool<C> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, server, options.pool_number);
         let random = Random::new(options.seed ^ u64::from(server.number));
-        let wait_order = limits.wait_order;
+        let (wait_order, retirement) = (limits.wait_order, Retirement::of(&limits));
         let mut pool = Self {
             id,
             address,
-            options,
+            options: Box::new(options),
             limits,
             state: PoolState::Paused,
             paused_by: Cause::new("the server has not been checked successfully yet"),
@@ -161,6 +166,7 @@ impl<C> Pool<C> {
             backoff: None,
             created_until: Instant::ORIGIN,
             restrained: false,
+            retirement,
             random,
             generations: Generations::new(),
             connections: Connections::new(),
@@ -171,7 +177,7 @@ impl<C> Pool<C> {
             totals: Totals::default(),
         };
         pool.note_restraint();
-        let options = Box::new(pool.options.clone());
+        let options = pool.options.clone();
         pool.emit(|| Event::PoolCreated { options });
         Ok(pool)
     }
@@ -422,12 +428,12 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the limit of new
-    /// ones held back, and runs
-    /// maintenance if it is due (CMAP-47).
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the
+    /// limit of new ones held back, retires connections, and runs maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.create_held_back();
+        self.retire();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
         }
@@ -468,13 +474,14 @@ impl<C> Pool<C> {
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
-        if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier }
+        let earlier = if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
+        if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier }
     }
 
     /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
     pub fn observe(&mut self, on: bool) {
         self.observed = on;
-        self.detours = on || self.takes_detours();
+        self.note_detours();
     }
 
     // Shared by the parts of the machine.
@@ -575,6 +582,7 @@ impl<C> Pool<C> {
     fn forget(&mut self, key: Key, reason: ConnectionClosedReason, error: Option<Arc<EstablishError>>) -> Option<C> {
         let connection_id = self.connections.slot(key).id;
         self.note_tried(connection_id);
+        self.end_life(key);
         let socket = self.connections.close(&mut self.generations, key);
         self.totals.closed.count(reason);
         self.emit(|| Event::ConnectionClosed { connection_id, reason, error });

@@ -106,11 +106,17 @@ impl<C> Pool<C> {
         first.into_iter().chain(self.creation_timeout().map(|timeout| timeout.at)).min()
     }
 
-    /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.
+    /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3), or until when something
+    /// happens to it or for it; `None` means forever.
     #[inline]
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {
         let max_idle = self.limits.max_idle;
-        (max_idle != u64::MAX).then(|| now.after(max_idle))
+        let idle = (max_idle != u64::MAX).then(|| now.after(max_idle));
+        if self.retirement.is_none() {
+            return idle;
+        }
+        // It may wait for its replacement.
+        idle.into_iter().chain(self.poll_timeout().map(|timeout| timeout.at)).min()
     }
 
     /// Connections in use by their purpose (LB-16).

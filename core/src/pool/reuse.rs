@@ -13,7 +13,12 @@ use crate::time::Instant;
 impl<C> Pool<C> {
     /// Whether an option keeps check-outs or check-ins from the fast path.
     pub(super) fn takes_detours(&self) -> bool {
-        self.limits.reuse != Reuse::LastIn
+        self.limits.reuse != Reuse::LastIn || self.retirement.is_some()
+    }
+
+    /// Notes whether all calls take the way that does more than the fast path.
+    pub(super) fn note_detours(&mut self) {
+        self.detours = self.observed || self.takes_detours();
     }
 
     /// The available connection that is next, by the option `reuse`.

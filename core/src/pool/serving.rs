@@ -150,8 +150,10 @@ impl<C> Pool<C> {
             self.exchange_origins(key);
             self.connections.make_available(&mut self.generations, key, self.now, socket);
             self.note_available();
+            self.begin_life(key);
         }
         self.serve();
+        self.retire();
         self.populate();
     }
 
@@ -191,9 +193,13 @@ impl<C> Pool<C> {
         match reason {
             Some(reason) => self.close_connection(key, reason),
             // It counts as returned just now: the list of available connections stays in the order of their return.
-            None => self.connections.pass_check(&mut self.generations, key, self.now),
+            None => {
+                self.connections.pass_check(&mut self.generations, key, self.now);
+                self.note_return_from_check(key);
+            }
         }
         self.serve();
+        self.retire();
     }
 
     /// Ends a check-out without a connection and tells its caller.

@@ -21,6 +21,7 @@ impl<C> Pool<C> {
             backoff: self.backoff.clone(),
             created_until: self.created_until,
             restrained: self.restrained,
+            retirement: self.retirement.clone(),
             random: self.random.clone(),
             generations: self.generations.clone(),
             connections: self.connections.snapshot(),

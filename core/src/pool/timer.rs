@@ -49,6 +49,8 @@ pub enum TimeoutReason {
     Backoff,
     /// When the limit of new connections per second allows another one, and a waiter needs it.
     CreationRate,
+    /// When the life of a connection ends.
+    Retire,
 }
 
 /// A member of [`Deadlines`] that remembers its place there.

@@ -1,8 +1,8 @@
 //! Waiting by deadline: the earliest deadline of a request is served first.
 //!
 //! The queue stays one list whose front part are the origins. What is added is an ordered set of the waiters, in which an
-//! arrival finds its place in O(log n). Those that have left it are taken out of the set when an arrival comes upon them, and all at once
-//! when they are the greater part: leaving costs nothing that way.
+//! arrival finds its place in O(log n). Those that have left it are taken out of the set when an arrival comes upon
+//! them, and all at once when they are the greater part: leaving costs nothing that way.
 //!
 //! An arrival before an origin takes over the pending connection of the last origin, which is the one that can wait longest.
 
@@ -27,8 +27,8 @@ impl<C> Pool<C> {
 }
 
 impl WaitQueue {
-    /// Puts a started check-out into the queue in its place: until `deadline`, and for at most `timeout` nanoseconds. Returns the pending connection
-    /// that it takes over.
+    /// Puts a started check-out into the queue in its place: until `deadline`, and for at most `timeout` nanoseconds.
+    /// Returns the pending connection that it takes over.
     fn enqueue_by_deadline(&mut self, key: Key, deadline: Option<Instant>, timeout: u64) -> Option<Key> {
         self.begin_wait(key, deadline);
         let next = self.place_by_deadline(key);

@@ -100,6 +100,7 @@ impl Case {
             Call::Clear { service, interrupts } => Some(Call::Clear { service, interrupts }),
             Call::Close => Some(Call::Close),
             Call::ResetAfterFork => Some(Call::ResetAfterFork),
+            Call::RetireAll(over) => Some(Call::RetireAll(over)),
             Call::Timeout => Some(Call::Timeout),
             Call::Cancel(pick) => {
                 let waiting = reference.waiters.iter().map(|waiter| waiter.check_out);

@@ -7,7 +7,7 @@
 use core::fmt::Debug;
 
 use cmap_core::options::WaitOrder;
-use cmap_core::pool::{ApiMisuse, Cancellation, Pool, PoolState, Reaction};
+use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
 
 use super::output::{CheckOut, Id, Output, Service, count};
 use super::reference::Answer;
@@ -256,7 +256,8 @@ impl Laws {
                 self.end(check_out, Progress::Delivered(id))?;
             }
             Output::Fail(check_out, _) => self.end(check_out, Progress::Ended)?,
-            Output::Close(id, _) => {
+            Output::Close(id, reason) => {
+                self.check_retirement(id, reason)?;
                 // Once more for the socket of an establishment that had been given up.
                 let is_here = !matches!(self.place(id), Place::Pending | Place::InUse);
                 check("no socket is closed that somebody else has", is_here, (output, self.place(id)))?;
@@ -285,6 +286,20 @@ impl Laws {
         }
     }
 
+    /// Retirement leaves minPoolSize established connections, unless there was no room for another one before.
+    fn check_retirement(&self, id: Id, reason: ConnectionClosedReason) -> Result<(), Broken> {
+        let Options { max_pool_size, min_pool_size, max_idle, maintenance, .. } = self.options;
+        if reason != ConnectionClosedReason::Idle || max_idle > 0 || maintenance.is_none() {
+            return Ok(());
+        }
+        let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
+        let total = number(|place| place != Place::Closed);
+        let pending = number(|place| place == Place::Pending);
+        let is_full = max_pool_size > 0 && total >= max_pool_size as usize && pending == 0;
+        let holds = total - pending > min_pool_size as usize || is_full;
+        check("retirement leaves minPoolSize connections", holds, (id, total, pending))
+    }
+
     /// The waiter that is next: the first in, or the one with the earliest deadline.
     fn first_waiter(&self) -> Option<usize> {
         let waiting = self.check_outs.iter().enumerate().filter(|(_, entry)| entry.progress == Progress::Waiting);
@@ -295,8 +310,8 @@ impl Laws {
         waiting.min().map(|(_, place)| place)
     }
 
-    /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where a load balancer
-    /// made one stale while it was established, its replacement comes at once.
+    /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where
+    /// a load balancer made one stale while it was established, its replacement comes at once.
     fn check_rate(&mut self, now: u64, id: Id) -> Result<(), Broken> {
         let interval = self.options.creation_interval;
         if interval == 0 || self.options.load_balanced {

@@ -8,7 +8,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use proptest_state_machine::ReferenceStateMachine;
 
-use cmap_core::pool::Cancellation;
+use cmap_core::pool::{Cancellation, ConnectionClosedReason as Reason};
 
 use super::case::{Case, Cases};
 use super::output::{Kind, Output};
@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that a thousand cases must meet at least fifty times.
-const COMMON: [&str; 34] = [
+const COMMON: [&str; 37] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -52,6 +52,9 @@ const COMMON: [&str; 34] = [
     "an arrival took an origin's connection",
     "served by another than the hottest",
     "Fail WaitQueueFull",
+    "retired InUse",
+    "retired Available",
+    "a life was over and went on",
     "refused twice in a row",
     "refused ForeignConnection",
     "refused NotInUse",
@@ -121,6 +124,9 @@ impl Reach {
             let creates = after.outputs.iter().any(|output| matches!(output, Output::Connect(_)));
             self.add(if creates { "created when the rate allowed it" } else { "a time-out without a creation" });
         }
+        if after.wants_replacement() && after.options.min_pool_size > 0 && !after.may_retire() {
+            self.add("a life was over and went on");
+        }
         if before.waiters.len() >= 5 {
             self.add("five waited");
         }
@@ -144,6 +150,9 @@ impl Reach {
                     Kind::Establish(_) => "Fail Establish".to_string(),
                     kind => format!("Fail {kind:?}"),
                 }),
+                Output::ConnectionClosed(id, Reason::Idle, _) if before.options.max_idle == 0 => {
+                    self.add(format!("retired {:?}", state(id)));
+                }
                 Output::ConnectionClosed(id, reason, _) => self.add(format!("closed {:?} {reason}", state(id))),
                 Output::ConnectionCreated(id) => {
                     let has_origin = after.get(id).is_some_and(|c| c.check_out.is_some());

@@ -64,6 +64,9 @@ pub(crate) struct Connection {
     pub(crate) check_out: Option<CheckOut>,
     interrupted: bool,
     hung_up: bool,
+    /// When its life ends, and how often it was used.
+    ends_at: u64,
+    uses: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,10 +165,12 @@ impl Reference {
                 }
             }
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
+            Call::RetireAll(over) => self.retire_all(over),
             Call::Timeout => {
                 while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
                 }
+                self.retire();
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
@@ -180,7 +185,8 @@ impl Reference {
     /// When the pool wants to be called, if its outputs have been drained.
     pub(crate) fn timeout(&self) -> Option<(u64, TimeoutReason)> {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
-        check_out.into_iter().chain(self.maintenance()).chain(self.pause_end()).min_by_key(|&(at, _)| at)
+        let others = self.pause_end().into_iter().chain(self.next_end());
+        check_out.into_iter().chain(self.maintenance()).chain(others).min_by_key(|&(at, _)| at)
     }
 
     pub(crate) fn counts(&self) -> [usize; 4] {
@@ -235,12 +241,14 @@ impl Reference {
         // Here a connection that was closed is misuse, too: it cannot have been in use.
         let found = self.find(connection, &[State::InUse], ApiMisuse::NotInUse)?;
         let connection = found.and_then(|id| self.get(id)).ok_or(ApiMisuse::NotInUse)?.clone();
+        let is_over = self.is_over_after_use(connection.id);
         self.outputs.push(Output::CheckedIn(connection.id));
         let reason = match self.state {
             PoolState::Closed => Some(Reason::PoolClosed),
             _ if connection.interrupted => Some(Reason::Stale),
             _ if condition == Condition::Errored || connection.hung_up => Some(Reason::Error),
-            _ => self.is_stale(&connection).then_some(Reason::Stale),
+            _ if self.is_stale(&connection) => Some(Reason::Stale),
+            _ => (is_over && self.may_retire()).then_some(Reason::Idle),
         };
         self.close_or_make_available(connection.id, reason);
         self.serve();
@@ -327,6 +335,7 @@ impl Reference {
                 self.connections.iter_mut().filter(of_head).for_each(|c| c.check_out = connection.check_out);
                 // Available first, and only then is its permit free (CMAP-45).
                 self.close_or_make_available(id, None);
+                self.begin_life(id);
             }
             Some(_) => {
                 self.close_or_make_available(id, reason);
@@ -337,6 +346,7 @@ impl Reference {
             }
         }
         self.serve();
+        self.retire();
         // Once a population has failed, the next attempt waits for the next run.
         if !self.population_failed {
             self.populate();
@@ -373,6 +383,7 @@ impl Reference {
         };
         self.close_or_make_available(id, reason);
         self.serve();
+        self.retire();
     }
 
     fn peer_closed(&mut self, connection: Named) -> Result<(), ApiMisuse> {
@@ -393,4 +404,5 @@ impl Reference {
     }
 }
 
+mod retirement;
 mod rules;

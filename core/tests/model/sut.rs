@@ -253,6 +253,7 @@ impl Sut {
             }
             Call::Checked(named, alive) => Input::Checked(self.handle(named), alive),
             Call::PeerClosed(named) => Input::PeerClosed(self.handle(named)),
+            Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
             Call::Timeout => Input::Timeout,
         }
     }
@@ -334,6 +335,8 @@ fn pool_options(options: Options) -> PoolOptions {
         (options.max_wait_queue_depth > 0).then_some(QueueDepth::Waiters(options.max_wait_queue_depth as u32));
     pool.wait_order = Some(options.wait_order);
     pool.reuse = Some(options.reuse);
+    pool.max_lifetime = Some(nanos(options.max_lifetime));
+    pool.max_uses = (options.max_uses > 0).then_some(options.max_uses);
     pool.max_new_connections_per_second =
         (options.creation_interval > 0).then(|| (1_000_000_000 / options.creation_interval) as u32);
     pool

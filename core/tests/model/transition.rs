@@ -34,6 +34,10 @@ pub(crate) struct Options {
     pub(crate) reuse: Reuse,
     /// The time in which one new connection is allowed; 0 = no limit. It divides a second.
     pub(crate) creation_interval: u64,
+    /// 0 = forever.
+    pub(crate) max_lifetime: u64,
+    /// 0 = no limit.
+    pub(crate) max_uses: u32,
     /// Whether events are produced.
     pub(crate) observed: bool,
 }
@@ -81,6 +85,8 @@ pub(crate) enum Call<P> {
     EstablishFailed(P, Reaction, bool),
     Checked(P, bool),
     PeerClosed(P),
+    /// Over this many nanoseconds.
+    RetireAll(u64),
     Timeout,
 }
 
@@ -155,6 +161,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
         prop_oneof![2 => Just(WaitOrder::Arrival), 1 => Just(WaitOrder::Deadline)],
         prop_oneof![3 => Just(Reuse::LastIn), 1 => Just(Reuse::FirstIn), 1 => Just(Reuse::Random)],
         prop_oneof![3 => Just(0), 1 => prop::sample::select(&[1_u64, 2, 4, 5, 8][..])],
+        prop_oneof![2 => Just(0), 1 => 1_u64..=16],
+        prop_oneof![2 => Just(0), 1 => 1_u32..=3],
     );
     (sizes, 1_u32..=3, nanos(1..=8), nanos(1..=12), maintenance, check_after_idle, switches, rare).prop_map(
         move |(sizes, max_connecting, max_idle, wait_queue_timeout, maintenance, check_after_idle, switches, rare)| {
@@ -172,6 +180,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
                 wait_order: rare.1,
                 reuse: rare.2,
                 creation_interval: rare.3,
+                max_lifetime: rare.4,
+                max_uses: rare.5,
                 observed: switches.1,
             }
         },
@@ -220,6 +230,7 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
             .prop_map(|(pick, reaction, overloaded)| Call::EstablishFailed(pick, reaction, overloaded)),
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
         3 => pick().prop_map(Call::PeerClosed),
+        2 => (0_u64..=9).prop_map(Call::RetireAll),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]

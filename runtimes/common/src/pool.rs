@@ -119,8 +119,8 @@ impl<R: Runtime> Pool<R> {
     }
 
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
-    /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds it as
-    /// well.
+    /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds
+    /// it as well.
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         CheckOut::within(&self.owner.context.topology, limit.into())
     }
@@ -158,6 +158,12 @@ impl<R: Runtime> Pool<R> {
     /// A service was named for a pool that is not load-balanced, or none for one that is.
     pub fn clear(&self, clear: Clear) -> Result<(), ApiMisuse> {
         self.owner.context.topology.clear(clear)
+    }
+
+    /// Replaces all connections, evenly over a time: those in use when they come back, and never so many at once that
+    /// fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
+    pub fn retire_all(&self, over: Duration) {
+        self.owner.context.topology.retire_all(over);
     }
 
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is

@@ -43,6 +43,7 @@ pub mod phases;
 pub mod pools;
 mod proxy;
 mod recovery;
+pub mod retirement;
 mod rogue;
 pub mod runtimes;
 mod scripted_server;

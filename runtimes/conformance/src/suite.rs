@@ -210,6 +210,11 @@ macro_rules! conformance {
                 a_service_is_cleared_only_behind_a_load_balancer_lb_8,
                 the_last_pool_dropped_closes_it,
             }
+            retirement {
+                a_connection_is_retired_at_its_age_though_nothing_else_is_due,
+                a_connection_is_retired_after_its_last_use,
+                all_connections_are_replaced_and_none_in_use_is_cut_off,
+            }
             runtimes {
                 a_connection_is_dropped_outside_of_any_runtime,
                 a_connection_is_dropped_after_its_runtime_ended,

@@ -116,6 +116,8 @@ impl Reference {
             check_out: origin,
             interrupted: false,
             hung_up: false,
+            ends_at: u64::MAX,
+            uses: 0,
         });
         self.outputs.extend([Output::ConnectionCreated(id), Output::Connect(id)]);
     }
@@ -321,7 +323,8 @@ impl Reference {
     }
 
     fn misses_connections(&self) -> bool {
-        self.state == PoolState::Ready && self.connections.len() < self.options.min_pool_size as usize
+        let (total, least) = (self.connections.len(), self.options.min_pool_size as usize);
+        self.state == PoolState::Ready && (total < least || (total == least && self.wants_replacement()))
     }
 
     /// The earliest deadline of a waiter, the older check-out first. An origin is exempt from waitQueueTimeoutMS, but
@@ -344,7 +347,7 @@ impl Reference {
     }
 
     /// Why an available connection must not be used any more (CMAP-11).
-    fn perished(&self, available: &Connection) -> Option<Reason> {
+    pub(super) fn perished(&self, available: &Connection) -> Option<Reason> {
         let is_idle = self.options.max_idle > 0 && self.now - available.since > self.options.max_idle;
         if self.is_stale(available) { Some(Reason::Stale) } else { is_idle.then_some(Reason::Idle) }
     }

@@ -1,7 +1,7 @@
 //! A client's servers on this side of the sockets: the core's machine under its mutex, driven where the call is made.
 //!
-//! An uncontended check-out is lock, step, unlock: no task, no channel, no allocation. What takes time or runs code of others
-//! (spawning, waking, closing, handlers of events) is done after the lock was released.
+//! An uncontended check-out is lock, step, unlock: no task, no channel, no allocation. What takes time or runs code of
+//! others (spawning, waking, closing, handlers of events) is done after the lock was released.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -181,7 +181,8 @@ impl<R: Runtime> Topology<R> {
     fn handle_monitors(self: &Arc<Self>) -> Option<Instant> {
         let mut next = None;
         let mut last = None;
-        // One after the other, because their calls may add servers and remove others; none is missed that was there at first.
+        // One after the other, because their calls may add servers and remove others; none is missed that was there at
+        // first.
         while let Some(member) = self.member_after(last) {
             last = Some(member.id);
             let monitoring = member.monitoring.as_ref();
@@ -206,6 +207,11 @@ impl<R: Runtime> Topology<R> {
     /// Clears the pool of a server without a monitor.
     pub(crate) fn clear(self: &Arc<Self>, clear: Clear) -> Result<(), ApiMisuse> {
         self.drive(|machine, now| machine.clear(now, clear))
+    }
+
+    /// Ends the lives of all connections over a time.
+    pub(crate) fn retire_all(self: &Arc<Self>, over: Duration) {
+        self.drive(|machine, now| machine.retire_all(now, over));
     }
 
     /// Closes the monitors and the pools, and gives up what is being established.

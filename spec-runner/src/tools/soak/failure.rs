@@ -89,7 +89,8 @@ impl Kind {
     pub fn is_expected(self, surroundings: Surroundings) -> bool {
         match self {
             Self::WaitTimeout => true,
-            // A server that is too slow for its monitor becomes unknown: its pool is cleared, its connections are interrupted.
+            // A server that is too slow for its monitor becomes unknown: its pool is cleared, its connections are
+            // interrupted.
             Self::PoolCleared | Self::Establish | Self::SelectionTimeout | Self::Timeout | Self::Interrupted => {
                 surroundings != Surroundings::Calm
             }

@@ -73,6 +73,12 @@ pub enum Operation {
     Close {},
     /// Makes the pool ready.
     Ready {},
+    /// Retires all connections. Style "scenario".
+    RetireAll {
+        /// Over how many milliseconds.
+        #[serde(rename = "overMS")]
+        over_ms: u32,
+    },
     /// Cancels the check-out that a thread waits in. Style "scenario".
     Cancel {
         /// The thread.
@@ -187,6 +193,7 @@ impl Operation {
             Self::Clear { .. } => "clear",
             Self::Close {} => "close",
             Self::Ready {} => "ready",
+            Self::RetireAll { .. } => "retireAll",
             Self::Cancel { .. } => "cancel",
             Self::HangUp { .. } => "hangUp",
             Self::Network { .. } => "network",
@@ -203,7 +210,8 @@ impl Operation {
                 Some(Extension::Field("error"))
             }
             Self::Clear { service: Some(_), .. } => Some(Extension::Field("service")),
-            Self::Cancel { .. }
+            Self::RetireAll { .. }
+            | Self::Cancel { .. }
             | Self::HangUp { .. }
             | Self::Network { .. }
             | Self::FailPoint { .. }

@@ -42,6 +42,11 @@ pub struct PoolOptions {
     pub reuse: Option<Choice>,
     /// `maxNewConnectionsPerSecond`: how many connections may be created in a second. Style "scenario".
     pub max_new_connections_per_second: Option<u32>,
+    /// `maxLifetimeMS`: how long a connection is used; 0 means forever. Style "scenario".
+    #[serde(rename = "maxLifetimeMS")]
+    pub max_lifetime_ms: Option<u32>,
+    /// `maxUses`: how often a connection is used. Style "scenario".
+    pub max_uses: Option<u32>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -106,7 +111,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 14] = [
+    pub(super) const NAMES: [&'static str; 16] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -121,6 +126,8 @@ impl PoolOptions {
         "waitOrder",
         "reuse",
         "maxNewConnectionsPerSecond",
+        "maxLifetimeMS",
+        "maxUses",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -139,6 +146,8 @@ impl PoolOptions {
             ("waitOrder", self.wait_order.map(|order| Value::from(order.name()))),
             ("reuse", self.reuse.map(|choice| Value::from(choice.name()))),
             ("maxNewConnectionsPerSecond", self.max_new_connections_per_second.map(Value::from)),
+            ("maxLifetimeMS", self.max_lifetime_ms.map(Value::from)),
+            ("maxUses", self.max_uses.map(Value::from)),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -175,6 +184,8 @@ impl PoolOptions {
             Choice::Random => Reuse::Random,
         });
         options.max_new_connections_per_second = self.max_new_connections_per_second;
+        options.max_lifetime = self.max_lifetime_ms.map(millis);
+        options.max_uses = self.max_uses;
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
     }
@@ -195,6 +206,10 @@ impl PoolOptions {
             Some("reuse")
         } else if self.max_new_connections_per_second.is_some() {
             Some("maxNewConnectionsPerSecond")
+        } else if self.max_lifetime_ms.is_some() {
+            Some("maxLifetimeMS")
+        } else if self.max_uses.is_some() {
+            Some("maxUses")
         } else {
             None
         }

@@ -51,6 +51,7 @@ impl<'a> Names<'a> {
             | Operation::Clear { .. }
             | Operation::Close {}
             | Operation::Ready {}
+            | Operation::RetireAll { .. }
             | Operation::Cancel { .. }
             | Operation::HangUp { .. }
             | Operation::Network { .. }
@@ -113,6 +114,7 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
         | Operation::WaitForEvent { .. }
         | Operation::Close {}
         | Operation::Ready {}
+        | Operation::RetireAll { .. }
         | Operation::Network { .. }
         | Operation::FailPoint { .. }
         | Operation::AssertCounts { .. } => Ok(()),

@@ -142,6 +142,7 @@ impl<'a> Session<'a> {
             }
             Operation::Close {} => self.simulation.close(),
             Operation::Ready {} => self.simulation.ready(),
+            Operation::RetireAll { over_ms } => self.simulation.retire_all(Duration::from_millis((*over_ms).into())),
             Operation::Cancel { target } => self.cancel(target),
             Operation::HangUp { connection, noticed } => self.hang_up(connection, *noticed),
             Operation::Network { mode, latency_ms } => {

@@ -59,6 +59,7 @@ fn waits(case: &Case) -> Duration {
         | Operation::Clear { .. }
         | Operation::Close {}
         | Operation::Ready {}
+        | Operation::RetireAll { .. }
         | Operation::Cancel { .. }
         | Operation::HangUp { .. }
         | Operation::Network { .. }

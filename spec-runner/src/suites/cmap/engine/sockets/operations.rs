@@ -54,6 +54,7 @@ impl<R: Runtime> Session<R> {
             }
             Operation::Close {} => self.pool.close(),
             Operation::Ready {} => self.pool.ready(),
+            Operation::RetireAll { over_ms } => self.pool.retire_all(Duration::from_millis((*over_ms).into())),
             Operation::Cancel { target } => self.cancel(target).await,
             Operation::FailPoint { fail_point } => self.set_fail_point(fail_point).await,
             Operation::AssertCounts { total, available, pending, in_use, waiting } => {
@@ -215,7 +216,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// The server closes a connection. By its label while it is in use, and by its number in events, if it was in use before.
+    /// The server closes a connection. By its label while it is in use, and by its number in events, if it was in use
+    /// before.
     fn hang_up(&self, connection: &ConnectionName) {
         let number = match connection {
             ConnectionName::Label(label) => self.stage().numbers_of_labels.get(label).copied(),
