@@ -48,8 +48,8 @@ pub struct Command<'a> {
     pub database: &'a str,
     /// The command itself; it is never changed (MSG-10).
     pub body: &'a RawDocument,
-    /// Further fields, such as `lsid` and `$readPreference`, sent behind the command's own.
-    pub fields: Option<&'a RawDocument>,
+    /// Further fields, such as `lsid` and `$readPreference`, sent behind the command's own. None may be there twice.
+    pub fields: &'a [Field<'a>],
     /// Whether a reply is wanted. Without, the write is unacknowledged (MSG-7).
     pub acknowledged: bool,
     /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9). Where it may not, a reply that
@@ -209,19 +209,15 @@ impl Connection {
         let flags = if command.acknowledged { Flags::NONE } else { Flags::MORE_TO_COME };
         let flags = if command.exhaust_allowed { flags.with(Flags::EXHAUST_ALLOWED) } else { flags };
         let database = Field::String("$db", command.database);
-        let others = [
-            self.server_api.as_deref().map(Field::All),
-            command.fields.map(Field::All),
-            command.max_time.map(max_time_field),
-        ];
-        let (mut fields, mut count) = ([database; 4], 1);
+        let others = [self.server_api.as_deref().map(Field::All), command.max_time.map(max_time_field)];
+        let (mut fields, mut count) = ([database; 3], 1);
         for (place, field) in fields.iter_mut().skip(1).zip(others.into_iter().flatten()) {
             *place = field;
             count += 1;
         }
-        let fields = &fields[..count];
+        let fields = [&fields[..count], command.fields];
         let mut message =
-            MessageWriter::begin(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
+            MessageWriter::begin_with(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
         for (identifier, documents) in sequences {
             message.sequence(identifier, documents)?;
         }
@@ -377,7 +373,7 @@ fn max_time_field(limit: Duration) -> Field<'static> {
 impl<'a> Command<'a> {
     /// A command on `database` that wants a reply.
     pub fn new(database: &'a str, body: &'a RawDocument) -> Self {
-        Self { database, body, fields: None, acknowledged: true, exhaust_allowed: false, max_time: None }
+        Self { database, body, fields: &[], acknowledged: true, exhaust_allowed: false, max_time: None }
     }
 }
 

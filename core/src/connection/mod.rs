@@ -18,6 +18,8 @@ mod establish;
 mod exchange;
 #[cfg(feature = "wire")]
 mod hello;
+#[cfg(feature = "wire")]
+mod outline;
 
 #[cfg(feature = "wire")]
 pub(crate) use self::hello::first_hello;
@@ -28,5 +30,6 @@ pub use self::{
     establish::{Establish, Progress},
     exchange::{Command, CommandError, Connection, ProtocolError, Reply},
     hello::{Description, Role},
+    outline::{ClientField, Outline},
 };
 pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};

@@ -1,9 +1,8 @@
 //! The backoff of a pool whose server cannot take more connections.
 //!
-//! A failure that carries SystemOverloadedError (CMAP-50) clears nothing (SDAM-7): the pool stays ready and its waiters
-//! go on waiting. Without a backoff each of them would connect again at once, which keeps an overloaded server
-//! overloaded. So the next connection is created after a pause, and until one has been established only one is tried at
-//! a time:
+//! A failure that carries SystemOverloadedError (CMAP-50) clears nothing (SDAM-7): the pool stays ready and its waiters go on
+//! waiting. Without a backoff each of them would connect again at once, which keeps an overloaded server overloaded. So the
+//! next connection is created after a pause, and until one has been established only one is tried at a time:
 //!
 //! | event | pause before the next connection | failures in a row |
 //! |---|---|---|

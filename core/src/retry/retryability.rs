@@ -10,22 +10,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 #[cfg(feature = "wire")]
+use crate::connection::{ClientField, Outline};
+#[cfg(feature = "wire")]
 use crate::server::has_output;
-
-/// Commands that read (RTY-2). `aggregate` does unless it writes its result.
-#[cfg(feature = "wire")]
-const READS: [&str; 7] = ["aggregate", "count", "distinct", "find", "listCollections", "listDatabases", "listIndexes"];
-
-/// Commands that write single documents, and the array and field by which they write several (RTY-4).
-#[cfg(feature = "wire")]
-const NUMBERED_WRITES: [(&str, Option<(&str, Several)>); 6] = [
-    ("insert", None),
-    ("update", Some(("updates", Several::IfTrue("multi")))),
-    ("delete", Some(("deletes", Several::UnlessOne("limit")))),
-    ("findAndModify", None),
-    ("findandmodify", None),
-    ("bulkWrite", Some(("ops", Several::IfTrue("multi")))),
-];
 
 /// How an element of a write says that it concerns several documents.
 #[cfg(feature = "wire")]
@@ -35,19 +22,18 @@ enum Several {
     UnlessOne(&'static str),
 }
 
-/// Commands that write, and have no transaction number.
+/// What a command does, by its name.
 #[cfg(feature = "wire")]
-const OTHER_WRITES: [&str; 9] = [
-    "collMod",
-    "convertToCapped",
-    "create",
-    "createIndexes",
-    "createSearchIndexes",
-    "drop",
-    "dropDatabase",
-    "dropIndexes",
-    "renameCollection",
-];
+#[derive(Clone, Copy)]
+enum Kind {
+    /// It reads (RTY-2). `aggregate` does unless it writes its result.
+    Read,
+    /// It writes single documents (RTY-4), or several by the field of an element of the array.
+    NumberedWrite(Option<(&'static str, Several)>),
+    /// It writes, and has no transaction number.
+    OtherWrite,
+    Other,
+}
 
 /// Whether a command may be sent again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,30 +95,54 @@ pub enum OnceReason {
 #[cfg(feature = "wire")]
 impl Retryability {
     /// That of a command, by its own fields. `acknowledged` says whether it wants a reply and its write concern is not `w: 0`.
-    pub fn of_command(body: &RawDocument, acknowledged: bool) -> Self {
-        let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
-        let write = NUMBERED_WRITES.iter().find(|(own, _)| *own == name);
+    pub fn of_command(command: &Outline<'_>, acknowledged: bool) -> Self {
+        let (name, kind) = (command.name, Kind::named(command.name));
         let once = |option, reason| Self::OverloadOnly { option, reason };
-        let writes = write.is_some() || OTHER_WRITES.contains(&name) || has_output(name, body);
-        let option = match name {
+        let has_output = has_output(name, command.body);
+        let writes = has_output || matches!(kind, Kind::NumberedWrite(_) | Kind::OtherWrite);
+        let option = match (kind, name) {
             _ if writes => RetryOption::Writes,
-            "getMore" | "mapReduce" => RetryOption::Reads,
-            _ if READS.contains(&name) => RetryOption::Reads,
-            _ => RetryOption::Both,
+            (Kind::Read, _) | (_, "getMore" | "mapReduce") => RetryOption::Reads,
+            (Kind::NumberedWrite(_) | Kind::OtherWrite | Kind::Other, _) => RetryOption::Both,
         };
-        if body.get("autocommit").is_ok_and(|field| field.is_some()) {
+        if command.has(ClientField::Autocommit) {
             return once(option, OnceReason::InTransaction);
         }
-        match (name, write) {
+        match kind {
             _ if writes && !acknowledged => once(option, OnceReason::Unacknowledged),
-            (_, Some((_, Some((array, several))))) if several.concerns(body, array) => {
+            Kind::NumberedWrite(Some((array, several))) if several.concerns(command.body, array) => {
                 once(option, OnceReason::SeveralDocuments)
             }
-            (_, Some(_)) => Self::Write,
-            ("getMore", None) => once(option, OnceReason::GetMore),
-            _ if has_output(name, body) => once(option, OnceReason::Output),
-            _ if READS.contains(&name) => Self::Read,
-            _ => once(option, OnceReason::OtherCommand),
+            Kind::NumberedWrite(_) => Self::Write,
+            _ if name == "getMore" => once(option, OnceReason::GetMore),
+            _ if has_output => once(option, OnceReason::Output),
+            Kind::Read => Self::Read,
+            Kind::OtherWrite | Kind::Other => once(option, OnceReason::OtherCommand),
+        }
+    }
+}
+
+#[cfg(feature = "wire")]
+impl Kind {
+    fn named(name: &str) -> Self {
+        match name {
+            "aggregate" | "count" | "distinct" | "find" | "listCollections" | "listDatabases" | "listIndexes" => {
+                Self::Read
+            }
+            "insert" | "findAndModify" | "findandmodify" => Self::NumberedWrite(None),
+            "update" => Self::NumberedWrite(Some(("updates", Several::IfTrue("multi")))),
+            "delete" => Self::NumberedWrite(Some(("deletes", Several::UnlessOne("limit")))),
+            "bulkWrite" => Self::NumberedWrite(Some(("ops", Several::IfTrue("multi")))),
+            "collMod"
+            | "convertToCapped"
+            | "create"
+            | "createIndexes"
+            | "createSearchIndexes"
+            | "drop"
+            | "dropDatabase"
+            | "dropIndexes"
+            | "renameCollection" => Self::OtherWrite,
+            _ => Self::Other,
         }
     }
 }
@@ -181,9 +191,10 @@ mod tests {
     use bson::rawdoc;
 
     use super::*;
+    use crate::connection::Command;
 
     fn of(body: &RawDocument) -> Retryability {
-        Retryability::of_command(body, true)
+        Retryability::of_command(&Outline::of(&Command::new("db", body)), true)
     }
 
     /// The option that lets it be repeated after an overload, and why nothing else does.
@@ -250,7 +261,8 @@ mod tests {
         ] {
             assert_eq!(reason(&write), Some(OnceReason::SeveralDocuments), "{write:?}");
         }
-        let unacknowledged = Retryability::of_command(&rawdoc! { "insert": "c" }, false);
+        let unacknowledged =
+            Retryability::of_command(&Outline::of(&Command::new("db", &rawdoc! { "insert": "c" })), false);
         let reason = OnceReason::Unacknowledged;
         assert_eq!(unacknowledged, Retryability::OverloadOnly { option: RetryOption::Writes, reason });
     }

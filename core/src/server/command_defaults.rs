@@ -3,15 +3,15 @@
 //! A command is never changed: what it lacks goes along behind its own fields, and a field that is there stays. The commands of
 //! a transaction get nothing, because its first one has said it all.
 
-use alloc::borrow::ToOwned;
 use core::time::Duration;
 
 use bson::raw::CStr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 
-use crate::connection::Command;
+use crate::connection::{ClientField, Command, Outline};
 use crate::monitor::ServerType;
 use crate::options::{ClientOptions, ReadMode, ReadPreference, W, WriteConcern};
+use crate::wire::document::command_name;
 
 /// Commands that take a read concern.
 const TAKE_READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
@@ -112,11 +112,11 @@ impl CommandDefaults {
     /// The fields to send along with `command` to a server of this type, those that it has already included; `None` if there
     /// is nothing to add.
     pub fn fields(&self, command: &Command<'_>, server: ServerType, reads: ReadsBy<'_>) -> Option<RawDocumentBuf> {
-        let name = name(command.body);
-        if has(command, "autocommit") {
+        let outline = Outline::of(command);
+        if outline.has(ClientField::Autocommit) {
             return None;
         }
-        let read_concern = self.read_concern(name);
+        let read_concern = self.read_concern(outline.name);
         // One that wants no reply says so in a write concern of its own.
         let write_concern = self.write_concern(command.body).filter(|_| command.acknowledged);
         let primary = ReadPreference::default();
@@ -132,17 +132,18 @@ impl CommandDefaults {
             return None;
         }
 
-        let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
+        let mut fields = RawDocumentBuf::new();
+        command.fields.iter().for_each(|field| field.append_to(&mut fields));
         let mut adds = false;
-        let mut add = |name: &CStr, value: Option<&RawDocument>| {
-            if let Some(value) = value.filter(|_| !has(command, name.as_str())) {
+        let mut add = |field, name: &CStr, value: Option<&RawDocument>| {
+            if let Some(value) = value.filter(|_| !outline.has(field)) {
                 fields.append(name, value);
                 adds = true;
             }
         };
-        add(cstr!("readConcern"), read_concern);
-        add(cstr!("writeConcern"), write_concern);
-        add(cstr!("$readPreference"), read_preference.as_deref());
+        add(ClientField::ReadConcern, cstr!("readConcern"), read_concern);
+        add(ClientField::WriteConcern, cstr!("writeConcern"), write_concern);
+        add(ClientField::ReadPreference, cstr!("$readPreference"), read_preference.as_deref());
         adds.then_some(fields)
     }
 }
@@ -154,24 +155,13 @@ pub fn takes_read_concern(name: &str) -> bool {
 
 /// Whether a member that is not the primary may serve the command.
 pub fn takes_read_preference(body: &RawDocument) -> bool {
-    TAKE_READ_PREFERENCE.contains(&name(body)) && !takes_write_concern(body)
+    TAKE_READ_PREFERENCE.contains(&command_name(body).unwrap_or_default()) && !takes_write_concern(body)
 }
 
 /// Whether the command writes, and takes a write concern.
 fn takes_write_concern(body: &RawDocument) -> bool {
-    let name = name(body);
+    let name = command_name(body).unwrap_or_default();
     TAKE_WRITE_CONCERN.contains(&name) || has_output(name, body)
-}
-
-/// The name of a command.
-fn name(body: &RawDocument) -> &str {
-    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
-}
-
-/// Whether a command has the field already.
-fn has(command: &Command<'_>, field: &str) -> bool {
-    let mut documents = [Some(command.body), command.fields].into_iter().flatten();
-    documents.any(|document| document.iter().map_while(Result::ok).any(|(name, _)| name.as_str() == field))
 }
 
 /// Whether a command that reads writes its result to a collection.
@@ -226,11 +216,13 @@ pub fn sent_read_preference(
 
 #[cfg(test)]
 mod tests {
+    use alloc::borrow::ToOwned;
     use alloc::vec;
 
     use bson::rawdoc;
 
     use super::*;
+    use crate::wire::Field;
 
     /// The fields that go along with `body` to a replica set's member.
     fn added(options: &str, body: &RawDocument) -> RawDocumentBuf {
@@ -307,7 +299,8 @@ mod tests {
         let (options, _) = ClientOptions::parse("mongodb://h/?w=2").unwrap();
         let (insert, lsid) = (rawdoc! { "insert": "c" }, rawdoc! { "lsid": { "id": 1 } });
         let mut command = Command::new("db", &insert);
-        command.fields = Some(&lsid);
+        let further = [Field::All(&lsid)];
+        command.fields = &further;
 
         let defaults = CommandDefaults::of_client(&options).unwrap();
 

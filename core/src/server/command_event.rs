@@ -11,7 +11,7 @@ use bson::{RawDocument, RawDocumentBuf, cstr};
 use crate::connection::Command;
 use crate::pool::{Cause, ConnectionId};
 use crate::service_id::ServiceId;
-use crate::wire::ServerError;
+use crate::wire::{Field, ServerError};
 
 /// Commands whose documents and replies may hold secrets (LOG-15).
 const SENSITIVE: [&str; 9] = [
@@ -118,11 +118,7 @@ impl SentCommand {
         }
         let mut document = command.body.to_owned();
         document.append(cstr!("$db"), command.database);
-        for fields in [declaration, command.fields].into_iter().flatten() {
-            for (name, value) in fields.iter().map_while(Result::ok) {
-                document.append(name, value);
-            }
-        }
+        declaration.map(Field::All).iter().chain(command.fields).for_each(|field| field.append_to(&mut document));
         if let Some(limit) = command.max_time {
             document.append(cstr!("maxTimeMS"), i64::try_from(limit.as_millis()).unwrap_or(i64::MAX).max(1));
         }
@@ -189,7 +185,8 @@ mod tests {
     fn a_command_is_shown_with_all_that_goes_along() {
         let (ping, lsid) = (rawdoc! { "ping": 1 }, rawdoc! { "lsid": 5 });
         let mut command = Command::new("db", &ping);
-        command.fields = Some(&lsid);
+        let fields = [Field::All(&lsid)];
+        command.fields = &fields;
         command.max_time = Some(Duration::from_millis(7));
 
         let document = sent(&ping).document(&command, Some(&rawdoc! { "apiVersion": "1" }));

@@ -20,7 +20,7 @@ impl Causality {
 
     /// A reply to a command of the session came, or its error.
     pub fn handle_reply(&mut self, reply: &RawDocument) {
-        if let Ok(seen) = reply.get_document("$clusterTime") {
+        if let Some(seen) = ClusterTime::of_reply(reply) {
             self.advance_cluster_time(seen);
         }
         if let Ok(time) = reply.get_timestamp("operationTime") {

@@ -4,6 +4,8 @@ use alloc::borrow::ToOwned;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
 
+use crate::wire::document::elements;
+
 /// The longest `$clusterTime` that is kept: a time and a signature take about 150 bytes.
 const MAX_LENGTH: usize = 4096;
 
@@ -21,6 +23,13 @@ impl ClusterTime {
         (document.as_bytes().len() <= MAX_LENGTH).then(|| Self { time, document: document.to_owned() })
     }
 
+    /// `$clusterTime` of a reply.
+    pub fn of_reply(reply: &RawDocument) -> Option<&RawDocument> {
+        const DOCUMENT: u8 = 0x03;
+        let element = elements(reply).map_while(Result::ok).find(|element| element.name == b"$clusterTime")?;
+        RawDocument::from_bytes(element.value).ok().filter(|_| element.tag == DOCUMENT)
+    }
+
     /// The document to send.
     pub fn document(&self) -> &RawDocument {
         &self.document
@@ -28,14 +37,20 @@ impl ClusterTime {
 
     /// Puts `seen` in place of what is known, if it is greater. Only the time decides.
     pub fn advance(known: &mut Option<Self>, seen: &RawDocument) {
-        let is_greater = match (known.as_ref(), seen.get_timestamp("clusterTime")) {
-            (Some(known), Ok(time)) => (time.time, time.increment) > (known.time.time, known.time.increment),
-            (None, Ok(_)) => true,
-            (_, Err(_)) => false,
-        };
-        if is_greater && let Some(greater) = Self::read(seen) {
+        if let Some(greater) = Self::greater_than(known.as_ref(), seen) {
             *known = Some(greater);
         }
+    }
+
+    /// `seen`, if it is greater than what is known. Only the time decides.
+    pub fn greater_than(known: Option<&Self>, seen: &RawDocument) -> Option<Self> {
+        let Some(known) = known else { return Self::read(seen) };
+        // Most replies of a busy second name the same time.
+        if known.document.as_bytes() == seen.as_bytes() {
+            return None;
+        }
+        let time = seen.get_timestamp("clusterTime").ok()?;
+        if (time.time, time.increment) > known.order() { Self::read(seen) } else { None }
     }
 
     /// The greater of two.

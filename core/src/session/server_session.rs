@@ -1,11 +1,11 @@
 //! A session as the server knows it: its id, and the number of its last transaction.
 
+#[cfg(feature = "wire")]
+use alloc::borrow::ToOwned;
 use core::fmt;
 
 #[cfg(feature = "wire")]
-use bson::spec::BinarySubtype;
-#[cfg(feature = "wire")]
-use bson::{RawBinaryRef, RawDocumentBuf, cstr};
+use bson::{RawDocument, RawDocumentBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::time::Instant;
@@ -42,9 +42,15 @@ impl SessionId {
     /// The value of `lsid`.
     #[cfg(feature = "wire")]
     pub fn document(self) -> RawDocumentBuf {
-        let mut document = RawDocumentBuf::new();
-        document.append(cstr!("id"), RawBinaryRef { subtype: BinarySubtype::Uuid, bytes: &self.0 });
-        document
+        RawDocument::from_bytes(&self.document_bytes()).map(ToOwned::to_owned).unwrap_or_default()
+    }
+
+    /// The bytes of the value of `lsid`, `{ id: UUID }`. Every operation sends one, and nobody has to allocate for it.
+    #[cfg(feature = "wire")]
+    pub fn document_bytes(self) -> [u8; 30] {
+        let mut bytes = *b"\x1e\0\0\0\x05id\0\x10\0\0\0\x04................\0";
+        bytes[13..29].copy_from_slice(&self.0);
+        bytes
     }
 }
 
@@ -111,6 +117,17 @@ mod tests {
     fn an_id_is_a_uuid_of_version_4_ses_4() {
         assert_eq!(SessionId::of_random([0xff; 16]).to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(SessionId::of_random([0; 16]).to_string(), "00000000-0000-4000-8000-000000000000");
+    }
+
+    #[cfg(feature = "wire")]
+    #[test]
+    fn an_id_is_sent_as_a_uuid_ses_4() {
+        use bson::spec::BinarySubtype::Uuid;
+        let id = SessionId::of_random([7; 16]);
+        let mut expected = RawDocumentBuf::new();
+        expected.append(bson::cstr!("id"), bson::RawBinaryRef { subtype: Uuid, bytes: &id.bytes() });
+
+        assert_eq!(id.document(), expected);
     }
 
     #[test]

@@ -92,9 +92,9 @@ impl<C> Topology<C> {
                 self.begin_in_pool(server, criteria, request)
             }
             Ok(None) => (CheckOut::Selecting(self.select(criteria, request)), None),
-            Err(error) => {
+            Err(kind) => {
                 let selection = self.selections.add(self.waiter(criteria, request));
-                self.fail_selection(selection, SelectionErrorKind::MaxStaleness(error));
+                self.fail_selection(selection, kind);
                 (CheckOut::Selecting(selection), None)
             }
         }

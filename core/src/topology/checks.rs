@@ -164,7 +164,7 @@ impl<C> Topology<C> {
                 match self.choose(&criteria) {
                     Ok(Some(server)) => self.begin_selected(selection, server),
                     Ok(None) => break,
-                    Err(error) => self.fail_selection(selection, SelectionErrorKind::MaxStaleness(error)),
+                    Err(kind) => self.fail_selection(selection, kind),
                 }
             }
         }

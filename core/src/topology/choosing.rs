@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::selection::{LatencyWindow, MaxStalenessError, ServerSelector};
+use super::selection::{LatencyWindow, MaxStalenessError, SelectionErrorKind, ServerSelector};
 use super::{Operation, Phase, SelectionDetail, Topology};
 use crate::address::ServerAddress;
 use crate::monitor::ServerDescription;
@@ -64,17 +64,23 @@ impl<C> Topology<C> {
     /// The server for a check-out. `None` if there is none now.
     ///
     /// # Errors
-    /// maxStalenessSeconds is too small for a replica set (SEL-24).
-    pub(super) fn choose(&mut self, criteria: &Criteria) -> Result<Option<ServerId>, MaxStalenessError> {
+    /// No server can suit it: maxStalenessSeconds is too small for a replica set (SEL-24), or the server has left to which it is
+    /// pinned.
+    pub(super) fn choose(&mut self, criteria: &Criteria) -> Result<Option<ServerId>, SelectionErrorKind> {
         if self.writer.is_some() && criteria.wants_any_writable() {
             return Ok(self.writer.filter(|&writer| self.takes_check_outs(writer)));
         }
         if self.phase != Phase::Monitored || !self.description.is_compatible() {
             return Ok(None);
         }
+        if let ServerSelector::Pinned(address) = &criteria.selector
+            && !self.description.servers.iter().any(|server| server.address == *address)
+        {
+            return Err(SelectionErrorKind::ServerLeft);
+        }
         let at = match self.windows.recent.iter().position(|(own, _)| own.wants_same(criteria)) {
             Some(at) => at,
-            None => self.add_window(criteria)?,
+            None => self.add_window(criteria).map_err(SelectionErrorKind::MaxStaleness)?,
         };
         let Windows { recent, servers: ids } = &self.windows;
         let Some((_, window)) = recent.get(at) else { return Ok(None) };

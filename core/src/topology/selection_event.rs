@@ -138,7 +138,9 @@ impl<C> Topology<C> {
         criteria: &Criteria,
         kind: impl FnOnce() -> SelectionEventKind,
     ) {
-        if self.selection_detail >= least && self.phase != Phase::Unmonitored {
+        // Nothing is selected for an operation that keeps to its server (PIN-1).
+        let is_selection = !matches!(criteria.selector, ServerSelector::Pinned(_));
+        if is_selection && self.selection_detail >= least && self.phase != Phase::Unmonitored {
             self.outputs.push_back(Output::Selection(SelectionEvent {
                 kind: kind(),
                 selector: criteria.selector.clone(),

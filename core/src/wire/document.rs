@@ -166,30 +166,50 @@ impl Ends {
 
 /// A top-level element of a document that may not have been checked.
 #[derive(Clone, Copy)]
-pub(super) struct Element<'a> {
-    pub(super) tag: u8,
-    pub(super) name: &'a [u8],
+pub(crate) struct Element<'a> {
+    pub(crate) tag: u8,
+    pub(crate) name: &'a [u8],
     /// The value's bytes.
-    pub(super) value: &'a [u8],
+    pub(crate) value: &'a [u8],
 }
 
 /// The top-level elements of `document`, for readers that ignore the insides of values.
-pub(super) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<Element<'_>, DocumentError>> {
+pub(crate) fn elements(document: &RawDocument) -> Elements<'_> {
     let bytes = document.as_bytes();
-    let last = bytes.len() - 1;
-    let mut at = 4;
-    core::iter::from_fn(move || {
-        if at >= last {
+    Elements { bytes, at: 4, last: bytes.len() - 1 }
+}
+
+/// Goes over the elements of a document. After an error it ends.
+pub(crate) struct Elements<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// The position of the document's NUL.
+    last: usize,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<Element<'a>, DocumentError>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.last {
             return None;
         }
-        let element = element(bytes, at, last);
-        at = element.map_or(last, |(_, end)| end);
-        Some(element.map(|(element, _)| element))
-    })
+        Some(match element(self.bytes, self.at, self.last) {
+            Ok((element, end)) => {
+                self.at = end;
+                Ok(element)
+            }
+            Err(error) => {
+                self.at = self.last;
+                Err(error)
+            }
+        })
+    }
 }
 
 /// The element at position `at`, and the position of the next one.
-#[inline]
+#[inline(always)]
 fn element(bytes: &[u8], at: usize, last: usize) -> Result<(Element<'_>, usize), DocumentError> {
     let length = name(bytes, at, last)?;
     let (tag, name) = (bytes[at], &bytes[at + 1..at + 1 + length]);

@@ -5,7 +5,8 @@
 
 use alloc::vec::Vec;
 
-use bson::RawDocument;
+use bson::raw::CStr;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::document;
 use super::error::{EncodeError, shown};
@@ -28,11 +29,12 @@ pub enum Field<'a> {
     All(&'a RawDocument),
 }
 
-/// Appends `body` with `fields` behind its own (MSG-10); together they may have `max` bytes.
+/// Appends `body` with the `fields` behind its own (MSG-10), those of one slice after the other; together they may have `max`
+/// bytes.
 pub(super) fn append_body(
     out: &mut Vec<u8>,
     body: &RawDocument,
-    fields: &[Field<'_>],
+    fields: [&[Field<'_>]; 2],
     max: usize,
 ) -> Result<(), EncodeError> {
     let start = out.len();
@@ -42,11 +44,13 @@ pub(super) fn append_body(
     }
     let Some((_, elements)) = body.as_bytes().split_last() else { return Ok(()) };
     out.extend_from_slice(elements);
-    for field in fields {
-        field.append(out)?;
-        let length = out.len() + 1 - start;
-        if length > max {
-            return Err(too_long(length));
+    for fields in fields {
+        for field in fields {
+            field.append(out)?;
+            let length = out.len() + 1 - start;
+            if length > max {
+                return Err(too_long(length));
+            }
         }
     }
     out.push(0);
@@ -56,10 +60,57 @@ pub(super) fn append_body(
 }
 
 /// No appended field may be a duplicate. A body without appended fields is not checked.
-fn check_names(body: &RawDocument, fields: &[Field<'_>]) -> Result<(), EncodeError> {
-    if fields.iter().all(|field| matches!(field, Field::All(document) if document.is_empty())) {
+fn check_names(body: &RawDocument, fields: [&[Field<'_>]; 2]) -> Result<(), EncodeError> {
+    let is_nothing = |field: &Field<'_>| matches!(field, Field::All(document) if document.is_empty());
+    if fields.into_iter().flatten().all(is_nothing) || are_surely_new(body, fields)? {
         return Ok(());
     }
+    let all: Vec<_> = fields.into_iter().flatten().copied().collect();
+    compare_names(body, &all)
+}
+
+/// Whether no appended field can be a duplicate, as one pass over the names shows. `false` says nothing.
+fn are_surely_new(body: &RawDocument, fields: [&[Field<'_>]; 2]) -> Result<bool, EncodeError> {
+    let mut sieve = Sieve::default();
+    for own in document::elements(body) {
+        sieve.add(own?.name);
+    }
+    let mut are_new = true;
+    for fields in fields {
+        for field in fields {
+            match field.names() {
+                Names::One(name) => are_new &= sieve.add(name.as_bytes()),
+                Names::Of(document) => {
+                    for element in document::elements(document) {
+                        are_new &= sieve.add(element?.name);
+                    }
+                }
+            }
+        }
+    }
+    Ok(are_new)
+}
+
+/// Remembers names by one bit each, which several of them may share.
+#[derive(Default)]
+struct Sieve(u64);
+
+impl Sieve {
+    /// Adds a name; returns whether it was surely not there before.
+    #[inline]
+    fn add(&mut self, name: &[u8]) -> bool {
+        let byte = |at: usize| u64::from(name.get(at).copied().unwrap_or_default());
+        let length = name.len();
+        let traits = byte(0) | byte(length / 2) << 8 | byte(length.wrapping_sub(1)) << 16 | (length as u64) << 24;
+        let bit = 1 << (traits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
+        let is_new = self.0 & bit == 0;
+        self.0 |= bit;
+        is_new
+    }
+}
+
+/// Compares every name with every other.
+fn compare_names(body: &RawDocument, fields: &[Field<'_>]) -> Result<(), EncodeError> {
     let is_among = |name: &[u8], fields: &[Field<'_>]| fields.iter().any(|field| field.has(name));
     for own in document::elements(body) {
         let name = own?.name;
@@ -97,6 +148,48 @@ enum Names<'a> {
 }
 
 impl Field<'_> {
+    /// Appends it to a document.
+    pub fn append_to(&self, document: &mut RawDocumentBuf) {
+        let mut append = |name: &str, value: RawBsonRef<'_>| {
+            // A name with a NUL is refused where the command is sent.
+            if let Ok(name) = <&CStr>::try_from(name) {
+                document.append(name, value);
+            }
+        };
+        match *self {
+            Self::String(name, text) => append(name, RawBsonRef::String(text)),
+            Self::Boolean(name, value) => append(name, RawBsonRef::Boolean(value)),
+            Self::Int32(name, value) => append(name, RawBsonRef::Int32(value)),
+            Self::Int64(name, value) => append(name, RawBsonRef::Int64(value)),
+            Self::Document(name, value) => append(name, RawBsonRef::Document(value)),
+            Self::All(fields) => {
+                fields.iter().map_while(Result::ok).for_each(|(name, value)| document.append(name, value));
+            }
+        }
+    }
+
+    /// How many bytes it takes, its name included.
+    pub fn length(&self) -> usize {
+        const TYPE_AND_NUL: usize = 2;
+        let named = |name: &str, value: usize| TYPE_AND_NUL + name.len() + value;
+        match *self {
+            Self::String(name, text) => named(name, 4 + text.len() + 1),
+            Self::Boolean(name, _) => named(name, 1),
+            Self::Int32(name, _) => named(name, 4),
+            Self::Int64(name, _) => named(name, 8),
+            Self::Document(name, value) => named(name, value.as_bytes().len()),
+            Self::All(fields) => fields.as_bytes().len().saturating_sub(document::MIN_LENGTH),
+        }
+    }
+
+    /// Calls `read` with its name, or with each of them.
+    pub(crate) fn read_names(&self, mut read: impl FnMut(&[u8])) {
+        match self.names() {
+            Names::One(name) => read(name.as_bytes()),
+            Names::Of(fields) => document::elements(fields).map_while(Result::ok).for_each(|it| read(it.name)),
+        }
+    }
+
     fn names(&self) -> Names<'_> {
         match *self {
             Self::String(name, _)
@@ -160,13 +253,15 @@ fn append_name(out: &mut Vec<u8>, tag: u8, name: &str) -> Result<(), EncodeError
 /// Refuses a name with a NUL, which would cut it off. That includes the name of a database: it is sent as a string with
 /// a length, but servers keep it as one that ends in a NUL.
 pub(crate) fn check_name(name: &str) -> Result<(), EncodeError> {
-    match name.as_bytes().contains(&0) {
+    // Names are short: comparing byte by byte is faster than a search for a byte.
+    match name.bytes().any(|byte| byte == 0) {
         true => Err(EncodeError::NulInName { name: shown(name) }),
         false => Ok(()),
     }
 }
 
 /// Appends a text that ends in a NUL and therefore contains none.
+#[inline]
 pub(super) fn append_c_string(out: &mut Vec<u8>, text: &str) -> Result<(), EncodeError> {
     check_name(text)?;
     out.extend_from_slice(text.as_bytes());
@@ -178,13 +273,13 @@ pub(super) fn append_c_string(out: &mut Vec<u8>, text: &str) -> Result<(), Encod
 mod tests {
     use alloc::vec;
 
-    use bson::{RawDocumentBuf, rawdoc};
+    use bson::rawdoc;
 
     use super::*;
 
     fn appended(body: &RawDocument, fields: &[Field<'_>]) -> Result<RawDocumentBuf, EncodeError> {
         let mut out = vec![7; 3];
-        append_body(&mut out, body, fields, 200)?;
+        append_body(&mut out, body, [fields, &[]], 200)?;
         Ok(RawDocumentBuf::from_bytes(out.split_off(3)).unwrap())
     }
 
@@ -208,6 +303,11 @@ mod tests {
                 "maxTimeMS": -1, "comment": { "any": [1, "thing"] }, "let": {},
             }
         );
+        let mut document = rawdoc! { "ping": 1 };
+        let length = document.as_bytes().len() + fields.iter().map(Field::length).sum::<usize>();
+        assert_eq!(appended(&document, &fields).unwrap().as_bytes().len(), length);
+        fields.iter().for_each(|field| field.append_to(&mut document));
+        assert_eq!(document, appended(&rawdoc! { "ping": 1 }, &fields).unwrap());
         assert_eq!(appended(&rawdoc! { "ping": 1 }, &[]).unwrap(), rawdoc! { "ping": 1 });
         assert_eq!(appended(&rawdoc! {}, &[Field::Int32("a", 1)]).unwrap(), rawdoc! { "a": 1 });
     }

@@ -52,6 +52,18 @@ impl<'b> MessageWriter<'b> {
         fields: &[Field<'_>],
         limits: &Limits,
     ) -> Result<Self, EncodeError> {
+        Self::begin_with(out, ids, flags, body, [fields, &[]], limits)
+    }
+
+    /// The same with fields from two places.
+    pub(crate) fn begin_with(
+        out: &'b mut Vec<u8>,
+        ids: MessageIds,
+        flags: Flags,
+        body: &RawDocument,
+        fields: [&[Field<'_>]; 2],
+        limits: &Limits,
+    ) -> Result<Self, EncodeError> {
         if flags.contains(Flags::EXHAUST_ALLOWED) {
             check_exhaustible(body)?;
         }

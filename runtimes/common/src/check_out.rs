@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cmap_core::time::Instant;
-use cmap_core::topology::Criteria;
+use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
 use crate::deadline::Limit;
@@ -135,7 +135,9 @@ impl<R: Runtime> CheckOut<'_, R> {
             Limit::Within(limit) => Some(now + limit),
             Limit::Until(deadline) => deadline.at().map(|at| topology.clock().instant(at)),
         };
-        wanted.narrowed = topology.has_server_filter().then(|| topology.narrow(&wanted.criteria));
+        // Nothing is chosen for an operation that keeps to its server (PIN-1).
+        let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
+        wanted.narrowed = (topology.has_server_filter() && !is_pinned).then(|| topology.narrow(&wanted.criteria));
         let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
         match topology.check_out_for(criteria, now, deadline) {
             Ok(delivery) => self.end(Ok(delivery)),

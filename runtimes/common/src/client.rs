@@ -46,7 +46,7 @@ impl<R: Runtime> Client<R> {
         &self.context().sessions
     }
 
-    pub(crate) fn context(&self) -> &Context<R> {
+    pub(crate) fn context(&self) -> &Arc<Context<R>> {
         self.pool.context()
     }
 
@@ -90,8 +90,8 @@ impl<R: Runtime> Client<R> {
         self.pool.check_out_within(limit)
     }
 
-    /// Checks out a connection to a server that suits `selector`: for reads with a read preference, or to one of some
-    /// servers. For at most timeoutMS, or waitQueueTimeoutMS (CSOT-3), and serverSelectionTimeoutMS.
+    /// Checks out a connection to a server that suits `selector`: for reads with a read preference, or to one of some servers.
+    /// For at most timeoutMS, or waitQueueTimeoutMS (CSOT-3), and serverSelectionTimeoutMS.
     pub fn check_out_for(&self, selector: impl Into<ServerSelector>) -> CheckOut<'_, R> {
         self.pool.check_out_for(selector.into())
     }
@@ -103,9 +103,9 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Runs a command on a server that suits `selector`, for at most timeoutMS: a write, with
-    /// [`Writable`](ServerSelector::Writable), or a read with a read preference. It is tried again where the rules
-    /// allow that: a read after an error that may pass, a write of single documents too, because its server carries it
-    /// out once, and anything that an overloaded server refused. [`operation`](Self::operation) has more settings.
+    /// [`Writable`](ServerSelector::Writable), or a read with a read preference. It is tried again where the rules allow that: a
+    /// read after an error that may pass, a write of single documents too, because its server carries it out once, and anything
+    /// that an overloaded server refused. [`operation`](Self::operation) has more settings.
     ///
     /// A session, the cluster's time, and the options' read and write concern go along with commands that take them.
     ///
@@ -164,8 +164,8 @@ impl<R: Runtime> Client<R> {
         self.start_session_with(SessionOptions::default())
     }
 
-    /// The same with other options: [`SessionOptions`], or just its [`Consistency`](crate::Consistency), or just the
-    /// defaults of its transactions.
+    /// The same with other options: [`SessionOptions`], or just its [`Consistency`](crate::Consistency), or just the defaults of
+    /// its transactions.
     ///
     /// # Errors
     /// The system has no random bits for its id.
@@ -188,8 +188,8 @@ impl<R: Runtime> Client<R> {
     /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
     /// those connections.
     ///
-    /// Before that, if a connection is available at that moment, the server is told that the client's sessions have
-    /// ended; that takes a second at most.
+    /// Before that, if a connection is available at that moment, the server is told that the client's sessions have ended; that
+    /// takes a second at most.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
     /// separate task can await it.
@@ -217,9 +217,8 @@ impl<R: Runtime> Client<R> {
         self.pool.options()
     }
 
-    /// Replaces all connections, those of each server evenly over a time: those in use when they come back, and never
-    /// so many at once that fewer than minPoolSize are left. For new certificates, or after a balancer got another
-    /// host.
+    /// Replaces all connections, those of each server evenly over a time: those in use when they come back, and never so
+    /// many at once that fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
     pub fn retire_all(&self, over: Duration) {
         self.pool.retire_all(over);
     }

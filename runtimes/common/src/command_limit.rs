@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use cmap_core::connection::Command;
+use cmap_core::connection::{ClientField, Command, Outline};
 use cmap_core::options::ClientOptions;
 
 use crate::builder::without_zero;
@@ -86,9 +86,8 @@ pub(crate) fn apply<'c>(
 /// Whether the server's time limit for the command comes from elsewhere: its caller has set it, or the command belongs
 /// to a cursor, for which getMore takes none unless the cursor waits for data.
 fn has_time_of_its_own(command: &Command<'_>) -> bool {
-    let mut fields = command.body.iter().map_while(Result::ok).map(|(name, _)| name.as_str());
-    let further = command.fields.into_iter().flatten().map_while(Result::ok).map(|(name, _)| name.as_str());
-    fields.next() == Some("getMore") || fields.chain(further).any(|name| name == "maxTimeMS")
+    let outline = Outline::of(command);
+    outline.name == "getMore" || outline.has(ClientField::MaxTime)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::{CommandDefaults, OperationError, ReadsBy, SentCommand};
 use cmap_core::topology::ServerSelector;
-use cmap_core::wire::{CommandReply, WriteFailure};
+use cmap_core::wire::{CommandReply, Field, WriteFailure};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
@@ -276,7 +276,7 @@ impl<R: Runtime> Connection<R> {
 
     /// The last reply, whatever it says.
     pub(crate) fn last_reply(&self) -> Option<Reply<'_>> {
-        self.reply().ok()
+        self.socket.as_ref()?.reply().ok().map(Reply::borrowed)
     }
 
     pub(crate) fn write_failed(&self, failure: WriteFailure) -> CommandError {
@@ -287,13 +287,14 @@ impl<R: Runtime> Connection<R> {
         let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
         let reads = match self.selector.as_deref() {
             Some(ServerSelector::ReadPreference(preference)) => ReadsBy::Preference(preference),
-            Some(ServerSelector::AnyOf(_)) => ReadsBy::NamedServer,
+            Some(ServerSelector::AnyOf(_) | ServerSelector::Pinned(_)) => ReadsBy::NamedServer,
             Some(_) | None => ReadsBy::Client,
         };
         let defaults = self.topology.command_defaults();
         let defaults = defaults.or((reads != ReadsBy::Client).then_some(&CommandDefaults::NONE));
         let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0, reads));
-        command.fields = fields.as_deref().or(command.fields);
+        let fields = fields.as_deref().map(Field::All);
+        command.fields = fields.as_ref().map_or(command.fields, std::slice::from_ref);
         self.run_as_it_is(&command, limit, None).await
     }
 

@@ -69,7 +69,7 @@ pub type PoolBuilder<R> = Builder<R, Pool<R>>;
 /// The state that all clones share. Connections in use hold the server alone.
 struct Owner<R: Runtime> {
     /// For operations; a pool alone has none.
-    context: Context<R>,
+    context: Arc<Context<R>>,
     /// As they were checked and completed.
     options: ClientOptions,
     /// The warnings of the connection string, if there was one.
@@ -82,7 +82,7 @@ impl<R: Runtime> Pool<R> {
         let timeout = without_zero(options.timeout);
         let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
         let (pauses, policy) = (Arc::default(), RetryPolicy::of_client(&options));
-        let context = Context { topology, sessions, pauses, policy, timeout };
+        let context = Arc::new(Context { topology, sessions, pauses, policy, timeout });
         Self { owner: Arc::new(Owner { context, options, warnings }) }
     }
 
@@ -90,7 +90,7 @@ impl<R: Runtime> Pool<R> {
         &self.owner.context.topology
     }
 
-    pub(crate) fn context(&self) -> &Context<R> {
+    pub(crate) fn context(&self) -> &Arc<Context<R>> {
         &self.owner.context
     }
 
@@ -119,8 +119,8 @@ impl<R: Runtime> Pool<R> {
     }
 
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
-    /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds
-    /// it as well.
+    /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds it as
+    /// well.
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         CheckOut::within(&self.owner.context.topology, limit.into())
     }

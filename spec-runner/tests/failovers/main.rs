@@ -1,12 +1,16 @@
 //! Clients of a replica set through failovers, on each runtime and over real sockets: no check-out ends in an error while its
-//! time lasts. The same goes on in virtual time, with partitions, in `runtimes/sim/tests/failover.rs`.
+//! time lasts (`check_outs.rs`), and no write; those that were acknowledged are there exactly once (`writes.rs`). The same goes on
+//! in virtual time in `runtimes/sim/tests/failover.rs` and `operations.rs`.
 //!
 //! `CMAP_FAILOVERS` says how many there are on each runtime; without it, 9.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+mod check_outs;
 mod links;
+mod writes;
 
+use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,8 +32,6 @@ const CUT: Duration = Duration::from_secs(2);
 
 /// The longest time from the beginning of a failover until every task was served again.
 const RECOVERY: Duration = Duration::from_secs(5);
-
-const OPTIONS: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=10000";
 
 /// The members of a set, served by a process that ends with its standard input.
 struct Members {
@@ -55,61 +57,51 @@ impl Members {
     }
 }
 
-/// What the tasks have met.
+/// What the tasks of a client have met.
 #[derive(Default)]
 struct Tally {
+    /// How often a task got what it wanted.
     served: AtomicUsize,
-    failed_commands: AtomicUsize,
-    check_out_errors: Mutex<Vec<String>>,
+    /// Errors that no task may meet.
+    errors: Mutex<Vec<String>>,
     is_over: AtomicBool,
+    running: AtomicUsize,
 }
 
-#[test]
-fn no_check_out_ends_in_an_error_on_tokio() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(through_failovers::<cmap_tokio::Tokio>());
-}
-
-#[test]
-fn no_check_out_ends_in_an_error_on_smol() {
-    smol::block_on(through_failovers::<cmap_smol::Smol>());
-}
-
-#[test]
-fn no_check_out_ends_in_an_error_on_async_std() {
-    // async-std has threads of its own.
-    smol::block_on(through_failovers::<cmap_async_std::AsyncStd>());
-}
-
-async fn through_failovers<R: Runtime>() {
-    let members = Members::start();
-    let client = Client::<Linked<R>>::connect(&members.uri(OPTIONS)).await.unwrap();
+/// Lets every task do its `work` again and again while the set fails over.
+async fn through_failovers<R, F>(
+    members: &Members,
+    client: &Client<Linked<R>>,
+    tally: &Arc<Tally>,
+    work: impl Fn(Client<Linked<R>>, usize, Arc<Tally>) -> F,
+) where
+    R: Runtime,
+    F: Future<Output = ()> + Send + 'static,
+{
     let runtime = R::current().unwrap();
-    let tally = Arc::new(Tally::default());
-    for _ in 0..TASKS {
-        runtime.spawn(ping(client.clone(), Arc::clone(&tally)));
+    for task in 0..TASKS {
+        tally.running.fetch_add(1, Ordering::SeqCst);
+        runtime.spawn(work(client.clone(), task, Arc::clone(tally)));
     }
-    served_again(&runtime, &tally).await;
+    served_again(&runtime, tally).await;
 
     let mut recoveries = Vec::new();
     let failovers = std::env::var("CMAP_FAILOVERS").map_or(9, |failovers| failovers.parse().unwrap());
     for round in 0..failovers {
         let start = runtime.now();
-        fail_over::<R>(&members, &runtime, round).await;
-        served_again(&runtime, &tally).await;
+        fail_over::<R>(members, &runtime, round).await;
+        served_again(&runtime, tally).await;
         recoveries.push(runtime.now() - start);
         runtime.sleep_until(runtime.now() + Duration::from_secs(1)).await;
     }
     tally.is_over.store(true, Ordering::SeqCst);
-    client.close(Duration::from_secs(20)).await.unwrap();
+    while tally.running.load(Ordering::SeqCst) > 0 {
+        runtime.sleep_until(runtime.now() + Duration::from_millis(5)).await;
+    }
 
-    println!(
-        "{}: {} pings, {} commands lost their connection; recoveries: {recoveries:?}",
-        R::NAME,
-        tally.served.load(Ordering::SeqCst),
-        tally.failed_commands.load(Ordering::SeqCst)
-    );
-    assert_eq!(*tally.check_out_errors.lock().unwrap(), [""; 0]);
+    let served = tally.served.load(Ordering::SeqCst);
+    println!("{}: {served} times served; recoveries: {recoveries:?}", R::NAME);
+    assert_eq!(*tally.errors.lock().unwrap(), [""; 0]);
     assert!(recoveries.iter().all(|recovery| *recovery <= RECOVERY), "{recoveries:?}");
 }
 
@@ -158,7 +150,7 @@ async fn tell<R: Runtime>(member: &str, command: RawDocumentBuf) {
     client.check_out().await.unwrap().run_command("admin", command).await.unwrap();
 }
 
-/// Waits until as many pings were answered as there are tasks.
+/// Waits until the tasks were served as often as there are tasks.
 async fn served_again<R: Runtime>(runtime: &R, tally: &Tally) {
     let served = tally.served.load(Ordering::SeqCst);
     while tally.served.load(Ordering::SeqCst) < served + TASKS {
@@ -166,18 +158,12 @@ async fn served_again<R: Runtime>(runtime: &R, tally: &Tally) {
     }
 }
 
-/// Uses the primary again and again. Commands may fail, because their connections are lost; check-outs may not.
-async fn ping<R: Runtime>(client: Client<R>, tally: Arc<Tally>) {
-    let runtime = R::current().unwrap();
-    while !tally.is_over.load(Ordering::SeqCst) {
-        match client.check_out().await {
-            Ok(mut connection) => match connection.run_command("admin", rawdoc! { "ping": 1 }).await {
-                Ok(_) => drop(tally.served.fetch_add(1, Ordering::SeqCst)),
-                Err(_) => drop(tally.failed_commands.fetch_add(1, Ordering::SeqCst)),
-            },
-            Err(_) if tally.is_over.load(Ordering::SeqCst) => return,
-            Err(error) => tally.check_out_errors.lock().unwrap().push(error.to_string()),
-        }
-        runtime.sleep_until(runtime.now() + Duration::from_millis(10)).await;
-    }
+/// A pause of a task.
+async fn pause<R: Runtime>(runtime: &R, pause: Duration) {
+    runtime.sleep_until(runtime.now() + pause).await;
+}
+
+/// Runs `future` with tokio's multi-thread runtime around it.
+fn on_tokio(future: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(future);
 }

@@ -43,6 +43,8 @@ pub enum SelectionErrorKind {
     Incompatible(String),
     /// The read preference asks for what no monitoring can tell (SEL-24).
     MaxStaleness(MaxStalenessError),
+    /// The server to which the operation was pinned does not belong to the topology any more.
+    ServerLeft,
     /// The client was closed.
     Closed,
     /// The process was forked: the callers that waited are in the parent.
@@ -78,6 +80,7 @@ impl SelectionError {
                     "see why other servers are missing, or widen the read preference"
                 }
                 (_, ServerSelector::Writable | ServerSelector::AnyOf(_)) => "see why other servers are missing",
+                (_, ServerSelector::Pinned(_)) => "see why that server is missing",
                 (_, ServerSelector::Among { .. }) => {
                     "see why other servers are missing, or what the custom selector left"
                 }
@@ -104,6 +107,9 @@ impl fmt::Display for SelectionError {
             }
             SelectionErrorKind::Incompatible(text) => write!(f, "no server was selected for {selector}: {text}"),
             SelectionErrorKind::MaxStaleness(error) => write!(f, "no server was selected for {selector}: {error}"),
+            SelectionErrorKind::ServerLeft => {
+                write!(f, "the server of {selector} has left the deployment: begin the cursor or the transaction anew")
+            }
             SelectionErrorKind::Closed => f.write_str("the client was closed: make a new one"),
             SelectionErrorKind::Forked => f.write_str("the process was forked while this waited: ask again"),
         }

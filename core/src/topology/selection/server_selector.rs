@@ -19,8 +19,11 @@ pub enum ServerSelector {
     Writable,
     /// A server that may serve reads with this preference.
     ReadPreference(Arc<ReadPreference>),
-    /// One of these, if it has data, or leads to servers that have. For operations that began on a server.
+    /// One of these, if it has data, or leads to servers that have.
     AnyOf(Arc<[ServerAddress]>),
+    /// This one, on which the operation began: for cursors and transactions (PIN-1, PIN-4). Nothing is selected, and nobody is
+    /// told of a selection. If the server has left, the check-out fails at once; if it is unknown, the check-out waits.
+    Pinned(Arc<ServerAddress>),
     /// One of these that also suits `selector`: what a custom choice among the suitable servers has left (SEL-11). It is made
     /// outside, anew for each description of the topology, and told by
     /// [`Topology::change_criteria`](crate::topology::Topology::change_criteria).
@@ -45,6 +48,7 @@ impl fmt::Display for ServerSelector {
             Self::Writable => f.write_str("writes"),
             Self::ReadPreference(preference) => write!(f, "reads ({preference})"),
             Self::Among { selector, .. } => write!(f, "{selector}, by a custom selector"),
+            Self::Pinned(address) => write!(f, "operations for {address}"),
             Self::AnyOf(addresses) => {
                 f.write_str("operations for ")?;
                 match addresses.split_last() {

@@ -26,7 +26,7 @@ impl TopologyDescription {
     ) -> Result<Vec<usize>, MaxStalenessError> {
         let limit = match selector {
             ServerSelector::ReadPreference(preference) => StalenessLimit::of(preference, self, heartbeat_frequency)?,
-            ServerSelector::Writable | ServerSelector::AnyOf(_) => None,
+            ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) => None,
             ServerSelector::Among { selector, servers } => {
                 // Servers on which the operation has failed are left out before the custom choice, never after it.
                 let mut suitable = self.suitable_servers(selector, deprioritized, heartbeat_frequency)?;
@@ -53,10 +53,13 @@ impl TopologyDescription {
         limit: Option<&StalenessLimit>,
     ) -> Vec<usize> {
         let of_types = |types: &[ServerType]| select(servers.clone(), |server| types.contains(&server.server_type));
-        if let ServerSelector::AnyOf(addresses) = selector {
-            return select(servers, |server| {
-                addresses.contains(&server.address) && self.may_use_type(server.server_type)
-            });
+        let named = match selector {
+            ServerSelector::AnyOf(addresses) => Some(&**addresses),
+            ServerSelector::Pinned(address) => Some(core::slice::from_ref(&**address)),
+            ServerSelector::Writable | ServerSelector::ReadPreference(_) | ServerSelector::Among { .. } => None,
+        };
+        if let Some(named) = named {
+            return select(servers, |server| named.contains(&server.address) && self.may_use_type(server.server_type));
         }
         match (self.topology_type, selector) {
             (TopologyType::Unknown, _) => Vec::new(),
@@ -65,9 +68,10 @@ impl TopologyDescription {
             (TopologyType::Sharded, _) => of_types(&[ServerType::Mongos]),
             (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, selector) => match selector {
                 ServerSelector::ReadPreference(preference) => members(servers, preference, limit),
-                ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Among { .. } => {
-                    of_types(&[ServerType::RsPrimary])
-                }
+                ServerSelector::Writable
+                | ServerSelector::AnyOf(_)
+                | ServerSelector::Pinned(_)
+                | ServerSelector::Among { .. } => of_types(&[ServerType::RsPrimary]),
             },
         }
     }

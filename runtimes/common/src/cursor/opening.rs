@@ -1,5 +1,7 @@
 //! From an operation to its cursor.
 
+use std::sync::Arc;
+
 use cmap_core::pool::Purpose;
 use cmap_core::session::SessionId;
 use cmap_core::topology::TopologyType;
@@ -96,7 +98,7 @@ async fn open<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     options: Option<CursorOptions>,
 ) -> Result<(Batch, Left<R>, Option<SessionId>), OperationError> {
-    let context = operation.context().clone();
+    let context = Arc::clone(operation.context());
     let are_own = options.is_some();
     let (kind, said) = operation.read_command(|command| {
         (CursorKind::of_command(command), options.unwrap_or_else(|| CursorOptions::of_command(command)))

@@ -38,7 +38,7 @@ const CURSOR_KILLED: i32 = 237;
 
 /// A cursor that is open on its server.
 pub(super) struct ServerCursor<R: Runtime> {
-    pub(super) context: Context<R>,
+    pub(super) context: Arc<Context<R>>,
     /// 0 if there is nothing to end on the server.
     pub(super) id: i64,
     pub(super) database: String,
@@ -167,7 +167,7 @@ impl<R: Runtime> ServerCursor<R> {
     }
 
     fn selector(&self) -> ServerSelector {
-        ServerSelector::AnyOf([ServerAddress::clone(&self.address)].into())
+        ServerSelector::Pinned(Arc::clone(&self.address))
     }
 
     /// Whether its server does not belong to the deployment any more. A closed client has no servers, and says so itself.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{Command, Role};
+use cmap_core::connection::{ClientField, Command, Outline, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::pool::Purpose;
 use cmap_core::retry::{Failure, Labels, Numbering, Retry};
@@ -28,6 +28,7 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) topology: &'o Arc<Topology<R>>,
     pub(super) sessions: &'o Arc<Sessions>,
     pub(super) command: Command<'o>,
+    pub(super) outline: Outline<'o>,
     pub(super) selector: &'o ServerSelector,
     pub(super) preference: Option<&'o ReadPreference>,
     /// The caller's own limit.
@@ -96,16 +97,18 @@ impl<R: Runtime> Attempt<'_, R> {
         let composed = self.compose(server, number, is_first);
         let mut command = self.command;
         command.body = composed.body.as_deref().unwrap_or(command.body);
-        command.fields = composed.fields.as_deref();
+        let mut fields = fields::PLACES;
+        command.fields = composed.fields(&mut fields);
         let limit = self.time_limit();
         let ran = match connection.exchange_as_it_is(&command, limit, Some(self.number)).await {
             Ok(reply) => Ok(reply.into_owned()),
             Err(error) => Err(error),
         };
-        let ran = ran.and_then(|reply| match CommandReply::read(&reply).write_failure().filter(|_| self.writes) {
-            Some(failure) => Err(connection.write_failed(failure)),
-            None => Ok(reply),
-        });
+        let ran =
+            ran.and_then(|reply| match self.writes.then(|| CommandReply::read(&reply).write_failure()).flatten() {
+                Some(failure) => Err(connection.write_failed(failure)),
+                None => Ok(reply),
+            });
         self.end_command(&connection, ran.as_ref().err());
         match ran {
             Ok(reply) => {
@@ -170,7 +173,7 @@ impl<R: Runtime> Attempt<'_, R> {
             return Ok(self.transaction_number);
         }
         // A command with a number of its own is its caller's to repeat.
-        let has_session = self.lent().is_some() && !fields::has(&self.command, "lsid");
+        let has_session = self.lent().is_some() && !self.outline.has(ClientField::SessionId);
         match retry.begin(has_session && server.has_transaction_numbers()) {
             Numbering::Refused => Err(Attempted::Refused),
             Numbering::None => Ok(None),
@@ -225,7 +228,7 @@ impl<R: Runtime> Attempt<'_, R> {
     fn server_selector(&self) -> ServerSelector {
         match (self.part, &self.session) {
             (Some(_), SessionOf::Explicit(session)) => match session.transaction.pinned_to() {
-                Some(address) => ServerSelector::AnyOf([address.clone()].into()),
+                Some(address) => ServerSelector::Pinned(Arc::new(address.clone())),
                 None => ServerSelector::Writable,
             },
             (_, _) => self.selector.clone(),
@@ -240,7 +243,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 Err(OperationErrorKind::NoSnapshots)
             }
             SessionOf::Implicit(lent)
-                if lent.is_none() && server.has_sessions && fields::takes_session(&self.command) =>
+                if lent.is_none() && server.has_sessions && fields::takes_session(&self.command, &self.outline) =>
             {
                 *lent = self.sessions.take(self.topology);
                 Ok(())
@@ -257,7 +260,7 @@ impl<R: Runtime> Attempt<'_, R> {
     }
 
     fn compose(&mut self, server: fields::ServerOf, number: Option<i64>, is_first: bool) -> fields::Composed {
-        let sends_session = server.has_sessions && fields::takes_session(&self.command);
+        let sends_session = server.has_sessions && fields::takes_session(&self.command, &self.outline);
         let lsid = if sends_session { self.lent().map(Lent::send_id) } else { None };
         let session = match &self.session {
             SessionOf::Explicit(session) => Some(&**session),
@@ -272,22 +275,18 @@ impl<R: Runtime> Attempt<'_, R> {
         });
         let snapshot = session.and_then(|session| session.snapshot.as_ref());
         let defaults = self.topology.command_defaults();
-        self.sessions.with_cluster_time(|cluster_time| {
-            let names_server = matches!(self.selector, ServerSelector::AnyOf(_));
-            let preference = self.preference;
-            let along = fields::Along {
-                lsid,
-                number,
-                part,
-                cluster_time,
-                causality,
-                snapshot,
-                preference,
-                names_server,
-                defaults,
-            };
-            fields::compose(&self.command, server, &along)
-        })
+        let along = fields::Along {
+            lsid,
+            number,
+            part,
+            cluster_time: self.sessions.cluster_time(),
+            causality,
+            snapshot,
+            preference: self.preference,
+            names_server: matches!(self.selector, ServerSelector::AnyOf(_) | ServerSelector::Pinned(_)),
+            defaults,
+        };
+        fields::compose(&self.command, &self.outline, server, along)
     }
 
     /// What the reply says of time counts whether or not the command succeeded (SES-13).

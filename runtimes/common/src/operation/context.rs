@@ -10,7 +10,7 @@ use crate::runtime::Runtime;
 use crate::session::Sessions;
 use crate::topology::Topology;
 
-/// What operations need of their client. Its clones keep no client open: cursors have one, and outlive their client.
+/// What operations need of their client. It keeps no client open: cursors share it, and outlive their client.
 pub(crate) struct Context<R: Runtime> {
     pub(crate) topology: Arc<Topology<R>>,
     pub(crate) sessions: Arc<Sessions>,
@@ -18,16 +18,4 @@ pub(crate) struct Context<R: Runtime> {
     pub(crate) policy: RetryPolicy,
     /// timeoutMS; `None` sets no limit.
     pub(crate) timeout: Option<Duration>,
-}
-
-impl<R: Runtime> Clone for Context<R> {
-    fn clone(&self) -> Self {
-        Self {
-            topology: Arc::clone(&self.topology),
-            sessions: Arc::clone(&self.sessions),
-            pauses: Arc::clone(&self.pauses),
-            policy: self.policy,
-            timeout: self.timeout,
-        }
-    }
 }

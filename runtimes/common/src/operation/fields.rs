@@ -3,14 +3,15 @@
 //! A command is never changed, and what it says itself stays. Only a read concern of its own, in a session that is causally
 //! consistent, is replaced by the same one with `afterClusterTime`.
 
-use bson::raw::CStr;
+use std::sync::Arc;
+
 use bson::{RawDocument, RawDocumentBuf, Timestamp, cstr};
-use cmap_core::connection::{Command, Role};
+use cmap_core::connection::{ClientField, Command, Outline, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{RetryOption, Retryability};
 use cmap_core::server::{CommandDefaults, ServerType, sent_read_preference, takes_read_concern, takes_read_preference};
 use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionCommand};
-use cmap_core::wire::integer;
+use cmap_core::wire::{Field, integer};
 
 use crate::connection::Connection;
 use crate::runtime::Runtime;
@@ -37,7 +38,7 @@ pub(super) struct Along<'a> {
     /// Its part in a transaction.
     pub(super) part: Option<Part<'a>>,
     /// The client's.
-    pub(super) cluster_time: Option<&'a ClusterTime>,
+    pub(super) cluster_time: Option<Arc<ClusterTime>>,
     /// The session's.
     pub(super) causality: Option<&'a Causality>,
     /// That of a snapshot session.
@@ -59,11 +60,46 @@ pub(super) struct Part<'a> {
     pub(super) has_timeout: bool,
 }
 
-/// A command with what goes along.
+/// Places for the fields of a [`Composed`].
+pub(super) const PLACES: [Field<'static>; 4] = [Field::Boolean("", false); 4];
+
+/// What goes along with a command. The fields of most commands are borrowed from here one by one, so that none is copied before
+/// it is sent.
+#[derive(Default)]
 pub(super) struct Composed {
     /// The command without its read concern, if that was replaced.
     pub(super) body: Option<RawDocumentBuf>,
-    pub(super) fields: Option<RawDocumentBuf>,
+    lsid: Option<[u8; 30]>,
+    number: Option<i64>,
+    cluster_time: Option<Arc<ClusterTime>>,
+    /// All others.
+    others: Option<RawDocumentBuf>,
+}
+
+impl Composed {
+    /// The fields, to be sent along, in these places.
+    pub(super) fn fields<'f>(&'f self, places: &'f mut [Field<'f>; PLACES.len()]) -> &'f [Field<'f>] {
+        let mut free = places.iter_mut();
+        let mut put = |field| free.next().into_iter().for_each(|place| *place = field);
+        if let Some(lsid) = self.lsid.as_ref().and_then(|bytes| RawDocument::from_bytes(bytes).ok()) {
+            put(Field::Document("lsid", lsid));
+        }
+        if let Some(number) = self.number {
+            put(Field::Int64("txnNumber", number));
+        }
+        if let Some(time) = &self.cluster_time {
+            put(Field::Document("$clusterTime", time.document()));
+        }
+        if let Some(others) = &self.others {
+            put(Field::All(others));
+        }
+        let count = PLACES.len() - free.len();
+        places.get(..count).unwrap_or_default()
+    }
+
+    fn others(&mut self) -> &mut RawDocumentBuf {
+        self.others.get_or_insert_default()
+    }
 }
 
 impl ServerOf {
@@ -92,34 +128,37 @@ impl ServerOf {
     }
 }
 
-/// The command as it is sent.
-pub(super) fn compose(command: &Command<'_>, server: ServerOf, along: &Along<'_>) -> Composed {
-    let mut fields = command.fields.map_or_else(RawDocumentBuf::new, ToOwned::to_owned);
-    let mut body = None;
-    let is_new = |name: &CStr| !has(command, name.as_str());
-    if let Some(lsid) = along.lsid.filter(|_| is_new(cstr!("lsid"))) {
-        fields.append(cstr!("lsid"), lsid.document());
-    }
-    if let Some(number) = along.number.filter(|_| is_new(cstr!("txnNumber"))) {
-        fields.append(cstr!("txnNumber"), number);
-    }
-    let seen = ClusterTime::greater(along.cluster_time, along.causality.and_then(Causality::cluster_time));
-    if let Some(time) = seen.filter(|_| server.role != Role::Standalone && is_new(cstr!("$clusterTime"))) {
-        fields.append(cstr!("$clusterTime"), time.document());
-    }
+/// What goes along with the command to this server.
+pub(super) fn compose(command: &Command<'_>, outline: &Outline<'_>, server: ServerOf, along: Along<'_>) -> Composed {
+    let is_new = |field| !outline.has(field);
+    let seen = later(along.cluster_time.as_ref(), along.causality.and_then(Causality::cluster_time));
+    let mut composed = Composed {
+        lsid: along.lsid.filter(|_| is_new(ClientField::SessionId)).map(SessionId::document_bytes),
+        number: along.number.filter(|_| is_new(ClientField::TransactionNumber)),
+        cluster_time: seen.filter(|_| server.role != Role::Standalone && is_new(ClientField::ClusterTime)),
+        ..Composed::default()
+    };
+    command.fields.iter().for_each(|field| field.append_to(composed.others()));
     if let Some(part) = &along.part {
-        append_part(&mut fields, part, along.causality);
+        append_part(composed.others(), part, along.causality);
     }
     // The commands of a transaction take the rest from its first one.
-    if along.part.is_none() && !has(command, "autocommit") {
-        append_concerns(&mut fields, &mut body, command, server, along);
-        let preference =
-            is_new(cstr!("$readPreference")).then(|| read_preference(command.body, server, along)).flatten();
-        if let Some(preference) = preference {
-            fields.append(cstr!("$readPreference"), preference);
+    if along.part.is_none() && is_new(ClientField::Autocommit) {
+        append_concerns(&mut composed, command, outline, server, &along);
+        if is_new(ClientField::ReadPreference)
+            && let Some(preference) = read_preference(command.body, server, &along)
+        {
+            composed.others().append(cstr!("$readPreference"), preference);
         }
     }
-    Composed { body, fields: Some(fields).filter(|fields| !fields.is_empty()) }
+    composed
+}
+
+/// The later time of the client's and the session's.
+fn later(of_client: Option<&Arc<ClusterTime>>, of_session: Option<&ClusterTime>) -> Option<Arc<ClusterTime>> {
+    let later = ClusterTime::greater(of_client.map(Arc::as_ref), of_session)?;
+    let of_client = of_client.filter(|own| std::ptr::eq(Arc::as_ptr(own), later));
+    Some(of_client.map_or_else(|| Arc::new(later.clone()), Arc::clone))
 }
 
 fn append_part(fields: &mut RawDocumentBuf, part: &Part<'_>, causality: Option<&Causality>) {
@@ -133,35 +172,37 @@ fn append_part(fields: &mut RawDocumentBuf, part: &Part<'_>, causality: Option<&
 }
 
 fn append_concerns(
-    fields: &mut RawDocumentBuf,
-    body: &mut Option<RawDocumentBuf>,
+    composed: &mut Composed,
     command: &Command<'_>,
+    outline: &Outline<'_>,
     server: ServerOf,
     along: &Along<'_>,
 ) {
-    let default = along.defaults.and_then(|own| own.read_concern(name(command.body)));
-    let own = command.body.get_document("readConcern").ok();
+    let default = along.defaults.and_then(|own| own.read_concern(outline.name));
+    let own = outline.read_concern;
     let after = along.causality.and_then(Causality::after_cluster_time);
     // A standalone has no cluster's time to wait for.
-    let after = after.filter(|_| takes_after_cluster_time(name(command.body)) && server.role != Role::Standalone);
+    let after = after.filter(|_| takes_after_cluster_time(outline.name) && server.role != Role::Standalone);
     match (own, after) {
         _ if along.snapshot.is_some() => {
             if own.is_some() {
-                *body = Some(without_read_concern(command.body));
+                composed.body = Some(without_read_concern(command.body));
             }
-            fields.append(cstr!("readConcern"), along.snapshot.map(Snapshot::read_concern).unwrap_or_default());
+            composed
+                .others()
+                .append(cstr!("readConcern"), along.snapshot.map(Snapshot::read_concern).unwrap_or_default());
         }
         (Some(own), Some(after)) if own.get("afterClusterTime").is_ok_and(|field| field.is_none()) => {
-            *body = Some(without_read_concern(command.body));
-            fields.append(cstr!("readConcern"), with_time(own, after));
+            composed.body = Some(without_read_concern(command.body));
+            composed.others().append(cstr!("readConcern"), with_time(own, after));
         }
         (None, Some(after)) => {
             let none = RawDocumentBuf::new();
-            fields.append(cstr!("readConcern"), with_time(default.unwrap_or(&none), after));
+            composed.others().append(cstr!("readConcern"), with_time(default.unwrap_or(&none), after));
         }
         (None, None) => {
             if let Some(default) = default {
-                fields.append(cstr!("readConcern"), default);
+                composed.others().append(cstr!("readConcern"), default);
             }
         }
         (Some(_), _) => {}
@@ -169,8 +210,8 @@ fn append_concerns(
     let write_concern = along.defaults.and_then(|own| own.write_concern(command.body));
     // One that wants no reply takes no concern that asks for one.
     let goes_along = |concern: &&RawDocument| command.acknowledged || wants_no_reply(concern);
-    if let Some(concern) = write_concern.filter(goes_along).filter(|_| !has(command, "writeConcern")) {
-        fields.append(cstr!("writeConcern"), concern);
+    if let Some(concern) = write_concern.filter(goes_along).filter(|_| !outline.has(ClientField::WriteConcern)) {
+        composed.others().append(cstr!("writeConcern"), concern);
     }
 }
 
@@ -201,9 +242,12 @@ fn without_read_concern(body: &RawDocument) -> RawDocumentBuf {
 }
 
 /// Whether a command wants a reply, and its write concern is not `w: 0`.
-pub(super) fn is_acknowledged(command: &Command<'_>, defaults: Option<&CommandDefaults>) -> bool {
-    let own = command.body.get_document("writeConcern").ok();
-    let concern = own.or_else(|| defaults?.write_concern(command.body));
+pub(super) fn is_acknowledged(
+    command: &Command<'_>,
+    outline: &Outline<'_>,
+    defaults: Option<&CommandDefaults>,
+) -> bool {
+    let concern = outline.write_concern.or_else(|| defaults?.write_concern(command.body));
     command.acknowledged && !concern.is_some_and(wants_no_reply)
 }
 
@@ -217,29 +261,17 @@ fn takes_after_cluster_time(name: &str) -> bool {
     takes_read_concern(name) || CAUSAL_WRITES.contains(&name)
 }
 
-/// Whether errors of single writes fail the command.
-pub(super) fn writes(body: &RawDocument, retryability: Retryability) -> bool {
+/// Whether errors of single writes fail a command of this kind.
+pub(super) fn writes(retryability: Retryability) -> bool {
     match retryability {
         Retryability::Write => true,
         Retryability::Read => false,
-        Retryability::OverloadOnly { option, .. } => {
-            option == RetryOption::Writes || Retryability::of_command(body, true) == Retryability::Write
-        }
+        Retryability::OverloadOnly { option, .. } => option == RetryOption::Writes,
     }
 }
 
 /// Whether a session goes along with a command: not with one that has no reply, because the server cannot say that it is done
 /// with it (SES-10).
-pub(super) fn takes_session(command: &Command<'_>) -> bool {
-    command.acknowledged && !WITHOUT_SESSION.contains(&name(command.body))
-}
-
-/// Whether a command has the field itself.
-pub(super) fn has(command: &Command<'_>, field: &str) -> bool {
-    let mut documents = [Some(command.body), command.fields].into_iter().flatten();
-    documents.any(|document| document.get(field).is_ok_and(|value| value.is_some()))
-}
-
-fn name(body: &RawDocument) -> &str {
-    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
+pub(super) fn takes_session(command: &Command<'_>, outline: &Outline<'_>) -> bool {
+    command.acknowledged && !WITHOUT_SESSION.contains(&outline.name)
 }

@@ -28,6 +28,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use cmap_core::connection::Outline;
 use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
 use cmap_core::session::TransactionCommand;
@@ -64,7 +65,7 @@ use crate::topology::Topology;
 #[must_use = "it does nothing before `run` or `cursor` is awaited"]
 pub struct Operation<'a, R: Runtime, S = NoSession> {
     /// A session has one of its own.
-    context: Cow<'a, Context<R>>,
+    context: Cow<'a, Arc<Context<R>>>,
     selector: ServerSelector,
     request: Result<Request<'a>, Box<bson::error::Error>>,
     limit: Option<Limit>,
@@ -120,7 +121,7 @@ pub(crate) struct Answer<R: Runtime> {
 }
 
 impl<'a, R: Runtime> Operation<'a, R> {
-    pub(crate) fn new(context: &'a Context<R>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
+    pub(crate) fn new(context: &'a Arc<Context<R>>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
         let (context, request) = (Cow::Borrowed(context), command.into_request().map_err(Box::new));
         Self { context, selector, request, limit: None, session: None, is_once: false, ending: None, of: PhantomData }
     }
@@ -140,7 +141,7 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
         selector: ServerSelector,
         command: impl IntoRequest + 'a,
     ) -> Self {
-        let context = Cow::Owned(session.client().context().clone());
+        let context = Cow::Owned(Arc::clone(session.client().context()));
         let (request, session) = (command.into_request().map_err(Box::new), Some(session));
         Self { context, selector, request, limit: None, session, is_once: false, ending: None, of: PhantomData }
     }
@@ -172,8 +173,9 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// No server suited, none could be reached, the server refused the command, or there was no usable reply; and for commands
     /// that write, single writes failed or the write concern was not satisfied. Of several attempts the error that says most
     /// is returned (RTY-10, RTY-11).
-    pub async fn run(self) -> Result<Reply<'static>, OperationError> {
-        self.run_held().await.map(|(reply, _)| reply)
+    pub async fn run(mut self) -> Result<Reply<'static>, OperationError> {
+        let means = Means::of(self.take_session());
+        self.carry_out(means).await.result.map(|answer| answer.reply)
     }
 
     /// The same; returns the connection, too, on which the reply came: for further commands that have to go to the same server,
@@ -200,7 +202,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         SessionOf::of(self.session.take())
     }
 
-    pub(crate) fn context(&self) -> &Context<R> {
+    pub(crate) fn context(&self) -> &Arc<Context<R>> {
         &self.context
     }
 
@@ -232,14 +234,16 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             return Ended::before_it_began(means, OperationError::foreign_session());
         }
         let mut command = request.command();
-        let part = match part::of(means.session.explicit(), ending, &command, &selector) {
+        let outline = Outline::of(&command);
+        let part = match part::of(means.session.explicit(), ending, (&command, &outline), &selector) {
             Ok(part) => part,
             Err(error) => return Ended::before_it_began(means, error),
         };
         let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
         let limit = limit.or(inherited);
         // A write with w: 0 waits for no reply (MSG-7).
-        command.acknowledged = part.is_some() || fields::is_acknowledged(&command, topology.command_defaults());
+        command.acknowledged =
+            part.is_some() || fields::is_acknowledged(&command, &outline, topology.command_defaults());
         let within = |limit| Deadline::within(topology.clock().runtime(), limit);
         let deadline = match limit {
             None => means.deadline.or_else(|| context.timeout.map(within)),
@@ -248,7 +252,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             Some(Limit::Until(deadline)) => Some(deadline),
         };
         let mut policy = context.policy;
-        let retryability = Retryability::of_command(command.body, command.acknowledged);
+        let retryability = Retryability::of_command(&outline, command.acknowledged);
+        let writes = fields::writes(retryability);
         let retryability = match part {
             None if is_once => retryability.once(),
             None => retryability,
@@ -264,17 +269,18 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         }
         let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
         let number = sessions.next_operation();
-        let retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
+        let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {
             topology,
             sessions,
             command,
+            outline,
             preference: read_preference(&selector),
             selector: &selector,
             limit,
             deadline,
             is_iteration: means.is_iteration,
-            writes: fields::writes(command.body, retryability),
+            writes,
             session: means.session,
             part,
             is_pinned: means.connection.is_some(),
@@ -283,7 +289,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             transaction_number: None,
             named: topology.tells_selections().then(|| named(command.body, number)),
         };
-        let result = attempt.make_all(retry, &context.pauses).await;
+        let result = attempt.make_all(&mut retry, &context.pauses).await;
         let lent = match attempt.session {
             SessionOf::Implicit(lent) => lent,
             SessionOf::Explicit(_) => None,
@@ -323,15 +329,15 @@ impl<R: Runtime> Ended<R> {
 
 impl<R: Runtime> Attempt<'_, R> {
     /// Makes attempts until one succeeds, or no further one is allowed.
-    async fn make_all(&mut self, mut retry: Retry, pauses: &Pauses) -> Result<Answer<R>, OperationError> {
+    async fn make_all(&mut self, retry: &mut Retry, pauses: &Pauses) -> Result<Answer<R>, OperationError> {
         let topology = self.topology;
         let mut reported = None;
         loop {
-            let failed = match self.make(&mut retry).await {
+            let failed = match self.make(retry).await {
                 Attempted::Done(answer) => return Ok(answer),
                 Attempted::Failed(failed) => failed,
                 // The earlier error stands, since the write may have been carried out.
-                Attempted::Refused => return Err(OperationError::of_refused(reported, &retry)),
+                Attempted::Refused => return Err(OperationError::of_refused(reported, retry)),
             };
             let now = topology.clock().now();
             let server = failed.server.as_ref().map(|server| FailedServer {
@@ -352,7 +358,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 Next::RetryAt(at) => {
                     reported = Some(error);
                     // No connection is held meanwhile (BP-7).
-                    pause(pauses, topology, now, at).await.map_err(|_| OperationError::closed(&retry))?;
+                    pause(pauses, topology, now, at).await.map_err(|_| OperationError::closed(retry))?;
                 }
             }
         }
@@ -381,6 +387,6 @@ fn named(body: &RawDocument, number: u64) -> Arc<Named> {
 fn read_preference(selector: &ServerSelector) -> Option<&ReadPreference> {
     match selector {
         ServerSelector::ReadPreference(preference) => Some(preference),
-        ServerSelector::Writable | ServerSelector::AnyOf(_) | _ => None,
+        ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) | _ => None,
     }
 }

@@ -1,13 +1,12 @@
 //! Whether an operation is part of its session's transaction, and what a transaction does not take.
 
-use cmap_core::connection::Command;
+use cmap_core::connection::{ClientField, Command, Outline};
 use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::server::takes_read_preference;
 use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::topology::ServerSelector;
 
 use super::error::OperationError;
-use super::fields;
 use crate::runtime::Runtime;
 use crate::session::Session;
 
@@ -16,7 +15,7 @@ use crate::session::Session;
 pub(super) fn of<R: Runtime>(
     session: Option<&mut Session<R>>,
     ending: Option<TransactionCommand>,
-    command: &Command<'_>,
+    (command, outline): (&Command<'_>, &Outline<'_>),
     selector: &ServerSelector,
 ) -> Result<Option<TransactionCommand>, OperationError> {
     let Some(session) = session else { return Ok(None) };
@@ -37,7 +36,7 @@ pub(super) fn of<R: Runtime>(
     if reads_elsewhere {
         return Err(OperationError::transaction(TransactionError::ReadPreference));
     }
-    if fields::has(command, "writeConcern") {
+    if outline.has(ClientField::WriteConcern) {
         return Err(OperationError::transaction(TransactionError::WriteConcern));
     }
     Ok(Some(TransactionCommand::Operation))

@@ -1,5 +1,6 @@
 //! A transaction whose session was dropped: it is aborted in the background, so that it locks nothing at its server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, cstr};
@@ -33,7 +34,7 @@ impl<R: Runtime> Abandoned<R> {
         let connection = match (pinned, transaction.pinned_to()) {
             (Some(pinned), _) => Ok(pinned.unpin()),
             (None, Some(address)) => {
-                let selector = ServerSelector::AnyOf([address.clone()].into());
+                let selector = ServerSelector::Pinned(Arc::new(address.clone()));
                 let criteria = Criteria { selector, ..Criteria::default() };
                 CheckOut::of(client.topology(), criteria, Limit::Within(PATIENCE)).await
             }

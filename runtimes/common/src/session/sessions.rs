@@ -21,7 +21,7 @@ pub(crate) struct Sessions {
 
 struct State {
     pool: SessionPool,
-    cluster_time: Option<ClusterTime>,
+    cluster_time: Option<Arc<ClusterTime>>,
 }
 
 /// A server session in use. Dropping it gives it back; a command that was cut off half-way makes it dirty (SES-8).
@@ -31,6 +31,10 @@ pub(crate) struct Lent<R: Runtime> {
     id: SessionId,
     /// There until it is dropped.
     session: Option<ServerSession>,
+    /// How long the topology kept unused sessions when it was taken.
+    timeout: Option<Duration>,
+    /// Whether its taking counts as its next use.
+    is_fresh: bool,
     is_under_way: bool,
 }
 
@@ -40,12 +44,17 @@ impl Sessions {
         Self { state: Mutex::new(state), seed, operations: AtomicU64::new(0) }
     }
 
-    /// A free server session, or a new one. `None` if the system has no random bits for its id.
+    /// A free server session, or a new one, for a command that is about to be sent. `None` if the system has no random bits for
+    /// its id.
     pub(crate) fn take<R: Runtime>(self: &Arc<Self>, topology: &Arc<Topology<R>>) -> Option<Lent<R>> {
         let now = topology.clock().now();
-        let taken = self.state().pool.take(now, timeout(topology));
+        let timeout = topology.session_timeout();
+        let taken = self.state().pool.take(now, timeout);
         let session = match taken {
-            Some(session) => session,
+            Some(mut session) => {
+                session.mark_used(now);
+                session
+            }
             None => {
                 let mut random = [0; 16];
                 topology.clock().runtime().fill_random(&mut random).ok()?;
@@ -54,19 +63,22 @@ impl Sessions {
         };
         let (topology, sessions) = (Arc::clone(topology), Arc::clone(self));
         let id = session.id();
-        Some(Lent { topology, sessions, id, session: Some(session), is_under_way: false })
+        Some(Lent { topology, sessions, id, session: Some(session), timeout, is_fresh: true, is_under_way: false })
     }
 
     /// A reply came, other than to a hello (SES-13).
     pub(crate) fn handle_reply(&self, reply: &RawDocument) {
-        if let Ok(seen) = reply.get_document("$clusterTime") {
-            ClusterTime::advance(&mut self.state().cluster_time, seen);
+        if let Some(seen) = ClusterTime::of_reply(reply) {
+            let mut state = self.state();
+            if let Some(greater) = ClusterTime::greater_than(state.cluster_time.as_deref(), seen) {
+                state.cluster_time = Some(Arc::new(greater));
+            }
         }
     }
 
-    /// What `read` makes of the greatest cluster time that a reply named.
-    pub(crate) fn with_cluster_time<T>(&self, read: impl FnOnce(Option<&ClusterTime>) -> T) -> T {
-        read(self.state().cluster_time.as_ref())
+    /// The greatest cluster time that a reply named.
+    pub(crate) fn cluster_time(&self) -> Option<Arc<ClusterTime>> {
+        self.state().cluster_time.clone()
     }
 
     /// Takes out ids of free sessions, for endSessions.
@@ -98,10 +110,10 @@ impl Sessions {
 impl<R: Runtime> Lent<R> {
     /// The id, which is about to be sent.
     pub(crate) fn send_id(&mut self) -> SessionId {
-        let now = self.topology.clock().now();
-        if let Some(session) = &mut self.session {
-            session.mark_used(now);
+        if let Some(session) = self.session.as_mut().filter(|_| !self.is_fresh) {
+            session.mark_used(self.topology.clock().now());
         }
+        self.is_fresh = false;
         self.is_under_way = true;
         self.id
     }
@@ -143,13 +155,7 @@ impl<R: Runtime> Drop for Lent<R> {
         if self.is_under_way {
             session.mark_dirty();
         }
-        let (now, timeout) = (self.topology.clock().now(), timeout(&self.topology));
-        self.sessions.state().pool.give_back(now, timeout, session);
+        let now = self.topology.clock().now();
+        self.sessions.state().pool.give_back(now, self.timeout, session);
     }
-}
-
-/// How long the topology keeps unused sessions (TOP-39).
-fn timeout<R: Runtime>(topology: &Topology<R>) -> Option<Duration> {
-    let minutes = topology.description().logical_session_timeout_minutes()?;
-    Some(Duration::from_secs(u64::try_from(minutes).ok()?.saturating_mul(60)))
 }

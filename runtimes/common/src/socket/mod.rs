@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, Connection, ProtocolError};
-use cmap_core::wire::{KEPT, Lender};
+use cmap_core::wire::{Field, KEPT, Lender};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use self::spares::SharedSpares;
@@ -75,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn prepare(&mut self, command: &Command<'_>, mut spares: &SharedSpares) -> Result<(), CommandErrorKind> {
         self.forget_reply(spares);
         self.output.clear();
-        let fields = command.fields.map_or(0, |fields| fields.as_bytes().len());
+        let fields: usize = command.fields.iter().map(Field::length).sum();
         spares.lend(&mut self.output, command.body.as_bytes().len() + fields + OVERHEAD);
         self.protocol.borrow_compressor(&mut spares);
         let prepared = self.protocol.send(&mut self.output, command);

@@ -1,7 +1,7 @@
 //! A client's servers on this side of the sockets: the core's machine under its mutex, driven where the call is made.
 //!
-//! An uncontended check-out is lock, step, unlock: no task, no channel, no allocation. What takes time or runs code of
-//! others (spawning, waking, closing, handlers of events) is done after the lock was released.
+//! An uncontended check-out is lock, step, unlock: no task, no channel, no allocation. What takes time or runs code of others
+//! (spawning, waking, closing, handlers of events) is done after the lock was released.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -181,8 +181,7 @@ impl<R: Runtime> Topology<R> {
     fn handle_monitors(self: &Arc<Self>) -> Option<Instant> {
         let mut next = None;
         let mut last = None;
-        // One after the other, because their calls may add servers and remove others; none is missed that was there at
-        // first.
+        // One after the other, because their calls may add servers and remove others; none is missed that was there at first.
         while let Some(member) = self.member_after(last) {
             last = Some(member.id);
             let monitoring = member.monitoring.as_ref();
@@ -289,6 +288,12 @@ impl<R: Runtime> Topology<R> {
 
     pub(crate) fn description(&self) -> Arc<TopologyDescription> {
         Arc::clone(self.lock().machine.description())
+    }
+
+    /// How long its servers keep unused sessions (TOP-39).
+    pub(crate) fn session_timeout(&self) -> Option<Duration> {
+        let minutes = self.lock().machine.description().logical_session_timeout_minutes()?;
+        Some(Duration::from_secs(u64::try_from(minutes).ok()?.saturating_mul(60)))
     }
 
     /// The servers that belong to the topology.

@@ -89,8 +89,7 @@ impl Kind {
     pub fn is_expected(self, surroundings: Surroundings) -> bool {
         match self {
             Self::WaitTimeout => true,
-            // A server that is too slow for its monitor becomes unknown: its pool is cleared, its connections are
-            // interrupted.
+            // A server that is too slow for its monitor becomes unknown: its pool is cleared, its connections are interrupted.
             Self::PoolCleared | Self::Establish | Self::SelectionTimeout | Self::Timeout | Self::Interrupted => {
                 surroundings != Surroundings::Calm
             }
@@ -149,7 +148,7 @@ fn of_check_out(error: &CheckOutError) -> Kind {
             SelectionErrorKind::Timeout => Kind::SelectionTimeout,
             SelectionErrorKind::Incompatible(_) => Kind::Incompatible,
             SelectionErrorKind::Closed => Kind::Closed,
-            SelectionErrorKind::Forked | _ => Kind::Unknown,
+            SelectionErrorKind::ServerLeft | SelectionErrorKind::Forked | _ => Kind::Unknown,
         },
         CheckOutError::RuntimeGone(_) => Kind::RuntimeGone,
         _ => Kind::Unknown,

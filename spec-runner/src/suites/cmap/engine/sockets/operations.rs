@@ -216,8 +216,7 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// The server closes a connection. By its label while it is in use, and by its number in events, if it was in use
-    /// before.
+    /// The server closes a connection. By its label while it is in use, and by its number in events, if it was in use before.
     fn hang_up(&self, connection: &ConnectionName) {
         let number = match connection {
             ConnectionName::Label(label) => self.stage().numbers_of_labels.get(label).copied(),
