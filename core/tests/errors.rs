@@ -101,7 +101,7 @@ fn a_timeout_tells_where_how_long_and_how_the_pool_stood_cmap_30() {
 }
 
 #[test]
-fn a_full_wait_queue_names_its_option_and_carries_the_labels_x_70() {
+fn a_full_wait_queue_names_its_option_and_carries_the_labels_x_80() {
     let mut options = PoolOptions::default();
     options.max_pool_size = Some(1);
     options.max_wait_queue_depth = Some(QueueDepth::Waiters(1));

@@ -40,17 +40,17 @@ pub struct PoolOptions {
     /// Whether the next connection to a server that could not take one (SystemOverloadedError, CMAP-50) is created after a
     /// pause, one at a time, until one has been established. Default true.
     pub backoff: Option<bool>,
-    /// Most check-outs that wait at a time; one more fails at once. Default unlimited.
+    /// Most check-outs that wait at a time; one more fails at once. Default unlimited.
     pub max_wait_queue_depth: Option<QueueDepth>,
     /// The order in which check-outs wait. Default that of their arrival.
     pub wait_order: Option<WaitOrder>,
     /// Which available connection serves next. Default the one returned last.
     pub reuse: Option<Reuse>,
     /// Most connections created in a second, in the long run; as many as may be established at a time (maxConnecting) can be
-    /// created at once after a quiet time. At least 1. Default unlimited.
+    /// created at once after a quiet time. At least 1. Default unlimited.
     pub max_new_connections_per_second: Option<u32>,
     /// How long a connection is used after it was established; up to a quarter less, by chance, so that connections
-    /// that came together do not go together. Then it is retired. Zero = forever. Default zero.
+    /// that came together do not go together. Then it is retired. Zero = forever. Default zero.
     pub max_lifetime: Option<Duration>,
     /// How often a connection is used before it is retired; at least 1. Default unlimited.
     pub max_uses: Option<u32>,

@@ -17,7 +17,7 @@ pub enum WaitOrder {
     /// First in, first out (CMAP-14).
     #[default]
     Arrival,
-    /// The earliest deadline of a request first, then those without one; in each case by arrival.
+    /// The earliest deadline of a request first, then those without one; in each case by arrival.
     Deadline,
 }
 

@@ -1,6 +1,6 @@
 //! When connections may be created: not before a backoff's pause ends, and not more in a second than the option allows.
 //!
-//! The limit of new connections per second is a token bucket on the pool's clock. It holds as many tokens as
+//! The limit of new connections per second is a token bucket on the pool's clock. It holds as many tokens as
 //! there are permits to establish (maxConnecting), but no more than one second's. Every new connection takes one,
 //! whatever it is for. The bucket is one moment: the time until which all tokens so far are spent, which each creation
 //! moves on by one interval.

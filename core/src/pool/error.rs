@@ -54,7 +54,7 @@ pub enum CheckOutErrorKind {
     Establish(Arc<EstablishError>),
     /// The caller gave up.
     Cancelled,
-    /// As many check-outs waited already as the option maxWaitQueueDepth allows. It may be tried again, after a
+    /// As many check-outs waited already as the option maxWaitQueueDepth allows. It may be tried again, after a
     /// pause.
     WaitQueueFull {
         /// How many check-outs may wait.
@@ -128,7 +128,7 @@ impl CheckOutError {
     }
 
     /// Whether the operation may be tried again: after a clear (CMAP-55), after an overloaded server's refusal
-    /// (CMAP-50), and where too many waited.
+    /// (CMAP-50), and where too many waited.
     pub fn is_retryable(&self) -> bool {
         match &self.kind {
             CheckOutErrorKind::PoolCleared { .. } | CheckOutErrorKind::WaitQueueFull { .. } => true,
@@ -138,7 +138,7 @@ impl CheckOutError {
     }
 
     /// Whether the error carries this label: that of a connection that could not be established, or both labels of an
-    /// overload where too many waited.
+    /// overload where too many waited.
     pub fn has_label(&self, label: &str) -> bool {
         match &self.kind {
             CheckOutErrorKind::WaitQueueFull { .. } => [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR].contains(&label),

@@ -98,7 +98,7 @@ impl<C> Pool<C> {
 
     fn must_populate(&self) -> bool {
         let (total, least) = (self.connections.total(), self.limits.min_pool_size);
-        // a connection at the end of its life gets its replacement first.
+        // a connection at the end of its life gets its replacement first.
         let lacks_one = total < least || (total == least && self.wants_replacement());
         self.state == PoolState::Ready && lacks_one
     }

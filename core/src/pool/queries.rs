@@ -107,7 +107,7 @@ impl<C> Pool<C> {
     }
 
     /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3), or until when something
-    /// happens to it or for it; `None` means forever.
+    /// happens to it or for it; `None` means forever.
     #[inline]
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {
         let max_idle = self.limits.max_idle;

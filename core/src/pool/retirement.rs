@@ -1,4 +1,4 @@
-//! Retirement: connections whose life is over are closed, never many at once.
+//! Retirement: connections whose life is over are closed, never many at once.
 //!
 //! A life begins when a connection is established. It ends by age, by the number of uses, or because somebody asked for
 //! it. Nothing is cut off: a connection in use is retired when it comes back, one that is available at once, and in

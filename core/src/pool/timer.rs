@@ -49,7 +49,7 @@ pub enum TimeoutReason {
     Backoff,
     /// When the limit of new connections per second allows another one, and a waiter needs it.
     CreationRate,
-    /// When the life of a connection ends.
+    /// When the life of a connection ends.
     Retire,
 }
 

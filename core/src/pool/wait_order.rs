@@ -1,4 +1,4 @@
-//! Waiting by deadline: the earliest deadline of a request is served first.
+//! Waiting by deadline: the earliest deadline of a request is served first.
 //!
 //! The queue stays one list whose front part are the origins. What is added is an ordered set of the waiters, in which an
 //! arrival finds its place in O(log n). Those that have left it are taken out of the set when an arrival comes upon

@@ -80,7 +80,7 @@ pub(crate) struct WaitQueue {
     /// The first waiter that is not an origin; all before it are.
     next_origin: Key,
     deadlines: Deadlines,
-    /// The waiters by their own deadlines, where they wait in that order.
+    /// The waiters by their own deadlines, where they wait in that order.
     pub(super) by_deadline: Option<BTreeSet<Deadline>>,
 }
 

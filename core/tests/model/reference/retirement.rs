@@ -1,4 +1,4 @@
-//! Retirement in the reference: lives, and when those that are over may end.
+//! Retirement in the reference: lives, and when those that are over may end.
 
 use super::{Connection, Id, PoolState, Reason, Reference, State, TimeoutReason};
 

@@ -19,7 +19,7 @@ impl Reference {
         }
     }
 
-    /// in the order of deadlines, the first of the queue stay those for whom connections are pending. One that
+    /// in the order of deadlines, the first of the queue stay those for whom connections are pending. One that
     /// arrives before some of them takes over the connection of the last.
     pub(super) fn enqueue(&mut self, waiter: Waiter) {
         let origins = self.waiters.iter().filter(|waiter| self.is_origin(waiter.check_out)).count();
@@ -194,7 +194,7 @@ impl Reference {
     // Backing off.
 
     /// The time from which on a connection is allowed: after the backoff's pause, never while it tries one, and when there
-    /// is a token left of those for new connections.
+    /// is a token left of those for new connections.
     fn allowed_at(&self) -> Option<u64> {
         Some(self.pause()?.max(self.token_at()))
     }
