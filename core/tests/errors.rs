@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::options::PoolOptions;
+use cmap_core::options::{PoolOptions, QueueDepth};
 use cmap_core::pool::{
     Action, Cause, CheckOutError, CheckOutErrorKind, CheckOutRequest, Clear, Output, Pool, Reaction, WaitLimit,
 };
@@ -98,6 +98,27 @@ fn a_timeout_tells_where_how_long_and_how_the_pool_stood_cmap_30() {
          available, 0 pending, 1 waiting, maxPoolSize 1); look for connections that are kept too long, or raise maxPoolSize or \
          waitQueueTimeoutMS"
     );
+}
+
+#[test]
+fn a_full_wait_queue_names_its_option_and_carries_the_labels_x_80() {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(1);
+    options.max_wait_queue_depth = Some(QueueDepth::Waiters(1));
+    let mut pool: Pool<()> = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
+    pool.ready(NOW);
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
+
+    let error = drain(&mut pool).unwrap();
+
+    assert_eq!(
+        error.to_string(),
+        "Too many check-outs wait for a connection already: maxWaitQueueDepth allows 1 (db.example:27017, after 0ns; 0 in \
+         use, 0 available, 1 pending, 1 waiting, maxPoolSize 1); try again after a pause, or raise maxPoolSize or \
+         maxWaitQueueDepth"
+    );
+    assert!(error.has_label("SystemOverloadedError") && error.has_label("RetryableError") && error.is_retryable());
 }
 
 #[test]

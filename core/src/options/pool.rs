@@ -10,6 +10,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::waiting::{QueueDepth, Reuse, WaitOrder};
 use crate::error_text::readable_debug;
 use crate::time::nanos;
 
@@ -42,7 +43,21 @@ pub struct PoolOptions {
     /// Whether the next connection to a server that could not take one (SystemOverloadedError, CMAP-50) is created after a
     /// pause, one at a time, until one has been established. Default true.
     pub backoff: Option<bool>,
-    /// The seed of the jitter of these pauses: a random number, different for each pool. Default 0.
+    /// Most check-outs that wait at a time; one more fails at once. Default unlimited.
+    pub max_wait_queue_depth: Option<QueueDepth>,
+    /// The order in which check-outs wait. Default that of their arrival.
+    pub wait_order: Option<WaitOrder>,
+    /// Which available connection serves next. Default the one returned last.
+    pub reuse: Option<Reuse>,
+    /// Most connections created in a second, in the long run; as many as may be established at a time (maxConnecting) can be
+    /// created at once after a quiet time. At least 1. Default unlimited.
+    pub max_new_connections_per_second: Option<u32>,
+    /// How long a connection is used after it was established; up to a quarter less, by chance, so that connections
+    /// that came together do not go together. Then it is retired. Zero = forever. Default zero.
+    pub max_lifetime: Option<Duration>,
+    /// How often a connection is used before it is retired; at least 1. Default unlimited.
+    pub max_uses: Option<u32>,
+    /// The seed of all that the pool does by chance: a random number, different for each pool. Default 0.
     pub seed: u64,
     /// Tells pools of one address apart that are made at the same moment, so that each refuses the connections of the
     /// other (CMAP-35). The driver numbers them; users do not set this.
@@ -90,8 +105,18 @@ pub(crate) struct Limits {
     pub(crate) check_after_idle: u64,
     pub(crate) host_timeout: u64,
     pub(crate) backoff: bool,
+    pub(crate) max_wait_queue_depth: u32,
+    pub(crate) wait_order: WaitOrder,
+    pub(crate) reuse: Reuse,
+    /// Nanoseconds between two new connections in the long run; 0 = no limit.
+    pub(crate) creation_interval: u64,
+    pub(crate) max_lifetime: u64,
+    pub(crate) max_uses: u32,
     pub(crate) load_balanced: bool,
 }
+
+/// A second in nanoseconds.
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// "Unlimited" for sizes and "never" for durations.
 const NEVER: u64 = u64::MAX;
@@ -140,6 +165,23 @@ impl PoolOptions {
         if max_connecting == 0 {
             return Err(error("maxConnecting", &max_connecting, "it must be greater than 0"));
         }
+        let max_wait_queue_depth = match self.max_wait_queue_depth {
+            None => u32::MAX,
+            Some(QueueDepth::Waiters(0) | QueueDepth::TimesMaxPoolSize(0)) => {
+                return Err(error("maxWaitQueueDepth", &0, "it must be greater than 0"));
+            }
+            Some(QueueDepth::Waiters(waiters)) => waiters,
+            Some(QueueDepth::TimesMaxPoolSize(times)) if max == 0 => {
+                let value = alloc::format!("{times} times maxPoolSize");
+                return Err(error("maxWaitQueueDepth", &value, "maxPoolSize is 0, which is unlimited"));
+            }
+            Some(QueueDepth::TimesMaxPoolSize(times)) => times.saturating_mul(max),
+        };
+        let creation_interval = match self.max_new_connections_per_second {
+            None => 0,
+            Some(0) => return Err(error("maxNewConnectionsPerSecond", &0, "it must be greater than 0")),
+            Some(number) => SECOND.div_ceil(number.into()),
+        };
         let maintenance = match self.maintenance.unwrap_or(Maintenance::Every(Duration::from_millis(500))) {
             Maintenance::Off => None,
             Maintenance::Every(Duration::ZERO) => {
@@ -147,6 +189,9 @@ impl PoolOptions {
             }
             Maintenance::Every(interval) => Some(nanos(interval)),
         };
+        if self.max_uses == Some(0) {
+            return Err(error("maxUses", &0, "it must be greater than 0"));
+        }
         let or_never = |duration: Option<Duration>| match duration.map_or(0, nanos) {
             0 => NEVER,
             nanos => nanos,
@@ -161,6 +206,12 @@ impl PoolOptions {
             check_after_idle: nanos(self.check_after_idle.unwrap_or(Duration::from_secs(1))),
             host_timeout: or_never(self.host_timeout),
             backoff: self.backoff.unwrap_or(true),
+            max_wait_queue_depth,
+            wait_order: self.wait_order.unwrap_or_default(),
+            reuse: self.reuse.unwrap_or_default(),
+            creation_interval,
+            max_lifetime: or_never(self.max_lifetime),
+            max_uses: self.max_uses.unwrap_or(u32::MAX),
             load_balanced: self.load_balanced,
         })
     }
@@ -201,6 +252,23 @@ mod tests {
             (
                 PoolOptions { maintenance: Some(Maintenance::Every(Duration::ZERO)), ..base() },
                 "option maintenance is every 0 ms, but the interval must be greater than 0",
+            ),
+            (
+                PoolOptions { max_wait_queue_depth: Some(QueueDepth::Waiters(0)), ..base() },
+                "option maxWaitQueueDepth is 0, but it must be greater than 0",
+            ),
+            (
+                PoolOptions {
+                    max_pool_size: Some(0),
+                    max_wait_queue_depth: Some(QueueDepth::TimesMaxPoolSize(2)),
+                    ..base()
+                },
+                "option maxWaitQueueDepth is 2 times maxPoolSize, but maxPoolSize is 0, which is unlimited",
+            ),
+            (PoolOptions { max_uses: Some(0), ..base() }, "option maxUses is 0, but it must be greater than 0"),
+            (
+                PoolOptions { max_new_connections_per_second: Some(0), ..base() },
+                "option maxNewConnectionsPerSecond is 0, but it must be greater than 0",
             ),
         ] {
             assert_eq!(options.limits().unwrap_err().to_string(), text);

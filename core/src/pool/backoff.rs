@@ -21,7 +21,6 @@ use super::Pool;
 use super::connections::Stage;
 use super::error::Cause;
 use super::handle::ConnectionId;
-use super::timer::{Timeout, TimeoutReason};
 use crate::connection::{EstablishError, SYSTEM_OVERLOADED_ERROR};
 use crate::time::{Instant, nanos};
 
@@ -61,45 +60,11 @@ impl<C> Pool<C> {
     }
 
     /// The time from which on the backoff lets a connection be created; `None` while one is being tried.
-    pub(super) fn creation_allowed_at(&self) -> Option<Instant> {
+    pub(super) fn backoff_allows_at(&self) -> Option<Instant> {
         match &self.backoff {
             None => Some(Instant::ORIGIN),
             Some(Backoff { tried: Some(_), .. }) => None,
             Some(Backoff { until, .. }) => Some(*until),
-        }
-    }
-
-    /// Whether a connection may be created now.
-    pub(super) fn backoff_allows(&self) -> bool {
-        self.backoff.as_ref().is_none_or(|backoff| backoff.allows_creation(self.now))
-    }
-
-    /// The end of the pause, if it keeps a waiter from having a connection created.
-    pub(super) fn backoff_timeout(&self) -> Option<Timeout> {
-        self.backoff.as_ref()?;
-        let until = self.creation_allowed_at()?;
-        let is_needed = self.wait_queue.next_origin().is_some()
-            && self.wait_queue.len() > self.connections.checking
-            && self.has_room()
-            // Without a permit of the client's budget, the end of the pause is news, and nothing after it.
-            && (self.may_ask_for_permit() || until > self.now);
-        is_needed.then(|| Timeout { at: until.max(self.now), reason: TimeoutReason::Backoff })
-    }
-
-    /// Whether the pause has ended, and a waiter behind the head of the queue needs a connection.
-    #[inline]
-    pub(super) fn is_creation_due(&self) -> bool {
-        self.backoff.is_some()
-            && self.may_create()
-            && self.wait_queue.len() > self.connections.pending + self.connections.checking + 1
-    }
-
-    /// Creates the connection that was held back, if the pause has ended.
-    pub(super) fn end_pause(&mut self) {
-        if self.backoff_timeout().is_some_and(|timeout| timeout.at <= self.now)
-            && let Some(origin) = self.wait_queue.next_origin()
-        {
-            self.create_for(origin);
         }
     }
 
@@ -133,11 +98,12 @@ impl<C> Pool<C> {
         let most = nanos(BASE).checked_shl(failures).unwrap_or(u64::MAX).min(nanos(LONGEST));
         let until = self.now.after(most - self.random.up_to(most / 2));
         self.backoff = Some(Backoff { until, tried: None, failures, cause: Cause::of(error) });
+        self.note_restraint();
     }
-}
 
-impl Backoff {
-    pub(super) fn allows_creation(&self, now: Instant) -> bool {
-        self.tried.is_none() && self.until <= now
+    /// A connection was established: the backoff, if there is one, is over.
+    pub(super) fn end_backoff(&mut self) {
+        self.backoff = None;
+        self.note_restraint();
     }
 }

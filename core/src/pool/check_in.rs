@@ -51,7 +51,7 @@ impl<C> Pool<C> {
             return refused(ApiMisuse::NotInUse, socket);
         };
         let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
-        self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
+        let retires = self.attentive && self.note_check_in(key, connection);
         self.wait_queue.finish(check_out);
         if purpose != Purpose::Other {
             self.connections.set_purpose(key, Purpose::Other);
@@ -62,6 +62,7 @@ impl<C> Pool<C> {
             (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
             (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
             (Condition::Usable, None) if self.is_given_up() => ConnectionClosedReason::Surplus,
+            (Condition::Usable, None) if retires => ConnectionClosedReason::Idle,
             (Condition::Usable, None) if self.wait_queue.len() > 0 => {
                 let delivery = self.serve_with(connection, socket);
                 let delivery = self.return_or_queue(was_drained, delivery);
@@ -74,6 +75,13 @@ impl<C> Pool<C> {
         };
         self.close_checked_in(key, connection, socket, reason);
         Ok(CheckedIn::Done)
+    }
+
+    /// Reports the check-in, and says whether the connection's life ends with it. Out of line: most pools do neither.
+    #[inline(never)]
+    fn note_check_in(&mut self, key: Key, connection: Handle) -> bool {
+        self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
+        self.ends_life_at_check_in(key)
     }
 
     /// Closes a connection that came back and must not be used again; waiters may be served in its place.

@@ -229,6 +229,23 @@ impl<C> Connections<C> {
         self.link_available(generations, key);
     }
 
+    /// The available connection at `place`, from the coldest on; the walk begins at the nearer end.
+    pub(crate) fn available_at(&self, place: u32) -> Option<Key> {
+        let list = &self.available;
+        let behind = list.len().checked_sub(place + 1)?;
+        if place <= behind {
+            (0..place).try_fold(list.front()?, |key, _| list.next(&self.slots, key))
+        } else {
+            (0..behind).try_fold(list.back()?, |key, _| list.previous(&self.slots, key))
+        }
+    }
+
+    /// An available connection moves to the hot end of the list, to be taken from there at once.
+    pub(crate) fn make_hottest(&mut self, key: Key) {
+        self.available.remove(&mut self.slots, key);
+        self.available.push_back(&mut self.slots, key);
+    }
+
     /// The hottest connection is in use from now on; its socket moves out.
     #[inline(always)]
     pub(crate) fn take_hottest(

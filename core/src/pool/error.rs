@@ -12,7 +12,7 @@ use super::event::CheckOutFailedReason;
 use super::{Counts, InUseBy};
 use crate::ErrorChain;
 use crate::address::ServerAddress;
-use crate::connection::{EstablishError, RETRYABLE_ERROR};
+use crate::connection::{EstablishError, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
 use crate::error_text::{presentable, readable_debug};
 
 /// A check-out ended without a connection: why, where, after how long, and what the pool looked like at that moment.
@@ -54,6 +54,12 @@ pub enum CheckOutErrorKind {
     Establish(Arc<EstablishError>),
     /// The caller gave up.
     Cancelled,
+    /// As many check-outs waited already as the option maxWaitQueueDepth allows. It may be tried again, after a
+    /// pause.
+    WaitQueueFull {
+        /// How many check-outs may wait.
+        max_wait_queue_depth: u32,
+    },
 }
 
 /// Which limit on waiting a check-out reached.
@@ -91,6 +97,9 @@ impl CheckOutError {
             },
             CheckOutErrorKind::Establish(_) => "Failed to establish a connection for the check-out".into(),
             CheckOutErrorKind::Cancelled => "The check-out was cancelled".into(),
+            CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth } => alloc::format!(
+                "Too many check-outs wait for a connection already: maxWaitQueueDepth allows {max_wait_queue_depth}"
+            ),
         }
     }
 
@@ -102,6 +111,7 @@ impl CheckOutError {
             CheckOutErrorKind::Timeout(_) => "WaitQueueTimeoutError",
             CheckOutErrorKind::Establish(_) => "EstablishError",
             CheckOutErrorKind::Cancelled => "CancelledError",
+            CheckOutErrorKind::WaitQueueFull { .. } => "WaitQueueFullError",
         }
     }
 
@@ -110,19 +120,33 @@ impl CheckOutError {
         match &self.kind {
             CheckOutErrorKind::PoolClosed => CheckOutFailedReason::PoolClosed,
             CheckOutErrorKind::Timeout(_) => CheckOutFailedReason::Timeout,
-            CheckOutErrorKind::PoolCleared { .. } | CheckOutErrorKind::Establish(_) | CheckOutErrorKind::Cancelled => {
-                CheckOutFailedReason::ConnectionError
-            }
+            CheckOutErrorKind::PoolCleared { .. }
+            | CheckOutErrorKind::Establish(_)
+            | CheckOutErrorKind::Cancelled
+            | CheckOutErrorKind::WaitQueueFull { .. } => CheckOutFailedReason::ConnectionError,
         }
     }
 
-    /// Whether the operation may be tried again: after a clear (CMAP-55), and after an overloaded server's refusal
-    /// (CMAP-50).
+    /// Whether the operation may be tried again: after a clear (CMAP-55), after an overloaded server's refusal
+    /// (CMAP-50), and where too many waited.
     pub fn is_retryable(&self) -> bool {
         match &self.kind {
-            CheckOutErrorKind::PoolCleared { .. } => true,
+            CheckOutErrorKind::PoolCleared { .. } | CheckOutErrorKind::WaitQueueFull { .. } => true,
             CheckOutErrorKind::Establish(error) => error.has_label(RETRYABLE_ERROR),
             CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled => false,
+        }
+    }
+
+    /// Whether the error carries this label: that of a connection that could not be established, or both labels of an
+    /// overload where too many waited.
+    pub fn has_label(&self, label: &str) -> bool {
+        match &self.kind {
+            CheckOutErrorKind::WaitQueueFull { .. } => [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR].contains(&label),
+            CheckOutErrorKind::Establish(error) => error.has_label(label),
+            CheckOutErrorKind::PoolClosed
+            | CheckOutErrorKind::PoolCleared { .. }
+            | CheckOutErrorKind::Timeout(_)
+            | CheckOutErrorKind::Cancelled => false,
         }
     }
 
@@ -135,6 +159,9 @@ impl CheckOutError {
                 Some("its time was up before it began: allow more for the whole operation")
             }
             CheckOutErrorKind::Timeout(limit) => Some(self.advice_on_waiting(*limit)),
+            CheckOutErrorKind::WaitQueueFull { .. } => {
+                Some("try again after a pause, or raise maxPoolSize or maxWaitQueueDepth")
+            }
             CheckOutErrorKind::Establish(_) | CheckOutErrorKind::Cancelled => None,
         }
     }
@@ -166,7 +193,8 @@ impl fmt::Display for CheckOutError {
             CheckOutErrorKind::PoolClosed
             | CheckOutErrorKind::PoolCleared { .. }
             | CheckOutErrorKind::Timeout(_)
-            | CheckOutErrorKind::Cancelled => f.write_str(&self.message())?,
+            | CheckOutErrorKind::Cancelled
+            | CheckOutErrorKind::WaitQueueFull { .. } => f.write_str(&self.message())?,
         }
         write!(f, " ({}, after {:?}; {}", self.address, self.waited, self.counts)?;
         match self.max_pool_size {

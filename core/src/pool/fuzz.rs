@@ -13,7 +13,7 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::{PoolOptions, PoolSizes};
+use crate::options::{PoolOptions, PoolSizes, QueueDepth, Reuse, WaitOrder};
 use crate::time::Instant;
 
 /// A pool, and everything its driver holds.
@@ -43,6 +43,10 @@ pub fn run(data: &[u8]) {
         max_idle_time: (timeout % 3 == 1).then(|| Duration::from_secs(2)),
         host_timeout: (timeout % 5 == 1).then(|| Duration::from_secs(5)),
         load_balanced: timeout >= 128,
+        max_wait_queue_depth: (size >= 192).then(|| QueueDepth::Waiters(u32::from(size % 8) + 1)),
+        wait_order: (least >= 128).then_some(WaitOrder::Deadline),
+        reuse: [None, Some(Reuse::FirstIn), Some(Reuse::Random), None][usize::from(connecting / 64)],
+        max_new_connections_per_second: (connecting >= 192).then_some(100),
         ..PoolOptions::default()
     };
     let Ok(pool) = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN) else { return };

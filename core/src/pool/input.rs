@@ -1,5 +1,7 @@
 //! The calls of a pool as data: what a trace records, a fuzzer generates and a simulation feeds.
 
+use core::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::{ApiMisuse, Cause};
@@ -43,6 +45,8 @@ pub enum Input {
     PeerClosed(Handle),
     /// [`Pool::resize`].
     Resize(PoolSizes),
+    /// [`Pool::retire_all`].
+    RetireAll(Duration),
     /// [`Pool::handle_timeout`].
     Timeout,
 }
@@ -123,6 +127,7 @@ impl Pool<()> {
             Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
             Input::Resize(sizes) if self.resize(now, sizes).is_err() => return Ok(Answer::Refused),
             Input::Resize(_) => {}
+            Input::RetireAll(over) => self.retire_all(now, over),
             Input::Timeout => self.handle_timeout(now),
         }
         Ok(Answer::Done)

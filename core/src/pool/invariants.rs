@@ -49,6 +49,12 @@ impl<C> Pool<C> {
         if self.attentive != self.needs_attention() {
             return Err("a call takes another way than it should");
         }
+        if self.restrained != self.is_restrained() {
+            return Err("what holds back connections is noted wrongly");
+        }
+        if !self.check_retirement() {
+            return Err("the end of a connection's life is noted wrongly");
+        }
         if !self.check_backoff() {
             return Err("the connection that the backoff tries is not being established");
         }
@@ -120,7 +126,7 @@ impl<C> Pool<C> {
         if waiting > self.connections.checking && !self.connections.available.is_empty() {
             return Err("a check-out waits though a connection is available");
         }
-        let is_held_back = self.backoff_timeout().is_some();
+        let is_held_back = self.creation_timeout().is_some();
         if waiting > self.connections.pending + self.connections.checking && self.may_create() && !is_held_back {
             return Err("a check-out waits though a connection could be created");
         }

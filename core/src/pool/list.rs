@@ -96,6 +96,23 @@ impl<const ROLE: usize> List<ROLE> {
         self.len -= 1;
     }
 
+    /// Adds an entry that is in no list of this role, in front of the member `next`.
+    pub(crate) fn insert_before<N: Linked<ROLE>>(&mut self, arena: &mut [N], next: Key, key: Key) {
+        let previous = core::mem::replace(&mut arena[next as usize].links_mut().previous, key);
+        *arena[key as usize].links_mut() = Links { previous, next };
+        match previous {
+            NIL => self.front = key,
+            previous => arena[previous as usize].links_mut().next = key,
+        }
+        self.len += 1;
+    }
+
+    /// The member in front of `key`.
+    pub(crate) fn previous<N: Linked<ROLE>>(&self, arena: &[N], key: Key) -> Option<Key> {
+        let previous = arena[key as usize].links().previous;
+        (previous != NIL).then_some(previous)
+    }
+
     /// The member behind `key`.
     pub(crate) fn next<N: Linked<ROLE>>(&self, arena: &[N], key: Key) -> Option<Key> {
         let next = arena[key as usize].links().next;

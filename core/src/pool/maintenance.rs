@@ -98,7 +98,10 @@ impl<C> Pool<C> {
     }
 
     fn must_populate(&self) -> bool {
-        self.state == PoolState::Ready && self.connections.total() < self.floor()
+        let (total, least) = (self.connections.total(), self.floor());
+        // a connection at the end of its life gets its replacement first.
+        let lacks_one = total < least || (total == least && self.wants_replacement());
+        self.state == PoolState::Ready && lacks_one
     }
 
     /// The first moment at which an available connection exceeds maxIdleTimeMS (CMAP-3).

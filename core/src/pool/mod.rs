@@ -9,6 +9,10 @@
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff` | the pause before the next connection to an overloaded server |
+//! | `creation_rate` | the limit of new connections per second |
+//! | `retirement` | connections whose life is over |
+//! | `reuse` | which available connection serves next |
+//! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
 //! | `resize` | limits that change while the pool runs |
 //! | `share` | what the topology decides: a floor that follows, permits of a budget |
@@ -28,6 +32,7 @@ mod backoff;
 mod check_in;
 mod clearing;
 mod connections;
+mod creation_rate;
 mod error;
 mod event;
 mod fast_path;
@@ -44,12 +49,15 @@ mod maintenance;
 mod output;
 mod queries;
 mod resize;
+mod retirement;
+mod reuse;
 mod serving;
 mod share;
 mod snapshot;
 pub(crate) mod state;
 mod stats;
 mod timer;
+mod wait_order;
 mod wait_queue;
 
 use alloc::boxed::Box;
@@ -65,6 +73,7 @@ use self::handle::PoolId;
 pub(crate) use self::handle::PoolOwner;
 use self::host_timeout::HostUse;
 use self::list::Key;
+use self::retirement::Retirement;
 use self::share::Share;
 use self::state::PoolCall;
 use self::stats::Totals;
@@ -103,7 +112,7 @@ pub use crate::service_id::{ParseServiceIdError, ServiceId};
 pub struct Pool<C> {
     id: PoolId,
     address: Arc<ServerAddress>,
-    options: PoolOptions,
+    options: Box<PoolOptions>,
     limits: Limits,
     state: PoolState,
     /// Why the pool is paused.
@@ -114,15 +123,21 @@ pub struct Pool<C> {
     ///
     population_failed: bool,
     backoff: Option<Backoff>,
-    /// The source of the backoff's jitter.
+    /// Until when the limit of new connections per second is used up.
+    created_until: Instant,
+    /// Whether a backoff or a rate may hold back a connection that there is room for.
+    restrained: bool,
+    /// The lives of connections, where they end.
+    retirement: Option<Box<Retirement>>,
+    /// The source of all that happens by chance.
     random: Random,
     generations: Generations,
     connections: Connections<C>,
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
-    /// Whether every call takes the long way: events are produced, there are more connections than maxPoolSize, or a
-    /// waiter of another server needs one.
+    /// Whether every call takes the long way: events are produced, an option asks for more than the short way does, there
+    /// are more connections than maxPoolSize, or a waiter of another server needs one.
     attentive: bool,
     share: Share,
     host_use: HostUse,
@@ -148,10 +163,11 @@ impl<C> Pool<C> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, server, options.pool_number);
         let random = Random::new(options.seed ^ u64::from(server.number));
+        let (wait_order, retirement) = (limits.wait_order, Retirement::of(&limits));
         let mut pool = Self {
             id,
             address,
-            options,
+            options: Box::new(options),
             limits,
             state: PoolState::Paused,
             paused_by: Cause::new("the server has not been checked successfully yet"),
@@ -159,10 +175,13 @@ impl<C> Pool<C> {
             last_maintenance: None,
             population_failed: false,
             backoff: None,
+            created_until: Instant::ORIGIN,
+            restrained: false,
+            retirement,
             random,
             generations: Generations::new(),
             connections: Connections::new(),
-            wait_queue: WaitQueue::new(id),
+            wait_queue: WaitQueue::new(id, wait_order),
             outputs: VecDeque::new(),
             observed: true,
             attentive: true,
@@ -170,7 +189,8 @@ impl<C> Pool<C> {
             host_use: HostUse::new(now),
             totals: Totals::default(),
         };
-        let options = Box::new(pool.options.clone());
+        pool.note_restraint();
+        let options = pool.options.clone();
         pool.emit(|| Event::PoolCreated { options });
         Ok(pool)
     }
@@ -215,6 +235,10 @@ impl<C> Pool<C> {
             }
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.fail(key, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+            }
+            PoolState::Ready if self.wait_queue.len() >= self.limits.max_wait_queue_depth => {
+                let max_wait_queue_depth = self.limits.max_wait_queue_depth;
+                self.fail(key, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth });
             }
             PoolState::Ready => {
                 let delivery = self.serve_arrival(key, request.deadline);
@@ -418,11 +442,13 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connection that a backoff held back, closes
-    /// what a host has that nobody uses, and runs maintenance if it is due (CMAP-47).
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the
+    /// limit of new ones held back, retires connections, closes what a host has that nobody uses, and runs
+    /// maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        self.end_pause();
+        self.create_held_back();
+        self.retire();
         self.expire_host();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
@@ -465,7 +491,8 @@ impl<C> Pool<C> {
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
         let earlier = Timeout::earlier(earlier, self.host_timeout());
-        if self.backoff.is_none() { earlier } else { Timeout::earlier(earlier, self.backoff_timeout()) }
+        let earlier = if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
+        if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier }
     }
 
     /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
@@ -572,6 +599,7 @@ impl<C> Pool<C> {
     fn forget(&mut self, key: Key, reason: ConnectionClosedReason, error: Option<Arc<EstablishError>>) -> Option<C> {
         let connection_id = self.connections.slot(key).id;
         self.note_tried(connection_id);
+        self.end_life(key);
         let socket = self.connections.close(&mut self.generations, key);
         self.renew_attention();
         self.totals.closed.count(reason);

@@ -96,26 +96,32 @@ impl<C> Pool<C> {
     }
 
     /// When time alone changes something for the check-outs that wait: the first of them times out, or a pause after an
-    /// overload ends and a connection is created. Also, with a host timeout, what a use of the host brings about.
-    /// `None` if none of this comes.
+    /// overload, or one for the limit of new connections, ends and a connection is created. Also, with a host timeout,
+    /// what a use of the host brings about. `None` if none of this comes.
     #[inline]
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
         let first = self.wait_queue.next_deadline();
         let look = self.host_timeout();
-        if self.backoff.is_none() && look.is_none() {
+        if !self.restrained && look.is_none() {
             return first;
         }
         // A check-out that uses the host again brings back its floor, too.
         let floor = look.and_then(|_| self.maintenance_timeout());
-        let others = self.backoff_timeout().into_iter().chain(look).chain(floor).map(|timeout| timeout.at);
+        let others = self.creation_timeout().into_iter().chain(look).chain(floor).map(|timeout| timeout.at);
         first.into_iter().chain(others).min()
     }
 
-    /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3); `None` means forever.
+    /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3), or until when something
+    /// happens to it or for it; `None` means forever.
     #[inline]
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {
         let max_idle = self.limits.max_idle;
-        (max_idle != u64::MAX).then(|| now.after(max_idle))
+        let idle = (max_idle != u64::MAX).then(|| now.after(max_idle));
+        if self.retirement.is_none() {
+            return idle;
+        }
+        // It may wait for its replacement.
+        idle.into_iter().chain(self.poll_timeout().map(|timeout| timeout.at)).min()
     }
 
     /// Connections in use by their purpose (LB-16).

@@ -19,7 +19,7 @@ impl<C> Pool<C> {
         self.advance(now);
         let options = sizes.applied_to(&self.options)?;
         self.limits = options.limits()?;
-        self.options = options;
+        *self.options = options;
         if self.state != PoolState::Closed {
             self.close_surplus();
         }

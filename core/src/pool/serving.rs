@@ -18,10 +18,11 @@ use super::state::PoolState;
 use super::wait_queue::CheckOutId;
 use super::{Clear, Pool};
 use crate::connection::EstablishError;
+use crate::options::{Reuse, WaitOrder};
 use crate::time::Instant;
 
 /// The connection to take next, and whether it was idle for so long that it has to be checked first.
-struct Hottest {
+struct Next {
     key: Key,
     needs_check: bool,
 }
@@ -30,6 +31,9 @@ impl<C> Pool<C> {
     /// Serves a check-out that has just arrived, or lets it wait.
     #[inline]
     pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) -> Option<Delivery<C>> {
+        if self.limits.reuse != Reuse::LastIn {
+            return self.serve_arrival_by_choice(check_out, deadline);
+        }
         if !self.connections.available.is_empty()
             && (self.can_serve_arrival(self.now) || self.can_serve_arrival_after_closing())
         {
@@ -39,8 +43,12 @@ impl<C> Pool<C> {
         None
     }
 
-    fn enqueue(&mut self, check_out: Key, deadline: Option<Instant>) {
-        self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout);
+    #[inline]
+    pub(super) fn enqueue(&mut self, check_out: Key, deadline: Option<Instant>) {
+        match self.limits.wait_order {
+            WaitOrder::Arrival => self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout),
+            WaitOrder::Deadline => self.enqueue_by_deadline(check_out, deadline),
+        }
         if !self.connections.available.is_empty() {
             self.serve_from_available();
         }
@@ -97,15 +105,17 @@ impl<C> Pool<C> {
         high.high_water_total = high.high_water_total.max(self.connections.total());
         self.note_created(connection.id);
         self.use_permit();
+        self.take_token();
         self.renew_attention();
         self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
         self.outputs.push_back(Output::Action(Action::Connect { connection }));
         key
     }
 
-    /// Whether there is room for another connection, a permit to establish it (CMAP-1, CMAP-4), and no backoff.
+    /// Whether there is room for another connection, a permit to establish it (CMAP-1, CMAP-4), and neither backoff nor rate
+    /// hold it back.
     pub(super) fn may_create(&self) -> bool {
-        self.has_room() && self.backoff_allows() && self.has_permit()
+        self.has_room() && (!self.restrained || self.is_creation_allowed()) && self.has_permit()
     }
 
     /// Whether there is room for another connection, and a permit to establish it (CMAP-1, CMAP-4).
@@ -124,7 +134,7 @@ impl<C> Pool<C> {
             PoolState::Paused | PoolState::Ready => self.superfluous(),
         };
         // The server takes connections, whatever happens to this one.
-        self.backoff = None;
+        self.end_backoff();
         if let Some(reason) = reason {
             let origin = self.release_origin(key);
             self.forget(key, reason, None);
@@ -143,8 +153,10 @@ impl<C> Pool<C> {
             self.exchange_origins(key);
             self.connections.make_available(&mut self.generations, key, self.now, socket);
             self.note_available();
+            self.begin_life(key);
         }
         self.serve();
+        self.retire();
         self.populate();
     }
 
@@ -184,9 +196,13 @@ impl<C> Pool<C> {
         match reason {
             Some(reason) => self.close_connection(key, reason),
             // It counts as returned just now: the list of available connections stays in the order of their return.
-            None => self.connections.pass_check(&mut self.generations, key, self.now),
+            None => {
+                self.connections.pass_check(&mut self.generations, key, self.now);
+                self.note_return_from_check(key);
+            }
         }
         self.serve();
+        self.retire();
     }
 
     /// Ends a check-out without a connection and tells its caller.
@@ -220,14 +236,14 @@ impl<C> Pool<C> {
 
     fn serve_from_available(&mut self) {
         while let Some(waiter) = self.wait_queue.front()
-            && let Some(Hottest { key, needs_check }) = self.hottest()
+            && let Some(Next { key, needs_check }) = self.next()
         {
             if !needs_check {
                 if let Some(pending) = self.wait_queue.pending(waiter) {
                     self.release_origin(pending);
                 }
                 self.wait_queue.leave(waiter);
-                let delivery = self.take_hottest_for(waiter);
+                let delivery = self.take_for(key, waiter);
                 self.outputs.extend(delivery.map(Output::from));
             } else if self.wait_queue.len() > self.connections.checking {
                 self.connections.begin_check(&mut self.generations, key);
@@ -243,16 +259,16 @@ impl<C> Pool<C> {
     /// front of it: behind a load balancer the connections of other services stay.
     #[inline(never)]
     fn can_serve_arrival_after_closing(&mut self) -> bool {
-        self.wait_queue.len() == 0 && self.hottest().is_some_and(|hottest| !hottest.needs_check)
+        self.wait_queue.len() == 0 && self.next().is_some_and(|next| !next.needs_check)
     }
 
-    /// The available connection that was returned last, after closing those that perished (CMAP-26).
-    fn hottest(&mut self) -> Option<Hottest> {
-        while let Some(key) = self.connections.available.back() {
+    /// The available connection to take next, after closing those that perished (CMAP-26).
+    fn next(&mut self) -> Option<Next> {
+        while let Some(key) = self.next_available() {
             match self.perished(key) {
                 None => {
                     let needs_check = self.idle_time(key, self.now) > self.limits.check_after_idle;
-                    return Some(Hottest { key, needs_check });
+                    return Some(Next { key, needs_check });
                 }
                 Some(reason) => self.close_connection(key, reason),
             }
@@ -262,7 +278,7 @@ impl<C> Pool<C> {
 
     /// Gives the hottest connection to a check-out that does not wait, or has stopped waiting.
     #[inline(always)]
-    fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
+    pub(super) fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
         let id = self.wait_queue.deliver(check_out);
         let (connection, socket) = self.take_hottest(check_out)?;
         self.emit_checked_out(id, connection);
@@ -340,6 +356,13 @@ impl<C> Pool<C> {
             if let Some(origin) = origin {
                 self.wait_queue.set_pending(origin, Some(pending));
             }
+        }
+    }
+
+    /// A pending connection has another origin from now on.
+    pub(super) fn change_origin(&mut self, connection: Key, new: Key) {
+        if let Stage::Pending { origin, .. } = &mut self.connections.slot_mut(connection).stage {
+            *origin = Some(new);
         }
     }
 

@@ -76,7 +76,8 @@ impl<C> Pool<C> {
     pub(crate) fn wants_permit_since(&self) -> Option<Instant> {
         let origin = self.wait_queue.next_origin()?;
         let lacks_one = self.wait_queue.len() > self.connections.pending + self.connections.checking;
-        (lacks_one && self.has_room() && self.backoff_allows()).then(|| self.wait_queue.started_at(origin))
+        (lacks_one && self.has_room() && (!self.restrained || self.is_creation_allowed()))
+            .then(|| self.wait_queue.started_at(origin))
     }
 
     /// Whether a waiter has nothing but the limit of all pools together in its way: it is served as soon as a
@@ -141,6 +142,6 @@ impl<C> Pool<C> {
     }
 
     pub(super) fn needs_attention(&self) -> bool {
-        self.observed || self.share.is_sought || self.has_surplus()
+        self.observed || self.takes_detours() || self.share.is_sought || self.has_surplus()
     }
 }

@@ -49,6 +49,10 @@ pub enum TimeoutReason {
     Populate,
     /// When the pause ends that follows the refusal of an overloaded server, and a waiter needs a connection.
     Backoff,
+    /// When the limit of new connections per second allows another one, and a waiter needs it.
+    CreationRate,
+    /// When the life of a connection ends.
+    Retire,
 }
 
 /// A member of [`Deadlines`] that remembers its place there.

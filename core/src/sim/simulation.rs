@@ -180,6 +180,11 @@ impl Simulation {
         self.call(|topology, now| topology.clear(now, clear))
     }
 
+    /// [`Pool::retire_all`].
+    pub fn retire_all(&mut self, over: Duration) {
+        self.call(|topology, now| topology.retire_all(now, over));
+    }
+
     /// [`Pool::close`].
     pub fn close(&mut self) {
         self.call(Topology::close);

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::selection::{SelectionError, SelectionErrorKind};
 use super::waiting::Waiter;
@@ -246,6 +247,16 @@ impl<C> Topology<C> {
         self.advance(now);
         let server = self.unmonitored_server()?;
         self.call_pool(server, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))
+    }
+
+    /// Ends the lives of all connections over a time, as [`Pool::retire_all`](crate::pool::Pool::retire_all) does, those of
+    /// each server by themselves.
+    pub fn retire_all(&mut self, now: Instant, over: Duration) {
+        self.advance(now);
+        for slot in 0..self.servers.slots() {
+            let Some(id) = self.servers.id_at(slot) else { continue };
+            self.call_pool(id, |pool| pool.retire_all(now, over));
+        }
     }
 
     /// Closes all servers and their pools; every waiter fails (TOP-42). Close the monitors first: TopologyClosed is the

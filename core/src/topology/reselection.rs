@@ -108,7 +108,9 @@ impl<C> Topology<C> {
                 // The pool of a server that has left.
                 CheckOutErrorKind::PoolClosed | CheckOutErrorKind::PoolCleared { .. } => true,
                 CheckOutErrorKind::Establish(error) => may_pass(error),
-                CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled => false,
+                CheckOutErrorKind::Timeout(_)
+                | CheckOutErrorKind::Cancelled
+                | CheckOutErrorKind::WaitQueueFull { .. } => false,
             }
     }
 }

@@ -101,6 +101,7 @@ impl Case {
             Call::Close => Some(Call::Close),
             Call::ResetAfterFork => Some(Call::ResetAfterFork),
             Call::Resize(resized) => Some(Call::Resize(resized)),
+            Call::RetireAll(over) => Some(Call::RetireAll(over)),
             Call::Timeout => Some(Call::Timeout),
             Call::Cancel(pick) => {
                 let waiting = reference.waiters.iter().map(|waiter| waiter.check_out);

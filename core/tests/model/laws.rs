@@ -6,7 +6,8 @@
 
 use core::fmt::Debug;
 
-use cmap_core::pool::{ApiMisuse, Cancellation, Pool, PoolState, Reaction};
+use cmap_core::options::WaitOrder;
+use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
 
 use super::output::{CheckOut, Id, Output, Service, count};
 use super::reference::Answer;
@@ -32,6 +33,8 @@ pub(crate) struct Laws {
     /// When the server first refused a connection for overload, or refused one that was created after that, and how many
     /// connections had been created by then.
     overload: Option<(u64, usize)>,
+    /// When connections were created, where their rate is limited.
+    created_at: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +59,7 @@ struct CheckOutEntry {
     progress: Progress,
     started_events: usize,
     ended_events: usize,
+    deadline: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +87,7 @@ impl Laws {
             has_closed: false,
             before: [0; 2],
             overload: None,
+            created_at: Vec::new(),
         }
     }
 
@@ -95,7 +100,7 @@ impl Laws {
         outputs: &[Output],
     ) -> Result<(), Broken> {
         if let Ok(answer) = answer {
-            self.follow_answer(answer, call)?;
+            self.follow_answer(now, answer, call)?;
             if answer != Answer::Refused {
                 self.follow_call(now, call);
             }
@@ -121,6 +126,8 @@ impl Laws {
         let [total, pending] = core::mem::replace(&mut self.before, [counts.total(), counts.pending]);
         let max = self.options.max_pool_size;
         check("total <= maxPoolSize", max == 0 || counts.total() <= max.max(total), counts)?;
+        let (deepest, depth) = (self.options.max_wait_queue_depth, counts.waiting as usize);
+        check("waiting <= maxWaitQueueDepth", deepest == 0 || depth <= deepest, counts)?;
         let max_connecting = self.options.max_connecting.max(pending);
         check("pending <= maxConnecting", counts.pending <= max_connecting, counts)?;
         let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
@@ -160,10 +167,14 @@ impl Laws {
         check(NAME, pool.poll_output().is_none(), ())
     }
 
-    fn follow_answer(&mut self, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
+    fn follow_answer(&mut self, now: u64, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
         const NAME: &str = "no hand-off is lost when a cancel races a delivery";
         match (answer, call) {
-            (Answer::CheckOut(_), _) => self.check_outs.push(CheckOutEntry::default()),
+            (Answer::CheckOut(_), Call::CheckOut(offset)) => {
+                let deadline = offset.map(|offset| now.saturating_add_signed(offset));
+                self.check_outs.push(CheckOutEntry { deadline, ..CheckOutEntry::default() });
+            }
+            (Answer::CheckOut(_), _) => check("only a check-out begins one", false, answer)?,
             (Answer::Cancellation(met), Call::Cancel(Named::Own(number))) => {
                 let entry = &mut self.check_outs[number as CheckOut - 1];
                 let holds = match entry.progress {
@@ -226,9 +237,11 @@ impl Laws {
                     self.clears.push(service);
                 }
             }
-            Call::Resize(Resized { max_pool_size, min_pool_size: _, max_connecting }) => {
-                let Options { max_pool_size: max, max_connecting: connecting, .. } = &mut self.options;
+            Call::Resize(Resized { max_pool_size, min_pool_size, max_connecting }) => {
+                let Options { max_pool_size: max, min_pool_size: min, max_connecting: connecting, .. } =
+                    &mut self.options;
                 *max = max_pool_size.unwrap_or(*max);
+                *min = min_pool_size.unwrap_or(*min);
                 *connecting = max_connecting.unwrap_or(*connecting);
             }
             Call::Checked(Named::Own(id), _) if self.place(id) == Place::Checking => {
@@ -243,6 +256,7 @@ impl Laws {
             Output::Connect(id) => {
                 check("ids rise by one", id == self.connections.len() as Id + 1, id)?;
                 self.check_backoff(now, id)?;
+                self.check_rate(now, id)?;
                 let connection = Connection { place: Place::Pending, service: None, clears_before: self.clears.len() };
                 self.connections.push(connection);
             }
@@ -253,14 +267,15 @@ impl Laws {
             Output::Deliver(check_out, id) => {
                 self.check_usable(now, id)?;
                 self.connections[id as usize - 1].place = Place::InUse;
-                let first = self.check_outs.iter().position(|entry| entry.progress == Progress::Waiting);
+                let first = self.first_waiter();
                 let holds =
                     first == Some(check_out - 1) || self.check_outs[check_out - 1].progress != Progress::Waiting;
-                check("waiters are served first in, first out", holds, (output, first))?;
+                check("waiters are served in their order", holds, (output, first))?;
                 self.end(check_out, Progress::Delivered(id))?;
             }
             Output::Fail(check_out, _) => self.end(check_out, Progress::Ended)?,
-            Output::Close(id, _) => {
+            Output::Close(id, reason) => {
+                self.check_retirement(id, reason)?;
                 // Once more for the socket of an establishment that had been given up.
                 let is_here = !matches!(self.place(id), Place::Pending | Place::InUse);
                 check("no socket is closed that somebody else has", is_here, (output, self.place(id)))?;
@@ -287,6 +302,44 @@ impl Laws {
             Output::CheckOutFailed(check_out, ..) => self.check_outs[check_out - 1].ended_events += 1,
             _ => {}
         }
+    }
+
+    /// Retirement leaves minPoolSize established connections, unless there was no room for another one before.
+    fn check_retirement(&self, id: Id, reason: ConnectionClosedReason) -> Result<(), Broken> {
+        let Options { max_pool_size, min_pool_size, max_idle, host_timeout, maintenance, .. } = self.options;
+        let has_other_reasons = max_idle > 0 || host_timeout > 0;
+        if reason != ConnectionClosedReason::Idle || has_other_reasons || maintenance.is_none() {
+            return Ok(());
+        }
+        let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
+        let total = number(|place| place != Place::Closed);
+        let pending = number(|place| place == Place::Pending);
+        let is_full = max_pool_size > 0 && total >= max_pool_size as usize && pending == 0;
+        let holds = total - pending > min_pool_size as usize || is_full;
+        check("retirement leaves minPoolSize connections", holds, (id, total, pending))
+    }
+
+    /// The waiter that is next: the first in, or the one with the earliest deadline.
+    fn first_waiter(&self) -> Option<usize> {
+        let waiting = self.check_outs.iter().enumerate().filter(|(_, entry)| entry.progress == Progress::Waiting);
+        let waiting = waiting.map(|(place, entry)| match self.options.wait_order {
+            WaitOrder::Arrival => (0, place),
+            WaitOrder::Deadline => (entry.deadline.unwrap_or(u64::MAX), place),
+        });
+        waiting.min().map(|(_, place)| place)
+    }
+
+    /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where
+    /// a load balancer made one stale while it was established, its replacement comes at once.
+    fn check_rate(&mut self, now: u64, id: Id) -> Result<(), Broken> {
+        let interval = self.options.creation_interval;
+        if interval == 0 || self.options.load_balanced {
+            return Ok(());
+        }
+        self.created_at.push(now);
+        let most = |since: u64| (now - since) / interval + u64::from(self.options.max_connecting);
+        let too_many = (1..).zip(self.created_at.iter().rev()).find(|&(number, &since)| number > most(since));
+        check("no more connections are created than the rate allows", too_many.is_none(), (id, now, too_many))
     }
 
     /// After an overload connections are created one at a time, the first not sooner than 50 ms after the refusal.

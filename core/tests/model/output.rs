@@ -55,6 +55,7 @@ pub(crate) enum Kind {
     Timeout(WaitLimit),
     Establish(Cause),
     Cancelled,
+    WaitQueueFull,
 }
 
 /// The cause of a clear or of the end of an establishment: the number of the test's own call, or the pool's own text.
@@ -139,6 +140,7 @@ impl Failure {
             CheckOutErrorKind::Timeout(limit) => Kind::Timeout(*limit),
             CheckOutErrorKind::Establish(error) => Kind::Establish(Cause::of(&error.message)),
             CheckOutErrorKind::Cancelled => Kind::Cancelled,
+            CheckOutErrorKind::WaitQueueFull { .. } => Kind::WaitQueueFull,
             other => unreachable!("a check-out failed in a way of which the rules know nothing: {other:?}"),
         };
         Self { kind, counts: count(error.counts), waited: nanos(error.waited) }

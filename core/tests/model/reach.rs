@@ -8,7 +8,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use proptest_state_machine::ReferenceStateMachine;
 
-use cmap_core::pool::Cancellation;
+use cmap_core::pool::{Cancellation, ConnectionClosedReason as Reason};
 
 use super::case::{Case, Cases};
 use super::output::{Kind, Output};
@@ -19,8 +19,8 @@ use super::transition::{Call, Named};
 #[derive(Default)]
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
-/// Situations that a thousand cases must meet at least fifty times.
-const COMMON: [&str; 34] = [
+/// Situations that two thousand cases must meet at least fifty times.
+const COMMON: [&str; 41] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -52,6 +52,13 @@ const COMMON: [&str; 34] = [
     "created for a waiter",
     "created for nobody",
     "created after a pause",
+    "created when the rate allowed it",
+    "an arrival took an origin's connection",
+    "served by another than the hottest",
+    "Fail WaitQueueFull",
+    "retired InUse",
+    "retired Available",
+    "a life was over and went on",
     "refused twice in a row",
     "refused ForeignConnection",
     "refused NotInUse",
@@ -118,6 +125,16 @@ impl Reach {
         if after.host.is_over && !before.host.is_over && after.timeout() != before.timeout() {
             self.add("a host was used no more");
         }
+        if after.overtaken > before.overtaken {
+            self.add("an arrival took an origin's connection");
+        }
+        if before.options.creation_interval > 0 && before.backoff.is_none() && matches!(made.call, Call::Timeout) {
+            let creates = after.outputs.iter().any(|output| matches!(output, Output::Connect(_)));
+            self.add(if creates { "created when the rate allowed it" } else { "a time-out without a creation" });
+        }
+        if after.wants_replacement() && after.options.min_pool_size > 0 && !after.may_retire() {
+            self.add("a life was over and went on");
+        }
         if before.waiters.len() >= 5 {
             self.add("five waited");
         }
@@ -126,7 +143,11 @@ impl Reach {
         }
         for &output in &after.outputs {
             match output {
-                Output::Deliver(check_out, _) => {
+                Output::Deliver(check_out, id) => {
+                    let hottest = before.connections.iter().rfind(|c| c.state == State::Available);
+                    if matches!(made.call, Call::CheckOut(_)) && hottest.is_some_and(|c| c.id != id) {
+                        self.add("served by another than the hottest");
+                    }
                     let waited = before.waiters.iter().any(|waiter| waiter.check_out == check_out);
                     self.add(if waited { "a waiter was served" } else { "an arrival was served" });
                 }
@@ -137,6 +158,9 @@ impl Reach {
                     Kind::Establish(_) => "Fail Establish".to_string(),
                     kind => format!("Fail {kind:?}"),
                 }),
+                Output::ConnectionClosed(id, Reason::Idle, _) if before.options.max_idle == 0 => {
+                    self.add(format!("retired {:?}", state(id)));
+                }
                 Output::ConnectionClosed(id, reason, _) => self.add(format!("closed {:?} {reason}", state(id))),
                 Output::ConnectionCreated(id) => {
                     let has_origin = after.get(id).is_some_and(|c| c.check_out.is_some());

@@ -4,6 +4,7 @@
 //! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
 //! last is the hottest, and among the others the first has been where it is for longest.
 
+use cmap_core::options::{Reuse, WaitOrder};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
 use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
@@ -35,6 +36,10 @@ pub(crate) struct Reference {
     /// What the last look at the host found.
     pub(crate) host: Host,
     pub(crate) backoff: Option<Backoff>,
+    /// Until when the limit of new connections is used up.
+    created_until: u64,
+    /// How often an arrival took over the pending connection of another waiter.
+    pub(crate) overtaken: usize,
     random: Random,
     calls: u64,
 }
@@ -71,6 +76,9 @@ pub(crate) struct Connection {
     pub(crate) check_out: Option<CheckOut>,
     interrupted: bool,
     hung_up: bool,
+    /// When its life ends, and how often it was used.
+    ends_at: u64,
+    uses: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +124,8 @@ impl Reference {
             population_failed: false,
             host: Host::default(),
             backoff: None,
+            created_until: 0,
+            overtaken: 0,
             random: Random::new(0),
             calls: 0,
         }
@@ -170,10 +180,12 @@ impl Reference {
             }
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
             Call::Resize(resized) => return Ok(self.resize(resized)),
+            Call::RetireAll(over) => self.retire_all(over),
             Call::Timeout => {
-                if self.pause_end().is_some_and(|(at, _)| at <= self.now) {
+                while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
                 }
+                self.retire();
                 self.look_at_host();
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
@@ -189,7 +201,8 @@ impl Reference {
     /// When the pool wants to be called, if its outputs have been drained.
     pub(crate) fn timeout(&self) -> Option<(u64, TimeoutReason)> {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
-        let others = self.maintenance().into_iter().chain(self.host_look()).chain(self.pause_end());
+        let others =
+            self.maintenance().into_iter().chain(self.host_look()).chain(self.pause_end()).chain(self.next_end());
         check_out.into_iter().chain(others).min_by_key(|&(at, _)| at)
     }
 
@@ -218,8 +231,11 @@ impl Reference {
             PoolState::Ready if deadline.is_some_and(|at| at <= self.now) => {
                 self.fail(waiter, Kind::Timeout(WaitLimit::Deadline));
             }
+            PoolState::Ready if (1..=self.waiters.len()).contains(&self.options.max_wait_queue_depth) => {
+                self.fail(waiter, Kind::WaitQueueFull);
+            }
             PoolState::Ready => {
-                self.waiters.push(waiter);
+                self.enqueue(waiter);
                 self.serve_from_available();
                 // An arrival creates whenever it may (CMAP-26); the first waiter without a connection is the origin.
                 if self.waiters.len() > self.count(State::Checking) {
@@ -245,6 +261,7 @@ impl Reference {
         // Here a connection that was closed is misuse, too: it cannot have been in use.
         let found = self.find(connection, &[State::InUse], ApiMisuse::NotInUse)?;
         let connection = found.and_then(|id| self.get(id)).ok_or(ApiMisuse::NotInUse)?.clone();
+        let is_over = self.is_over_after_use(connection.id);
         self.outputs.push(Output::CheckedIn(connection.id));
         let reason = match self.state {
             PoolState::Closed => Some(Reason::PoolClosed),
@@ -252,7 +269,8 @@ impl Reference {
             _ if condition == Condition::Errored || connection.hung_up => Some(Reason::Error),
             _ if self.is_stale(&connection) => Some(Reason::Stale),
             // also if somebody waits.
-            _ => self.has_surplus().then_some(Reason::Surplus),
+            _ if self.has_surplus() => Some(Reason::Surplus),
+            _ => (is_over && self.may_retire()).then_some(Reason::Idle),
         };
         self.close_or_make_available(connection.id, reason);
         self.serve();
@@ -362,6 +380,7 @@ impl Reference {
                 self.connections.iter_mut().filter(of_head).for_each(|c| c.check_out = connection.check_out);
                 // Available first, and only then is its permit free (CMAP-45).
                 self.close_or_make_available(id, None);
+                self.begin_life(id);
             }
             Some(_) => {
                 self.close_or_make_available(id, reason);
@@ -372,6 +391,7 @@ impl Reference {
             }
         }
         self.serve();
+        self.retire();
         // Once a population has failed, the next attempt waits for the next run.
         if !self.population_failed {
             self.populate();
@@ -409,6 +429,7 @@ impl Reference {
         };
         self.close_or_make_available(id, reason);
         self.serve();
+        self.retire();
     }
 
     fn peer_closed(&mut self, connection: Named) -> Result<(), ApiMisuse> {
@@ -429,4 +450,5 @@ impl Reference {
     }
 }
 
+mod retirement;
 mod rules;

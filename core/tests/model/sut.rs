@@ -8,7 +8,7 @@ use proptest_state_machine::StateMachineTest;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
+use cmap_core::options::{Maintenance, PoolOptions, PoolSizes, QueueDepth};
 use cmap_core::pool::{
     self, Action, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction, ServiceId,
     TimeoutReason,
@@ -259,6 +259,7 @@ impl Sut {
                 sizes.max_connecting = max_connecting;
                 Input::Resize(sizes)
             }
+            Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
             Call::Timeout => Input::Timeout,
         }
     }
@@ -338,6 +339,14 @@ fn pool_options(options: Options) -> PoolOptions {
         Some(if options.check_after_idle == u64::MAX { Duration::MAX } else { nanos(options.check_after_idle) });
     pool.load_balanced = options.load_balanced;
     pool.backoff = Some(options.backoff);
+    pool.max_wait_queue_depth =
+        (options.max_wait_queue_depth > 0).then_some(QueueDepth::Waiters(options.max_wait_queue_depth as u32));
+    pool.wait_order = Some(options.wait_order);
+    pool.reuse = Some(options.reuse);
+    pool.max_lifetime = Some(nanos(options.max_lifetime));
+    pool.max_uses = (options.max_uses > 0).then_some(options.max_uses);
+    pool.max_new_connections_per_second =
+        (options.creation_interval > 0).then(|| (1_000_000_000 / options.creation_interval) as u32);
     pool
 }
 

@@ -9,6 +9,7 @@ use core::fmt;
 
 use proptest::prelude::*;
 
+use cmap_core::options::{Reuse, WaitOrder};
 use cmap_core::pool::{Condition, Reaction};
 
 use super::output::Service;
@@ -28,6 +29,16 @@ pub(crate) struct Options {
     pub(crate) check_after_idle: u64,
     pub(crate) load_balanced: bool,
     pub(crate) backoff: bool,
+    /// Most waiters; 0 = no limit.
+    pub(crate) max_wait_queue_depth: usize,
+    pub(crate) wait_order: WaitOrder,
+    pub(crate) reuse: Reuse,
+    /// The time in which one new connection is allowed; 0 = no limit. It divides a second.
+    pub(crate) creation_interval: u64,
+    /// 0 = forever.
+    pub(crate) max_lifetime: u64,
+    /// 0 = no limit.
+    pub(crate) max_uses: u32,
     /// Whether events are produced.
     pub(crate) observed: bool,
 }
@@ -76,6 +87,8 @@ pub(crate) enum Call<P> {
     Checked(P, bool),
     PeerClosed(P),
     Resize(Resized),
+    /// Over this many nanoseconds.
+    RetireAll(u64),
     Timeout,
 }
 
@@ -152,10 +165,18 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let nanos = |range: core::ops::RangeInclusive<u64>| prop_oneof![1 => Just(0_u64), 1 => range];
     let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
     let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
-    let switches = (prop::bool::weighted(0.4), prop::bool::weighted(0.9));
+    let switches = (prop::bool::weighted(0.45), prop::bool::weighted(0.9));
     let waits = (nanos(1..=12), prop_oneof![2 => Just(0_u64), 1 => 1_u64..=4]);
-    (sizes, 1_u32..=3, nanos(1..=8), waits, maintenance, check_after_idle, switches).prop_map(
-        move |(sizes, max_connecting, max_idle, waits, maintenance, check_after_idle, switches)| Options {
+    let rare = (
+        prop_oneof![3 => Just(0), 1 => 1_usize..=4],
+        prop_oneof![2 => Just(WaitOrder::Arrival), 1 => Just(WaitOrder::Deadline)],
+        prop_oneof![3 => Just(Reuse::LastIn), 1 => Just(Reuse::FirstIn), 1 => Just(Reuse::Random)],
+        prop_oneof![3 => Just(0), 1 => prop::sample::select(&[1_u64, 2, 4, 5, 8][..])],
+        prop_oneof![2 => Just(0), 1 => 1_u64..=16],
+        prop_oneof![2 => Just(0), 1 => 1_u32..=3],
+    );
+    (sizes, 1_u32..=3, nanos(1..=8), waits, maintenance, check_after_idle, switches, rare).prop_map(
+        move |(sizes, max_connecting, max_idle, waits, maintenance, check_after_idle, switches, rare)| Options {
             max_pool_size: sizes.0,
             min_pool_size: sizes.1,
             max_connecting,
@@ -166,6 +187,12 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             check_after_idle,
             load_balanced,
             backoff: switches.0,
+            max_wait_queue_depth: rare.0,
+            wait_order: rare.1,
+            reuse: rare.2,
+            creation_interval: rare.3,
+            max_lifetime: rare.4,
+            max_uses: rare.5,
             observed: switches.1,
         },
     )
@@ -214,6 +241,7 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
         3 => pick().prop_map(Call::PeerClosed),
         if mood == Mood::Leaving { 16 } else { 5 } => resized().prop_map(Call::Resize),
+        2 => (0_u64..=9).prop_map(Call::RetireAll),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]

@@ -235,6 +235,12 @@ impl<R: Runtime> Client<R> {
         self.pool.resize(sizes)
     }
 
+    /// Replaces all connections, those of each server evenly over a time: those in use when they come back, and never so
+    /// many at once that fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
+    pub fn retire_all(&self, over: Duration) {
+        self.pool.retire_all(over);
+    }
+
     /// Whether a pool is ready; all are paused, because no server is usable; or the client is closed.
     pub fn state(&self) -> PoolState {
         self.pool.state()

@@ -170,6 +170,12 @@ impl<R: Runtime> Pool<R> {
         self.owner.context.topology.resize(sizes)
     }
 
+    /// Replaces all connections, evenly over a time: those in use when they come back, and never so many at once that
+    /// fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
+    pub fn retire_all(&self, over: Duration) {
+        self.owner.context.topology.retire_all(over);
+    }
+
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is
     /// checked out any more. Connections in use are closed when they come back.
     pub fn close(&self) {

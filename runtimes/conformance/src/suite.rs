@@ -219,6 +219,11 @@ macro_rules! conformance {
                 a_service_is_cleared_only_behind_a_load_balancer_lb_8,
                 the_last_pool_dropped_closes_it,
             }
+            retirement {
+                a_connection_is_retired_at_its_age_though_nothing_else_is_due,
+                a_connection_is_retired_after_its_last_use,
+                all_connections_are_replaced_and_none_in_use_is_cut_off,
+            }
             runtimes {
                 a_connection_is_dropped_outside_of_any_runtime,
                 a_connection_is_dropped_after_its_runtime_ended,
@@ -292,6 +297,12 @@ macro_rules! conformance {
             }
             storms {
                 a_server_that_takes_no_connections_is_left_alone_and_found_again_soon,
+            }
+            storms_of_callers {
+                a_full_wait_queue_refuses_with_the_labels_of_an_overload,
+                the_earliest_deadline_is_served_first,
+                new_connections_keep_to_their_rate,
+                connections_are_used_in_turn,
             }
             handshakes {
                 a_handshake_comes_byte_by_byte,

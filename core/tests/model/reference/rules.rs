@@ -2,7 +2,7 @@
 
 use super::{
     ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
-    Reason, Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
+    Reason, Reference, Reuse, Service, State, TimeoutReason, WaitLimit, WaitOrder, Waiter,
 };
 
 impl Reference {
@@ -19,18 +19,48 @@ impl Reference {
         }
     }
 
+    /// in the order of deadlines, the first of the queue stay those for whom connections are pending. One that
+    /// arrives before some of them takes over the connection of the last.
+    pub(super) fn enqueue(&mut self, waiter: Waiter) {
+        let origins = self.waiters.iter().filter(|waiter| self.is_origin(waiter.check_out)).count();
+        self.waiters.push(waiter);
+        if self.options.wait_order == WaitOrder::Arrival {
+            return;
+        }
+        self.waiters.sort_by_key(|waiter| (waiter.deadline.unwrap_or(u64::MAX), waiter.check_out));
+        let overtaken = self.waiters[origins].check_out;
+        if overtaken != waiter.check_out && self.is_origin(overtaken) {
+            let of_it = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(overtaken);
+            self.connections.iter_mut().filter(of_it).for_each(|c| c.check_out = Some(waiter.check_out));
+            self.overtaken += 1;
+        }
+    }
+
+    /// The available connection to take next.
+    fn next_available(&mut self) -> Option<Connection> {
+        let available = self.ids(|c| c.state == State::Available);
+        let last = available.len().checked_sub(1)?;
+        let place = match self.options.reuse {
+            Reuse::LastIn => last,
+            Reuse::FirstIn => 0,
+            // There is nothing to choose from.
+            Reuse::Random if last == 0 => 0,
+            Reuse::Random => self.random.up_to(last as u64) as usize,
+        };
+        self.get(available[place]).cloned()
+    }
+
     pub(super) fn serve_from_available(&mut self) {
         while let Some(&head) = self.waiters.first()
-            && let Some(hottest) = self.ids(|c| c.state == State::Available).last().and_then(|&id| self.get(id))
+            && let Some(next) = self.next_available()
         {
-            let hottest = hottest.clone();
-            if let Some(reason) = self.perished(&hottest) {
-                self.close(hottest.id, reason, None, true);
-            } else if self.now - hottest.since <= self.options.check_after_idle {
-                self.deliver(head, hottest.id);
+            if let Some(reason) = self.perished(&next) {
+                self.close(next.id, reason, None, true);
+            } else if self.now - next.since <= self.options.check_after_idle {
+                self.deliver(head, next.id);
             } else if self.waiters.len() > self.count(State::Checking) {
-                self.change(hottest.id, |c| c.state = State::Checking);
-                self.outputs.push(Output::Check(hottest.id));
+                self.change(next.id, |c| c.state = State::Checking);
+                self.outputs.push(Output::Check(next.id));
             } else {
                 break;
             }
@@ -109,6 +139,9 @@ impl Reference {
         if let Some(backoff) = &mut self.backoff {
             backoff.tried = Some(id);
         }
+        if self.options.creation_interval > 0 {
+            self.created_until = self.created_until.max(self.now) + self.options.creation_interval;
+        }
         let slot = self.vacant.pop().unwrap_or(self.connections.len());
         self.connections.push(Connection {
             id,
@@ -120,6 +153,8 @@ impl Reference {
             check_out: origin,
             interrupted: false,
             hung_up: false,
+            ends_at: u64::MAX,
+            uses: 0,
         });
         self.outputs.extend([Output::ConnectionCreated(id), Output::Connect(id)]);
     }
@@ -133,7 +168,9 @@ impl Reference {
         let reason = match kind {
             Kind::PoolClosed => CheckOutFailedReason::PoolClosed,
             Kind::Timeout(_) => CheckOutFailedReason::Timeout,
-            Kind::PoolCleared(_) | Kind::Establish(_) | Kind::Cancelled => CheckOutFailedReason::ConnectionError,
+            Kind::PoolCleared(_) | Kind::Establish(_) | Kind::Cancelled | Kind::WaitQueueFull => {
+                CheckOutFailedReason::ConnectionError
+            }
         };
         self.outputs.push(Output::CheckOutFailed(waiter.check_out, reason, failure));
         // A caller that cancels gets no answer.
@@ -193,17 +230,29 @@ impl Reference {
 
     // Backing off.
 
-    /// The time from which on the backoff allows a connection; never while one is being tried.
+    /// The time from which on a connection is allowed: after the backoff's pause, never while it tries one, and when there
+    /// is a token left of those for new connections.
     fn allowed_at(&self) -> Option<u64> {
+        Some(self.pause()?.max(self.token_at()))
+    }
+
+    fn pause(&self) -> Option<u64> {
         self.backoff.as_ref().map_or(Some(0), |backoff| backoff.tried.is_none().then_some(backoff.until))
     }
 
-    /// The time at which a waiter gets the connection that the backoff held back.
+    fn token_at(&self) -> u64 {
+        let others = u64::from(self.options.max_connecting) - 1;
+        self.created_until.saturating_sub(others * self.options.creation_interval)
+    }
+
+    /// The time at which a waiter gets the connection that backoff or rate held back.
     pub(super) fn pause_end(&self) -> Option<(u64, TimeoutReason)> {
         let lacks_one = self.waiters.iter().any(|waiter| !self.is_origin(waiter.check_out));
         let is_held_back = lacks_one && self.waiters.len() > self.count(State::Checking) && self.has_room();
-        let at = self.allowed_at().filter(|_| self.backoff.is_some() && is_held_back)?;
-        Some((at.max(self.now), TimeoutReason::Backoff))
+        let is_restrained = self.backoff.is_some() || self.options.creation_interval > 0;
+        let at = self.allowed_at().filter(|_| is_restrained && is_held_back)?;
+        let is_pause = self.backoff.is_some() && self.pause() >= Some(self.token_at());
+        Some((at.max(self.now), if is_pause { TimeoutReason::Backoff } else { TimeoutReason::CreationRate }))
     }
 
     /// A half to the whole of 100 ms, twice as much for each failure in a row, but no more than 800 ms.
@@ -310,9 +359,14 @@ impl Reference {
         }
     }
 
+    /// The connections that are kept up.
+    pub(super) fn floor(&self) -> usize {
+        if self.host.is_over { 0 } else { self.options.min_pool_size as usize }
+    }
+
     fn misses_connections(&self) -> bool {
-        let is_kept = self.state == PoolState::Ready && !self.host.is_over;
-        is_kept && self.connections.len() < self.options.min_pool_size as usize
+        let (total, least) = (self.connections.len(), self.floor());
+        self.state == PoolState::Ready && (total < least || (total == least && self.wants_replacement()))
     }
 
     /// The earliest deadline of a waiter, the older check-out first. An origin is exempt from waitQueueTimeoutMS, but
@@ -325,7 +379,7 @@ impl Reference {
             let own = waiter.deadline.map(|at| (at, waiter, WaitLimit::Deadline));
             own.into_iter().chain(limit).min_by_key(|&(at, ..)| at)
         };
-        self.waiters.iter().filter_map(deadline_of).min_by_key(|&(at, ..)| at)
+        self.waiters.iter().filter_map(deadline_of).min_by_key(|&(at, waiter, _)| (at, waiter.check_out))
     }
 
     // Questions.

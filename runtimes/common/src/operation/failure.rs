@@ -21,6 +21,10 @@ pub(super) fn of_check_out(error: CheckOutError) -> Failed {
             let address = Some(Arc::clone(&error.address));
             match &error.kind {
                 CheckOutErrorKind::PoolCleared { .. } => (FailureKind::PoolCleared, Labels::default(), address),
+                // the labels say that it may be tried again, after a pause.
+                CheckOutErrorKind::WaitQueueFull { .. } => {
+                    (FailureKind::Client, Labels::of(|label| error.has_label(label)), address)
+                }
                 CheckOutErrorKind::Establish(error) => {
                     (FailureKind::Establish(error.fault), Labels::of(|label| error.has_label(label)), address)
                 }

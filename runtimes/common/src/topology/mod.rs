@@ -214,6 +214,11 @@ impl<R: Runtime> Topology<R> {
         self.drive(|machine, now| machine.resize(now, sizes))
     }
 
+    /// Ends the lives of all connections over a time.
+    pub(crate) fn retire_all(self: &Arc<Self>, over: Duration) {
+        self.drive(|machine, now| machine.retire_all(now, over));
+    }
+
     /// Closes the monitors and the pools, and gives up what is being established.
     pub(crate) fn close(self: &Arc<Self>) {
         // Servers that have just joined get their monitors.

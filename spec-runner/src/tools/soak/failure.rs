@@ -142,7 +142,7 @@ fn of_check_out(error: &CheckOutError) -> Kind {
             CheckOutErrorKind::Establish(_) => Kind::Establish,
             CheckOutErrorKind::PoolClosed => Kind::Closed,
             CheckOutErrorKind::Cancelled => Kind::Cancelled,
-            _ => Kind::Unknown,
+            CheckOutErrorKind::WaitQueueFull { .. } | _ => Kind::Unknown,
         },
         CheckOutError::Selection(error) => match &error.kind {
             SelectionErrorKind::Timeout => Kind::SelectionTimeout,

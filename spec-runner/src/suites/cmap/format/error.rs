@@ -33,6 +33,8 @@ pub enum ErrorType {
     EstablishError,
     /// The caller gave up. Style "scenario".
     CancelledError,
+    /// Too many wait already. Style "scenario".
+    WaitQueueFullError,
 }
 
 impl ExpectedError {
@@ -51,12 +53,13 @@ impl ErrorType {
             Self::WaitQueueTimeoutError => "WaitQueueTimeoutError",
             Self::EstablishError => "EstablishError",
             Self::CancelledError => "CancelledError",
+            Self::WaitQueueFullError => "WaitQueueFullError",
         }
     }
 
     /// Whether only style "scenario" has it: the specification has no type for these.
     pub(super) fn is_extension(self) -> bool {
-        matches!(self, Self::EstablishError | Self::CancelledError)
+        matches!(self, Self::EstablishError | Self::CancelledError | Self::WaitQueueFullError)
     }
 }
 

@@ -85,6 +85,12 @@ pub enum Operation {
         /// The option that the error must name, if the limits contradict each other.
         refused: Option<String>,
     },
+    /// Retires all connections. Style "scenario".
+    RetireAll {
+        /// Over how many milliseconds.
+        #[serde(rename = "overMS")]
+        over_ms: u32,
+    },
     /// Cancels the check-out that a thread waits in. Style "scenario".
     Cancel {
         /// The thread.
@@ -211,6 +217,7 @@ impl Operation {
             Self::Close {} => "close",
             Self::Ready {} => "ready",
             Self::Resize { .. } => "resize",
+            Self::RetireAll { .. } => "retireAll",
             Self::Cancel { .. } => "cancel",
             Self::HangUp { .. } => "hangUp",
             Self::Network { .. } => "network",
@@ -228,6 +235,7 @@ impl Operation {
             }
             Self::Clear { service: Some(_), .. } => Some(Extension::Field("service")),
             Self::Resize { .. }
+            | Self::RetireAll { .. }
             | Self::Cancel { .. }
             | Self::HangUp { .. }
             | Self::Network { .. }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use cmap_core::options::Maintenance;
+use cmap_core::options::{Maintenance, QueueDepth, Reuse, WaitOrder};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -34,6 +34,19 @@ pub struct PoolOptions {
     pub check_after_idle: Option<Interval>,
     /// `backoff`: whether connections are created after pauses once the server could not take one. Style "scenario".
     pub backoff: Option<bool>,
+    /// `maxWaitQueueDepth`: how many check-outs may wait, or `"2x"` for twice maxPoolSize. Style "scenario".
+    pub max_wait_queue_depth: Option<Depth>,
+    /// `waitOrder`: the order in which check-outs wait. Style "scenario".
+    pub wait_order: Option<Order>,
+    /// `reuse`: which available connection serves next. Style "scenario".
+    pub reuse: Option<Choice>,
+    /// `maxNewConnectionsPerSecond`: how many connections may be created in a second. Style "scenario".
+    pub max_new_connections_per_second: Option<u32>,
+    /// `maxLifetimeMS`: how long a connection is used; 0 means forever. Style "scenario".
+    #[serde(rename = "maxLifetimeMS")]
+    pub max_lifetime_ms: Option<u32>,
+    /// `maxUses`: how often a connection is used. Style "scenario".
+    pub max_uses: Option<u32>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -44,6 +57,43 @@ pub enum Interval {
     Never,
     /// After this many milliseconds, or every this many.
     Millis(u32),
+}
+
+/// How many check-outs may wait.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a number, or a text such as \"2x\" for twice maxPoolSize")]
+pub enum Depth {
+    /// So many.
+    Waiters(u32),
+    /// So many times maxPoolSize.
+    Multiple(Multiple),
+}
+
+/// A multiple, written as a number and an x.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Multiple(u32);
+
+/// The order in which check-outs wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Order {
+    /// By arrival.
+    Arrival,
+    /// The earliest deadline first.
+    Deadline,
+}
+
+/// Which available connection serves next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Choice {
+    /// The one returned last.
+    LastIn,
+    /// The one returned first.
+    FirstIn,
+    /// Any.
+    Random,
 }
 
 /// `server`: what the pool connects to. Style "scenario".
@@ -61,7 +111,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 10] = [
+    pub(super) const NAMES: [&'static str; 16] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -72,6 +122,12 @@ impl PoolOptions {
         "loadBalanced",
         "checkAfterIdleMS",
         "backoff",
+        "maxWaitQueueDepth",
+        "waitOrder",
+        "reuse",
+        "maxNewConnectionsPerSecond",
+        "maxLifetimeMS",
+        "maxUses",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -86,6 +142,12 @@ impl PoolOptions {
             ("loadBalanced", self.load_balanced.map(Value::from)),
             ("checkAfterIdleMS", self.check_after_idle.map(interval)),
             ("backoff", self.backoff.map(Value::from)),
+            ("maxWaitQueueDepth", self.max_wait_queue_depth.as_ref().map(Depth::shown)),
+            ("waitOrder", self.wait_order.map(|order| Value::from(order.name()))),
+            ("reuse", self.reuse.map(|choice| Value::from(choice.name()))),
+            ("maxNewConnectionsPerSecond", self.max_new_connections_per_second.map(Value::from)),
+            ("maxLifetimeMS", self.max_lifetime_ms.map(Value::from)),
+            ("maxUses", self.max_uses.map(Value::from)),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -108,6 +170,22 @@ impl PoolOptions {
             Interval::Millis(interval) => millis(interval),
         });
         options.backoff = self.backoff;
+        options.max_wait_queue_depth = self.max_wait_queue_depth.as_ref().map(|depth| match depth {
+            Depth::Waiters(waiters) => QueueDepth::Waiters(*waiters),
+            Depth::Multiple(Multiple(times)) => QueueDepth::TimesMaxPoolSize(*times),
+        });
+        options.wait_order = self.wait_order.map(|order| match order {
+            Order::Arrival => WaitOrder::Arrival,
+            Order::Deadline => WaitOrder::Deadline,
+        });
+        options.reuse = self.reuse.map(|choice| match choice {
+            Choice::LastIn => Reuse::LastIn,
+            Choice::FirstIn => Reuse::FirstIn,
+            Choice::Random => Reuse::Random,
+        });
+        options.max_new_connections_per_second = self.max_new_connections_per_second;
+        options.max_lifetime = self.max_lifetime_ms.map(millis);
+        options.max_uses = self.max_uses;
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
     }
@@ -120,9 +198,58 @@ impl PoolOptions {
             Some("checkAfterIdleMS")
         } else if self.backoff.is_some() {
             Some("backoff")
+        } else if self.max_wait_queue_depth.is_some() {
+            Some("maxWaitQueueDepth")
+        } else if self.wait_order.is_some() {
+            Some("waitOrder")
+        } else if self.reuse.is_some() {
+            Some("reuse")
+        } else if self.max_new_connections_per_second.is_some() {
+            Some("maxNewConnectionsPerSecond")
+        } else if self.max_lifetime_ms.is_some() {
+            Some("maxLifetimeMS")
+        } else if self.max_uses.is_some() {
+            Some("maxUses")
         } else {
             None
         }
+    }
+}
+
+impl Depth {
+    fn shown(&self) -> Value {
+        match self {
+            Self::Waiters(waiters) => Value::from(*waiters),
+            Self::Multiple(Multiple(times)) => Value::from(format!("{times}x")),
+        }
+    }
+}
+
+impl Order {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrival",
+            Self::Deadline => "deadline",
+        }
+    }
+}
+
+impl Choice {
+    fn name(self) -> &'static str {
+        match self {
+            Self::LastIn => "lastIn",
+            Self::FirstIn => "firstIn",
+            Self::Random => "random",
+        }
+    }
+}
+
+impl TryFrom<String> for Multiple {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let times = text.strip_suffix('x').and_then(|times| times.parse().ok());
+        times.map(Self).ok_or_else(|| format!("`{text}` is no multiple such as \"2x\""))
     }
 }
 

@@ -52,6 +52,7 @@ impl<'a> Names<'a> {
             | Operation::Close {}
             | Operation::Ready {}
             | Operation::Resize { .. }
+            | Operation::RetireAll { .. }
             | Operation::Cancel { .. }
             | Operation::HangUp { .. }
             | Operation::Network { .. }
@@ -115,6 +116,7 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
         | Operation::Close {}
         | Operation::Ready {}
         | Operation::Resize { .. }
+        | Operation::RetireAll { .. }
         | Operation::Network { .. }
         | Operation::FailPoint { .. }
         | Operation::AssertCounts { .. } => Ok(()),

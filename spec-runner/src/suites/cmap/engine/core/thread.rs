@@ -149,6 +149,7 @@ impl<'a> Session<'a> {
                     self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
                 }
             }
+            Operation::RetireAll { over_ms } => self.simulation.retire_all(Duration::from_millis((*over_ms).into())),
             Operation::Cancel { target } => self.cancel(target),
             Operation::HangUp { connection, noticed } => self.hang_up(connection, *noticed),
             Operation::Network { mode, latency_ms } => {

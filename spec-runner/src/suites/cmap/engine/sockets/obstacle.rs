@@ -60,6 +60,7 @@ fn waits(case: &Case) -> Duration {
         | Operation::Close {}
         | Operation::Ready {}
         | Operation::Resize { .. }
+        | Operation::RetireAll { .. }
         | Operation::Cancel { .. }
         | Operation::HangUp { .. }
         | Operation::Network { .. }

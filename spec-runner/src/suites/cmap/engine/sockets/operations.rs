@@ -55,6 +55,7 @@ impl<R: Runtime> Session<R> {
             Operation::Close {} => self.pool.close(),
             Operation::Ready {} => self.pool.ready(),
             Operation::Resize { refused, .. } => self.resize(operation, refused.as_deref()),
+            Operation::RetireAll { over_ms } => self.pool.retire_all(Duration::from_millis((*over_ms).into())),
             Operation::Cancel { target } => self.cancel(target).await,
             Operation::FailPoint { fail_point } => self.set_fail_point(fail_point).await,
             Operation::AssertCounts { total, available, pending, in_use, waiting } => {

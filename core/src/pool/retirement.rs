@@ -1,0 +1,226 @@
+//! Retirement: connections whose life is over are closed, never many at once.
+//!
+//! A life begins when a connection is established. It ends by age, by the number of uses, or because somebody asked for
+//! it. Nothing is cut off: a connection in use is retired when it comes back, one that is available at once, and in
+//! both cases only if minPoolSize connections are left. Otherwise it goes on serving until its replacement is
+//! established: maintenance populates the pool beyond minPoolSize by one. Where maxPoolSize leaves no room for that,
+//! one goes before its replacement comes.
+//!
+//! The ends of lives that are ahead, and those of available connections that wait for their replacement, are kept in
+//! order. A connection whose end passes while it is in use leaves that order, and joins it again when it comes back.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Pool;
+use super::connections::Stage;
+use super::event::ConnectionClosedReason;
+use super::list::Key;
+use super::state::PoolState;
+use super::timer::{Timeout, TimeoutReason};
+use crate::options::Limits;
+use crate::time::{Instant, nanos};
+
+/// The lives of a pool's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Retirement {
+    /// By slot; of a vacant one it means nothing.
+    lives: Vec<Life>,
+    ends: BTreeSet<End>,
+}
+
+/// The life of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Life {
+    ends_at: Instant,
+    uses: u32,
+}
+
+/// The end of a connection's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct End {
+    at: Instant,
+    key: Key,
+}
+
+impl Retirement {
+    /// What a pool with these limits needs from the start.
+    pub(super) fn of(limits: &Limits) -> Option<Box<Self>> {
+        (limits.max_lifetime != u64::MAX || limits.max_uses != u32::MAX).then(Box::default)
+    }
+
+    fn life(&self, key: Key) -> Life {
+        self.lives.get(key as usize).copied().unwrap_or(Life::ENDLESS)
+    }
+
+    /// Sets the life of a connection that is not among the ends.
+    fn set(&mut self, key: Key, life: Life) {
+        let place = key as usize;
+        if self.lives.len() <= place {
+            self.lives.resize(place + 1, Life::ENDLESS);
+        }
+        self.lives[place] = life;
+        self.note_end(key);
+    }
+
+    fn note_end(&mut self, key: Key) {
+        let at = self.life(key).ends_at;
+        if at != Instant::END {
+            self.ends.insert(End { at, key });
+        }
+    }
+
+    fn take_end(&mut self, key: Key) {
+        let at = self.life(key).ends_at;
+        self.ends.remove(&End { at, key });
+    }
+}
+
+impl Life {
+    const ENDLESS: Self = Self { ends_at: Instant::END, uses: 0 };
+}
+
+impl<C> Pool<C> {
+    /// Ends the lives of all established connections, evenly over a time: the last one's when it has passed, all at
+    /// once where it is zero. Each is closed as connections at the end of their lives are: not while it is in use, and
+    /// minPoolSize connections stay.
+    pub fn retire_all(&mut self, now: Instant, over: Duration) {
+        self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        let is_established = |stage: &Stage<C>| match stage {
+            Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => true,
+            Stage::Closed | Stage::Pending { .. } => false,
+        };
+        let slots = (0..).zip(&self.connections.slots);
+        let keys: Vec<Key> = slots.filter(|(_, slot)| is_established(&slot.stage)).map(|(key, _)| key).collect();
+        let step = nanos(over) / (keys.len() as u64).max(1);
+        let retirement = self.retirement.get_or_insert_default();
+        let mut at = self.now;
+        for key in keys {
+            at = at.after(step);
+            retirement.take_end(key);
+            let Life { ends_at, uses } = retirement.life(key);
+            retirement.set(key, Life { ends_at: ends_at.min(at), uses });
+        }
+        self.renew_attention();
+        self.retire();
+    }
+
+    /// A connection was established: its life begins.
+    pub(super) fn begin_life(&mut self, key: Key) {
+        let Some(retirement) = &mut self.retirement else { return };
+        let lifetime = self.limits.max_lifetime;
+        let ends_at = match lifetime {
+            u64::MAX => Instant::END,
+            _ => self.now.after(lifetime - self.random.up_to(lifetime / 4)),
+        };
+        retirement.set(key, Life { ends_at, uses: 0 });
+    }
+
+    /// A connection comes back from a use: whether it is retired now. Its stage is still that of one in use.
+    #[cold]
+    pub(super) fn ends_life_at_check_in(&mut self, key: Key) -> bool {
+        let Some(retirement) = &mut self.retirement else { return false };
+        let mut life = retirement.life(key);
+        retirement.take_end(key);
+        life.uses = life.uses.saturating_add(1);
+        if life.uses >= self.limits.max_uses {
+            life.ends_at = life.ends_at.min(self.now);
+        }
+        retirement.set(key, life);
+        life.ends_at <= self.now && self.may_retire()
+    }
+
+    /// A connection that was checked is available again.
+    pub(super) fn note_return_from_check(&mut self, key: Key) {
+        if let Some(retirement) = &mut self.retirement {
+            retirement.note_end(key);
+        }
+    }
+
+    /// A connection leaves the pool.
+    pub(super) fn end_life(&mut self, key: Key) {
+        if let Some(retirement) = &mut self.retirement {
+            retirement.take_end(key);
+        }
+    }
+
+    /// Retires the available connections whose lives are over, as far as minPoolSize allows.
+    pub(super) fn retire(&mut self) {
+        if self.retirement.is_none() || self.state != PoolState::Ready {
+            return;
+        }
+        let mut next = None;
+        while let Some(End { at, key }) = self.next_end(next).filter(|end| end.at <= self.now) {
+            if !matches!(self.connections.slot(key).stage, Stage::Available { .. }) {
+                self.end_life(key);
+            } else if self.may_retire() {
+                let reason = self.perished(key).unwrap_or(ConnectionClosedReason::Idle);
+                self.close_connection(key, reason);
+            } else {
+                next = Some(End { at, key: key.saturating_add(1) });
+            }
+        }
+    }
+
+    /// When the next life ends.
+    pub(super) fn retirement_timeout(&self) -> Option<Timeout> {
+        let retirement = self.retirement.as_ref().filter(|_| self.state == PoolState::Ready)?;
+        let may_retire = self.may_retire();
+        let is_due = |end: &&End| end.at > self.now || (may_retire && self.is_available_at(end.key));
+        let next = retirement.ends.iter().find(is_due)?;
+        Some(Timeout { at: next.at.max(self.now), reason: TimeoutReason::Retire })
+    }
+
+    /// Whether an available connection waits for its replacement.
+    pub(super) fn wants_replacement(&self) -> bool {
+        self.retirement.as_ref().is_some_and(|retirement| {
+            let mut over = retirement.ends.iter().take_while(|end| end.at <= self.now);
+            over.any(|end| self.is_available_at(end.key))
+        })
+    }
+
+    /// Whether lives and their ends agree.
+    pub(super) fn check_retirement(&self) -> bool {
+        let is_right = |retirement: &Retirement| {
+            let is_known = |end: &End| {
+                let slot = self.connections.slots.get(end.key as usize);
+                let is_established =
+                    slot.is_some_and(|slot| !matches!(slot.stage, Stage::Closed | Stage::Pending { .. }));
+                is_established && retirement.life(end.key).ends_at == end.at
+            };
+            let available =
+                (0..).zip(&self.connections.slots).filter(|(_, slot)| matches!(slot.stage, Stage::Available { .. }));
+            let mut ends = available.map(|(key, _)| End { at: retirement.life(key).ends_at, key });
+            retirement.ends.iter().all(is_known)
+                && ends.all(|end| end.at == Instant::END || retirement.ends.contains(&end))
+        };
+        self.retirement.as_deref().is_none_or(is_right)
+    }
+
+    /// Whether one more connection may be closed: minPoolSize connections are left, or there is no room for a
+    /// replacement before.
+    fn may_retire(&self) -> bool {
+        let (pending, total) = (self.connections.pending, self.connections.total());
+        let least = if self.limits.maintenance.is_some() { self.floor() } else { 0 };
+        total - pending > least || (pending == 0 && total >= self.limits.max_pool_size)
+    }
+
+    fn next_end(&self, from: Option<End>) -> Option<End> {
+        let ends = &self.retirement.as_ref()?.ends;
+        match from {
+            None => ends.first().copied(),
+            Some(from) => ends.range(from..).next().copied(),
+        }
+    }
+
+    fn is_available_at(&self, key: Key) -> bool {
+        matches!(self.connections.slot(key).stage, Stage::Available { .. })
+    }
+}
