@@ -442,19 +442,6 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the
-    /// limit of new ones held back, retires connections, closes what a host has that nobody uses, and runs
-    /// maintenance if it is due (CMAP-47).
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.advance(now);
-        self.create_held_back();
-        self.retire();
-        self.expire_host();
-        if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
-            self.maintain();
-        }
-    }
-
     // Outputs.
 
     /// The next action or event; `None` when there is nothing more to do.
@@ -476,23 +463,6 @@ impl<C> Pool<C> {
     #[inline]
     pub fn is_drained(&self) -> bool {
         self.outputs.is_empty()
-    }
-
-    /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
-    ///
-    /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
-    /// is later than `now`.
-    #[must_use = "without it the driver does not know when to come back"]
-    #[inline]
-    pub fn poll_timeout(&self) -> Option<Timeout> {
-        if !self.is_drained() {
-            return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
-        }
-        let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
-        let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
-        let earlier = Timeout::earlier(earlier, self.host_timeout());
-        let earlier = if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
-        if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier }
     }
 
     /// Whether events are produced at all. On at first; a pool without listeners saves their cost.

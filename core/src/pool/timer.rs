@@ -1,12 +1,14 @@
 //! When the pool has to be called next, and why.
 //!
-//! Two things need time: check-outs with a deadline, kept here in a heap that knows every member's place (so that one
-//! leaves from the middle in O(log n)), and maintenance, whose next moment follows from the state of the pool.
+//! Check-outs with a deadline are kept here, in a heap that knows every member's place (so that one leaves from the middle in
+//! O(log n)). The other reasons follow from the state of the pool: maintenance, a pause before the next connection, an unused
+//! host, the end of a connection's life.
 
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::Pool;
 use super::list::{Key, NIL};
 use crate::time::Instant;
 
@@ -18,6 +20,38 @@ pub struct Timeout {
     pub at: Instant,
     /// Why.
     pub reason: TimeoutReason,
+}
+
+impl<C> Pool<C> {
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the
+    /// limit of new ones held back, retires connections, closes what a host has that nobody uses, and runs
+    /// maintenance if it is due (CMAP-47).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        self.create_held_back();
+        self.retire();
+        self.expire_host();
+        if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
+            self.maintain();
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
+    ///
+    /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
+    /// is later than `now`.
+    #[must_use = "without it the driver does not know when to come back"]
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Timeout> {
+        if !self.is_drained() {
+            return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
+        }
+        let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
+        let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
+        let earlier = Timeout::earlier(earlier, self.host_timeout());
+        let earlier = if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
+        if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier }
+    }
 }
 
 impl Timeout {
