@@ -29,6 +29,10 @@ const FAILOVERS: usize = 6;
 /// The longest outage of a member.
 const OUTAGE: Duration = Duration::from_secs(2);
 
+/// How long a task rests after each write: every task is in the middle of something soon after each failover, and the server is
+/// not most of what is simulated.
+const REST: Duration = Duration::from_millis(200);
+
 /// How long the set is left alone after each failover.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -182,7 +186,7 @@ async fn write(client: Client, task: usize, runtime: cmap_sim::SimRuntime, told:
             }
         }
         told.acknowledged[task].fetch_add(1, Ordering::SeqCst);
-        runtime.sleep(Duration::from_millis(50)).await;
+        runtime.sleep(REST).await;
     }
     told.running.fetch_sub(1, Ordering::SeqCst);
 }
