@@ -1,5 +1,5 @@
 //! A limit of the connections that all pools of a client have together: it is never exceeded, no server starves, and
-//! whoever waits is served in the end.
+//! every waiter is served in the end.
 
 #![allow(
     clippy::wildcard_enum_match_arm,

@@ -65,7 +65,7 @@ pub enum Interval {
 pub enum Depth {
     /// So many.
     Waiters(u32),
-    /// So many times maxPoolSize.
+    /// A multiple of maxPoolSize.
     Multiple(Multiple),
 }
 
