@@ -198,7 +198,8 @@ impl<R: Runtime, T> Builder<R, T> {
 
     /// Whether there are events of each command, too ([`Event::Command`](crate::Event::Command)): started, and then succeeded or
     /// failed, with its documents. Handlers, subscriptions and the log get them. Commands that may hold a secret are shown without
-    /// their documents (LOG-15). Default false, and free then: an event copies what it shows.
+    /// their documents (LOG-15). With the feature `tracing` each has a span, too, a child of its caller's. Default false, and free
+    /// then: an event copies what it shows.
     pub fn observe_commands(mut self, observe: bool) -> Self {
         self.command_events = observe;
         self

@@ -1,5 +1,6 @@
-//! The events of one command: its start, and its end however it ends.
+//! The events of one command: its start, and its end however it ends; and its span, where the feature `tracing` is on.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -20,6 +21,8 @@ pub(crate) struct CommandTelling<R: Runtime> {
     sent: Arc<SentCommand>,
     started_at: Instant,
     is_over: bool,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
 }
 
 impl<R: Runtime> CommandTelling<R> {
@@ -31,8 +34,18 @@ impl<R: Runtime> CommandTelling<R> {
     ) -> Self {
         let (topology, address, sent) = (Arc::clone(topology), Arc::clone(address), Arc::new(sent));
         let started_at = topology.clock().now();
+        #[cfg(feature = "tracing")]
+        let span = crate::events::spans::of_command(&address, &sent);
         topology.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
-        Self { topology, address, sent, started_at, is_over: false }
+        Self {
+            topology,
+            address,
+            sent,
+            started_at,
+            is_over: false,
+            #[cfg(feature = "tracing")]
+            span,
+        }
     }
 
     /// The command has ended, with this reply if it got one.
@@ -55,6 +68,8 @@ impl<R: Runtime> CommandTelling<R> {
     }
 
     fn fail(&mut self, failure: Cause) {
+        #[cfg(feature = "tracing")]
+        self.span.record("failure", tracing::field::display(&failure));
         let (sent, duration) = (Arc::clone(&self.sent), self.duration());
         self.tell(CommandEvent::CommandFailed { sent, duration, failure });
     }
@@ -67,6 +82,22 @@ impl<R: Runtime> CommandTelling<R> {
     fn duration(&self) -> std::time::Duration {
         self.topology.clock().now().saturating_since(self.started_at)
     }
+}
+
+/// What carries a command out, in the span of the command if it is told.
+#[cfg(feature = "tracing")]
+pub(crate) fn in_span<R: Runtime, F: Future>(
+    telling: Option<&CommandTelling<R>>,
+    future: F,
+) -> impl Future<Output = F::Output> + use<R, F> {
+    let span = telling.map_or_else(tracing::Span::none, |telling| telling.span.clone());
+    tracing::Instrument::instrument(future, span)
+}
+
+/// What carries a command out.
+#[cfg(not(feature = "tracing"))]
+pub(crate) fn in_span<R: Runtime, F: Future>(_: Option<&CommandTelling<R>>, future: F) -> F {
+    future
 }
 
 impl<R: Runtime> Drop for CommandTelling<R> {

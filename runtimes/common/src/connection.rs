@@ -13,7 +13,7 @@ use cmap_core::wire::{CommandReply, Field, WriteFailure};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
-use crate::command_telling::CommandTelling;
+use crate::command_telling::{self, CommandTelling};
 use crate::deadline::Limit;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
@@ -314,7 +314,7 @@ impl<R: Runtime> Connection<R> {
         socket.prepare(command, spares)?;
         self.stage = Stage::UnderWay;
         let telling = self.topology.has_command_events().then(|| self.begin_telling(command, operation)).flatten();
-        let ended = self.carry_out(command, limit).await;
+        let ended = command_telling::in_span(telling.as_deref(), self.carry_out(command, limit)).await;
         if let Some(telling) = telling {
             telling.end(&ended, self.last_reply().filter(|_| command.acknowledged));
         }
