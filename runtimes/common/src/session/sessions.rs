@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bson::RawDocument;
 use cmap_core::session::{ClusterTime, ServerSession, SessionId, SessionPool};
+use cmap_core::time::Instant;
 
 use crate::runtime::Runtime;
 use crate::topology::Topology;
@@ -33,8 +34,8 @@ pub(crate) struct Lent<R: Runtime> {
     session: Option<ServerSession>,
     /// How long the topology kept unused sessions when it was taken.
     timeout: Option<Duration>,
-    /// Whether its taking counts as its next use.
-    is_fresh: bool,
+    /// When it was taken, until its id is sent for the first time: the clock need not be asked again for that.
+    taken_at: Option<Instant>,
     is_under_way: bool,
 }
 
@@ -51,10 +52,7 @@ impl Sessions {
         let timeout = topology.session_timeout();
         let taken = self.state().pool.take(now, timeout);
         let session = match taken {
-            Some(mut session) => {
-                session.mark_used(now);
-                session
-            }
+            Some(session) => session,
             None => {
                 let mut random = [0; 16];
                 topology.clock().runtime().fill_random(&mut random).ok()?;
@@ -63,7 +61,7 @@ impl Sessions {
         };
         let (topology, sessions) = (Arc::clone(topology), Arc::clone(self));
         let id = session.id();
-        Some(Lent { topology, sessions, id, session: Some(session), timeout, is_fresh: true, is_under_way: false })
+        Some(Lent { topology, sessions, id, session: Some(session), timeout, taken_at: Some(now), is_under_way: false })
     }
 
     /// A reply came, other than to a hello (SES-13).
@@ -110,10 +108,10 @@ impl Sessions {
 impl<R: Runtime> Lent<R> {
     /// The id, which is about to be sent.
     pub(crate) fn send_id(&mut self) -> SessionId {
-        if let Some(session) = self.session.as_mut().filter(|_| !self.is_fresh) {
-            session.mark_used(self.topology.clock().now());
+        let now = self.taken_at.take().unwrap_or_else(|| self.topology.clock().now());
+        if let Some(session) = &mut self.session {
+            session.mark_used(now);
         }
-        self.is_fresh = false;
         self.is_under_way = true;
         self.id
     }
