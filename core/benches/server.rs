@@ -33,7 +33,11 @@ fn drain(topology: &mut Topology<u64>, now: Instant) -> Option<Delivery<u64>> {
                     delivery = Some(Delivery { check_out, connection, socket });
                 }
                 Action::Connect { connection } => topology.handle_established(now, connection, 7).unwrap(),
-                Action::Check { .. } | Action::Fail { .. } | Action::Close { .. } | Action::Interrupt { .. } => {
+                Action::Check { .. }
+                | Action::Refresh { .. }
+                | Action::Fail { .. }
+                | Action::Close { .. }
+                | Action::Interrupt { .. } => {
                     unreachable!()
                 }
             }

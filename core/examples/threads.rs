@@ -101,7 +101,8 @@ fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call
                 Output::Action(Action::Fail { check_out, error }) => tell(waiting.remove(&check_out), Err(error)),
                 Output::Action(Action::Close { socket, .. }) => uses += socket.uses,
                 // These sockets have no peer that could hang up, and this pool is never cleared.
-                Output::Action(Action::Check { .. } | Action::Interrupt { .. }) | Output::Event(_) => {}
+                Output::Action(Action::Check { .. } | Action::Refresh { .. } | Action::Interrupt { .. })
+                | Output::Event(_) => {}
             }
         }
         if pool.state() == PoolState::Closed && pool.counts().total() == 0 {

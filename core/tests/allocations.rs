@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::{ServerDescription, ServerType};
-use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, CheckOutRequest, Condition, Handle, Output, Pool};
+use cmap_core::options::{Affinity, PoolOptions};
+use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Handle, Output, Pool};
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use cmap_core::topology::selection::{LatencyWindow, ServerSelector};
@@ -72,6 +72,33 @@ fn a_pair_allocates_nothing_once_warm() {
         });
 
         assert_eq!(allocations.count_total, 0, "observed: {observed}");
+    }
+}
+
+#[test]
+fn a_pair_of_a_key_allocates_nothing_once_warm() {
+    let time = Duration::from_secs(1);
+    for affinity in [Affinity::Prefer, Affinity::Require, Affinity::Hold { time, lend: true }] {
+        let mut options = PoolOptions::default();
+        options.affinity = Some(affinity);
+        let mut pool = Pool::new(ServerAddress::tcp("localhost", 27017), options, Instant::ORIGIN).unwrap();
+        pool.ready(Instant::ORIGIN);
+        let pair = |pool: &mut Pool<u64>, now: Instant| {
+            let (_, delivery) = pool.check_out(now, CheckOutRequest::default().affinity(AffinityKey(7)));
+            let queued = drain(pool, now);
+            let (connection, socket) =
+                delivery.map(|delivery| (delivery.connection, delivery.socket)).or(queued).unwrap();
+            assert_eq!(check_in(pool, now, connection, socket), None);
+        };
+        pair(&mut pool, Instant::from_millis(1));
+
+        let allocations = allocation_counter::measure(|| {
+            for round in 0..1000 {
+                pair(&mut pool, Instant::from_millis(2 + round));
+            }
+        });
+
+        assert_eq!(allocations.count_total, 0, "{affinity:?}");
     }
 }
 

@@ -134,7 +134,7 @@ impl Driver {
                 Action::Fail { check_out, .. } => {
                     self.waiting.remove(&CheckOut::Started(check_out)).unwrap();
                 }
-                Action::Close { .. } => {}
+                Action::Close { .. } | Action::Refresh { .. } => {}
                 Action::Interrupt { connection } => self.pending.retain(|&pending| pending != connection),
             }
         }

@@ -95,8 +95,8 @@ fn a_timeout_tells_where_how_long_and_how_the_pool_stood_cmap_30() {
     assert_eq!(
         error.to_string(),
         "Timed out while checking out a connection from connection pool (db.example:27017, after 50ms; 1 in use, 0 \
-         available, 0 pending, 1 waiting, maxPoolSize 1); look for connections that are kept too long, or raise maxPoolSize or \
-         waitQueueTimeoutMS"
+         available, 0 pending, 1 waiting, maxPoolSize 1); maxPoolSize bound: the longest use has lasted for 50ms; look for connections that \
+         are kept too long, or raise maxPoolSize or waitQueueTimeoutMS"
     );
 }
 

@@ -45,6 +45,7 @@ fn every_runtime_shows_its_scenes_and_nothing_is_missing() {
             assert!(text.contains(&format!("%] {runtime}: {scene}")), "{runtime}: {scene}: {text}");
         }
     }
+    assert!(text.contains("1 by \"kept\" at spec-runner/src/tools/demo/callers.rs:"), "no status names it: {text}");
     assert!(!text.contains("× check-out:"), "a restart costs no check-out an error: {text}");
     assert!(demo.row("pings a second").iter().all(|figure| *figure != "0"), "{text}");
     assert_eq!(demo.row("missing"), ["nothing"; 3], "{text}");

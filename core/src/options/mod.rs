@@ -4,6 +4,7 @@
 //! in the table `keys` and reads its `value`, `credential` and `conflicts` judge the whole.
 
 mod advice;
+mod affinity;
 mod apply;
 mod client;
 mod compressor;
@@ -32,6 +33,7 @@ mod value;
 mod waiting;
 mod warning;
 
+pub use affinity::Affinity;
 pub use client::{ClientOptions, ServerMonitoringMode};
 pub use compressor::Compressor;
 pub use concern::{W, WriteConcern};

@@ -10,6 +10,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::affinity::Affinity;
 use super::waiting::{QueueDepth, Reuse, WaitOrder};
 use crate::error_text::readable_debug;
 use crate::time::nanos;
@@ -57,6 +58,15 @@ pub struct PoolOptions {
     pub max_lifetime: Option<Duration>,
     /// How often a connection is used before it is retired; at least 1. Default unlimited.
     pub max_uses: Option<u32>,
+    /// What a check-out with a key may rely on: the connection that the key had last (X-85). Default nothing: no key has
+    /// a connection.
+    pub affinity: Option<Affinity>,
+    /// A connection that has been idle for this long is used for a `ping` between its uses (X-95); zero = never. Default
+    /// never.
+    pub refresh_requirement: Option<Duration>,
+    /// How long such a `ping` may take; less than `refresh_requirement`. Default 20 s, or half of `refresh_requirement`
+    /// where that is less.
+    pub refresh_timeout: Option<Duration>,
     /// The seed of all that the pool does by chance: a random number, different for each pool. Default 0.
     pub seed: u64,
     /// Tells pools of one address apart that are made at the same moment, so that each refuses the connections of the
@@ -112,11 +122,18 @@ pub(crate) struct Limits {
     pub(crate) creation_interval: u64,
     pub(crate) max_lifetime: u64,
     pub(crate) max_uses: u32,
+    #[serde(default)]
+    pub(crate) affinity: Option<Affinity>,
+    pub(crate) refresh_requirement: u64,
+    pub(crate) refresh_timeout: u64,
     pub(crate) load_balanced: bool,
 }
 
 /// A second in nanoseconds.
 pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// As in mongos.
+const DEFAULT_REFRESH_TIMEOUT: u64 = 20 * SECOND;
 
 /// "Unlimited" for sizes and "never" for durations.
 const NEVER: u64 = u64::MAX;
@@ -196,6 +213,17 @@ impl PoolOptions {
             0 => NEVER,
             nanos => nanos,
         };
+        let refresh_requirement = or_never(self.refresh_requirement);
+        let refresh_timeout = match self.refresh_timeout {
+            None => (refresh_requirement / 2).min(DEFAULT_REFRESH_TIMEOUT),
+            Some(Duration::ZERO) => return Err(error("refreshTimeout", &"0 ms", "it must be greater than 0")),
+            Some(timeout) if nanos(timeout) >= refresh_requirement => {
+                let requirement = Duration::from_nanos(refresh_requirement);
+                let rule = alloc::format!("it must be less than refreshRequirement, which is {requirement:?}");
+                return Err(error("refreshTimeout", &alloc::format!("{timeout:?}"), &rule));
+            }
+            Some(timeout) => nanos(timeout),
+        };
         Ok(Limits {
             max_pool_size: if max == 0 { u32::MAX } else { max },
             min_pool_size: min,
@@ -212,6 +240,12 @@ impl PoolOptions {
             creation_interval,
             max_lifetime: or_never(self.max_lifetime),
             max_uses: self.max_uses.unwrap_or(u32::MAX),
+            affinity: match self.affinity {
+                Some(affinity) => Some(affinity.validate(self.wait_order.unwrap_or_default())?),
+                None => None,
+            },
+            refresh_requirement,
+            refresh_timeout,
             load_balanced: self.load_balanced,
         })
     }
@@ -265,7 +299,28 @@ mod tests {
                 },
                 "option maxWaitQueueDepth is 2 times maxPoolSize, but maxPoolSize is 0, which is unlimited",
             ),
+            (
+                PoolOptions { affinity: Some(Affinity::Hold { time: Duration::ZERO, lend: true }), ..base() },
+                "option affinity is a hold of 0ns, but the time must be greater than 0",
+            ),
+            (
+                PoolOptions {
+                    affinity: Some(Affinity::Hold { time: Duration::from_secs(1), lend: true }),
+                    wait_order: Some(WaitOrder::Deadline),
+                    ..base()
+                },
+                "option affinity is a hold that lends, but it lends to the check-out that has waited longest, and waitOrder \
+                 is by deadline",
+            ),
             (PoolOptions { max_uses: Some(0), ..base() }, "option maxUses is 0, but it must be greater than 0"),
+            (
+                PoolOptions {
+                    refresh_requirement: Some(Duration::from_secs(5)),
+                    refresh_timeout: Some(Duration::from_secs(5)),
+                    ..base()
+                },
+                "option refreshTimeout is 5s, but it must be less than refreshRequirement, which is 5s",
+            ),
             (
                 PoolOptions { max_new_connections_per_second: Some(0), ..base() },
                 "option maxNewConnectionsPerSecond is 0, but it must be greater than 0",

@@ -63,6 +63,11 @@ impl<C> Pool<C> {
             (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
             (Condition::Usable, None) if self.is_given_up() => ConnectionClosedReason::Surplus,
             (Condition::Usable, None) if retires => ConnectionClosedReason::Idle,
+            (Condition::Usable, None) if self.affinity.is_some() => {
+                self.serve_with_affinity(key, socket);
+                let delivery = if was_drained { self.take_back_last_delivery() } else { None };
+                return Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered));
+            }
             (Condition::Usable, None) if self.wait_queue.len() > 0 => {
                 let delivery = self.serve_with(connection, socket);
                 let delivery = self.return_or_queue(was_drained, delivery);

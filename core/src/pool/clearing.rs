@@ -5,7 +5,7 @@ use super::error::{Cause, CheckOutErrorKind};
 use super::event::{ConnectionClosedReason, Event};
 use super::output::{Action, Output};
 use super::state::{PoolCall, PoolState};
-use super::{Clear, Pool, Purpose};
+use super::{Clear, Handle, Pool, Purpose};
 use crate::service_id::ServiceId;
 
 impl<C> Pool<C> {
@@ -22,6 +22,7 @@ impl<C> Pool<C> {
                     Some(paused) => {
                         self.state = paused;
                         self.paused_by = clear.cause.clone();
+                        self.paused_since = self.now;
                         true
                     }
                     // Paused already: no event (CMAP-38).
@@ -71,6 +72,11 @@ impl<C> Pool<C> {
                         }
                     }
                 }
+                // The driver closes its socket, or reports it: then it is closed here.
+                Stage::Refreshing { .. } => {
+                    self.forget(key, ConnectionClosedReason::Stale, None);
+                    self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
+                }
                 Stage::Checking { .. } | Stage::Available { .. } | Stage::Closed => {
                     self.close_connection(key, ConnectionClosedReason::Stale);
                 }
@@ -85,10 +91,20 @@ impl<C> Pool<C> {
             PoolState::Paused => CheckOutErrorKind::PoolCleared { cause: self.paused_by.clone() },
             PoolState::Closed => CheckOutErrorKind::PoolClosed,
         };
+        self.end_loyalty();
         self.wait_queue.lift_deadlines();
         while let Some(waiter) = self.wait_queue.front() {
             self.fail(waiter, kind.clone());
         }
+    }
+
+    /// The work at a connection had been given up, and has ended well all the same.
+    pub(super) fn close_late(&mut self, connection: Handle, socket: C) {
+        let reason = match self.state {
+            PoolState::Closed => ConnectionClosedReason::PoolClosed,
+            PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Stale,
+        };
+        self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
     }
 
     pub(super) fn close_available(&mut self) {

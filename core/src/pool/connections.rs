@@ -7,6 +7,8 @@
 //! never made available, so stale connections can only be a prefix of that list (except in load-balanced pools, where
 //! every service has its own list of available connections beside it).
 
+mod consistency;
+
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,7 @@ pub(crate) struct Connections<C> {
     last_id: u64,
     pub(crate) pending: u32,
     pub(crate) checking: u32,
+    pub(crate) refreshing: u32,
     pub(crate) in_use: u32,
     /// Connections in use that were interrupted.
     interrupted: u32,
@@ -68,6 +71,11 @@ pub(crate) enum Stage<C> {
     },
     Checking {
         socket: C,
+    },
+    /// The driver has the socket, to ask the server for a sign of life.
+    Refreshing {
+        /// Since when the connection has been idle: a refresh is no use.
+        since: Instant,
     },
     InUse {
         check_out: Key,
@@ -115,6 +123,7 @@ impl<C> Connections<C> {
             last_id: 0,
             pending: 0,
             checking: 0,
+            refreshing: 0,
             in_use: 0,
             interrupted: 0,
             kept_by_cursors: 0,
@@ -124,7 +133,7 @@ impl<C> Connections<C> {
     }
 
     pub(crate) fn total(&self) -> u32 {
-        self.pending + self.checking + self.in_use + self.available.len()
+        self.pending + self.checking + self.refreshing + self.in_use + self.available.len()
     }
 
     /// Connections ever created.
@@ -229,6 +238,28 @@ impl<C> Connections<C> {
         self.link_available(generations, key);
     }
 
+    /// The driver gets the socket of an available connection, to refresh it.
+    pub(crate) fn begin_refresh(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
+        let Stage::Available { since, .. } = self.slot(key).stage else { return None };
+        self.unlink(generations, key);
+        let before = self.enter(key, Stage::Refreshing { since });
+        self.link_occupied(generations, key);
+        before.into_socket()
+    }
+
+    /// A refreshed connection is available again, in its old place among the others: nobody has used it.
+    pub(crate) fn end_refresh(&mut self, generations: &mut Generations, key: Key, socket: C) {
+        let Stage::Refreshing { since } = self.slot(key).stage else { return };
+        self.unlink(generations, key);
+        self.enter(key, Stage::Available { since, socket });
+        let slots = self.slots.as_mut_slice();
+        let is_later = |slot: &Slot<C>| matches!(slot.stage, Stage::Available { since: other, .. } if other > since);
+        self.available.insert_in_front_of_first(slots, key, is_later);
+        if let Some(service) = slots[key as usize].service.and_then(|id| generations.service_mut(id)) {
+            service.available.insert_in_front_of_first(slots, key, is_later);
+        }
+    }
+
     /// The available connection at `place`, from the coldest on; the walk begins at the nearer end.
     pub(crate) fn available_at(&self, place: u32) -> Option<Key> {
         let list = &self.available;
@@ -266,7 +297,11 @@ impl<C> Connections<C> {
         }
         match before {
             Stage::Available { socket, .. } => Some((key, id, socket)),
-            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+            Stage::Closed
+            | Stage::Pending { .. }
+            | Stage::Checking { .. }
+            | Stage::Refreshing { .. }
+            | Stage::InUse { .. } => None,
         }
     }
 
@@ -348,7 +383,7 @@ impl<C> Connections<C> {
     ) -> Option<Key> {
         match service {
             Some(id) => generations.service(id)?.occupied.front(),
-            None if self.pending + self.checking + self.in_use == self.interrupted => None,
+            None if self.pending + self.checking + self.refreshing + self.in_use == self.interrupted => None,
             None => {
                 (from..).zip(self.slots.get(from as usize..)?).find_map(|(key, slot)| slot.is_occupied().then_some(key))
             }
@@ -391,63 +426,11 @@ impl<C> Connections<C> {
         match state {
             ConnectionState::Pending => Some(&mut self.pending),
             ConnectionState::Checking => Some(&mut self.checking),
+            ConnectionState::Refreshing => Some(&mut self.refreshing),
             ConnectionState::InUse => Some(&mut self.in_use),
             // The list of available connections counts itself.
             ConnectionState::Closed | ConnectionState::Available => None,
         }
-    }
-
-    /// Whether counts and lists agree with the slots.
-    pub(crate) fn check(&self, generations: &Generations) -> Result<(), &'static str> {
-        let count = |wanted: fn(&Stage<C>) -> bool| self.slots.iter().filter(|slot| wanted(&slot.stage)).count();
-        if count(|stage| matches!(stage, Stage::Pending { .. })) != self.pending as usize
-            || count(|stage| matches!(stage, Stage::Checking { .. })) != self.checking as usize
-            || count(|stage| matches!(stage, Stage::InUse { .. })) != self.in_use as usize
-            || count(|stage| matches!(stage, Stage::InUse { perished: Some(Perished::Interrupted), .. }))
-                != self.interrupted as usize
-            || count(|stage| matches!(stage, Stage::InUse { purpose: Purpose::Cursor, .. }))
-                != self.kept_by_cursors as usize
-            || count(|stage| matches!(stage, Stage::InUse { purpose: Purpose::Transaction, .. }))
-                != self.kept_by_transactions as usize
-        {
-            return Err("a count differs from the connections in that state");
-        }
-        let available = self.available.check(&self.slots)?;
-        self.check_members(&available, Slot::is_available)?;
-        let since = |&key: &Key| match self.slots[key as usize].stage {
-            Stage::Available { since, .. } => Some(since),
-            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
-        };
-        if !available.iter().map(since).is_sorted() {
-            return Err("available connections are not in the order of their return");
-        }
-        for (id, service) in generations.services() {
-            let available = service.available.check(&self.slots)?;
-            self.check_members(&available, |slot| slot.service == Some(id) && slot.is_available())?;
-            let occupied = service.occupied.check(&self.slots)?;
-            self.check_members(&occupied, |slot| slot.service == Some(id) && slot.is_occupied())?;
-        }
-        if self.slots.iter().any(|slot| slot.id.0 > self.last_id) {
-            return Err("a connection is newer than the last one");
-        }
-        let vacant = self.slots.iter().filter(|slot| matches!(slot.stage, Stage::Closed)).count();
-        let mut next = self.vacant;
-        for _ in 0..vacant {
-            match self.slots.get(next as usize) {
-                Some(slot) if matches!(slot.stage, Stage::Closed) => next = slot.links.next,
-                _ => return Err("an occupied slot counts as vacant"),
-            }
-        }
-        if next == NIL { Ok(()) } else { Err("a vacant slot is chained twice") }
-    }
-
-    /// Whether `members` are exactly the connections for which `belongs` holds.
-    fn check_members(&self, members: &[Key], belongs: impl Fn(&Slot<C>) -> bool) -> Result<(), &'static str> {
-        let expected = self.slots.iter().filter(|slot| belongs(slot)).count();
-        if expected != members.len() || members.iter().any(|&key| !belongs(&self.slots[key as usize])) {
-            return Err("a list of connections has other members than it should");
-        }
-        Ok(())
     }
 
     fn link_available(&mut self, generations: &mut Generations, key: Key) {
@@ -517,6 +500,7 @@ impl<C> Connections<C> {
             last_id: self.last_id,
             pending: self.pending,
             checking: self.checking,
+            refreshing: self.refreshing,
             in_use: self.in_use,
             interrupted: self.interrupted,
             kept_by_cursors: self.kept_by_cursors,
@@ -533,6 +517,7 @@ impl<C> Slot<C> {
             Stage::Pending { created_at, origin } => Stage::Pending { created_at, origin },
             Stage::Available { since, .. } => Stage::Available { since, socket: () },
             Stage::Checking { .. } => Stage::Checking { socket: () },
+            Stage::Refreshing { since } => Stage::Refreshing { since },
             Stage::InUse { check_out, perished, purpose } => Stage::InUse { check_out, perished, purpose },
         };
         Slot {
@@ -552,7 +537,7 @@ impl<C> Slot<C> {
     /// Whether the connection can be interrupted.
     fn is_occupied(&self) -> bool {
         match self.stage {
-            Stage::Pending { .. } | Stage::Checking { .. } => true,
+            Stage::Pending { .. } | Stage::Checking { .. } | Stage::Refreshing { .. } => true,
             Stage::InUse { perished, .. } => perished != Some(Perished::Interrupted),
             Stage::Closed | Stage::Available { .. } => false,
         }
@@ -566,6 +551,7 @@ impl<C> Stage<C> {
             Self::Pending { .. } => ConnectionState::Pending,
             Self::Available { .. } => ConnectionState::Available,
             Self::Checking { .. } => ConnectionState::Checking,
+            Self::Refreshing { .. } => ConnectionState::Refreshing,
             Self::InUse { .. } => ConnectionState::InUse,
         }
     }
@@ -573,7 +559,7 @@ impl<C> Stage<C> {
     fn into_socket(self) -> Option<C> {
         match self {
             Self::Available { socket, .. } | Self::Checking { socket } => Some(socket),
-            Self::Closed | Self::Pending { .. } | Self::InUse { .. } => None,
+            Self::Closed | Self::Pending { .. } | Self::Refreshing { .. } | Self::InUse { .. } => None,
         }
     }
 }

@@ -29,7 +29,7 @@ impl<C> Pool<C> {
         }
         let (paused_until, spent_until) = (self.backoff_allows_at()?, self.rate_allows_at());
         let is_needed = self.wait_queue.next_origin().is_some()
-            && self.wait_queue.len() > self.connections.checking
+            && self.wait_queue.len() > self.checks()
             && self.has_room()
             // Without a permit of the client's budget, the end of the pause is news, and nothing after it.
             && (self.may_ask_for_permit() || paused_until.max(spent_until) > self.now);
@@ -44,9 +44,7 @@ impl<C> Pool<C> {
     /// Whether a connection that was held back may be created now, for a waiter behind the head of the queue.
     #[inline]
     pub(super) fn is_creation_due(&self) -> bool {
-        self.restrained
-            && self.may_create()
-            && self.wait_queue.len() > self.connections.pending + self.connections.checking + 1
+        self.restrained && self.may_create() && self.wait_queue.len() > self.connections.pending + self.checks() + 1
     }
 
     /// Creates the connections that were held back until now.
@@ -77,7 +75,7 @@ impl<C> Pool<C> {
     }
 
     /// The time from which on the limit of new connections allows one.
-    fn rate_allows_at(&self) -> Instant {
+    pub(super) fn rate_allows_at(&self) -> Instant {
         let interval = self.limits.creation_interval;
         let others = u64::from(self.limits.max_connecting.saturating_sub(1));
         let saved = interval.saturating_mul(others).min(SECOND.saturating_sub(interval));

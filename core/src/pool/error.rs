@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::event::CheckOutFailedReason;
-use super::{Counts, InUseBy};
+use super::{Counts, HeldBy, InUseBy, WaitBound};
 use crate::ErrorChain;
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
@@ -33,6 +33,14 @@ pub struct CheckOutError {
     pub max_pool_size: u32,
     /// Why the pool created connections one at a time and after pauses, if it did: the failure of an overloaded server.
     pub backed_off_by: Option<Cause>,
+    /// How long the pool has been paused, if it is.
+    pub paused_for: Option<Duration>,
+    /// Which limit kept it waiting, if its time was up.
+    pub bound_by: Option<WaitBound>,
+    /// Who holds the connections, the longest use first. Empty unless an adapter watches holders.
+    pub held_by: Arc<[HeldBy]>,
+    /// Check-outs of the pool whose time was up, this one included.
+    pub timeouts: u64,
 }
 
 readable_debug!(CheckOutError);
@@ -201,6 +209,17 @@ impl fmt::Display for CheckOutError {
             0 => f.write_str(")")?,
             max => write!(f, ", maxPoolSize {max})")?,
         }
+        if let (CheckOutErrorKind::PoolCleared { .. }, Some(paused_for)) =
+            (&self.kind, self.paused_for.filter(|time| !time.is_zero()))
+        {
+            write!(f, "; the pool has been paused for {paused_for:?}")?;
+        }
+        if let (CheckOutErrorKind::Timeout(_), Some(bound)) = (&self.kind, self.bound_by) {
+            bound.write(f, &self.held_by)?;
+            if self.timeouts > 1 {
+                write!(f, "; the pool's time-out number {}", self.timeouts)?;
+            }
+        }
         if let (CheckOutErrorKind::Timeout(_), Some(cause)) = (&self.kind, &self.backed_off_by) {
             return write!(f, "; the server took no more connections, and the pool tries again after pauses: {cause}");
         }
@@ -244,6 +263,9 @@ pub enum ApiMisuse {
     /// The pool did not ask whether the connection is alive.
     #[error("the connection is not being checked: answer each Check once")]
     NotChecking,
+    /// The driver was not given the connection to refresh it, or has reported its end.
+    #[error("the connection is not being refreshed: report the end of each Refresh once")]
+    NotRefreshing,
     /// The whole pool was to be cleared in load-balanced mode (LB-8).
     #[error("a load-balanced pool is cleared service by service: name the service")]
     ClearWithoutService,

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    Action, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Delivery, Handle, Output,
-    Pool, Reaction, ServiceId,
+    Action, AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Delivery,
+    Handle, Output, Pool, Reaction, ServiceId,
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::{PoolOptions, PoolSizes, QueueDepth, Reuse, WaitOrder};
+use crate::options::{Affinity, PoolOptions, PoolSizes, QueueDepth, Reuse, WaitOrder};
 use crate::time::Instant;
 
 /// A pool, and everything its driver holds.
@@ -24,6 +24,7 @@ struct Driver {
     in_use: BTreeMap<ConnectionId, (Handle, u64)>,
     pending: Vec<Handle>,
     checking: Vec<Handle>,
+    refreshing: Vec<(Handle, u64)>,
     sockets: u64,
     closed: BTreeSet<u64>,
 }
@@ -44,9 +45,16 @@ pub fn run(data: &[u8]) {
         host_timeout: (timeout % 5 == 1).then(|| Duration::from_secs(5)),
         load_balanced: timeout >= 128,
         max_wait_queue_depth: (size >= 192).then(|| QueueDepth::Waiters(u32::from(size % 8) + 1)),
-        wait_order: (least >= 128).then_some(WaitOrder::Deadline),
+        wait_order: (least >= 128 && timeout / 16 % 8 != 7).then_some(WaitOrder::Deadline),
         reuse: [None, Some(Reuse::FirstIn), Some(Reuse::Random), None][usize::from(connecting / 64)],
         max_new_connections_per_second: (connecting >= 192).then_some(100),
+        affinity: match timeout / 16 % 8 {
+            1 => Some(Affinity::Prefer),
+            3 => Some(Affinity::Require),
+            5 | 7 => Some(Affinity::Hold { time: Duration::from_millis(500), lend: timeout / 16 % 8 == 7 }),
+            _ => None,
+        },
+        refresh_requirement: (timeout % 7 == 1).then(|| Duration::from_secs(1)),
         ..PoolOptions::default()
     };
     let Ok(pool) = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN) else { return };
@@ -57,6 +65,7 @@ pub fn run(data: &[u8]) {
         in_use: BTreeMap::new(),
         pending: Vec::new(),
         checking: Vec::new(),
+        refreshing: Vec::new(),
         sockets: 0,
         closed: BTreeSet::new(),
     };
@@ -74,7 +83,8 @@ impl Driver {
         match call {
             0..=2 => {
                 let deadline = (argument >= 192).then(|| now + Duration::from_millis(argument.into()));
-                let request = CheckOutRequest { deadline, ..CheckOutRequest::default() };
+                let affinity = (!argument.is_multiple_of(3)).then_some(AffinityKey((argument % 8).into()));
+                let request = CheckOutRequest { deadline, affinity, ..CheckOutRequest::default() };
                 let (id, delivery) = self.pool.check_out(now, request);
                 assert!(self.waiting.insert(id), "a check-out's id was used before");
                 self.take(delivery);
@@ -134,11 +144,25 @@ impl Driver {
             }
             _ if argument == 0 => self.pool.close(now),
             _ if argument == 1 => self.pool.reset_after_fork(now),
+            _ if argument == 2 => self.pool.resume(now),
+            _ if (128..160).contains(&argument) => self.end_refresh(argument),
             // Limits that contradict each other are refused.
             _ if argument < 32 => {
                 let _ = self.pool.resize(now, PoolSizes::default().max_pool_size(u32::from(argument % 4)));
             }
+            _ if argument < 40 => self.pool.end_affinity(now, AffinityKey((argument % 8).into())),
             _ => self.pool.handle_timeout(now),
+        }
+    }
+
+    /// A ping has ended, well or not.
+    fn end_refresh(&mut self, argument: u8) {
+        let Some((handle, socket)) = take(&mut self.refreshing, argument) else { return };
+        if argument.is_multiple_of(2) {
+            let refreshed = self.pool.handle_refreshed(self.now, handle, socket);
+            assert!(refreshed.is_ok(), "a connection that is refreshed does not come back: {refreshed:?}");
+        } else {
+            assert_eq!(self.pool.handle_refresh_failed(self.now, handle), Ok(()), "its failure is not taken");
         }
     }
 
@@ -162,6 +186,7 @@ impl Driver {
             match action {
                 Action::Connect { connection } => self.pending.push(connection),
                 Action::Check { connection } => self.checking.push(connection),
+                Action::Refresh { connection, socket, .. } => self.refreshing.push((connection, socket)),
                 Action::Deliver { check_out, connection, socket } => {
                     self.take(Some(Delivery { check_out, connection, socket }));
                 }
@@ -198,6 +223,9 @@ impl Driver {
         for handle in core::mem::take(&mut self.checking) {
             let _ = self.pool.handle_checked(self.now, handle, true);
         }
+        while !self.refreshing.is_empty() {
+            self.end_refresh(2);
+        }
         for (_, (handle, socket)) in core::mem::take(&mut self.in_use) {
             let _ = self.pool.check_in(self.now, handle, socket, Condition::Usable);
         }
@@ -214,6 +242,6 @@ fn nth<T>(mut of: impl ExactSizeIterator<Item = T>, argument: u8) -> Option<T> {
     if length == 0 { None } else { of.nth(usize::from(argument) % length) }
 }
 
-fn take(from: &mut Vec<Handle>, argument: u8) -> Option<Handle> {
+fn take<T>(from: &mut Vec<T>, argument: u8) -> Option<T> {
     if from.is_empty() { None } else { Some(from.swap_remove(usize::from(argument) % from.len())) }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{ApiMisuse, Cause};
 use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
-use super::{Output, Pool, Purpose, Refused};
+use super::{AffinityKey, Output, Pool, Purpose, Refused};
 use crate::connection::EstablishError;
 use crate::options::PoolSizes;
 use crate::service_id::ServiceId;
@@ -41,12 +41,22 @@ pub enum Input {
     EstablishFailed(Handle, EstablishError, Reaction),
     /// [`Pool::handle_checked`]; whether the connection is alive.
     Checked(Handle, bool),
+    /// [`Pool::handle_refreshed`].
+    Refreshed(Handle),
+    /// [`Pool::handle_refresh_failed`].
+    RefreshFailed(Handle),
     /// [`Pool::handle_peer_closed`].
     PeerClosed(Handle),
     /// [`Pool::resize`].
     Resize(PoolSizes),
     /// [`Pool::retire_all`].
     RetireAll(Duration),
+    /// [`Pool::end_affinity`].
+    EndAffinity(AffinityKey),
+    /// [`Pool::resume`].
+    Resume,
+    /// [`Pool::renew_credential`].
+    RenewCredential,
     /// [`Pool::handle_timeout`].
     Timeout,
 }
@@ -124,10 +134,15 @@ impl Pool<()> {
                 self.handle_establish_failed(now, connection, error, reaction)?;
             }
             Input::Checked(connection, alive) => self.handle_checked(now, connection, alive)?,
+            Input::Refreshed(connection) => self.handle_refreshed(now, connection, ()).map_err(refused)?,
+            Input::RefreshFailed(connection) => self.handle_refresh_failed(now, connection)?,
             Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
             Input::Resize(sizes) if self.resize(now, sizes).is_err() => return Ok(Answer::Refused),
             Input::Resize(_) => {}
             Input::RetireAll(over) => self.retire_all(now, over),
+            Input::EndAffinity(key) => self.end_affinity(now, key),
+            Input::Resume => self.resume(now),
+            Input::RenewCredential => self.renew_credential(now),
             Input::Timeout => self.handle_timeout(now),
         }
         Ok(Answer::Done)

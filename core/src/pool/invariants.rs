@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::Pool;
 use super::connections::Stage;
 use super::state::PoolState;
+use crate::options::Affinity;
 
 /// The state of a pool contradicts itself: a defect of this crate, or a state that was tampered with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -34,6 +35,7 @@ impl<C> Pool<C> {
             .and_then(|()| self.check_limits())
             .and_then(|()| self.check_services())
             .and_then(|()| self.check_check_outs())
+            .and_then(|()| self.check_affinity())
             .and_then(|()| self.check_progress())
             .err()
             .map(|problem| problem.to_string())
@@ -55,6 +57,12 @@ impl<C> Pool<C> {
         if !self.check_retirement() {
             return Err("the end of a connection's life is noted wrongly");
         }
+        if !self.check_refresh() {
+            return Err("the next refresh of a connection is noted wrongly");
+        }
+        if !self.check_suspects() {
+            return Err("a connection that is not available is to be checked before its delivery");
+        }
         if !self.check_backoff() {
             return Err("the connection that the backoff tries is not being established");
         }
@@ -73,7 +81,7 @@ impl<C> Pool<C> {
             let is_right = match slot.stage {
                 Stage::Closed => slot.service.is_none(),
                 Stage::Pending { .. } => slot.service.is_none() || (is_known && self.limits.load_balanced),
-                Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => {
+                Stage::Available { .. } | Stage::Checking { .. } | Stage::Refreshing { .. } | Stage::InUse { .. } => {
                     is_known == self.limits.load_balanced && is_known == slot.service.is_some()
                 }
             };
@@ -90,7 +98,11 @@ impl<C> Pool<C> {
     fn check_check_outs(&self) -> Result<(), &'static str> {
         self.wait_queue.check(|pending| match self.connections.slots.get(pending as usize)?.stage {
             Stage::Pending { origin, .. } => origin,
-            Stage::Closed | Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+            Stage::Closed
+            | Stage::Available { .. }
+            | Stage::Checking { .. }
+            | Stage::Refreshing { .. }
+            | Stage::InUse { .. } => None,
         })?;
         let mut holders = BTreeSet::new();
         for (key, slot) in (0..).zip(&self.connections.slots) {
@@ -105,7 +117,11 @@ impl<C> Pool<C> {
                         return Err("a pending connection names an origin that does not wait for it");
                     }
                 }
-                Stage::Closed | Stage::Pending { .. } | Stage::Available { .. } | Stage::Checking { .. } => {}
+                Stage::Closed
+                | Stage::Pending { .. }
+                | Stage::Available { .. }
+                | Stage::Checking { .. }
+                | Stage::Refreshing { .. } => {}
             }
         }
         if holders.len() != self.wait_queue.delivered() {
@@ -123,12 +139,18 @@ impl<C> Pool<C> {
         if self.state == PoolState::Closed && !self.connections.available.is_empty() {
             return Err("a closed pool has available connections");
         }
-        if waiting > self.connections.checking && !self.connections.available.is_empty() {
+        // Held connections wait for their keys, unless they are lent.
+        if waiting > self.checks() && self.free() > 0 {
             return Err("a check-out waits though a connection is available");
         }
         let is_held_back = self.creation_timeout().is_some();
-        if waiting > self.connections.pending + self.connections.checking && self.may_create() && !is_held_back {
+        if waiting > self.connections.pending + self.checks() && self.may_create() && !is_held_back {
             return Err("a check-out waits though a connection could be created");
+        }
+        let is_lent = matches!(self.limits.affinity, Some(Affinity::Hold { lend: true, .. }));
+        let has_held = self.connections.available.len() > self.free();
+        if is_lent && has_held && waiting > self.connections.pending + self.checks() {
+            return Err("a check-out waits though a held connection could be lent");
         }
         Ok(())
     }

@@ -38,6 +38,18 @@ impl Links {
     pub(crate) const UNLINKED: Self = Self { previous: NIL, next: NIL };
 }
 
+impl Default for Links {
+    fn default() -> Self {
+        Self::UNLINKED
+    }
+}
+
+impl<const ROLE: usize> Default for List<ROLE> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
 impl<const ROLE: usize> List<ROLE> {
     pub(crate) const EMPTY: Self = Self { front: NIL, back: NIL, len: 0 };
 
@@ -105,6 +117,24 @@ impl<const ROLE: usize> List<ROLE> {
             previous => arena[previous as usize].links_mut().next = key,
         }
         self.len += 1;
+    }
+
+    /// Adds an entry that is in no list of this role, in front of the first member that `is_behind` holds for, or at the
+    /// back.
+    pub(crate) fn insert_in_front_of_first<N: Linked<ROLE>>(
+        &mut self,
+        arena: &mut [N],
+        key: Key,
+        is_behind: impl Fn(&N) -> bool,
+    ) {
+        let mut next = self.front;
+        while next != NIL && !is_behind(&arena[next as usize]) {
+            next = arena[next as usize].links().next;
+        }
+        match next {
+            NIL => self.push_back(arena, key),
+            next => self.insert_before(arena, next, key),
+        }
     }
 
     /// The member in front of `key`.

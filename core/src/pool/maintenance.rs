@@ -42,6 +42,7 @@ impl<C> Pool<C> {
         self.last_maintenance = Some(self.now);
         self.population_failed = false;
         self.prune();
+        self.serve_in_place_of_held();
         self.populate();
     }
 
@@ -93,7 +94,11 @@ impl<C> Pool<C> {
     pub(super) fn idle_time(&self, key: Key, now: Instant) -> u64 {
         match self.connections.slot(key).stage {
             Stage::Available { since, .. } => now.nanos_since(since),
-            Stage::Closed | Stage::Pending { .. } | Stage::Checking { .. } | Stage::InUse { .. } => 0,
+            Stage::Closed
+            | Stage::Pending { .. }
+            | Stage::Checking { .. }
+            | Stage::Refreshing { .. }
+            | Stage::InUse { .. } => 0,
         }
     }
 
@@ -101,7 +106,7 @@ impl<C> Pool<C> {
         let (total, least) = (self.connections.total(), self.floor());
         // a connection at the end of its life gets its replacement first.
         let lacks_one = total < least || (total == least && self.wants_replacement());
-        self.state == PoolState::Ready && lacks_one
+        self.state == PoolState::Ready && lacks_one && self.has_permit_to_spare()
     }
 
     /// The first moment at which an available connection exceeds maxIdleTimeMS (CMAP-3).
@@ -114,6 +119,7 @@ impl<C> Pool<C> {
             | Stage::Pending { .. }
             | Stage::Available { .. }
             | Stage::Checking { .. }
+            | Stage::Refreshing { .. }
             | Stage::InUse { .. } => None,
         }
     }

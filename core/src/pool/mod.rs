@@ -11,6 +11,10 @@
 //! | `backoff` | the pause before the next connection to an overloaded server |
 //! | `creation_rate` | the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
+//! | `affinity`, `bonds` | keys that keep their connections |
+//! | `refresh` | connections that are kept alive between their uses |
+//! | `resume` | what becomes of idle connections when the machine was suspended |
+//! | `rotation` | a new credential |
 //! | `reuse` | which available connection serves next |
 //! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
@@ -20,15 +24,17 @@
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
-//! | `handle` | how callers name a connection |
-//! | `queries` | what can be asked of a pool |
+//! | `handle`, `identity` | how callers name a connection, and a user beside that of the options |
+//! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
 //! | `input`, `output`, `event`, `error`, `stats` | calls as data, outputs, events, errors and counts |
 //! | `snapshot` | its state without the sockets |
 //! | `invariants` | what holds after every call |
 //!
 #![doc = include_str!("../../docs/states.md")]
 
+mod affinity;
 mod backoff;
+mod bonds;
 mod check_in;
 mod clearing;
 mod connections;
@@ -41,38 +47,46 @@ mod fast_path;
 pub mod fuzz;
 mod generation;
 mod handle;
+mod holders;
 mod host_timeout;
+mod identity;
 mod input;
 mod invariants;
 mod list;
 mod maintenance;
 mod output;
 mod queries;
+mod refresh;
 mod resize;
+mod resume;
 mod retirement;
 mod reuse;
+mod rotation;
 mod serving;
 mod share;
 mod snapshot;
 pub(crate) mod state;
 mod stats;
 mod timer;
+mod wait_bound;
 mod wait_order;
 mod wait_queue;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use self::backoff::Backoff;
+use self::bonds::Bonds;
 use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
 use self::handle::PoolId;
 pub(crate) use self::handle::PoolOwner;
 use self::host_timeout::HostUse;
 use self::list::Key;
+use self::refresh::Refresh;
 use self::retirement::Retirement;
 use self::share::Share;
 use self::state::PoolCall;
@@ -84,17 +98,21 @@ use crate::options::{Limits, PoolOptions, PoolOptionsError};
 use crate::random::Random;
 use crate::time::Instant;
 
+pub use self::bonds::AffinityKey;
 pub use self::connections::{InUseBy, Purpose};
 pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
 pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 pub use self::generation::Generation;
 pub use self::handle::{ConnectionId, Handle};
+pub use self::holders::{Establishing, InUse, Waiting};
+pub use self::identity::IdentityId;
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, CheckedIn, Delivery, Output};
 pub use self::state::PoolState;
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
+pub use self::wait_bound::{HeldBy, WaitBound};
 pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
 pub use crate::service_id::{ParseServiceIdError, ServiceId};
 
@@ -117,6 +135,7 @@ pub struct Pool<C> {
     state: PoolState,
     /// Why the pool is paused.
     paused_by: Cause,
+    paused_since: Instant,
     now: Instant,
     last_maintenance: Option<Instant>,
     /// Whether a connection that no check-out waited for has failed since: then only the next run populates again
@@ -129,9 +148,17 @@ pub struct Pool<C> {
     restrained: bool,
     /// The lives of connections, where they end.
     retirement: Option<Box<Retirement>>,
+    /// The connections that keys keep.
+    affinity: Option<Box<Bonds>>,
+    /// When connections are refreshed, if they are.
+    refresh: Option<Box<Refresh>>,
+    /// Available connections that were idle while the machine was suspended.
+    suspects: BTreeSet<Key>,
     /// The source of all that happens by chance.
     random: Random,
     generations: Generations,
+    /// The last connection whose credential has been replaced.
+    outdated_until: ConnectionId,
     connections: Connections<C>,
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
@@ -163,7 +190,8 @@ impl<C> Pool<C> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, server, options.pool_number);
         let random = Random::new(options.seed ^ u64::from(server.number));
-        let (wait_order, retirement) = (limits.wait_order, Retirement::of(&limits));
+        let (wait_order, retirement, refresh) = (limits.wait_order, Retirement::of(&limits), Refresh::of(&limits));
+        let affinity = Bonds::of(&limits);
         let mut pool = Self {
             id,
             address,
@@ -171,6 +199,7 @@ impl<C> Pool<C> {
             limits,
             state: PoolState::Paused,
             paused_by: Cause::new("the server has not been checked successfully yet"),
+            paused_since: now,
             now,
             last_maintenance: None,
             population_failed: false,
@@ -178,8 +207,12 @@ impl<C> Pool<C> {
             created_until: Instant::ORIGIN,
             restrained: false,
             retirement,
+            affinity,
+            refresh,
+            suspects: BTreeSet::new(),
             random,
             generations: Generations::new(),
+            outdated_until: ConnectionId(0),
             connections: Connections::new(),
             wait_queue: WaitQueue::new(id, wait_order),
             outputs: VecDeque::new(),
@@ -224,6 +257,7 @@ impl<C> Pool<C> {
         let was_drained = self.is_drained();
         self.advance(now);
         self.use_host();
+        self.end_holds();
         let check_out = self.wait_queue.start(self.now);
         let key = check_out.key;
         self.emit(|| Event::ConnectionCheckOutStarted { check_out });
@@ -234,14 +268,14 @@ impl<C> Pool<C> {
                 self.fail(key, CheckOutErrorKind::PoolCleared { cause });
             }
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
-                self.fail(key, CheckOutErrorKind::Timeout(WaitLimit::Deadline));
+                self.fail_at_its_time(key, WaitLimit::Deadline, WaitBound::NoTime);
             }
-            PoolState::Ready if self.wait_queue.len() >= self.limits.max_wait_queue_depth => {
+            PoolState::Ready if self.waiting() >= self.limits.max_wait_queue_depth && !self.can_serve_own(&request) => {
                 let max_wait_queue_depth = self.limits.max_wait_queue_depth;
                 self.fail(key, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth });
             }
             PoolState::Ready => {
-                let delivery = self.serve_arrival(key, request.deadline);
+                let delivery = self.serve_arrival(key, request);
                 return (check_out, self.return_or_queue(was_drained, delivery));
             }
         }
@@ -365,11 +399,7 @@ impl<C> Pool<C> {
         let key = match self.pending(connection) {
             Err(misuse) => return Err(Refused { misuse, socket }),
             Ok(None) => {
-                let reason = match self.state {
-                    PoolState::Closed => ConnectionClosedReason::PoolClosed,
-                    PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Stale,
-                };
-                self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+                self.close_late(connection, socket);
                 return Ok(());
             }
             Ok(Some(key)) => key,
@@ -383,7 +413,8 @@ impl<C> Pool<C> {
 
     /// Establishing a connection failed. The check-out that caused it fails too, if it still waits (CMAP-31, X-15).
     ///
-    /// With [`Reaction::ClearPool`] the pool is cleared as part of it, in the order of CMAP-49.
+    /// With [`Reaction::ClearPool`] the pool is cleared as part of it, in the order of CMAP-49. One that was refused because
+    /// its credential has been replaced since fails nothing and clears nothing.
     ///
     /// # Errors
     /// The handle is another pool's or of a connection that is not pending. A connection that was interrupted is
@@ -396,8 +427,10 @@ impl<C> Pool<C> {
         reaction: Reaction,
     ) -> Result<(), ApiMisuse> {
         self.advance(now);
-        if let Some(key) = self.pending(connection)? {
-            self.fail_establishment(key, error, reaction);
+        match self.pending(connection)? {
+            Some(key) if self.is_refused_as_outdated(connection, &error) => self.replace_outdated(key, error),
+            Some(key) => self.fail_establishment(key, error, reaction),
+            None => {}
         }
         Ok(())
     }
@@ -413,7 +446,11 @@ impl<C> Pool<C> {
         let Some(key) = self.known(connection, ApiMisuse::NotChecking)? else { return Ok(()) };
         match self.connections.slot(key).stage {
             Stage::Checking { .. } => self.finish_check(key, alive),
-            Stage::Closed | Stage::Pending { .. } | Stage::Available { .. } | Stage::InUse { .. } => {
+            Stage::Closed
+            | Stage::Pending { .. }
+            | Stage::Available { .. }
+            | Stage::Refreshing { .. }
+            | Stage::InUse { .. } => {
                 return Err(ApiMisuse::NotChecking);
             }
         }
@@ -421,7 +458,7 @@ impl<C> Pool<C> {
     }
 
     /// The peer of a connection hung up (CMAP-11). An available connection is closed at once, one in use at its
-    /// check-in; one that is being established will fail on its own.
+    /// check-in; one that is being established or refreshed will fail on its own.
     ///
     /// # Errors
     /// The handle is another pool's or was never issued. A connection that was closed since is ignored.
@@ -437,38 +474,10 @@ impl<C> Pool<C> {
             Stage::InUse { perished, .. } => {
                 perished.get_or_insert(Perished::PeerClosed);
             }
-            Stage::Closed | Stage::Pending { .. } => {}
+            // What goes on at it will fail on its own.
+            Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } => {}
         }
         Ok(())
-    }
-
-    // Outputs.
-
-    /// The next action or event; `None` when there is nothing more to do.
-    #[must_use = "an action that is not carried out is lost"]
-    #[inline]
-    pub fn poll_output(&mut self) -> Option<Output<C>> {
-        /// The capacity that the queue keeps; the memory of a burst is given back.
-        const KEPT: usize = 1024;
-        if self.outputs.is_empty() {
-            if self.outputs.capacity() > 2 * KEPT {
-                self.outputs.shrink_to(KEPT);
-            }
-            return None;
-        }
-        self.outputs.pop_front()
-    }
-
-    /// Whether all outputs have been drained.
-    #[inline]
-    pub fn is_drained(&self) -> bool {
-        self.outputs.is_empty()
-    }
-
-    /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
-    pub fn observe(&mut self, on: bool) {
-        self.observed = on;
-        self.renew_attention();
     }
 
     // Shared by the parts of the machine.
@@ -479,13 +488,6 @@ impl<C> Pool<C> {
         self.now = self.now.max(now);
         if self.wait_queue.next_deadline().is_some_and(|at| at <= self.now) {
             self.fail_overdue();
-        }
-    }
-
-    #[cold]
-    fn fail_overdue(&mut self) {
-        while let Some((key, limit)) = self.wait_queue.overdue(self.now) {
-            self.fail(key, CheckOutErrorKind::Timeout(limit));
         }
     }
 
@@ -570,6 +572,9 @@ impl<C> Pool<C> {
         let connection_id = self.connections.slot(key).id;
         self.note_tried(connection_id);
         self.end_life(key);
+        self.end_bonds(key);
+        self.end_watch(key);
+        self.end_suspicion(key);
         let socket = self.connections.close(&mut self.generations, key);
         self.renew_attention();
         self.totals.closed.count(reason);

@@ -1,13 +1,44 @@
 //! Outputs of the pool: actions for the driver and events for its listeners, in one order.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Pool;
 use super::error::CheckOutError;
 use super::event::{ConnectionClosedReason, Event};
 use super::handle::Handle;
 use super::wait_queue::CheckOutId;
+
+impl<C> Pool<C> {
+    /// The next action or event; `None` when there is nothing more to do.
+    #[must_use = "an action that is not carried out is lost"]
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        /// The capacity that the queue keeps; the memory of a burst is given back.
+        const KEPT: usize = 1024;
+        if self.outputs.is_empty() {
+            if self.outputs.capacity() > 2 * KEPT {
+                self.outputs.shrink_to(KEPT);
+            }
+            return None;
+        }
+        self.outputs.pop_front()
+    }
+
+    /// Whether all outputs have been drained.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// Whether events are produced at all. On at first; a pool without listeners saves their cost.
+    pub fn observe(&mut self, on: bool) {
+        self.observed = on;
+        self.renew_attention();
+    }
+}
 
 /// One output. Actions and events come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +105,17 @@ pub enum Action<C> {
         /// The connection.
         connection: Handle,
     },
+    /// Ask the server for a sign of life on a connection that has been idle for long: run a `ping` within the
+    /// time given. Report the end by `handle_refreshed` or `handle_refresh_failed`; close
+    /// the socket of one that failed.
+    Refresh {
+        /// The connection.
+        connection: Handle,
+        /// Its socket.
+        socket: C,
+        /// The longest time that it may take.
+        timeout: Duration,
+    },
     /// Hand the connection to the caller that asked for it. It comes back by `check_in`.
     Deliver {
         /// The check-out that it is for.
@@ -100,7 +142,7 @@ pub enum Action<C> {
         reason: ConnectionClosedReason,
     },
     /// Interrupt the connection (CMAP-40 to CMAP-42). An operation fails with a retryable error and its connection is
-    /// checked in. An establishment is given up; the pool has already forgotten it, and ignores later reports about it.
+    /// checked in. An establishment or a refresh is given up; the pool has already forgotten it, and ignores later reports about it.
     Interrupt {
         /// The connection.
         connection: Handle,

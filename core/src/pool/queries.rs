@@ -7,7 +7,7 @@ use super::handle::{ConnectionId, Handle};
 use super::stats::Totals;
 use super::{ApiMisuse, Counts, Generation, InUseBy, Pool, PoolState, ServiceId, Stats};
 use crate::address::ServerAddress;
-use crate::options::PoolOptions;
+use crate::options::{Affinity, PoolOptions};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -81,7 +81,7 @@ impl<C> Pool<C> {
         let key = self.own(connection)?;
         match &mut self.connections.slot_mut(key).stage {
             Stage::Available { socket, .. } | Stage::Checking { socket } => Some(socket),
-            Stage::Closed | Stage::Pending { .. } | Stage::InUse { .. } => None,
+            Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } | Stage::InUse { .. } => None,
         }
     }
 
@@ -89,9 +89,9 @@ impl<C> Pool<C> {
     pub fn counts(&self) -> Counts {
         Counts {
             pending: self.connections.pending,
-            available: self.connections.available.len() + self.connections.checking,
+            available: self.connections.available.len() + self.connections.checking + self.connections.refreshing,
             in_use: self.connections.in_use,
-            waiting: self.wait_queue.len(),
+            waiting: self.waiting(),
         }
     }
 
@@ -102,22 +102,34 @@ impl<C> Pool<C> {
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
         let first = self.wait_queue.next_deadline();
         let look = self.host_timeout();
-        if !self.restrained && look.is_none() {
+        if !self.restrained && look.is_none() && self.affinity.is_none() {
             return first;
         }
         // A check-out that uses the host again brings back its floor, too.
         let floor = look.and_then(|_| self.maintenance_timeout());
-        let others = self.creation_timeout().into_iter().chain(look).chain(floor).map(|timeout| timeout.at);
+        let others = self
+            .creation_timeout()
+            .into_iter()
+            .chain(look)
+            .chain(floor)
+            .chain(self.hold_timeout())
+            .map(|timeout| timeout.at);
         first.into_iter().chain(others).min()
     }
 
     /// How long a connection that becomes available at `now` may stay so (maxIdleTimeMS, CMAP-3), or until when something
-    /// happens to it or for it; `None` means forever.
+    /// happens to it or for it; `None` means forever.
     #[inline]
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {
         let max_idle = self.limits.max_idle;
         let idle = (max_idle != u64::MAX).then(|| now.after(max_idle));
-        if self.retirement.is_none() {
+        // What follows makes calls take the long way.
+        if !self.attentive {
+            return idle;
+        }
+        let hold = self.limits.affinity.and_then(Affinity::hold_time).map(|time| now.after(time));
+        let idle = idle.into_iter().chain(hold).min();
+        if self.retirement.is_none() && self.refresh.is_none() {
             return idle;
         }
         // It may wait for its replacement.

@@ -72,7 +72,9 @@ mod tests {
                     closes.push((connection.id().get(), reason));
                 }
                 Output::Action(Action::Deliver { connection, .. }) => deliveries.push(connection),
-                Output::Action(Action::Check { .. } | Action::Fail { .. } | Action::Interrupt { .. })
+                Output::Action(
+                    Action::Check { .. } | Action::Refresh { .. } | Action::Fail { .. } | Action::Interrupt { .. },
+                )
                 | Output::Event(_) => {}
             }
         }

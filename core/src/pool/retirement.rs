@@ -31,6 +31,8 @@ pub(crate) struct Retirement {
     /// By slot; of a vacant one it means nothing.
     lives: Vec<Life>,
     ends: BTreeSet<End>,
+    /// Lives that end at some time.
+    finite: u32,
 }
 
 /// The life of one connection.
@@ -50,7 +52,11 @@ struct End {
 impl Retirement {
     /// What a pool with these limits needs from the start.
     pub(super) fn of(limits: &Limits) -> Option<Box<Self>> {
-        (limits.max_lifetime != u64::MAX || limits.max_uses != u32::MAX).then(Box::default)
+        Self::is_needed(limits).then(Box::default)
+    }
+
+    fn is_needed(limits: &Limits) -> bool {
+        limits.max_lifetime != u64::MAX || limits.max_uses != u32::MAX
     }
 
     fn life(&self, key: Key) -> Life {
@@ -63,7 +69,9 @@ impl Retirement {
         if self.lives.len() <= place {
             self.lives.resize(place + 1, Life::ENDLESS);
         }
-        self.lives[place] = life;
+        let before = core::mem::replace(&mut self.lives[place], life);
+        self.finite -= u32::from(before.is_finite());
+        self.finite += u32::from(life.is_finite());
         self.note_end(key);
     }
 
@@ -82,6 +90,10 @@ impl Retirement {
 
 impl Life {
     const ENDLESS: Self = Self { ends_at: Instant::END, uses: 0 };
+
+    fn is_finite(self) -> bool {
+        self.ends_at != Instant::END
+    }
 }
 
 impl<C> Pool<C> {
@@ -94,7 +106,7 @@ impl<C> Pool<C> {
             return;
         }
         let is_established = |stage: &Stage<C>| match stage {
-            Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => true,
+            Stage::Available { .. } | Stage::Checking { .. } | Stage::Refreshing { .. } | Stage::InUse { .. } => true,
             Stage::Closed | Stage::Pending { .. } => false,
         };
         let slots = (0..).zip(&self.connections.slots);
@@ -112,15 +124,21 @@ impl<C> Pool<C> {
         self.retire();
     }
 
-    /// A connection was established: its life begins.
+    /// A connection was established: its life begins. With a credential that has been replaced since, it has ended as well
+    ///
     pub(super) fn begin_life(&mut self, key: Key) {
-        let Some(retirement) = &mut self.retirement else { return };
+        let is_outdated = self.is_outdated(key);
+        if self.retirement.is_none() && !is_outdated {
+            return;
+        }
         let lifetime = self.limits.max_lifetime;
-        let ends_at = match lifetime {
+        let longest = match lifetime {
             u64::MAX => Instant::END,
             _ => self.now.after(lifetime - self.random.up_to(lifetime / 4)),
         };
-        retirement.set(key, Life { ends_at, uses: 0 });
+        let ends_at = if is_outdated { self.now } else { longest };
+        self.retirement.get_or_insert_default().set(key, Life { ends_at, uses: 0 });
+        self.renew_attention();
     }
 
     /// A connection comes back from a use: whether it is retired now. Its stage is still that of one in use.
@@ -144,10 +162,13 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A connection leaves the pool.
+    /// A connection leaves the pool. With the last life that ends, a pool whose options end none takes the short way again.
     pub(super) fn end_life(&mut self, key: Key) {
-        if let Some(retirement) = &mut self.retirement {
-            retirement.take_end(key);
+        let Some(retirement) = &mut self.retirement else { return };
+        retirement.take_end(key);
+        retirement.set(key, Life::ENDLESS);
+        if retirement.finite == 0 && !Retirement::is_needed(&self.limits) {
+            self.retirement = None;
         }
     }
 
@@ -156,16 +177,19 @@ impl<C> Pool<C> {
         if self.retirement.is_none() || self.state != PoolState::Ready {
             return;
         }
-        let mut next = None;
+        let (mut next, before) = (None, self.connections.total());
         while let Some(End { at, key }) = self.next_end(next).filter(|end| end.at <= self.now) {
-            if !matches!(self.connections.slot(key).stage, Stage::Available { .. }) {
-                self.end_life(key);
+            if !self.is_available_at(key) {
+                self.take_end(key);
             } else if self.may_retire() {
                 let reason = self.perished(key).unwrap_or(ConnectionClosedReason::Idle);
                 self.close_connection(key, reason);
             } else {
                 next = Some(End { at, key: key.saturating_add(1) });
             }
+        }
+        if self.connections.total() < before {
+            self.serve_in_place_of_held();
         }
     }
 
@@ -198,7 +222,9 @@ impl<C> Pool<C> {
             let available =
                 (0..).zip(&self.connections.slots).filter(|(_, slot)| matches!(slot.stage, Stage::Available { .. }));
             let mut ends = available.map(|(key, _)| End { at: retirement.life(key).ends_at, key });
-            retirement.ends.iter().all(is_known)
+            let finite = retirement.lives.iter().filter(|life| life.is_finite()).count();
+            finite == retirement.finite as usize
+                && retirement.ends.iter().all(is_known)
                 && ends.all(|end| end.at == Instant::END || retirement.ends.contains(&end))
         };
         self.retirement.as_deref().is_none_or(is_right)
@@ -210,6 +236,13 @@ impl<C> Pool<C> {
         let (pending, total) = (self.connections.pending, self.connections.total());
         let least = if self.limits.maintenance.is_some() { self.floor() } else { 0 };
         total - pending > least || (pending == 0 && total >= self.limits.max_pool_size)
+    }
+
+    /// A connection that is not available is retired when it comes back.
+    fn take_end(&mut self, key: Key) {
+        if let Some(retirement) = &mut self.retirement {
+            retirement.take_end(key);
+        }
     }
 
     fn next_end(&self, from: Option<End>) -> Option<End> {

@@ -13,11 +13,22 @@ use crate::time::Instant;
 impl<C> Pool<C> {
     /// Whether an option keeps check-outs or check-ins from the fast path.
     pub(super) fn takes_detours(&self) -> bool {
-        self.limits.reuse != Reuse::LastIn || self.retirement.is_some()
+        self.chooses() || self.retirement.is_some() || self.affinity.is_some()
     }
 
-    /// The available connection that is next, by the option `reuse`.
+    /// Whether another connection than the hottest may serve an arrival, or one beside it be checked for that.
+    #[inline]
+    pub(super) fn chooses(&self) -> bool {
+        self.limits.reuse != Reuse::LastIn || self.refresh.is_some() || !self.suspects.is_empty()
+    }
+
+    /// The available connection that is next.
     pub(super) fn next_available(&mut self) -> Option<Key> {
+        if self.affinity.is_some() { self.next_for_head() } else { self.next_by_reuse() }
+    }
+
+    /// The available connection that is next by the option `reuse`.
+    pub(super) fn next_by_reuse(&mut self) -> Option<Key> {
         let available = &self.connections.available;
         match self.limits.reuse {
             Reuse::LastIn => available.back(),
@@ -25,9 +36,19 @@ impl<C> Pool<C> {
             Reuse::Random if available.len() < 2 => available.front(),
             Reuse::Random => {
                 let last = available.len().checked_sub(1)?;
-                let place = u32::try_from(self.random.up_to(last.into())).unwrap_or(last);
+                let place = self.place_by_reuse(last);
                 self.connections.available_at(place)
             }
+        }
+    }
+
+    /// The place of the connection to take, by the option `reuse`, among those from the coldest to the one at `last`.
+    pub(super) fn place_by_reuse(&mut self, last: u32) -> u32 {
+        match self.limits.reuse {
+            Reuse::LastIn => last,
+            Reuse::FirstIn => 0,
+            Reuse::Random if last == 0 => 0,
+            Reuse::Random => u32::try_from(self.random.up_to(last.into())).unwrap_or(last),
         }
     }
 
@@ -41,8 +62,17 @@ impl<C> Pool<C> {
 
     /// The delivery to `id`, if it is the last output.
     fn take_back_delivery(&mut self, id: CheckOutId) -> Option<Delivery<C>> {
+        self.take_back(|check_out| check_out == id)
+    }
+
+    /// The last output, if it is a delivery.
+    pub(super) fn take_back_last_delivery(&mut self) -> Option<Delivery<C>> {
+        self.take_back(|_| true)
+    }
+
+    fn take_back(&mut self, is_meant: impl Fn(CheckOutId) -> bool) -> Option<Delivery<C>> {
         match self.outputs.pop_back()? {
-            Output::Action(Action::Deliver { check_out, connection, socket }) if check_out == id => {
+            Output::Action(Action::Deliver { check_out, connection, socket }) if is_meant(check_out) => {
                 Some(Delivery { check_out, connection, socket })
             }
             other @ (Output::Action(_) | Output::Event(_)) => {

@@ -2,23 +2,24 @@
 //!
 //! Waiters are served in the order of their arrival by whatever comes first: a connection that is returned or one that
 //! is newly established. Connections are taken hottest first. After every call either no check-out waits, or the only
-//! available connections are being checked for waiters, and then there is no permit, no room, or a pending connection
-//! for each waiter.
+//! available connections are being checked for waiters or held for keys, and then there is no permit, no room, or
+//! a pending connection for each waiter.
 
 use alloc::sync::Arc;
 
 use super::connections::Stage;
-use super::error::{CheckOutError, CheckOutErrorKind};
+use super::error::{CheckOutError, CheckOutErrorKind, WaitLimit};
 use super::event::{ConnectionClosedReason, Event};
 use super::handle::Handle;
 use super::input::Reaction;
 use super::list::Key;
 use super::output::{Action, Delivery, Output};
 use super::state::PoolState;
-use super::wait_queue::CheckOutId;
+use super::wait_bound::WaitBound;
+use super::wait_queue::{CheckOutId, CheckOutRequest};
 use super::{Clear, Pool};
 use crate::connection::EstablishError;
-use crate::options::{Reuse, WaitOrder};
+use crate::options::WaitOrder;
 use crate::time::Instant;
 
 /// The connection to take next, and whether it was idle for so long that it has to be checked first.
@@ -30,8 +31,12 @@ struct Next {
 impl<C> Pool<C> {
     /// Serves a check-out that has just arrived, or lets it wait.
     #[inline]
-    pub(super) fn serve_arrival(&mut self, check_out: Key, deadline: Option<Instant>) -> Option<Delivery<C>> {
-        if self.limits.reuse != Reuse::LastIn {
+    pub(super) fn serve_arrival(&mut self, check_out: Key, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let deadline = request.deadline;
+        if self.affinity.is_some() {
+            return self.serve_arrival_by_key(check_out, request);
+        }
+        if self.chooses() {
             return self.serve_arrival_by_choice(check_out, deadline);
         }
         if !self.connections.available.is_empty()
@@ -54,14 +59,20 @@ impl<C> Pool<C> {
         }
         // An arrival creates a connection whenever it may (CMAP-26), even if the pending ones would suffice. Its origin
         // is the longest waiter without one.
-        if self.wait_queue.len() > self.connections.checking
+        if self.wait_queue.len() > self.checks()
             && self.may_create()
             && let Some(origin) = self.wait_queue.next_origin()
         {
             self.create_for(origin);
         }
+        self.serve_by_lending();
+        self.note_waiting();
+    }
+
+    pub(super) fn note_waiting(&mut self) {
+        let waiting = self.waiting();
         let high = &mut self.totals.high_water;
-        high.waiting = high.waiting.max(self.wait_queue.len());
+        high.waiting = high.waiting.max(waiting);
     }
 
     /// Serves the queue after something became available or free.
@@ -75,7 +86,18 @@ impl<C> Pool<C> {
     #[inline(never)]
     fn serve_waiters(&mut self) {
         self.serve_from_available();
-        while self.wait_queue.len() > self.connections.pending + self.connections.checking
+        self.create_for_waiters();
+        self.serve_by_lending();
+    }
+
+    fn serve_by_lending(&mut self) {
+        while self.lend() {
+            self.create_for_waiters();
+        }
+    }
+
+    fn create_for_waiters(&mut self) {
+        while self.wait_queue.len() > self.connections.pending + self.checks()
             && self.may_create()
             && let Some(origin) = self.wait_queue.next_origin()
         {
@@ -139,12 +161,8 @@ impl<C> Pool<C> {
             let origin = self.release_origin(key);
             self.forget(key, reason, None);
             self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
-            // Only behind a load balancer: elsewhere a clear or close has left no waiter. The origin gets another
-            // connection in the place of this one, and stays where origins stand in the queue.
-            if let Some(origin) = origin {
-                let replacement = self.create(Some(origin));
-                self.wait_queue.set_pending(origin, Some(replacement));
-            }
+            // Only behind a load balancer: elsewhere a clear or close has left no waiter.
+            self.replace_for(origin);
         } else {
             let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };
             let duration = self.now.saturating_since(created_at);
@@ -154,10 +172,19 @@ impl<C> Pool<C> {
             self.connections.make_available(&mut self.generations, key, self.now, socket);
             self.note_available();
             self.begin_life(key);
+            self.watch_refreshed(key);
         }
         self.serve();
         self.retire();
         self.populate();
+    }
+
+    /// The origin of a connection that is gone gets another one, and stays where origins stand in the queue.
+    pub(super) fn replace_for(&mut self, origin: Option<Key>) {
+        if let Some(origin) = origin {
+            let replacement = self.create(Some(origin));
+            self.wait_queue.set_pending(origin, Some(replacement));
+        }
     }
 
     /// Establishing a connection failed: its origin fails, if it still waits, and no other waiter. If that
@@ -199,6 +226,7 @@ impl<C> Pool<C> {
             None => {
                 self.connections.pass_check(&mut self.generations, key, self.now);
                 self.note_return_from_check(key);
+                self.serve_loyal(key);
             }
         }
         self.serve();
@@ -207,8 +235,20 @@ impl<C> Pool<C> {
 
     /// Ends a check-out without a connection and tells its caller.
     pub(super) fn fail(&mut self, check_out: Key, kind: CheckOutErrorKind) {
-        let id = self.wait_queue.id(check_out);
-        let error = Arc::new(self.end_in_failure(check_out, kind));
+        let error = self.end_in_failure(check_out, kind);
+        self.tell_failure(self.wait_queue.id(check_out), error);
+    }
+
+    /// Ends a check-out whose time is up, and says what it lacked.
+    pub(super) fn fail_at_its_time(&mut self, check_out: Key, limit: WaitLimit, bound: WaitBound) {
+        let mut error = self.end_in_failure(check_out, CheckOutErrorKind::Timeout(limit));
+        error.bound_by = Some(bound);
+        error.timeouts = self.totals.check_outs_failed.timeout.saturating_add(1);
+        self.tell_failure(self.wait_queue.id(check_out), error);
+    }
+
+    fn tell_failure(&mut self, id: CheckOutId, error: CheckOutError) {
+        let error = Arc::new(error);
         let reason = error.reason();
         self.emit_failure(&error, id);
         self.totals.check_outs_failed.count(reason);
@@ -230,7 +270,11 @@ impl<C> Pool<C> {
     pub(super) fn release_origin(&mut self, connection: Key) -> Option<Key> {
         match &mut self.connections.slot_mut(connection).stage {
             Stage::Pending { origin, .. } => origin.take(),
-            Stage::Closed | Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => None,
+            Stage::Closed
+            | Stage::Available { .. }
+            | Stage::Checking { .. }
+            | Stage::Refreshing { .. }
+            | Stage::InUse { .. } => None,
         }
     }
 
@@ -239,16 +283,11 @@ impl<C> Pool<C> {
             && let Some(Next { key, needs_check }) = self.next()
         {
             if !needs_check {
-                if let Some(pending) = self.wait_queue.pending(waiter) {
-                    self.release_origin(pending);
-                }
-                self.wait_queue.leave(waiter);
-                let delivery = self.take_for(key, waiter);
+                self.leave_queue(waiter);
+                let delivery = self.take_bound(key, waiter);
                 self.outputs.extend(delivery.map(Output::from));
-            } else if self.wait_queue.len() > self.connections.checking {
-                self.connections.begin_check(&mut self.generations, key);
-                let connection = self.handle(key);
-                self.outputs.push_back(Output::Action(Action::Check { connection }));
+            } else if self.wait_queue.len() > self.checks() {
+                self.begin_check(key);
             } else {
                 break;
             }
@@ -267,7 +306,7 @@ impl<C> Pool<C> {
         while let Some(key) = self.next_available() {
             match self.perished(key) {
                 None => {
-                    let needs_check = self.idle_time(key, self.now) > self.limits.check_after_idle;
+                    let needs_check = self.needs_check(key);
                     return Some(Next { key, needs_check });
                 }
                 Some(reason) => self.close_connection(key, reason),
@@ -276,12 +315,17 @@ impl<C> Pool<C> {
         None
     }
 
+    /// Whether an available connection has shown no sign of life for so long that it has to be checked first.
+    pub(super) fn needs_check(&self, key: Key) -> bool {
+        self.unproven_time(key) > self.limits.check_after_idle || self.is_suspect(key)
+    }
+
     /// Gives the hottest connection to a check-out that does not wait, or has stopped waiting.
     #[inline(always)]
     pub(super) fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
         let id = self.wait_queue.deliver(check_out);
         let (connection, socket) = self.take_hottest(check_out)?;
-        self.emit_checked_out(id, connection);
+        self.begin_use(id, connection);
         Some(Delivery { check_out: id, connection, socket })
     }
 
@@ -303,28 +347,36 @@ impl<C> Pool<C> {
         }
     }
 
+    /// A check-out waits no more; the connection that was created for it is for any other one.
+    #[inline]
+    pub(super) fn leave_queue(&mut self, waiter: Key) {
+        if let Some(pending) = self.wait_queue.pending(waiter) {
+            self.release_origin(pending);
+        }
+        self.wait_queue.leave(waiter);
+    }
+
     /// A connection that came back stays in use, and belongs to the head of the queue from now on.
     #[inline]
     fn pass_on(&mut self, connection: Handle, socket: C, heir: Key) -> Delivery<C> {
-        if let Some(pending) = self.wait_queue.pending(heir) {
-            self.release_origin(pending);
-        }
-        self.wait_queue.leave(heir);
+        self.leave_queue(heir);
         let check_out = self.wait_queue.deliver(heir);
         self.connections.pass_on(&mut self.generations, connection.key, heir);
         // It was available, if only for an instant.
         let high = &mut self.totals.high_water;
         high.available = high.available.max(1);
-        self.emit_checked_out(check_out, connection);
+        self.begin_use(check_out, connection);
         Delivery { check_out, connection, socket }
     }
 
+    /// Reports a delivery; from now on its connection is held.
     #[inline(always)]
-    fn emit_checked_out(&mut self, check_out: CheckOutId, connection: Handle) {
+    fn begin_use(&mut self, check_out: CheckOutId, connection: Handle) {
         if self.observed {
             let duration = self.now.saturating_since(self.wait_queue.started_at(check_out.key));
             self.emit(|| Event::ConnectionCheckedOut { check_out, connection_id: connection.id, duration });
         }
+        self.wait_queue.begin_use(check_out.key, self.now);
     }
 
     /// The hottest connection is in use from now on, by this check-out.
@@ -369,16 +421,27 @@ impl<C> Pool<C> {
     fn end_in_failure(&mut self, check_out: Key, kind: CheckOutErrorKind) -> CheckOutError {
         let waited = self.now.saturating_since(self.wait_queue.started_at(check_out));
         let (counts, in_use_by) = (self.counts(), self.in_use_by());
-        if let Some(pending) = self.wait_queue.pending(check_out) {
-            self.release_origin(pending);
-        }
-        self.wait_queue.leave(check_out);
+        self.leave_queue(check_out);
+        self.leave_loyal(check_out);
         self.wait_queue.finish(check_out);
         let address = Arc::clone(&self.address);
         let in_use_by = self.limits.load_balanced.then_some(in_use_by);
         let max_pool_size = if self.limits.max_pool_size == u32::MAX { 0 } else { self.limits.max_pool_size };
         let backed_off_by = self.backed_off_by();
-        CheckOutError { kind, address, counts, waited, in_use_by, max_pool_size, backed_off_by }
+        let paused_for = (self.state == PoolState::Paused).then(|| self.now.saturating_since(self.paused_since));
+        CheckOutError {
+            kind,
+            address,
+            counts,
+            waited,
+            in_use_by,
+            max_pool_size,
+            backed_off_by,
+            paused_for,
+            bound_by: None,
+            held_by: Arc::default(),
+            timeouts: self.totals.check_outs_failed.timeout,
+        }
     }
 
     fn emit_failure(&mut self, error: &Arc<CheckOutError>, check_out: super::CheckOutId) {

@@ -72,10 +72,15 @@ impl<C> Pool<C> {
         self.share.yields = true;
     }
 
+    /// maxPoolSize and maxConnecting, which the pools of several identities share.
+    pub(crate) fn room(&self) -> (u32, u32) {
+        (self.limits.max_pool_size, self.limits.max_connecting)
+    }
+
     /// Since when a waiter waits that nothing but a permit of the budget keeps from a new connection.
     pub(crate) fn wants_permit_since(&self) -> Option<Instant> {
         let origin = self.wait_queue.next_origin()?;
-        let lacks_one = self.wait_queue.len() > self.connections.pending + self.connections.checking;
+        let lacks_one = self.wait_queue.len() > self.connections.pending + self.checks();
         (lacks_one && self.has_room() && (!self.restrained || self.is_creation_allowed()))
             .then(|| self.wait_queue.started_at(origin))
     }

@@ -15,6 +15,7 @@ impl<C> Pool<C> {
             limits: self.limits.clone(),
             state: self.state,
             paused_by: self.paused_by.clone(),
+            paused_since: self.paused_since,
             now: self.now,
             last_maintenance: self.last_maintenance,
             population_failed: self.population_failed,
@@ -22,8 +23,12 @@ impl<C> Pool<C> {
             created_until: self.created_until,
             restrained: self.restrained,
             retirement: self.retirement.clone(),
+            affinity: self.affinity.clone(),
+            refresh: self.refresh.clone(),
+            suspects: self.suspects.clone(),
             random: self.random.clone(),
             generations: self.generations.clone(),
+            outdated_until: self.outdated_until,
             connections: self.connections.snapshot(),
             wait_queue: self.wait_queue.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
@@ -51,6 +56,9 @@ impl<C> Action<C> {
         match self {
             Self::Connect { connection } => Action::Connect { connection: *connection },
             Self::Check { connection } => Action::Check { connection: *connection },
+            Self::Refresh { connection, timeout, .. } => {
+                Action::Refresh { connection: *connection, socket: (), timeout: *timeout }
+            }
             Self::Deliver { check_out, connection, .. } => {
                 Action::Deliver { check_out: *check_out, connection: *connection, socket: () }
             }

@@ -5,7 +5,8 @@
 //! CMAP-37). Load-balanced pools have no monitor; they are made ready once and only cleared service by service (LB-8).
 //!
 //! A connection is pending from its creation until it is established (CMAP-23), then available or in use, and finally
-//! closed for good. A connection that was available for long is checked before it is delivered.
+//! closed for good. A connection that was available for long is checked before it is delivered, and may be refreshed
+//! between its uses.
 //!
 //! A pool changes its state as the first table below says; every change of a connection's state is asserted to stand in
 //! the second. `docs/states.md` is generated from both, and a test compares.
@@ -26,7 +27,7 @@ pub(crate) const POOL_TRANSITIONS: [(Pool, Call, Pool); 4] = [
 use ConnectionState as Connection;
 
 /// Every change of a connection's state, with its cause.
-pub(crate) const CONNECTION_TRANSITIONS: [(Connection, &str, Connection); 10] = [
+pub(crate) const CONNECTION_TRANSITIONS: [(Connection, &str, Connection); 13] = [
     (Connection::Closed, "create", Connection::Pending),
     (Connection::Pending, "established", Connection::Available),
     (Connection::Pending, "failed, interrupted, stale, surplus or pool closed", Connection::Closed),
@@ -35,6 +36,9 @@ pub(crate) const CONNECTION_TRANSITIONS: [(Connection, &str, Connection); 10] = 
     (Connection::Available, "perished, surplus or pool closed", Connection::Closed),
     (Connection::Checking, "alive", Connection::Available),
     (Connection::Checking, "dead, stale, surplus or pool closed", Connection::Closed),
+    (Connection::Available, "idle for long: refresh", Connection::Refreshing),
+    (Connection::Refreshing, "refreshed", Connection::Available),
+    (Connection::Refreshing, "failed, interrupted, perished, surplus or pool closed", Connection::Closed),
     (Connection::InUse, "check in", Connection::Available),
     (Connection::InUse, "check in, perished, surplus or pool closed", Connection::Closed),
 ];
@@ -65,6 +69,7 @@ pub(crate) enum ConnectionState {
     Pending,
     Available,
     Checking,
+    Refreshing,
     InUse,
 }
 
@@ -90,7 +95,7 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 19] = [
+    const CALLS: [[&str; 4]; 22] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
         ["`set_purpose`, in use", "cursor, transaction or other", "the same", "the same"],
@@ -107,9 +112,12 @@ mod tests {
         ["`handle_established`, closed", "hands the socket to `Close`", "the same", "the same"],
         ["`handle_establish_failed`", "closed: error", "closed: error; fails its origin", "closed: poolClosed"],
         ["`handle_checked`", "closed: stale or error", "serves the queue, or closed", "closed: poolClosed"],
+        ["`handle_refreshed`", "closed: stale or idle", "serves the queue, or available", "closed: poolClosed"],
+        ["`handle_refresh_failed`", "closed: error", "closed: error; serves the queue", "closed: poolClosed"],
         ["`handle_peer_closed`", "closed: error; in use: at check-in", "the same", "the same, reason poolClosed"],
         ["`resize`", "closes what is too much", "the same; serves the queue", "nothing to close"],
-        ["`handle_timeout`", "prunes", "fails overdue check-outs, prunes, populates", "nothing"],
+        ["`resume`", "has the available connections checked at their next use", "the same", "nothing"],
+        ["`handle_timeout`", "prunes", "fails overdue check-outs, refreshes, prunes, populates", "nothing"],
     ];
 
     fn page() -> String {
@@ -123,8 +131,7 @@ mod tests {
         for (from, cause, to) in CONNECTION_TRANSITIONS {
             let name = |state, end| if state == ConnectionState::Closed { end } else { format!("{state:?}") };
             let (from, to) = (name(from, String::from("[*]")), name(to, String::from("Closed")));
-            page +=
-                &format!("    {from} --> {to}: {cause}\n").replace(": idle for long: check", ": idle for long, check");
+            page += &format!("    {from} --> {to}: {cause}\n").replace(": idle for long: ", ": idle for long, ");
         }
         page += "    Closed --> [*]\n```\n\n## What each call does in each state of the pool\n\n";
         page += "| call | paused | ready | closed |\n|---|---|---|---|\n";

@@ -12,7 +12,7 @@ use super::event::{CheckOutFailedReason, ConnectionClosedReason};
 pub struct Counts {
     /// Being established.
     pub pending: u32,
-    /// Established and not in use; those being checked before their delivery included.
+    /// Established and not in use; those being checked before their delivery, or refreshed, included.
     pub available: u32,
     /// Checked out.
     pub in_use: u32,

@@ -23,13 +23,15 @@ pub struct Timeout {
 }
 
 impl<C> Pool<C> {
-    /// Time has passed: fails check-outs whose time is up (CMAP-15), creates the connections that a backoff or the
-    /// limit of new ones held back, retires connections, closes what a host has that nobody uses, and runs
+    /// Time has passed: fails check-outs whose time is up (CMAP-15), ends holds, creates the connections that a backoff or the
+    /// limit of new ones held back, retires and refreshes connections, closes what a host has that nobody uses, and runs
     /// maintenance if it is due (CMAP-47).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
+        self.end_holds();
         self.create_held_back();
         self.retire();
+        self.refresh_due();
         self.expire_host();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
@@ -50,7 +52,10 @@ impl<C> Pool<C> {
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
         let earlier = Timeout::earlier(earlier, self.host_timeout());
         let earlier = if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
-        if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier }
+        let earlier =
+            if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier };
+        let earlier = if self.affinity.is_some() { Timeout::earlier(earlier, self.hold_timeout()) } else { earlier };
+        if self.refresh.is_some() { Timeout::earlier(earlier, self.refresh_timeout()) } else { earlier }
     }
 }
 
@@ -87,6 +92,10 @@ pub enum TimeoutReason {
     CreationRate,
     /// When the life of a connection ends.
     Retire,
+    /// When a connection is held no more for its keys.
+    Hold,
+    /// When it is time to see whether a connection has been idle for long enough to be refreshed.
+    Refresh,
 }
 
 /// A member of [`Deadlines`] that remembers its place there.

@@ -40,7 +40,7 @@ impl WaitQueue {
         let taken_over = last_origin.and_then(|origin| Some((origin, self.pending(origin)?)));
         match taken_over {
             Some((origin, connection)) => {
-                self.pass_origin(origin, key, connection);
+                self.pass_origin(origin, key, Some(connection));
                 // only its own deadline bounds the wait of an origin.
                 self.schedule(key, u64::MAX);
                 self.bound(origin, timeout);

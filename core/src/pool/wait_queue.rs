@@ -13,8 +13,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::bonds::AffinityKey;
 use super::error::WaitLimit;
 use super::handle::PoolId;
+use super::identity::IdentityId;
 use super::list::{Key, Linked, Links, List, NIL};
 use super::timer::{Deadline, Deadlines, Timed};
 use crate::options::WaitOrder;
@@ -56,6 +58,12 @@ impl CheckOutId {
 pub struct CheckOutRequest {
     /// The caller's own deadline, whatever the pool's waitQueueTimeoutMS says (CMAP-33).
     pub deadline: Option<Instant>,
+    /// Whose connection is wanted: what that means is up to the option `affinity`, without which it means nothing.
+    #[serde(default)]
+    pub affinity: Option<AffinityKey>,
+    /// The identity that the connection has to have; `None` = the credential of the options. A topology obeys it; a
+    /// pool has one credential, and does not look at it.
+    pub identity: Option<IdentityId>,
 }
 
 /// The state in which a cancellation found its check-out.
@@ -87,6 +95,7 @@ pub(crate) struct WaitQueue {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     sequence: u64,
+    /// When the check-out began; from its delivery on, when that was.
     started_at: Instant,
     progress: Progress,
     /// The caller's own deadline.
@@ -104,6 +113,8 @@ enum Progress {
     Started,
     /// In the queue; `pending` is the connection that was created for it and is not established yet.
     Waiting { pending: Option<Key> },
+    /// In the list of the connection that its key has.
+    Loyal { connection: Key },
     /// Its connection is in use.
     Delivered,
 }
@@ -216,10 +227,10 @@ impl WaitQueue {
         }
     }
 
-    /// The last origin is none any more: its pending connection is `heir`'s, who stands before it.
-    pub(super) fn pass_origin(&mut self, from: Key, heir: Key, pending: Key) {
+    /// The last origin is none any more: its pending connection is `heir`'s, who stands before it, or the same without one.
+    pub(super) fn pass_origin(&mut self, from: Key, heir: Key, pending: Option<Key>) {
         self.set_pending(from, None);
-        self.set_pending(heir, Some(pending));
+        self.set_pending(heir, pending);
         self.next_origin = from;
     }
 
@@ -264,7 +275,7 @@ impl WaitQueue {
     pub(crate) fn pending(&self, key: Key) -> Option<Key> {
         match self.entries[key as usize].progress {
             Progress::Waiting { pending } => pending,
-            Progress::Finished | Progress::Started | Progress::Delivered => None,
+            Progress::Finished | Progress::Started | Progress::Loyal { .. } | Progress::Delivered => None,
         }
     }
 
@@ -304,15 +315,37 @@ impl WaitQueue {
         CheckOutId { sequence: self.entries[key as usize].sequence, key, pool: self.pool }
     }
 
+    /// When a check-out began, until its [use begins](Self::begin_use).
     pub(crate) fn started_at(&self, key: Key) -> Instant {
         self.entries[key as usize].started_at
+    }
+
+    /// The use of a connection that was delivered begins.
+    #[inline]
+    pub(crate) fn begin_use(&mut self, key: Key, now: Instant) {
+        self.entries[key as usize].started_at = now;
+    }
+
+    /// When the use of a connection began.
+    pub(super) fn in_use_since(&self, key: Key) -> Instant {
+        self.started_at(key)
+    }
+
+    /// Those in the queue, its head first.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = Key> {
+        self.members(&self.waiting)
+    }
+
+    /// Those in a list, its front first.
+    pub(super) fn members<'a>(&'a self, list: &'a List<WAITERS>) -> impl Iterator<Item = Key> + 'a {
+        core::iter::successors(list.front(), |&key| list.next(&self.entries, key))
     }
 
     /// What cancelling `id` would find now.
     pub(crate) fn progress(&self, id: CheckOutId) -> Cancellation {
         match self.entries.get(id.key as usize) {
             Some(entry) if (entry.sequence, self.pool) == (id.sequence, id.pool) => match entry.progress {
-                Progress::Started | Progress::Waiting { .. } => Cancellation::Cancelled,
+                Progress::Started | Progress::Waiting { .. } | Progress::Loyal { .. } => Cancellation::Cancelled,
                 Progress::Delivered => Cancellation::Delivered,
                 Progress::Finished => Cancellation::Finished,
             },
@@ -353,6 +386,49 @@ impl WaitQueue {
         }
     }
 
+    /// Puts a started check-out at the end of those that wait for one connection.
+    pub(super) fn enqueue_for(
+        &mut self,
+        connection: Key,
+        waiters: &mut List<WAITERS>,
+        key: Key,
+        deadline: Option<Instant>,
+        timeout: u64,
+    ) {
+        self.begin_wait(key, deadline);
+        self.entries[key as usize].progress = Progress::Loyal { connection };
+        waiters.push_back(&mut self.entries, key);
+        self.schedule(key, timeout);
+    }
+
+    /// The connection that a check-out waits for, if it is one alone.
+    pub(super) fn awaited(&self, key: Key) -> Option<Key> {
+        match self.entries[key as usize].progress {
+            Progress::Loyal { connection } => Some(connection),
+            Progress::Finished | Progress::Started | Progress::Waiting { .. } | Progress::Delivered => None,
+        }
+    }
+
+    /// Takes a check-out out of the list of those that wait for one connection.
+    pub(super) fn leave_list(&mut self, waiters: &mut List<WAITERS>, key: Key) {
+        let place = self.entries[key as usize].place;
+        waiters.remove(&mut self.entries, key);
+        self.deadlines.remove(&mut self.entries, place);
+        self.entries[key as usize].progress = Progress::Started;
+    }
+
+    /// Check-outs that wait for one connection alone.
+    pub(super) fn loyal(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry.progress, Progress::Loyal { .. })).count()
+    }
+
+    /// How many wait for this connection alone, if the list of them is consistent.
+    pub(super) fn check_list(&self, waiters: &List<WAITERS>, connection: Key) -> Result<usize, &'static str> {
+        let waiters = waiters.check(&self.entries)?;
+        let are_right = waiters.iter().all(|&key| self.awaited(key) == Some(connection));
+        if are_right { Ok(waiters.len()) } else { Err("a check-out waits for another connection than it says") }
+    }
+
     /// Notes the earlier of the waiter's own deadline and the end of `timeout` since its start.
     pub(super) fn schedule(&mut self, key: Key, timeout: u64) {
         let Entry { sequence, started_at, deadline, .. } = self.entries[key as usize];
@@ -370,6 +446,7 @@ impl WaitQueue {
     pub(crate) fn check(&self, origin_of: impl Fn(Key) -> Option<Key>) -> Result<(), &'static str> {
         let waiting = self.waiting.check(&self.entries)?;
         let is_waiting = |entry: &&Entry| matches!(entry.progress, Progress::Waiting { .. });
+        let is_loyal = |entry: &&Entry| matches!(entry.progress, Progress::Loyal { .. });
         if self.entries.iter().filter(is_waiting).count() != waiting.len() {
             return Err("a check-out waits outside the queue");
         }
@@ -407,7 +484,7 @@ impl WaitQueue {
         }
         for (place, deadline) in self.deadlines.iter() {
             match self.entries.get(deadline.key as usize) {
-                Some(entry) if entry.place as usize == place && is_waiting(&entry) => {}
+                Some(entry) if entry.place as usize == place && (is_waiting(&entry) || is_loyal(&entry)) => {}
                 _ => return Err("a deadline belongs to no waiter"),
             }
         }
@@ -448,7 +525,19 @@ impl WaitQueue {
 impl CheckOutRequest {
     /// A request that gives up at `deadline`.
     pub fn until(deadline: Instant) -> Self {
-        Self { deadline: Some(deadline) }
+        Self { deadline: Some(deadline), ..Self::default() }
+    }
+
+    /// The same request for the connection that `key` had last.
+    #[must_use]
+    pub fn affinity(self, key: AffinityKey) -> Self {
+        Self { affinity: Some(key), ..self }
+    }
+
+    /// The same as this identity.
+    #[must_use]
+    pub fn identity(self, identity: IdentityId) -> Self {
+        Self { identity: Some(identity), ..self }
     }
 }
 

@@ -41,7 +41,7 @@ pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};
 pub use self::server_id::ServerId;
 pub use crate::monitor::{HeartbeatEvent, MonitorConnection, ServerDescription, ServerType};
-use crate::pool::Pool;
+use crate::pool::{IdentityId, Pool};
 pub use crate::topology_version::TopologyVersion;
 pub use crate::wire_version::{MAX_WIRE_VERSION, MIN_WIRE_VERSION};
 
@@ -53,6 +53,15 @@ pub struct Server<C> {
     pub(crate) description: Arc<ServerDescription>,
     pub(crate) disbelief: Disbelief,
     pub(crate) membership: Membership,
+    /// Where this is but the pool of an identity at a server.
+    pub(crate) of_identity: Option<IdentityOfServer>,
+}
+
+/// The identity that a pool is for, and the server that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IdentityOfServer {
+    pub(crate) server: ServerId,
+    pub(crate) identity: IdentityId,
 }
 
 /// Where a server stands in its topology.
@@ -71,7 +80,7 @@ impl<C> Server<C> {
     pub(crate) fn new(pool: Pool<C>, membership: Membership) -> Self {
         let address = Arc::clone(pool.shared_address());
         let description = Arc::new(ServerDescription::new(address, ServerType::Unknown));
-        Self { pool, description, disbelief: Disbelief::default(), membership }
+        Self { pool, description, disbelief: Disbelief::default(), membership, of_identity: None }
     }
 
     /// The pool, to read.
@@ -91,6 +100,7 @@ impl<C> Server<C> {
             description: Arc::clone(&self.description),
             disbelief: self.disbelief,
             membership: self.membership,
+            of_identity: self.of_identity,
         }
     }
 

@@ -11,6 +11,7 @@
 
 mod fail_point;
 mod network;
+mod refreshing;
 mod schedule;
 mod simulation;
 

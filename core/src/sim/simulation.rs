@@ -14,8 +14,8 @@ use super::schedule::Schedule;
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::pool::{
-    Action, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId,
-    Delivery, Event, Handle, Output, Pool, Refused,
+    Action, AffinityKey, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition,
+    ConnectionId, Delivery, Event, Handle, Output, Pool, Refused,
 };
 use crate::random::Random;
 use crate::server::{OperationError, Server};
@@ -31,11 +31,12 @@ pub struct Simulation {
     pub virtual_server: VirtualServer,
     topology: Topology<()>,
     now: Instant,
-    random: Random,
+    pub(super) random: Random,
     connect_timeout: Duration,
     schedule: Schedule<Happening>,
     establishing: BTreeMap<ConnectionId, (Handle, Phase)>,
-    hung_up: BTreeMap<ConnectionId, Handle>,
+    pub(super) refreshing: BTreeMap<ConnectionId, Handle>,
+    pub(super) hung_up: BTreeMap<ConnectionId, Handle>,
     news: VecDeque<News>,
 }
 
@@ -65,20 +66,22 @@ pub enum News {
     },
 }
 
-/// An event of a connection that is being established.
+/// An event of a connection that is being established or refreshed.
 #[derive(Clone, Debug)]
-enum Happening {
+pub(super) enum Happening {
     /// The step that was under way has ended.
     Step { connection: Handle, step: Step, outcome: Outcome },
     /// The connection was refused.
     Refused { connection: Handle },
     /// connectTimeoutMS is over.
     TimedOut { connection: Handle },
+    /// A ping has ended, or has taken too long.
+    Refreshed { connection: Handle, outcome: Result<(), OperationError> },
 }
 
 /// The steps of establishment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Connect,
     Hello,
     SaslStart,
@@ -97,6 +100,7 @@ impl Simulation {
             connect_timeout: Duration::from_secs(10),
             schedule: Schedule::new(),
             establishing: BTreeMap::new(),
+            refreshing: BTreeMap::new(),
             hung_up: BTreeMap::new(),
             news: VecDeque::new(),
         };
@@ -180,9 +184,24 @@ impl Simulation {
         self.call(|topology, now| topology.clear(now, clear))
     }
 
+    /// [`Pool::renew_credential`].
+    pub fn renew_credential(&mut self) {
+        self.call(Topology::renew_credential);
+    }
+
     /// [`Pool::retire_all`].
     pub fn retire_all(&mut self, over: Duration) {
         self.call(|topology, now| topology.retire_all(now, over));
+    }
+
+    /// [`Pool::end_affinity`].
+    pub fn end_affinity(&mut self, key: AffinityKey) {
+        self.call(|topology, now| topology.end_affinity(now, key));
+    }
+
+    /// [`Pool::resume`].
+    pub fn resume(&mut self) {
+        self.call(Topology::resume);
     }
 
     /// [`Pool::close`].
@@ -203,12 +222,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// Gives up every establishment that is still going on, as an adapter does when its pool has been closed for long.
+    /// Gives up every establishment and every ping that is still going on, as an adapter does when its pool has been closed for long.
     pub fn abandon_establishments(&mut self) {
         for (connection, phase) in core::mem::take(&mut self.establishing).into_values() {
             let error = EstablishError::new(phase, Fault::Other, "the pool was closed");
             self.fail_with(connection, error);
         }
+        self.abandon_refreshes();
     }
 
     /// The next news for the callers.
@@ -246,7 +266,7 @@ impl Simulation {
         true
     }
 
-    fn call<R>(&mut self, call: impl FnOnce(&mut Topology<()>, Instant) -> R) -> R {
+    pub(super) fn call<R>(&mut self, call: impl FnOnce(&mut Topology<()>, Instant) -> R) -> R {
         let result = call(&mut self.topology, self.now);
         self.drain();
         result
@@ -274,6 +294,9 @@ impl Simulation {
                     let alive = !self.hung_up.contains_key(&connection.id());
                     let answered = self.topology.handle_checked(self.now, connection, alive);
                     debug_assert_eq!(answered, Ok(()));
+                }
+                Output::Action(Action::Refresh { connection, socket: (), timeout }) => {
+                    self.refresh(connection, timeout);
                 }
                 Output::Action(Action::Deliver { check_out, connection, socket: () }) => {
                     self.news.push_back(News::Delivered { check_out, connection });
@@ -343,6 +366,7 @@ impl Simulation {
             Happening::Refused { connection } => {
                 self.fail(connection, Fault::Network, "the connection was refused");
             }
+            Happening::Refreshed { connection, outcome } => self.end_refresh(connection, outcome),
             Happening::TimedOut { connection } => {
                 self.fail(connection, Fault::Timeout, "the server did not answer within connectTimeoutMS");
             }
@@ -412,6 +436,9 @@ impl Simulation {
 
     /// Gives up an establishment, unless its end races the interruption and is reported all the same.
     fn interrupt(&mut self, connection: Handle) {
+        if self.refreshing.remove(&connection.id()).is_some() {
+            return;
+        }
         if !self.establishing.contains_key(&connection.id()) {
             self.news.push_back(News::Interrupted { connection });
         } else if self.random.up_to(1) == 0 {
@@ -419,7 +446,7 @@ impl Simulation {
         }
     }
 
-    fn later(&mut self, after: Duration, happening: Happening) {
+    pub(super) fn later(&mut self, after: Duration, happening: Happening) {
         self.schedule.insert(&mut self.random, self.now + after, happening);
     }
 }

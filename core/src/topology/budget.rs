@@ -10,6 +10,8 @@
 //! - One that somebody waits for there stays, unless that waiter came later, and its server has more connections than the
 //!   one that has none to spare. So a busy server starves no other, and two busy servers do not change places all the time.
 //!
+//! The pools of one server share its limits in the same way, where there are several of them.
+//!
 //! Floors yield: they are populated with permits that nobody waits for.
 
 use alloc::vec::Vec;
@@ -31,13 +33,13 @@ impl<C> Topology<C> {
     /// Whether all pools together have a limit.
     #[inline]
     pub(super) fn has_budget(&self) -> bool {
-        self.options.max_connections > 0
+        self.options.max_connections > 0 || self.shares_limits()
     }
 
     /// Lends a server's pool what is free, for the next call.
     pub(super) fn lend_permits(&mut self, server: ServerId) {
         if self.has_budget() {
-            let free = self.free_permits();
+            let free = self.free_permits(server);
             if let Some(server) = self.servers.get_mut(server) {
                 server.pool.lend_permits(free);
             }
@@ -46,7 +48,14 @@ impl<C> Topology<C> {
 
     /// Lets a server give up the connection that is about to come back, if a waiter of another one has the better claim.
     pub(super) fn yield_if_due(&mut self, id: ServerId) {
-        let Some(neediest) = self.neediest().filter(|neediest| neediest.server != id) else { return };
+        if self.has_too_many(id) {
+            self.servers.get_mut(id).into_iter().for_each(|server| server.pool.yield_next());
+            return;
+        }
+        let Some(neediest) = self.neediest(&[]).filter(|neediest| neediest.server != id) else { return };
+        if !self.makes_room(id, neediest.server) {
+            return;
+        }
         if let Some(server) = self.servers.get_mut(id)
             && server.pool.waits_since().is_some_and(|since| neediest.since < since)
             && neediest.connections < server.pool.counts().total()
@@ -62,8 +71,14 @@ impl<C> Topology<C> {
         }
         let now = self.now;
         self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_permits(0));
-        while let Some(Neediest { server, .. }) = self.neediest() {
-            if self.free_permits() == 0 && !self.give_up_coldest(server) {
+        // Those that cannot get one, though others might: each server has limits of its own.
+        let mut without = Vec::new();
+        while let Some(Neediest { server, .. }) = self.neediest(&without) {
+            if self.free_permits(server) == 0 && !self.give_up_coldest(server) {
+                if self.shares_limits() {
+                    without.push(server);
+                    continue;
+                }
                 break;
             }
             let Some(needy) = self.servers.get_mut(server) else { break };
@@ -76,8 +91,13 @@ impl<C> Topology<C> {
                 break;
             }
         }
-        let (has_more, is_sought) = (self.free_permits() > 0, self.neediest().is_some());
-        self.servers.iter_mut().for_each(|(_, server)| server.pool.end_of_call(has_more, is_sought));
+        let is_sought = self.neediest(&[]).is_some();
+        for slot in 0..self.servers.slots() {
+            let has_more = self.servers.id_at(slot).is_some_and(|id| self.free_permits(id) > 0);
+            if let Some(server) = self.servers.at(slot) {
+                server.pool.end_of_call(has_more, is_sought);
+            }
+        }
     }
 
     /// Does what is due in the pools, one after the other: each is lent what those before have left. What one closes may
@@ -97,16 +117,24 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Permits that no connection has. Connections of servers that have left count until they are closed.
-    fn free_permits(&self) -> u32 {
+    /// Permits that no connection has, for a pool. Connections of servers that have left count until they are closed.
+    fn free_permits(&self, pool: ServerId) -> u32 {
+        self.free_of_client().min(self.free_of_server(pool))
+    }
+
+    fn free_of_client(&self) -> u32 {
+        if self.options.max_connections == 0 {
+            return u32::MAX;
+        }
         let connections = self.servers.iter().map(|(_, server)| server.pool.counts().total());
         self.options.max_connections.saturating_sub(connections.fold(0, u32::saturating_add))
     }
 
     /// The server of the longest waiter that needs a permit; of several that came at once, the one with the fewest
     /// connections.
-    fn neediest(&self) -> Option<Neediest> {
-        let needy = self.servers.iter().filter_map(|(server, it)| {
+    fn neediest(&self, without: &[ServerId]) -> Option<Neediest> {
+        let others = self.servers.iter().filter(|(server, _)| !without.contains(server));
+        let needy = others.filter_map(|(server, it)| {
             let since = it.pool.wants_permit_since()?;
             Some(Neediest { server, since, connections: it.pool.counts().total() })
         });
@@ -115,15 +143,19 @@ impl<C> Topology<C> {
 
     /// Closes the coldest available connection that another server has. Returns whether there was one.
     fn give_up_coldest(&mut self, needy: ServerId) -> bool {
-        let others = self.servers.iter().filter(|&(id, _)| id != needy);
-        let coldest = others.filter_map(|(id, server)| Some((server.pool.coldest_since()?, id))).min_by_key(|it| it.0);
-        let Some((_, id)) = coldest else { return false };
+        let Some(id) = self.coldest_of(|id, this| id != needy && this.makes_room(id, needy)) else { return false };
         let now = self.now;
         if let Some(server) = self.servers.get_mut(id) {
             server.pool.give_up_coldest(now);
         }
         self.take_outputs_of(id);
         true
+    }
+
+    /// The pool with the connection that has been available longest, of those that `is_meant` takes.
+    pub(super) fn coldest_of(&self, is_meant: impl Fn(ServerId, &Self) -> bool) -> Option<ServerId> {
+        let meant = self.servers.iter().filter(|&(id, _)| is_meant(id, self));
+        meant.filter_map(|(id, server)| Some((server.pool.coldest_since()?, id))).min_by_key(|it| it.0).map(|it| it.1)
     }
 
     /// Takes over the outputs of a pool that has created or closed connections, and no more.

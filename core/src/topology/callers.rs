@@ -11,7 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Purpose,
+    Refused,
 };
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
@@ -50,6 +51,7 @@ impl<C> Topology<C> {
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
         if let Some(writer) = self.writer
+            && request.identity.is_none()
             && self.outputs.is_empty()
             && let Some(server) = self.servers.get_mut(writer)
         {
@@ -86,9 +88,14 @@ impl<C> Topology<C> {
     ) -> (CheckOut, Option<Delivery<C>>) {
         self.advance(now);
         self.selection_started(criteria);
-        match self.choose(criteria) {
+        let chosen = match self.unknown_identity(&request) {
+            Some(identity) => Err(SelectionErrorKind::UnknownIdentity(identity)),
+            None => self.choose(criteria, &request),
+        };
+        match chosen {
             Ok(Some(server)) => {
                 self.selection_succeeded(criteria, server);
+                let server = self.pool_for(server, request.identity);
                 self.begin_in_pool(server, criteria, request)
             }
             Ok(None) => (CheckOut::Selecting(self.select(criteria, request)), None),
@@ -235,7 +242,9 @@ impl<C> Topology<C> {
     pub fn ready(&mut self, now: Instant) -> Result<(), ApiMisuse> {
         self.advance(now);
         let server = self.unmonitored_server()?;
-        self.call_pool(server, |pool| pool.ready(now));
+        for pool in self.pools_of(server) {
+            self.call_pool(pool, |pool| pool.ready(now));
+        }
         Ok(())
     }
 
@@ -246,7 +255,7 @@ impl<C> Topology<C> {
     pub fn clear(&mut self, now: Instant, clear: Clear) -> Result<(), ApiMisuse> {
         self.advance(now);
         let server = self.unmonitored_server()?;
-        self.call_pool(server, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))
+        self.clear_pools(server, &clear)
     }
 
     /// Ends the lives of all connections over a time, as [`Pool::retire_all`](crate::pool::Pool::retire_all) does, those of
@@ -256,6 +265,37 @@ impl<C> Topology<C> {
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };
             self.call_pool(id, |pool| pool.retire_all(now, over));
+        }
+    }
+
+    /// Lets the pools of all servers forget the connection of a key, as
+    /// [`Pool::end_affinity`](crate::pool::Pool::end_affinity) does.
+    pub fn end_affinity(&mut self, now: Instant, key: AffinityKey) {
+        self.advance(now);
+        self.call_all_pools(|pool| pool.end_affinity(now, key));
+    }
+
+    /// The process goes on after its machine was suspended, as [`Pool::resume`](crate::pool::Pool::resume).
+    pub fn resume(&mut self, now: Instant) {
+        self.advance(now);
+        self.call_all_pools(|pool| pool.resume(now));
+    }
+
+    fn call_all_pools(&mut self, call: impl Fn(&mut crate::pool::Pool<C>)) {
+        for slot in 0..self.servers.slots() {
+            let Some(id) = self.servers.id_at(slot) else { continue };
+            self.call_pool(id, &call);
+        }
+    }
+
+    /// Connections are established with another credential from now on, as
+    /// [`Pool::renew_credential`](crate::pool::Pool::renew_credential) says: those that exist retire, those of each server by
+    /// themselves.
+    pub fn renew_credential(&mut self, now: Instant) {
+        self.advance(now);
+        for slot in 0..self.servers.slots() {
+            let Some(id) = self.servers.id_at(slot).filter(|&id| self.member_of(id) == id) else { continue };
+            self.call_pool(id, |pool| pool.renew_credential(now));
         }
     }
 
@@ -269,7 +309,7 @@ impl<C> Topology<C> {
         }
         self.polling = None;
         let members: Vec<ServerId> =
-            self.servers.iter().filter(|(_, server)| !server.has_left()).map(|(id, _)| id).collect();
+            self.servers.members().filter(|(_, server)| !server.has_left()).map(|(id, _)| id).collect();
         for &server in &members {
             self.close_pool(server);
         }
@@ -301,7 +341,7 @@ impl<C> Topology<C> {
             if let Some(origins) = self.servers.origins(id) {
                 origins.forget();
             }
-            if self.phase == Phase::Monitored && !self.options.load_balanced {
+            if self.phase == Phase::Monitored && !self.options.load_balanced && self.member_of(id) == id {
                 self.mark_unknown(id, Cause::new("the process was forked"), None);
             }
             self.call_pool(id, |pool| pool.reset_after_fork(now));

@@ -43,7 +43,7 @@ impl<C> Topology<C> {
                 self.mark_unknown(server, cause.clone(), None);
                 let clear = Clear::pool(cause);
                 let clear = if fault == Fault::Timeout { clear.interrupting() } else { clear };
-                self.call_pool(server, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))?;
+                self.clear_pools(server, &clear)?;
             }
         }
         self.hurry_monitor(server);
@@ -162,7 +162,8 @@ impl<C> Topology<C> {
     pub(super) fn serve_waiters(&mut self) {
         for criteria in self.selections.criteria() {
             while let Some(selection) = self.selections.first_of(&criteria) {
-                match self.choose(&criteria) {
+                let request = self.selections.request(selection).unwrap_or_default();
+                match self.choose(&criteria, &request) {
                     Ok(Some(server)) => self.begin_selected(selection, server),
                     Ok(None) => break,
                     Err(kind) => self.fail_selection(selection, kind),
@@ -173,8 +174,13 @@ impl<C> Topology<C> {
 
     /// Begins a check-out that waited for a server in the pool of the one that was chosen.
     fn begin_selected(&mut self, selection: SelectionId, server: ServerId) {
+        let request = self.selections.request(selection);
+        if let Some(identity) = request.and_then(|request| self.unknown_identity(&request)) {
+            return self.fail_selection(selection, SelectionErrorKind::UnknownIdentity(identity));
+        }
         let (now, Some(waiter)) = (self.now, self.selections.remove(selection)) else { return };
         self.selection_succeeded(&waiter.criteria, server);
+        let server = self.pool_for(server, waiter.request.identity);
         let Some((known, origins)) = self.servers.with_origins(server) else { return };
         let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
         if delivery.is_none() && self.options.reselect {
@@ -208,15 +214,21 @@ impl<C> Topology<C> {
     pub(super) fn hurry_monitors(&mut self) {
         for slot in 0..self.servers.slots() {
             if let Some(server) = self.servers.id_at(slot)
-                && self.servers.get(server).is_some_and(|server| !server.has_left())
+                && self.servers.get(server).is_some_and(|server| !server.has_left() && server.of_identity.is_none())
             {
                 self.hurry_monitor(server);
             }
         }
     }
 
-    /// Closes the pool of a server that leaves. A pool that was not needed was never told of.
+    /// Closes the pools of a server that leaves. A pool that was not needed was never told of.
     pub(super) fn close_pool(&mut self, id: ServerId) {
+        for id in self.pools_of(id) {
+            self.close_single_pool(id);
+        }
+    }
+
+    pub(super) fn close_single_pool(&mut self, id: ServerId) {
         let now = self.now;
         let Some(server) = self.servers.get_mut(id) else { return };
         server.pool.close(now);
@@ -228,6 +240,12 @@ impl<C> Topology<C> {
     }
 
     fn make_ready(&mut self, id: ServerId) {
+        for id in self.pools_of(id) {
+            self.make_single_ready(id);
+        }
+    }
+
+    fn make_single_ready(&mut self, id: ServerId) {
         let now = self.now;
         if let Some(server) = self.servers.get_mut(id) {
             if server.membership == Membership::Unused {

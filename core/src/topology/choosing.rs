@@ -13,7 +13,7 @@ use super::selection::{LatencyWindow, MaxStalenessError, SelectionErrorKind, Ser
 use super::{Operation, Phase, SelectionDetail, Topology};
 use crate::address::ServerAddress;
 use crate::monitor::ServerDescription;
-use crate::pool::PoolState;
+use crate::pool::{CheckOutRequest, PoolState};
 use crate::server::ServerId;
 
 /// What a check-out wants of its server.
@@ -61,12 +61,17 @@ impl<C> Topology<C> {
         Ok(suitable.into_iter().filter_map(|at| self.description.servers.get(at).map(Arc::clone)).collect())
     }
 
-    /// The server for a check-out. `None` if there is none now.
+    /// The server for a check-out: where several are fast enough, the one that has a connection of its key. `None` if
+    /// there is none now.
     ///
     /// # Errors
     /// No server can suit it: maxStalenessSeconds is too small for a replica set (SEL-24), or the server has left to which it is
     /// pinned.
-    pub(super) fn choose(&mut self, criteria: &Criteria) -> Result<Option<ServerId>, SelectionErrorKind> {
+    pub(super) fn choose(
+        &mut self,
+        criteria: &Criteria,
+        request: &CheckOutRequest,
+    ) -> Result<Option<ServerId>, SelectionErrorKind> {
         if self.writer.is_some() && criteria.wants_any_writable() {
             return Ok(self.writer.filter(|&writer| self.takes_check_outs(writer)));
         }
@@ -86,6 +91,17 @@ impl<C> Topology<C> {
         let Some((_, window)) = recent.get(at) else { return Ok(None) };
         let servers = &self.servers;
         let server_at = |position: usize| ids.get(position).copied().flatten();
+        if let Some(key) = request.affinity {
+            let ids = window.servers().iter().filter_map(|&position| server_at(position));
+            let mut suitable = ids.filter(|&id| self.takes_check_outs(id));
+            let is_bound = |&id: &ServerId| {
+                let pool = self.known_pool(id, request.identity).and_then(|pool| servers.get(pool));
+                pool.is_some_and(|pool| pool.pool.is_bound(key))
+            };
+            if let Some(own) = suitable.find(is_bound) {
+                return Ok(Some(own));
+            }
+        }
         let operation_count = |position| {
             let counts = server_at(position).and_then(|id| servers.get(id)).map(|server| server.pool.counts());
             counts.map_or(0, |counts| u64::from(counts.in_use) + u64::from(counts.waiting))

@@ -30,11 +30,13 @@ impl<C> Topology<C> {
             return self.call(connection, |pool| pool.handle_hello(now, connection, service_id));
         }
         let id = self.owner(connection)?;
-        if let Some(server) = self.servers.get(id).filter(|server| !server.pool.is_stale(connection)) {
+        let member = self.member_of(id);
+        let is_stale = self.servers.get(id).is_none_or(|server| server.pool.is_stale(connection));
+        if let Some(server) = self.servers.get(member).filter(|_| !is_stale) {
             description.round_trip_time = server.description.round_trip_time;
             description.min_round_trip_time = server.description.min_round_trip_time;
             description.last_update_time = Some(self.now);
-            self.learn_from_application(id, description);
+            self.learn_from_application(member, description);
         }
         Ok(())
     }
@@ -45,19 +47,7 @@ impl<C> Topology<C> {
     /// Those of [`Pool::handle_established`](crate::pool::Pool::handle_established).
     pub fn handle_established(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
         self.advance(now);
-        match self.owner(connection) {
-            Ok(server) => {
-                let mut socket = Some(socket);
-                let established = self.call_pool(server, |pool| {
-                    socket.take().map_or(Ok(()), |socket| pool.handle_established(now, connection, socket))
-                });
-                match (established, socket) {
-                    (None, Some(socket)) => Err(Refused { socket, misuse: ApiMisuse::ForeignConnection }),
-                    (established, _) => established.unwrap_or(Ok(())),
-                }
-            }
-            Err(misuse) => Err(Refused { socket, misuse }),
-        }
+        self.hand_in(connection, socket, |pool, socket| pool.handle_established(now, connection, socket))
     }
 
     /// Establishing a connection failed. Clears the pool if the error speaks against the server (SDAM-4 to SDAM-8), or
@@ -73,15 +63,53 @@ impl<C> Topology<C> {
     ) -> Result<(), ApiMisuse> {
         self.advance(now);
         let (id, topology_version) = (self.owner(connection)?, error.topology_version);
-        let reactions = reaction::to_establish_error(&error, self.circumstances(id, connection, topology_version));
+        let mut circumstances = self.circumstances(id, connection, topology_version);
+        // That the server refuses an old credential says nothing about it.
+        circumstances.is_stale |= self.servers.get(id).is_some_and(|server| {
+            server.pool.is_refused_as_outdated(connection, &error)
+                || (server.of_identity.is_some() && error.is_about_the_credential())
+        });
+        let reactions = reaction::to_establish_error(&error, circumstances);
         let is_pending = self.servers.get(id).map_or(Ok(false), |server| server.pool.is_pending(connection))?;
         if reactions.mark_unknown && is_pending {
-            self.mark_unknown(id, Cause::of(&error), topology_version);
+            self.mark_unknown(self.member_of(id), Cause::of(&error), topology_version);
         }
+        let cause = (reactions.clear && self.shares_limits()).then(|| Cause::of(&error));
         let reaction = if reactions.clear { Reaction::ClearPool } else { Reaction::KeepPool };
         self.call(connection, |pool| pool.handle_establish_failed(now, connection, error, reaction))?;
+        if let Some(cause) = cause.filter(|_| is_pending) {
+            self.clear_siblings(id, &cause);
+        }
         self.react(id, reactions);
         Ok(())
+    }
+
+    /// The server has answered on a connection that was idle for long.
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_refreshed`](crate::pool::Pool::handle_refreshed).
+    pub fn handle_refreshed(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
+        self.advance(now);
+        self.hand_in(connection, socket, |pool, socket| pool.handle_refreshed(now, connection, socket))
+    }
+
+    /// The server has not answered on a connection that was idle for long. That says of the server what the error of an
+    /// operation would: a network error clears the pool, a timeout costs the connection alone.
+    ///
+    /// # Errors
+    /// Those of [`Pool::handle_refresh_failed`](crate::pool::Pool::handle_refresh_failed).
+    pub fn handle_refresh_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: OperationError,
+    ) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let id = self.owner(connection)?;
+        if self.servers.get(id).map_or(Ok(false), |server| server.pool.is_refreshing(connection))? {
+            self.weigh_operation_error(id, connection, error)?;
+        }
+        self.call(connection, |pool| pool.handle_refresh_failed(now, connection))
     }
 
     /// The answer to [`Action::Check`](crate::pool::Action::Check).
@@ -125,17 +153,27 @@ impl<C> Topology<C> {
         if !self.servers.get(id).map_or(Ok(false), |server| server.pool.in_use(connection))? {
             return Ok(());
         }
+        self.weigh_operation_error(id, connection, error)
+    }
+
+    /// Does what an error on an established connection calls for.
+    fn weigh_operation_error(
+        &mut self,
+        id: ServerId,
+        connection: Handle,
+        error: OperationError,
+    ) -> Result<(), ApiMisuse> {
         let reactions =
             reaction::to_operation_error(&error, self.circumstances(id, connection, error.topology_version));
         if reactions.mark_unknown {
-            self.mark_unknown(id, error.cause.clone(), error.topology_version);
+            self.mark_unknown(self.member_of(id), error.cause.clone(), error.topology_version);
         }
         if reactions.clear {
             let service_id = self.servers.get(id).and_then(|server| server.pool.service_of(connection));
             let clear = Clear { service_id, ..Clear::pool(error.cause) };
-            self.call_pool(id, |pool| pool.clear(now, clear)).unwrap_or(Ok(()))?;
+            self.clear_pools(id, &clear)?;
         } else if reactions.mark_unknown {
-            self.send_back_unsuited(id);
+            self.send_back_unsuited(self.member_of(id));
         }
         self.react(id, reactions);
         Ok(())
@@ -144,6 +182,25 @@ impl<C> Topology<C> {
     /// The server of a connection.
     fn owner(&self, connection: Handle) -> Result<ServerId, ApiMisuse> {
         self.servers.id_at(connection.slot()).ok_or(ApiMisuse::ForeignConnection)
+    }
+
+    /// Makes a call of the connection's pool that takes its socket.
+    fn hand_in(
+        &mut self,
+        connection: Handle,
+        socket: C,
+        call: impl FnOnce(&mut Pool<C>, C) -> Result<(), Refused<C>>,
+    ) -> Result<(), Refused<C>> {
+        let server = match self.owner(connection) {
+            Ok(server) => server,
+            Err(misuse) => return Err(Refused { socket, misuse }),
+        };
+        let mut socket = Some(socket);
+        let taken = self.call_pool(server, |pool| socket.take().map_or(Ok(()), |socket| call(pool, socket)));
+        match (taken, socket) {
+            (None, Some(socket)) => Err(Refused { socket, misuse: ApiMisuse::ForeignConnection }),
+            (taken, _) => taken.unwrap_or(Ok(())),
+        }
     }
 
     /// Makes a call of the connection's pool.
@@ -162,10 +219,11 @@ impl<C> Topology<C> {
         connection: Handle,
         topology_version: Option<TopologyVersion>,
     ) -> Circumstances {
+        let member = self.servers.get(self.member_of(server));
+        let known_version = member.and_then(|member| member.description.topology_version);
         let server = self.servers.get(server);
         let is_stale = server.is_none_or(|server| {
-            server.pool.is_stale(connection)
-                || TopologyVersion::is_error_stale(server.description.topology_version, topology_version)
+            server.pool.is_stale(connection) || TopologyVersion::is_error_stale(known_version, topology_version)
         });
         Circumstances {
             is_stale,
@@ -174,7 +232,8 @@ impl<C> Topology<C> {
         }
     }
 
-    fn react(&mut self, server: ServerId, reactions: Reactions) {
+    fn react(&mut self, pool: ServerId, reactions: Reactions) {
+        let server = self.member_of(pool);
         let Reactions { clear: _, mark_unknown, cancel_check, request_check } = reactions;
         for (is_wanted, call) in
             [(mark_unknown, Call::MarkUnknown), (cancel_check, Call::CancelCheck), (request_check, Call::RequestCheck)]

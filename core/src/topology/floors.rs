@@ -52,7 +52,7 @@ impl<C> Topology<C> {
             _ => None,
         };
         let Some(Leader { server: leader, size }) = leader else { return };
-        for (id, server) in self.servers.iter_mut() {
+        for (id, server) in self.servers.iter_mut().filter(|(_, server)| server.of_identity.is_none()) {
             server.pool.follow(if id == leader { 0 } else { size });
         }
     }
@@ -61,13 +61,13 @@ impl<C> Topology<C> {
         let is_primary =
             |description: &crate::monitor::ServerDescription| description.server_type == ServerType::RsPrimary;
         let (server, primary) =
-            self.servers.iter().find(|(_, server)| !server.has_left() && is_primary(&server.description))?;
+            self.servers.members().find(|(_, server)| !server.has_left() && is_primary(&server.description))?;
         let counts = primary.pool.counts();
         Some(Leader { server, size: counts.in_use.saturating_add(counts.available) })
     }
 
     fn busiest_to_follow(&self) -> Option<Leader> {
-        let members = self.servers.iter().filter(|(_, server)| !server.has_left());
+        let members = self.servers.members().filter(|(_, server)| !server.has_left());
         let leaders = members.map(|(server, it)| {
             let counts = it.pool.counts();
             Leader { server, size: counts.in_use.saturating_add(counts.waiting) }

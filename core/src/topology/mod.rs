@@ -42,6 +42,7 @@ mod connections;
 mod description;
 mod event;
 mod floors;
+mod identities;
 mod output;
 mod rescan;
 mod reselection;
@@ -69,6 +70,7 @@ use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
 pub use self::floors::FloorPolicy;
+use self::identities::Identities;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
 pub use self::roles::SizesByRole;
 use self::seed_list::SrvPolling;
@@ -98,6 +100,7 @@ pub struct Topology<C> {
     description: Arc<TopologyDescription>,
     /// The outputs of their pools are collected after every call.
     servers: Servers<C>,
+    identities: Identities,
     /// What has happened in the pools of servers that have left and are forgotten.
     departed: Stats,
     phase: Phase,
@@ -160,6 +163,7 @@ impl<C> Topology<C> {
             pool_options,
             description: Arc::new(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new())),
             servers: Servers::new(),
+            identities: Identities::default(),
             departed: Stats::default(),
             phase: Phase::Unopened,
             polling: None,
@@ -206,23 +210,48 @@ impl<C> Topology<C> {
 
     /// The servers, to read, those included that have left and are not drained yet.
     pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
-        self.servers.iter()
+        self.servers.members()
+    }
+
+    /// The pools, each by its owner: the servers, and the same for the identities at each.
+    pub fn pools(&self) -> impl Iterator<Item = (ServerId, &pool::Pool<C>)> {
+        self.servers.iter().map(|(id, server)| (id, &server.pool))
     }
 
     /// The counts of all pools together, those included of servers that have left. A high water is the sum of those of the
     /// servers that are there, and may never have been reached.
     pub fn stats(&self) -> Stats {
-        let pools = self.servers().map(|(_, server)| server.pool.stats());
+        let pools = self.servers.iter().map(|(_, server)| server.pool.stats());
         pools.fold(self.departed, Stats::merge)
+    }
+
+    /// Connections whose credential has been replaced since; see [`Pool::outdated`].
+    pub fn outdated(&self) -> u32 {
+        self.servers.iter().map(|(_, server)| server.pool.outdated()).sum()
+    }
+
+    /// How many connections there are, those included that are being established, and those of servers that have left.
+    pub fn connections(&self) -> u32 {
+        self.servers.iter().map(|(_, server)| server.pool.counts().total()).sum()
     }
 
     /// The server of a check-out that began in its pool.
     pub fn server_of_check_out(&self, check_out: CheckOutId) -> Option<ServerId> {
-        self.servers.id_at(check_out.slot())
+        self.servers.id_at(check_out.slot()).map(|pool| self.member_of(pool))
+    }
+
+    /// The check-outs that wait for a server, and when they began to, the longest wait first.
+    pub fn waiting_for_servers(&self) -> impl Iterator<Item = (SelectionId, Instant)> {
+        self.selections.arrivals()
     }
 
     /// The server of a connection.
     pub fn server_of(&self, connection: pool::Handle) -> Option<ServerId> {
+        self.pool_of(connection).map(|pool| self.member_of(pool))
+    }
+
+    /// The pool of a connection, as outputs name it: that of its server, or of an identity there.
+    pub fn pool_of(&self, connection: pool::Handle) -> Option<ServerId> {
         self.servers.id_at(connection.slot())
     }
 
@@ -247,6 +276,11 @@ impl<C> Topology<C> {
     #[inline]
     pub fn idle_until(&self, connection: pool::Handle, now: Instant) -> Option<Instant> {
         self.servers.peek(connection.slot())?.pool.idle_until(now)
+    }
+
+    /// Whether keys have connections, by the option `affinity`.
+    pub fn has_affinity(&self) -> bool {
+        self.pool_options.affinity.is_some()
     }
 
     /// How many check-outs wait for a server.
@@ -405,6 +439,7 @@ impl<C> Topology<C> {
                 self.departed = self.departed.merge(stats);
             }
             self.servers.remove(id);
+            self.forget_pool(id);
             self.call_monitor(id, MonitorCall::Forget);
         }
     }

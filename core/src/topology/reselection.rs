@@ -75,6 +75,12 @@ impl<C> Topology<C> {
 
     /// Sends back the check-outs that wait in the pool of a server that is not what they want any more.
     pub(super) fn send_back_unsuited(&mut self, server: ServerId) {
+        for pool in self.pools_of(server) {
+            self.send_back_unsuited_of(pool);
+        }
+    }
+
+    fn send_back_unsuited_of(&mut self, server: ServerId) {
         if !self.options.reselect || self.servers.get(server).is_none_or(|server| server.pool.counts().waiting == 0) {
             return;
         }

@@ -1,5 +1,7 @@
 //! New limits for the pools of a topology that runs.
 
+use alloc::vec::Vec;
+
 use super::Topology;
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::time::Instant;
@@ -15,9 +17,11 @@ impl<C> Topology<C> {
         let options = sizes.applied_to(&self.pool_options)?;
         self.options.sizes_by_role.check(&options)?;
         self.pool_options = options;
-        for id in self.servers.ids() {
+        let members: Vec<_> = self.servers.members().map(|(id, _)| id).collect();
+        for id in members {
             // Refused only by a pool whose role has limits of its own, which follow.
             let _ = self.call_pool(id, |pool| pool.resize(now, sizes));
+            self.resize_siblings(id, sizes);
             self.resize_by_role(id);
         }
         Ok(())

@@ -91,6 +91,7 @@ impl<C> Topology<C> {
             };
             let now = self.now;
             self.call_pool(id, |pool| pool.resize(now, sizes));
+            self.resize_siblings(id, sizes);
         }
     }
 }

@@ -132,13 +132,20 @@ impl<C> Servers<C> {
         self.slots.iter().flatten().map(|place| (place.id, &place.server))
     }
 
+    /// The servers without the pools of identities.
+    pub(super) fn members(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
+        self.iter().filter(|(_, server)| server.of_identity.is_none())
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ServerId, &mut Server<C>)> {
         self.slots.iter_mut().flatten().map(|place| (place.id, &mut place.server))
     }
 
     /// The server at `address` that has not left.
     pub(super) fn find(&self, address: &ServerAddress) -> Option<ServerId> {
-        let found = self.iter().find(|(_, server)| !server.has_left() && *server.description.address == *address);
+        let found = self.iter().find(|(_, server)| {
+            server.of_identity.is_none() && !server.has_left() && *server.description.address == *address
+        });
         found.map(|(id, _)| id)
     }
 }

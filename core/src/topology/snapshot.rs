@@ -12,6 +12,7 @@ impl<C> Topology<C> {
             pool_options: self.pool_options.clone(),
             description: Arc::clone(&self.description),
             servers: self.servers.snapshot(),
+            identities: self.identities.clone(),
             departed: self.departed,
             phase: self.phase,
             writer: self.writer,

@@ -128,9 +128,19 @@ impl Selections {
         self.groups.iter().find(|group| group.criteria.wants_same(criteria))?.members.first().copied()
     }
 
+    /// What a waiter asked for.
+    pub(super) fn request(&self, id: SelectionId) -> Option<CheckOutRequest> {
+        self.waiting.get(&id).map(|waiter| waiter.request)
+    }
+
     /// The waiter whose time ends first, and when.
     pub(super) fn next_deadline(&self) -> Option<(Instant, SelectionId)> {
         self.deadlines.first().copied()
+    }
+
+    /// Those who wait, and when they came.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = (SelectionId, Instant)> {
+        self.waiting.iter().map(|(&id, waiter)| (id, waiter.arrived_at))
     }
 
     pub(super) fn len(&self) -> usize {

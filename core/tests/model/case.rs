@@ -95,13 +95,16 @@ impl Case {
         let connections = (1..=reference.created).collect();
         let check_outs = (1..=reference.started as u64).collect();
         let named = match call {
-            Call::CheckOut(deadline) => Some(Call::CheckOut(deadline)),
+            Call::CheckOut(deadline, key) => Some(Call::CheckOut(deadline, key)),
             Call::Ready => Some(Call::Ready),
             Call::Clear { service, interrupts } => Some(Call::Clear { service, interrupts }),
             Call::Close => Some(Call::Close),
             Call::ResetAfterFork => Some(Call::ResetAfterFork),
             Call::Resize(resized) => Some(Call::Resize(resized)),
             Call::RetireAll(over) => Some(Call::RetireAll(over)),
+            Call::EndAffinity(key) => Some(Call::EndAffinity(key)),
+            Call::Resume => Some(Call::Resume),
+            Call::RenewCredential => Some(Call::RenewCredential),
             Call::Timeout => Some(Call::Timeout),
             Call::Cancel(pick) => {
                 let waiting = reference.waiters.iter().map(|waiter| waiter.check_out);
@@ -119,12 +122,14 @@ impl Case {
             Call::Established(pick) => {
                 name(pick, service_known(reference.options.load_balanced), connections).map(Call::Established)
             }
-            Call::EstablishFailed(pick, reaction, overloaded) => {
-                name(pick, state(State::Pending), connections).map(|it| Call::EstablishFailed(it, reaction, overloaded))
+            Call::EstablishFailed(pick, reaction, failure) => {
+                name(pick, state(State::Pending), connections).map(|it| Call::EstablishFailed(it, reaction, failure))
             }
             Call::Checked(pick, alive) => {
                 name(pick, state(State::Checking), connections).map(|it| Call::Checked(it, alive))
             }
+            Call::Refreshed(pick) => name(pick, state(State::Refreshing), connections).map(Call::Refreshed),
+            Call::RefreshFailed(pick) => name(pick, state(State::Refreshing), connections).map(Call::RefreshFailed),
             Call::PeerClosed(pick) => {
                 name(pick, ids(&|c| c.state != State::Pending), connections).map(Call::PeerClosed)
             }
@@ -142,7 +147,7 @@ impl Case {
                 Call::Established(Named::Own(pending.id))
             }
             (_, _, Some(pending)) => Call::Hello(Named::Own(pending.id), 0),
-            _ => Call::CheckOut(None),
+            _ => Call::CheckOut(None, None),
         }
     }
 }

@@ -5,13 +5,14 @@
 //! say about the order of events. Every check has a name, which a failure prints.
 
 use core::fmt::Debug;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cmap_core::options::WaitOrder;
+use cmap_core::options::{Affinity, WaitOrder};
 use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
 
 use super::output::{CheckOut, Id, Output, Service, count};
 use super::reference::Answer;
-use super::transition::{Call, Named, Options, Resized};
+use super::transition::{Call, Key, Named, Options, Refusal, Resized};
 
 /// A broken law: its name, and the violation.
 pub(crate) type Broken = (&'static str, String);
@@ -33,8 +34,14 @@ pub(crate) struct Laws {
     /// When the server first refused a connection for overload, or refused one that was created after that, and how many
     /// connections had been created by then.
     overload: Option<(u64, usize)>,
+    /// The last connection whose credential was replaced.
+    outdated_until: Id,
     /// When connections were created, where their rate is limited.
     created_at: Vec<u64>,
+    /// Which connections each key has had.
+    had: BTreeMap<Key, BTreeSet<Id>>,
+    /// Which one it had last, unless that was ended.
+    last: BTreeMap<Key, Id>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +50,10 @@ struct Connection {
     service: Option<Service>,
     /// How many clears came before it belonged to its service, or was created.
     clears_before: usize,
+    /// Its peer has hung up.
+    has_perished: bool,
+    /// It was available when the machine went on after a suspension, and was not looked at since.
+    suspect: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +61,8 @@ enum Place {
     Pending,
     Available { since: u64 },
     Checking,
-    InUse,
+    InUse { since: u64 },
+    Refreshing { since: u64 },
     Closed,
 }
 
@@ -60,6 +72,9 @@ struct CheckOutEntry {
     started_events: usize,
     ended_events: usize,
     deadline: Option<u64>,
+    key: Option<Key>,
+    /// The connection that its key had last when it began.
+    own: Option<Id>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +102,10 @@ impl Laws {
             has_closed: false,
             before: [0; 2],
             overload: None,
+            outdated_until: 0,
             created_at: Vec::new(),
+            had: BTreeMap::new(),
+            last: BTreeMap::new(),
         }
     }
 
@@ -132,14 +150,16 @@ impl Laws {
         check("pending <= maxConnecting", counts.pending <= max_connecting, counts)?;
         let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
         let pending = number(|place| place == Place::Pending);
-        let available = number(|place| matches!(place, Place::Available { .. } | Place::Checking));
-        let in_use = number(|place| place == Place::InUse);
+        let available =
+            number(|place| matches!(place, Place::Available { .. } | Place::Checking | Place::Refreshing { .. }));
+        let in_use = number(|place| matches!(place, Place::InUse { .. }));
         let idle = number(|place| matches!(place, Place::Available { .. }));
         let is_excessive = max > 0 && counts.total() > max;
         check("what is too much is not kept available", !is_excessive || idle == 0, counts)?;
         let waiting = self.check_outs.iter().filter(|entry| entry.progress == Progress::Waiting).count();
         let seen = [pending, available, in_use, waiting];
         check("counts are what was seen", count(counts) == seen, (counts, seen))?;
+        self.audit_holders(pool, seen)?;
 
         let stats = pool.stats();
         let [created, closed, checked_out, checked_in] = self.events;
@@ -152,6 +172,22 @@ impl Laws {
         let ended = stats.checked_out + stats.check_outs_failed.total() + waiting as u64;
         check("events balance", stats.check_outs_started == ended, stats)?;
         check("invariants hold", pool.check_invariants().is_ok(), pool.check_invariants())
+    }
+
+    /// What the pool says of those who hold its connections, and of those who wait, is what was seen.
+    fn audit_holders(&self, pool: &Pool<()>, [pending, _, in_use, waiting]: [usize; 4]) -> Result<(), Broken> {
+        const NAME: &str = "holders and waiters are those that were seen";
+        let mut held = 0;
+        for holder in pool.connections_in_use() {
+            let since = holder.since.as_nanos();
+            let place = self.place(holder.connection.id().get());
+            check(NAME, place == Place::InUse { since }, (holder, place))?;
+            held += 1;
+        }
+        check(NAME, held == in_use, (held, in_use))?;
+        check(NAME, pool.waiting_check_outs().count() == waiting, waiting)?;
+        let origins = pool.waiting_check_outs().filter_map(|waiter| waiter.establishing);
+        check(NAME, origins.count() <= pending && pool.establishing().count() == pending, pending)
     }
 
     /// After everything was given back to a closed pool: nothing remains.
@@ -170,9 +206,10 @@ impl Laws {
     fn follow_answer(&mut self, now: u64, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
         const NAME: &str = "no hand-off is lost when a cancel races a delivery";
         match (answer, call) {
-            (Answer::CheckOut(_), Call::CheckOut(offset)) => {
+            (Answer::CheckOut(_), Call::CheckOut(offset, key)) => {
                 let deadline = offset.map(|offset| now.saturating_add_signed(offset));
-                self.check_outs.push(CheckOutEntry { deadline, ..CheckOutEntry::default() });
+                let own = key.and_then(|key| self.last.get(&key).copied());
+                self.check_outs.push(CheckOutEntry { deadline, key, own, ..CheckOutEntry::default() });
             }
             (Answer::CheckOut(_), _) => check("only a check-out begins one", false, answer)?,
             (Answer::Cancellation(met), Call::Cancel(Named::Own(number))) => {
@@ -200,19 +237,28 @@ impl Laws {
         let clears = self.clears.len();
         match call {
             Call::Close => self.has_closed = true,
+            Call::Resume => self.connections.iter_mut().for_each(|connection| {
+                connection.suspect |= matches!(connection.place, Place::Available { .. });
+            }),
             Call::Clear { service, .. } => self.clears.push(service),
+            Call::EndAffinity(key) => {
+                self.last.remove(&key);
+            }
             Call::ResetAfterFork => {
                 // Connections of every service and of none.
                 self.clears.extend(self.connections.iter().map(|c| c.service));
                 // Those in use count as checked in and closed, unless the pool was closed before.
                 let has_ended = self.has_closed;
                 for (id, connection) in (1..).zip(&mut self.connections).filter(|_| !has_ended) {
-                    if connection.place == Place::InUse {
+                    if matches!(connection.place, Place::InUse { .. }) {
                         connection.place = Place::Closed;
                         let held = |entry: &&mut CheckOutEntry| entry.progress == Progress::Delivered(id);
                         self.check_outs.iter_mut().filter(held).for_each(|entry| entry.progress = Progress::Ended);
                     }
                 }
+            }
+            Call::PeerClosed(Named::Own(id)) if self.place(id) != Place::Pending => {
+                self.connections[id as usize - 1].has_perished = true;
             }
             Call::CheckIn(Named::Own(id), _) => {
                 self.connections[id as usize - 1].place = Place::Available { since: now };
@@ -227,22 +273,34 @@ impl Laws {
                 self.connections[id as usize - 1].place = Place::Available { since: now };
                 self.overload = None;
             }
-            Call::EstablishFailed(Named::Own(id), reaction, overloaded) if self.place(id) == Place::Pending => {
+            Call::EstablishFailed(Named::Own(id), reaction, failure) if self.place(id) == Place::Pending => {
                 let service = self.connections[id as usize - 1].service;
                 self.connections[id as usize - 1].place = Place::Closed;
-                if overloaded && self.overload.is_none_or(|(_, created)| id as usize > created) {
+                // only the old credential is to blame.
+                if failure == Refusal::Credential && id <= self.outdated_until {
+                    return;
+                }
+                if failure == Refusal::Overload && self.overload.is_none_or(|(_, created)| id as usize > created) {
                     self.overload = Some((now, self.connections.len()));
                 }
                 if reaction == Reaction::ClearPool && service.is_some() == self.options.load_balanced {
                     self.clears.push(service);
                 }
             }
+            Call::RenewCredential if !self.has_closed => self.outdated_until = self.connections.len() as Id,
             Call::Resize(Resized { max_pool_size, min_pool_size, max_connecting }) => {
                 let Options { max_pool_size: max, min_pool_size: min, max_connecting: connecting, .. } =
                     &mut self.options;
                 *max = max_pool_size.unwrap_or(*max);
                 *min = min_pool_size.unwrap_or(*min);
                 *connecting = max_connecting.unwrap_or(*connecting);
+            }
+            // A refresh is no use.
+            Call::Refreshed(Named::Own(id)) if let Place::Refreshing { since } = self.place(id) => {
+                self.connections[id as usize - 1].place = Place::Available { since };
+            }
+            Call::RefreshFailed(Named::Own(id)) if let Place::Refreshing { .. } = self.place(id) => {
+                self.connections[id as usize - 1].place = Place::Closed;
             }
             Call::Checked(Named::Own(id), _) if self.place(id) == Place::Checking => {
                 self.connections[id as usize - 1].place = Place::Available { since: now };
@@ -257,31 +315,49 @@ impl Laws {
                 check("ids rise by one", id == self.connections.len() as Id + 1, id)?;
                 self.check_backoff(now, id)?;
                 self.check_rate(now, id)?;
-                let connection = Connection { place: Place::Pending, service: None, clears_before: self.clears.len() };
+                let (place, clears_before) = (Place::Pending, self.clears.len());
+                let connection =
+                    Connection { place, service: None, clears_before, has_perished: false, suspect: false };
                 self.connections.push(connection);
             }
             Output::Check(id) => {
                 self.check_usable(now, id)?;
                 self.connections[id as usize - 1].place = Place::Checking;
+                self.connections[id as usize - 1].suspect = false;
+            }
+            Output::Refresh(id) => {
+                self.check_usable(now, id)?;
+                let Place::Available { since } = self.place(id) else { return Ok(()) };
+                let is_early = now < since + self.options.refresh_requirement;
+                check("only connections that were idle for long are refreshed", !is_early, (id, since, now))?;
+                // Those with a key may wait for their own connection.
+                let first = self.first_waiter(|entry| entry.key.is_none() || self.options.affinity.is_none());
+                check("nobody waits when a refresh begins", first.is_none(), id)?;
+                self.connections[id as usize - 1].place = Place::Refreshing { since };
+                self.connections[id as usize - 1].suspect = false;
+                let busy = |c: &&Connection| matches!(c.place, Place::Pending | Place::Refreshing { .. });
+                let busy = self.connections.iter().filter(busy).count();
+                check("a refresh takes a permit", busy <= self.options.max_connecting as usize, (id, busy))?;
             }
             Output::Deliver(check_out, id) => {
                 self.check_usable(now, id)?;
-                self.connections[id as usize - 1].place = Place::InUse;
-                let first = self.first_waiter();
-                let holds =
-                    first == Some(check_out - 1) || self.check_outs[check_out - 1].progress != Progress::Waiting;
-                check("waiters are served in their order", holds, (output, first))?;
+                let connection = &mut self.connections[id as usize - 1];
+                check("nothing is delivered unchecked after a suspension", !connection.suspect, (id, &connection))?;
+                connection.place = Place::InUse { since: now };
+                self.check_order(check_out, id)?;
+                self.check_own(check_out, id)?;
                 self.end(check_out, Progress::Delivered(id))?;
             }
             Output::Fail(check_out, _) => self.end(check_out, Progress::Ended)?,
             Output::Close(id, reason) => {
                 self.check_retirement(id, reason)?;
                 // Once more for the socket of an establishment that had been given up.
-                let is_here = !matches!(self.place(id), Place::Pending | Place::InUse);
+                let is_here =
+                    !matches!(self.place(id), Place::Pending | Place::Refreshing { .. } | Place::InUse { .. });
                 check("no socket is closed that somebody else has", is_here, (output, self.place(id)))?;
                 self.connections[id as usize - 1].place = Place::Closed;
             }
-            Output::Interrupt(id) if self.place(id) == Place::Pending => {
+            Output::Interrupt(id) if matches!(self.place(id), Place::Pending | Place::Refreshing { .. }) => {
                 self.connections[id as usize - 1].place = Place::Closed;
             }
             _ => {}
@@ -319,9 +395,41 @@ impl Laws {
         check("retirement leaves minPoolSize connections", holds, (id, total, pending))
     }
 
-    /// The waiter that is next: the first in, or the one with the earliest deadline.
-    fn first_waiter(&self) -> Option<usize> {
-        let waiting = self.check_outs.iter().enumerate().filter(|(_, entry)| entry.progress == Progress::Waiting);
+    /// Waiters are served in their order. Only a key's own connection is for it alone, and only those may be passed over
+    /// that may wait for theirs.
+    fn check_order(&mut self, check_out: CheckOut, id: Id) -> Result<(), Broken> {
+        let CheckOutEntry { key, progress, .. } = self.check_outs[check_out - 1];
+        let had = |key: Option<Key>| key.filter(|_| self.options.affinity.is_some()).and_then(|key| self.had.get(&key));
+        let has_right = had(key).is_some_and(|had| had.contains(&id));
+        let first = self.first_waiter(|entry| had(entry.key).is_none());
+        let holds = first.is_none_or(|first| first >= check_out - 1 || has_right)
+            || self.options.wait_order == WaitOrder::Deadline && self.options.affinity.is_some()
+            || self.first_waiter(|_| true) == Some(check_out - 1)
+            || progress != Progress::Waiting;
+        check("waiters are served in their order", holds, (check_out, id, first))?;
+        if let Some(key) = key {
+            self.had.entry(key).or_default().insert(id);
+            self.last.insert(key, id);
+        }
+        Ok(())
+    }
+
+    /// A key gets the connection that it had last, if it may rely on that, while that can be used.
+    fn check_own(&self, check_out: CheckOut, id: Id) -> Result<(), Broken> {
+        let own = self.check_outs[check_out - 1].own.filter(|_| self.options.affinity == Some(Affinity::Require));
+        let is_usable = |own: Id| {
+            let connection = self.connections[own as usize - 1];
+            let is_stale = self.clears[connection.clears_before..].contains(&connection.service);
+            connection.place != Place::Closed && !connection.has_perished && !is_stale
+        };
+        let holds = own.is_none_or(|own| own == id || !is_usable(own));
+        check("a key gets the connection that it had last", holds, (check_out, id, own))
+    }
+
+    /// The waiter that is next of those meant: the first in, or the one with the earliest deadline.
+    fn first_waiter(&self, is_meant: impl Fn(&CheckOutEntry) -> bool) -> Option<usize> {
+        let waits = |entry: &CheckOutEntry| entry.progress == Progress::Waiting && is_meant(entry);
+        let waiting = self.check_outs.iter().enumerate().filter(|(_, entry)| waits(entry));
         let waiting = waiting.map(|(place, entry)| match self.options.wait_order {
             WaitOrder::Arrival => (0, place),
             WaitOrder::Deadline => (entry.deadline.unwrap_or(u64::MAX), place),

@@ -21,6 +21,7 @@ pub(crate) enum Output {
     // Actions.
     Connect(Id),
     Check(Id),
+    Refresh(Id),
     Deliver(CheckOut, Id),
     Fail(CheckOut, Failure),
     Close(Id, ConnectionClosedReason),
@@ -81,6 +82,7 @@ impl Output {
             pool::Output::Action(action) => match action {
                 Action::Connect { connection } => Self::Connect(connection.id().get()),
                 Action::Check { connection } => Self::Check(connection.id().get()),
+                Action::Refresh { connection, socket: (), .. } => Self::Refresh(connection.id().get()),
                 Action::Deliver { check_out, connection, socket: () } => {
                     Self::Deliver(number(*check_out), connection.id().get())
                 }
@@ -124,6 +126,7 @@ impl Output {
             self,
             Self::Connect(_)
                 | Self::Check(_)
+                | Self::Refresh(_)
                 | Self::Deliver(..)
                 | Self::Fail(..)
                 | Self::Close(..)

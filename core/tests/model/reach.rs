@@ -12,7 +12,7 @@ use cmap_core::pool::{Cancellation, ConnectionClosedReason as Reason};
 
 use super::case::{Case, Cases};
 use super::output::{Kind, Output};
-use super::reference::{Answer, State};
+use super::reference::{Answer, Connection, Reference, State, Waiter};
 use super::transition::{Call, Named};
 
 /// The situations that steps met, and how often.
@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that two thousand cases must meet at least fifty times.
-const COMMON: [&str; 41] = [
+const COMMON: [&str; 49] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -31,6 +31,7 @@ const COMMON: [&str; 41] = [
     "one of several pending connections was established for a queue",
     "time ran backwards",
     "Check",
+    "Refresh",
     "Fail PoolClosed",
     "Fail PoolCleared",
     "Fail Timeout(Deadline)",
@@ -59,10 +60,21 @@ const COMMON: [&str; 41] = [
     "retired InUse",
     "retired Available",
     "a life was over and went on",
+    "a key had its connection again",
+    "a check-out waited for the connection of its key",
+    "a waiter was served before the queue",
+    "a waiter was sent to the queue",
+    "a connection was held while somebody waited",
+    "a hold ended",
+    "a held connection was lent",
     "refused twice in a row",
     "refused ForeignConnection",
     "refused NotInUse",
 ];
+
+/// Situations of which five are enough, because several rare things have to come together.
+const RARE: [&str; 3] =
+    ["a refreshed connection served a waiter", "closed Refreshing error", "closed Refreshing stale"];
 
 impl Reach {
     /// Draws this many cases, always the same ones.
@@ -91,7 +103,10 @@ impl Reach {
     /// Situations that were met too rarely.
     pub(crate) fn missed(&self) -> Vec<(&str, usize)> {
         let times = |situation| self.0.get(situation).copied().unwrap_or(0);
-        COMMON.into_iter().map(|situation| (situation, times(situation))).filter(|&(_, times)| times < 50).collect()
+        let common = COMMON.into_iter().map(|situation| (situation, 50));
+        let wanted = common.chain(RARE.into_iter().map(|situation| (situation, 5)));
+        let missed = wanted.filter(|&(situation, least)| times(situation) < least);
+        missed.map(|(situation, _)| (situation, times(situation))).collect()
     }
 
     fn meet(&mut self, before: &Case, after: &Case, undrained: &[u64]) {
@@ -135,6 +150,7 @@ impl Reach {
         if after.wants_replacement() && after.options.min_pool_size > 0 && !after.may_retire() {
             self.add("a life was over and went on");
         }
+        self.meet_affinity(before, after);
         if before.waiters.len() >= 5 {
             self.add("five waited");
         }
@@ -144,14 +160,18 @@ impl Reach {
         for &output in &after.outputs {
             match output {
                 Output::Deliver(check_out, id) => {
+                    if matches!(made.call, Call::Refreshed(_)) {
+                        self.add("a refreshed connection served a waiter");
+                    }
                     let hottest = before.connections.iter().rfind(|c| c.state == State::Available);
-                    if matches!(made.call, Call::CheckOut(_)) && hottest.is_some_and(|c| c.id != id) {
+                    if matches!(made.call, Call::CheckOut(..)) && hottest.is_some_and(|c| c.id != id) {
                         self.add("served by another than the hottest");
                     }
                     let waited = before.waiters.iter().any(|waiter| waiter.check_out == check_out);
                     self.add(if waited { "a waiter was served" } else { "an arrival was served" });
                 }
                 Output::Check(_) => self.add("Check"),
+                Output::Refresh(_) => self.add("Refresh"),
                 Output::Interrupt(id) => self.add(format!("Interrupt {:?}", state(id))),
                 Output::Fail(_, failure) => self.add(match failure.kind {
                     Kind::PoolCleared(_) => "Fail PoolCleared".to_string(),
@@ -167,6 +187,37 @@ impl Reach {
                     self.add(if has_origin { "created for a waiter" } else { "created for nobody" });
                 }
                 _ => {}
+            }
+        }
+    }
+
+    fn meet_affinity(&mut self, before: &Reference, after: &Reference) {
+        let waits = |loyal: &[Waiter], number| loyal.iter().any(|waiter| waiter.check_out == number);
+        if after.loyal.len() > before.loyal.len() {
+            self.add("a check-out waited for the connection of its key");
+        }
+        if before.loyal.iter().any(|loyal| waits(&after.waiters, loyal.check_out)) {
+            self.add("a waiter was sent to the queue");
+        }
+        if !after.waiters.is_empty() && after.connections.iter().any(|c| after.is_held(c)) {
+            self.add("a connection was held while somebody waited");
+        }
+        if after.lent > before.lent {
+            self.add("a held connection was lent");
+        }
+        let was_held = before.connections.iter().filter(|c| before.is_held(c));
+        let is_over = |id| after.get(id).is_some_and(|c| c.keys.is_empty());
+        if was_held.into_iter().any(|c| is_over(c.id)) {
+            self.add("a hold ended");
+        }
+        for &output in &after.outputs {
+            let Output::Deliver(check_out, id) = output else { continue };
+            if waits(&before.loyal, check_out) && !before.waiters.is_empty() {
+                self.add("a waiter was served before the queue");
+            }
+            let has_had = |c: &Connection| after.get(id).is_some_and(|now| now.keys == c.keys && !c.keys.is_empty());
+            if before.get(id).is_some_and(has_had) {
+                self.add("a key had its connection again");
             }
         }
     }

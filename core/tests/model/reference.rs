@@ -10,7 +10,7 @@ use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
 
 use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
-use super::transition::{Call, Named, Options, Resized};
+use super::transition::{Call, Key, Named, Options, Refusal, Resized};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
@@ -24,6 +24,8 @@ pub(crate) struct Reference {
     pub(crate) created: u64,
     /// First in, first out (CMAP-14).
     pub(crate) waiters: Vec<Waiter>,
+    /// Those that wait for the connection of their key, in the order of their arrival.
+    pub(crate) loyal: Vec<Waiter>,
     pub(crate) started: CheckOut,
     /// The outputs since they were last taken.
     pub(crate) outputs: Vec<Output>,
@@ -38,8 +40,12 @@ pub(crate) struct Reference {
     pub(crate) backoff: Option<Backoff>,
     /// Until when the limit of new connections is used up.
     created_until: u64,
+    /// The last connection whose credential has been replaced.
+    pub(crate) outdated_until: Id,
     /// How often an arrival took over the pending connection of another waiter.
     pub(crate) overtaken: usize,
+    /// How often a held connection was lent.
+    pub(crate) lent: usize,
     random: Random,
     calls: u64,
 }
@@ -79,6 +85,14 @@ pub(crate) struct Connection {
     /// When its life ends, and how often it was used.
     ends_at: u64,
     uses: u32,
+    /// The keys that it is bound to.
+    pub(crate) keys: Vec<Key>,
+    /// When it last answered a ping, or was established.
+    refreshed_at: u64,
+    /// It was idle while the machine was suspended.
+    suspect: bool,
+    /// When the pool looks whether it has to be refreshed.
+    look_at: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +100,7 @@ pub(crate) enum State {
     Pending,
     Available,
     Checking,
+    Refreshing,
     InUse,
 }
 
@@ -94,6 +109,9 @@ pub(crate) struct Waiter {
     pub(crate) check_out: CheckOut,
     started_at: u64,
     deadline: Option<u64>,
+    pub(crate) key: Option<Key>,
+    /// The connection that it waits for, if not for any.
+    pub(crate) wants: Option<Id>,
 }
 
 /// The result of a call.
@@ -116,6 +134,7 @@ impl Reference {
             connections: Vec::new(),
             created: 0,
             waiters: Vec::new(),
+            loyal: Vec::new(),
             started: 0,
             outputs: vec![Output::PoolCreated],
             vacant: Vec::new(),
@@ -125,7 +144,9 @@ impl Reference {
             host: Host::default(),
             backoff: None,
             created_until: 0,
+            outdated_until: 0,
             overtaken: 0,
+            lent: 0,
             random: Random::new(0),
             calls: 0,
         }
@@ -140,7 +161,7 @@ impl Reference {
             self.fail(waiter, Kind::Timeout(limit));
         }
         match call {
-            Call::CheckOut(offset) => return Ok(Answer::CheckOut(self.check_out(offset))),
+            Call::CheckOut(offset, key) => return Ok(Answer::CheckOut(self.check_out(offset, key))),
             Call::Cancel(check_out) => return Ok(Answer::Cancellation(self.cancel(check_out))),
             Call::CheckIn(connection, condition) => self.check_in(connection, condition)?,
             Call::Ready if self.state == PoolState::Paused => {
@@ -168,9 +189,11 @@ impl Reference {
             Call::ResetAfterFork => self.reset_after_fork(),
             Call::Hello(connection, service) => self.hello(connection, service)?,
             Call::Established(connection) => self.established(connection)?,
-            Call::EstablishFailed(connection, reaction, overloaded) => {
-                if let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? {
-                    self.establish_failed(id, reaction, overloaded);
+            Call::EstablishFailed(connection, reaction, failure) => {
+                match self.find(connection, &[State::Pending], ApiMisuse::NotPending)? {
+                    Some(id) if failure == Refusal::Credential && id <= self.outdated_until => self.replace(id),
+                    Some(id) => self.establish_failed(id, reaction, failure == Refusal::Overload),
+                    None => {}
                 }
             }
             Call::Checked(connection, alive) => {
@@ -178,19 +201,30 @@ impl Reference {
                     self.checked(id, alive);
                 }
             }
+            Call::Refreshed(connection) => self.refreshed(connection)?,
+            Call::RefreshFailed(connection) => self.refresh_failed(connection)?,
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
             Call::Resize(resized) => return Ok(self.resize(resized)),
             Call::RetireAll(over) => self.retire_all(over),
+            Call::EndAffinity(key) => self.end_affinity(key),
+            Call::Resume => {
+                let available = self.connections.iter_mut().filter(|c| c.state == State::Available);
+                available.for_each(|c| c.suspect = true);
+            }
+            Call::RenewCredential => self.renew_credential(),
             Call::Timeout => {
+                self.end_holds();
                 while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
                     self.create_for_waiter();
                 }
                 self.retire();
+                self.refresh_due();
                 self.look_at_host();
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
                     self.prune();
+                    self.serve_in_place_of_held();
                     self.populate();
                 }
             }
@@ -203,12 +237,13 @@ impl Reference {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
         let others =
             self.maintenance().into_iter().chain(self.host_look()).chain(self.pause_end()).chain(self.next_end());
+        let others = others.chain(self.hold_end()).chain(self.next_look());
         check_out.into_iter().chain(others).min_by_key(|&(at, _)| at)
     }
 
     pub(crate) fn counts(&self) -> [usize; 4] {
-        let available = self.count(State::Available) + self.count(State::Checking);
-        [self.count(State::Pending), available, self.count(State::InUse), self.waiters.len()]
+        let available = self.count(State::Available) + self.count(State::Checking) + self.count(State::Refreshing);
+        [self.count(State::Pending), available, self.count(State::InUse), self.waiters.len() + self.loyal.len()]
     }
 
     pub(crate) fn get(&self, id: Id) -> Option<&Connection> {
@@ -217,13 +252,14 @@ impl Reference {
 
     // Calls.
 
-    fn check_out(&mut self, offset: Option<i64>) -> CheckOut {
+    fn check_out(&mut self, offset: Option<i64>, key: Option<Key>) -> CheckOut {
         if self.host.is_over {
             self.host = Host { started: self.started, since: self.now, is_busy: true, is_over: false };
         }
+        self.end_holds();
         self.started += 1;
         let deadline = offset.map(|offset| self.now.saturating_add_signed(offset));
-        let waiter = Waiter { check_out: self.started, started_at: self.now, deadline };
+        let waiter = Waiter { check_out: self.started, started_at: self.now, deadline, key, wants: None };
         self.outputs.push(Output::CheckOutStarted(self.started));
         match self.state {
             PoolState::Closed => self.fail(waiter, Kind::PoolClosed),
@@ -231,16 +267,22 @@ impl Reference {
             PoolState::Ready if deadline.is_some_and(|at| at <= self.now) => {
                 self.fail(waiter, Kind::Timeout(WaitLimit::Deadline));
             }
-            PoolState::Ready if (1..=self.waiters.len()).contains(&self.options.max_wait_queue_depth) => {
+            PoolState::Ready
+                if (1..=self.counts()[3]).contains(&self.options.max_wait_queue_depth) && !self.has_own(key) =>
+            {
                 self.fail(waiter, Kind::WaitQueueFull);
             }
             PoolState::Ready => {
+                if self.serve_key(waiter) {
+                    return waiter.check_out;
+                }
                 self.enqueue(waiter);
                 self.serve_from_available();
                 // An arrival creates whenever it may (CMAP-26); the first waiter without a connection is the origin.
-                if self.waiters.len() > self.count(State::Checking) {
+                if self.waiters.len() > self.checks() {
                     self.create_for_waiter();
                 }
+                self.serve_by_lending();
             }
         }
         waiter.check_out
@@ -248,7 +290,7 @@ impl Reference {
 
     fn cancel(&mut self, check_out: Named) -> Cancellation {
         let Named::Own(number) = check_out else { return Cancellation::Finished };
-        if let Some(&waiter) = self.waiters.iter().find(|waiter| waiter.check_out as u64 == number) {
+        if let Some(&waiter) = self.waiters.iter().chain(&self.loyal).find(|waiter| waiter.check_out as u64 == number) {
             self.fail(waiter, Kind::Cancelled);
             return Cancellation::Cancelled;
         }
@@ -273,6 +315,7 @@ impl Reference {
             _ => (is_over && self.may_retire()).then_some(Reason::Idle),
         };
         self.close_or_make_available(connection.id, reason);
+        self.serve_loyal(connection.id);
         self.serve();
         Ok(())
     }
@@ -354,10 +397,7 @@ impl Reference {
 
     fn established(&mut self, connection: Named) -> Result<(), ApiMisuse> {
         let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? else {
-            // It was given up meanwhile, but its socket has to go somewhere.
-            let Named::Own(id) = connection else { return Ok(()) };
-            let is_closed = self.state == PoolState::Closed;
-            self.outputs.push(Output::Close(id, if is_closed { Reason::PoolClosed } else { Reason::Stale }));
+            self.close_late(connection);
             return Ok(());
         };
         let connection = self.get(id).expect("it was found").clone();
@@ -381,6 +421,7 @@ impl Reference {
                 // Available first, and only then is its permit free (CMAP-45).
                 self.close_or_make_available(id, None);
                 self.begin_life(id);
+                self.note_sign_of_life(id);
             }
             Some(_) => {
                 self.close_or_make_available(id, reason);
@@ -397,6 +438,13 @@ impl Reference {
             self.populate();
         }
         Ok(())
+    }
+
+    /// It was given up meanwhile, but its socket has to go somewhere.
+    fn close_late(&mut self, connection: Named) {
+        let Named::Own(id) = connection else { return };
+        let is_closed = self.state == PoolState::Closed;
+        self.outputs.push(Output::Close(id, if is_closed { Reason::PoolClosed } else { Reason::Stale }));
     }
 
     fn establish_failed(&mut self, id: Id, reaction: Reaction, overloaded: bool) {
@@ -428,16 +476,17 @@ impl Reference {
             _ => self.superfluous(),
         };
         self.close_or_make_available(id, reason);
+        self.serve_loyal(id);
         self.serve();
         self.retire();
     }
 
     fn peer_closed(&mut self, connection: Named) -> Result<(), ApiMisuse> {
-        let all = [State::Pending, State::Available, State::Checking, State::InUse];
+        let all = [State::Pending, State::Available, State::Checking, State::Refreshing, State::InUse];
         let Some(id) = self.find(connection, &all, ApiMisuse::NotInUse)? else { return Ok(()) };
         match self.get(id).expect("it was found").state {
-            // The establishment will fail on its own.
-            State::Pending => {}
+            // What goes on will fail on its own.
+            State::Pending | State::Refreshing => {}
             State::Available => {
                 self.close(id, Reason::Error, None, true);
                 self.serve();
@@ -450,5 +499,8 @@ impl Reference {
     }
 }
 
+mod affinity;
+mod refresh;
 mod retirement;
+mod rotation;
 mod rules;

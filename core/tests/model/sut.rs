@@ -10,8 +10,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::{Maintenance, PoolOptions, PoolSizes, QueueDepth};
 use cmap_core::pool::{
-    self, Action, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction, ServiceId,
-    TimeoutReason,
+    self, Action, AffinityKey, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction,
+    ServiceId, TimeoutReason,
 };
 use cmap_core::time::Instant;
 use core::time::Duration;
@@ -21,7 +21,7 @@ use super::laws::{Broken, Laws, check};
 use super::output::{Cause, Output, Service, count};
 use super::reference::{Answer, State};
 use super::returned_delivery;
-use super::transition::{Call, Named, Options, Resized, Step};
+use super::transition::{Call, Named, Options, Refusal, Resized, Step};
 
 pub(crate) struct PoolTest<const LOAD_BALANCED: bool>;
 
@@ -92,10 +92,16 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
             let (name, is_odd) = (Named::Own(connection.id), connection.id % 2 == 1);
             let call = match connection.state {
                 State::Pending if is_odd || connection.service.is_some() != case.reference.options.load_balanced => {
-                    Call::EstablishFailed(name, Reaction::ClearPool, is_odd)
+                    Call::EstablishFailed(
+                        name,
+                        Reaction::ClearPool,
+                        if is_odd { Refusal::Overload } else { Refusal::Other },
+                    )
                 }
                 State::Pending => Call::Established(name),
                 State::Checking => Call::Checked(name, is_odd),
+                State::Refreshing if is_odd => Call::RefreshFailed(name),
+                State::Refreshing => Call::Refreshed(name),
                 State::Available | State::InUse => Call::CheckIn(name, Condition::Usable),
             };
             make(&mut case, call);
@@ -225,9 +231,11 @@ impl Sut {
 
     fn input(&self, call: Call<Named>, now: u64) -> Input {
         match call {
-            Call::CheckOut(None) => Input::CheckOut(CheckOutRequest::default()),
-            Call::CheckOut(Some(offset)) => {
-                Input::CheckOut(CheckOutRequest::until(Instant::from_nanos(now.saturating_add_signed(offset))))
+            Call::CheckOut(offset, key) => {
+                let mut request = CheckOutRequest::default();
+                request.deadline = offset.map(|offset| Instant::from_nanos(now.saturating_add_signed(offset)));
+                request.affinity = key.map(AffinityKey);
+                Input::CheckOut(request)
             }
             Call::Cancel(Named::Own(number)) => Input::CancelCheckOut(self.check_outs[number as usize - 1]),
             Call::Cancel(_) => Input::CancelCheckOut(STRANGERS.never_started),
@@ -245,13 +253,19 @@ impl Sut {
             Call::ResetAfterFork => Input::ResetAfterFork,
             Call::Hello(named, service) => Input::Hello(self.handle(named), service_id(service)),
             Call::Established(named) => Input::Established(self.handle(named)),
-            Call::EstablishFailed(named, reaction, overloaded) => {
-                // CMAP-50, CMAP-51: of connecting the one carries the label and the other does not.
-                let fault = if overloaded { Fault::Network } else { Fault::Other };
-                let error = EstablishError::new(Phase::Connect, fault, Cause::text(self.log.len() as u64));
+            Call::EstablishFailed(named, reaction, failure) => {
+                // CMAP-50, CMAP-51: the first one alone carries the label.
+                let (phase, fault) = match failure {
+                    Refusal::Overload => (Phase::Connect, Fault::Network),
+                    Refusal::Credential => (Phase::Authenticate, Fault::Server { code: Some(18) }),
+                    Refusal::Other => (Phase::Connect, Fault::Other),
+                };
+                let error = EstablishError::new(phase, fault, Cause::text(self.log.len() as u64));
                 Input::EstablishFailed(self.handle(named), error, reaction)
             }
             Call::Checked(named, alive) => Input::Checked(self.handle(named), alive),
+            Call::Refreshed(named) => Input::Refreshed(self.handle(named)),
+            Call::RefreshFailed(named) => Input::RefreshFailed(self.handle(named)),
             Call::PeerClosed(named) => Input::PeerClosed(self.handle(named)),
             Call::Resize(Resized { max_pool_size, min_pool_size, max_connecting }) => {
                 let mut sizes = PoolSizes::default();
@@ -259,7 +273,10 @@ impl Sut {
                 sizes.max_connecting = max_connecting;
                 Input::Resize(sizes)
             }
+            Call::EndAffinity(key) => Input::EndAffinity(AffinityKey(key)),
             Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
+            Call::Resume => Input::Resume,
+            Call::RenewCredential => Input::RenewCredential,
             Call::Timeout => Input::Timeout,
         }
     }
@@ -345,6 +362,8 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.reuse = Some(options.reuse);
     pool.max_lifetime = Some(nanos(options.max_lifetime));
     pool.max_uses = (options.max_uses > 0).then_some(options.max_uses);
+    pool.affinity = options.affinity;
+    pool.refresh_requirement = Some(nanos(options.refresh_requirement));
     pool.max_new_connections_per_second =
         (options.creation_interval > 0).then(|| (1_000_000_000 / options.creation_interval) as u32);
     pool

@@ -6,10 +6,11 @@
 //! expiries and steps then coincide all the time, which is where mistakes by one show.
 
 use core::fmt;
+use core::time::Duration;
 
 use proptest::prelude::*;
 
-use cmap_core::options::{Reuse, WaitOrder};
+use cmap_core::options::{Affinity, Reuse, WaitOrder};
 use cmap_core::pool::{Condition, Reaction};
 
 use super::output::Service;
@@ -39,6 +40,9 @@ pub(crate) struct Options {
     pub(crate) max_lifetime: u64,
     /// 0 = no limit.
     pub(crate) max_uses: u32,
+    pub(crate) affinity: Option<Affinity>,
+    /// 0 = never.
+    pub(crate) refresh_requirement: u64,
     /// Whether events are produced.
     pub(crate) observed: bool,
 }
@@ -69,8 +73,8 @@ pub(crate) enum Time {
 /// One call of the pool. `P` says how connections and check-outs are named: by [`Pick`] or, resolved, by [`Named`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call<P> {
-    /// With a deadline this many nanoseconds after now, or before.
-    CheckOut(Option<i64>),
+    /// With a deadline this many nanoseconds after now, or before, and for the connection of a key.
+    CheckOut(Option<i64>, Option<Key>),
     Cancel(P),
     CheckIn(P, Condition),
     Ready,
@@ -82,14 +86,35 @@ pub(crate) enum Call<P> {
     ResetAfterFork,
     Hello(P, Service),
     Established(P),
-    /// With its meaning for the pool, and whether the server is overloaded.
-    EstablishFailed(P, Reaction, bool),
+    /// With its meaning for the pool.
+    EstablishFailed(P, Reaction, Refusal),
     Checked(P, bool),
+    Refreshed(P),
+    RefreshFailed(P),
     PeerClosed(P),
     Resize(Resized),
     /// Over this many nanoseconds.
     RetireAll(u64),
+    EndAffinity(Key),
+    Resume,
+    RenewCredential,
     Timeout,
+}
+
+/// A key of affinity.
+pub(crate) type Key = u64;
+
+/// The keys that a case uses.
+const KEYS: Key = 5;
+
+/// What an establishment failed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The server is overloaded.
+    Overload,
+    /// The server refused the credential.
+    Credential,
+    Other,
 }
 
 /// New limits; `None` leaves one as it is. They may contradict each other.
@@ -174,6 +199,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
         prop_oneof![3 => Just(0), 1 => prop::sample::select(&[1_u64, 2, 4, 5, 8][..])],
         prop_oneof![2 => Just(0), 1 => 1_u64..=16],
         prop_oneof![2 => Just(0), 1 => 1_u32..=3],
+        affinity(),
+        prop_oneof![1 => Just(0), 1 => 2_u64..=3],
     );
     (sizes, 1_u32..=3, nanos(1..=8), waits, maintenance, check_after_idle, switches, rare).prop_map(
         move |(sizes, max_connecting, max_idle, waits, maintenance, check_after_idle, switches, rare)| Options {
@@ -188,11 +215,17 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             load_balanced,
             backoff: switches.0,
             max_wait_queue_depth: rare.0,
-            wait_order: rare.1,
+            // Lending goes by arrival.
+            wait_order: match rare.6 {
+                Some(Affinity::Hold { lend: true, .. }) => WaitOrder::Arrival,
+                _ => rare.1,
+            },
             reuse: rare.2,
             creation_interval: rare.3,
             max_lifetime: rare.4,
             max_uses: rare.5,
+            affinity: rare.6,
+            refresh_requirement: rare.7,
             observed: switches.1,
         },
     )
@@ -201,6 +234,12 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
 pub(crate) fn step(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Step> {
     (time(), call(mood, load_balanced), prop::bool::weighted(0.2), prop::bool::weighted(0.02))
         .prop_map(|(time, call, keep_outputs, restore)| Step { time, call, keep_outputs, restore })
+}
+
+fn affinity() -> impl Strategy<Value = Option<Affinity>> {
+    let hold = (1_u64..=12, any::<bool>())
+        .prop_map(|(time, lend)| Some(Affinity::Hold { time: Duration::from_nanos(time), lend }));
+    prop_oneof![3 => Just(None), 1 => Just(Some(Affinity::Prefer)), 3 => Just(Some(Affinity::Require)), 3 => hold]
 }
 
 fn time() -> impl Strategy<Value = Time> {
@@ -227,21 +266,28 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
     let service = prop::option::weighted(f64::from(service) / 100.0, 0..SERVICES);
     let condition = prop_oneof![8 => Just(Condition::Usable), 1 => Just(Condition::Errored)];
     let reaction = prop_oneof![2 => Just(Reaction::KeepPool), 1 => Just(Reaction::ClearPool)];
+    let failure = prop_oneof![6 => Just(Refusal::Overload), 2 => Just(Refusal::Credential), 1 => Just(Refusal::Other)];
     let deadline = prop::option::weighted(0.25, -1_i64..=12);
     prop_oneof![
-        check_out => deadline.prop_map(Call::CheckOut),
+        check_out => (deadline, prop::option::weighted(0.6, 0..KEYS))
+            .prop_map(|(deadline, key)| Call::CheckOut(deadline, key)),
         check_in => (pick(), condition).prop_map(|(pick, condition)| Call::CheckIn(pick, condition)),
         established => pick().prop_map(Call::Established),
         ready => Just(Call::Ready),
         8 => pick().prop_map(Call::Cancel),
         3 => (service, any::<bool>()).prop_map(|(service, interrupts)| Call::Clear { service, interrupts }),
         if load_balanced { 18 } else { 1 } => (pick(), 0..SERVICES).prop_map(|(pick, id)| Call::Hello(pick, id)),
-        8 => (pick(), reaction, prop::bool::weighted(0.8))
-            .prop_map(|(pick, reaction, overloaded)| Call::EstablishFailed(pick, reaction, overloaded)),
+        8 => (pick(), reaction, failure)
+            .prop_map(|(pick, reaction, failure)| Call::EstablishFailed(pick, reaction, failure)),
         8 => (pick(), prop::bool::weighted(0.8)).prop_map(|(pick, alive)| Call::Checked(pick, alive)),
+        5 => pick().prop_map(Call::Refreshed),
+        2 => pick().prop_map(Call::RefreshFailed),
         3 => pick().prop_map(Call::PeerClosed),
-        if mood == Mood::Leaving { 16 } else { 5 } => resized().prop_map(Call::Resize),
+        if mood == Mood::Leaving { 18 } else { 6 } => resized().prop_map(Call::Resize),
         2 => (0_u64..=9).prop_map(Call::RetireAll),
+        3 => (0..KEYS).prop_map(Call::EndAffinity),
+        2 => Just(Call::Resume),
+        2 => Just(Call::RenewCredential),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]

@@ -164,7 +164,10 @@ impl Bench {
                 pool::Action::Connect { connection } => self.pending.push(connection),
                 pool::Action::Deliver { check_out, connection, .. } => self.delivered.push((check_out, connection)),
                 pool::Action::Interrupt { .. } => self.log.push("Interrupt".into()),
-                pool::Action::Check { .. } | pool::Action::Fail { .. } | pool::Action::Close { .. } => {}
+                pool::Action::Check { .. }
+                | pool::Action::Refresh { .. }
+                | pool::Action::Fail { .. }
+                | pool::Action::Close { .. } => {}
             },
             Output::Selected { selection, check_out } => {
                 self.log.push("Selected".into());

@@ -31,10 +31,11 @@ use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, CursorError, CursorOptions, Deadline,
-    Error, Event, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession, Notice, OperationError,
-    OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    SessionOptions, Subscription, TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
+    CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
+    CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession,
+    Notice, OperationError, OperationErrorKind, ParseError, Place, PoolEvent, Reply, Runtime, RuntimeGone,
+    SelectionEvent, ServerEvent, ServerLine, ServerStatus, SessionOptions, Subscription, TimeLimit, TimeoutMode,
+    TopologyEvent, WaitingCheckOut, WaitsFor, bson, core, tls,
 };
 
 /// A client on async-std.

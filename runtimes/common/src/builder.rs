@@ -12,7 +12,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::{MAX_ITERATIONS, SaslMechanism};
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
 use cmap_core::monitor::MonitorOptions;
-use cmap_core::options::{ClientOptions, ConnectionStringError, Mechanism, TlsOptions, Warning};
+use cmap_core::options::{ClientOptions, ConnectionStringError, Credential, Mechanism, TlsOptions, Warning};
 use cmap_core::pool;
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
@@ -48,6 +48,7 @@ pub struct Builder<R, T> {
     max_connections: u32,
     sizes_by_role: SizesByRole,
     command_events: bool,
+    watches_holders: bool,
     server_filter: Option<ServerFilter>,
     names: Names,
     makes: PhantomData<fn() -> T>,
@@ -79,6 +80,7 @@ impl<R: Runtime, T> Builder<R, T> {
             max_connections: 0,
             sizes_by_role: SizesByRole::default(),
             command_events: false,
+            watches_holders: false,
             server_filter: None,
             names: Names::default(),
             makes: PhantomData,
@@ -205,6 +207,15 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Whether it is noted who holds connections and who waits for one: the [label](crate::CheckOut::label) of a
+    /// check-out, its place in the source, and the last command on its connection. [`Client::in_use`](crate::Client::in_use) and
+    /// [`Client::waiting`](crate::Client::waiting) show them, and errors of check-outs whose time is up name the holders. Default
+    /// false: without it both lists say only which connections, since when, and for what. It takes 64 KiB at most.
+    pub fn watch_holders(mut self, watch: bool) -> Self {
+        self.watches_holders = watch;
+        self
+    }
+
     /// Adds a library that wraps this one to the client's name in the server's logs (HS-14).
     ///
     /// # Errors
@@ -231,6 +242,7 @@ impl<R: Runtime, T> Builder<R, T> {
             max_connections,
             sizes_by_role,
             command_events,
+            watches_holders,
             server_filter,
             names,
             makes: _,
@@ -255,7 +267,7 @@ impl<R: Runtime, T> Builder<R, T> {
             options.tls.enabled = Some(true);
         }
         if mechanism.is_none() {
-            check_mechanism(&options)?;
+            check_mechanism(options.credential.as_ref())?;
         }
         warnings.extend(options.advice());
         warnings.extend(warnings::without_effect(&options, monitored));
@@ -291,8 +303,12 @@ impl<R: Runtime, T> Builder<R, T> {
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
+            watches_holders,
+            // CSOT-1: zero sets no limit.
+            check_out_limit: without_zero(options.timeout),
             server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),
             options: Mutex::new(Arc::new(connection_options)),
+            identities: Mutex::default(),
         });
         let (mut machine, monitor_options) = match monitored {
             Monitored::ByOwner => {
@@ -342,8 +358,8 @@ fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
 }
 
 /// Refuses a mechanism that cannot be carried out before anything is sent.
-fn check_mechanism(options: &ClientOptions) -> Result<(), ClientError> {
-    let Some(credential) = &options.credential else { return Ok(()) };
+pub(crate) fn check_mechanism(credential: Option<&Credential>) -> Result<(), ClientError> {
+    let Some(credential) = credential else { return Ok(()) };
     // A credential that names none is for SCRAM (AUTH-7).
     let mechanism = credential.mechanism.unwrap_or(Mechanism::ScramSha256);
     let option = match mechanism {
@@ -398,7 +414,7 @@ mod tests {
     use super::*;
 
     fn checked(uri: &str) -> Result<(), ClientError> {
-        check_mechanism(&ClientOptions::parse(uri).unwrap().0)
+        check_mechanism(ClientOptions::parse(uri).unwrap().0.credential.as_ref())
     }
 
     #[cfg(not(feature = "auth"))]

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmap_core::time::Instant;
+use cmap_core::pool::{AffinityKey, CheckOutRequest, IdentityId};
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
-use crate::deadline::Limit;
+use crate::deadline::{Deadline, Limit};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
-use crate::topology::{Answer, Begun, Narrowed, Topology, Unanswered};
+use crate::topology::{Answer, Begun, Delivery, Narrowed, Topology, Unanswered};
+use crate::watch::Tag;
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
 /// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
@@ -23,15 +24,19 @@ pub struct CheckOut<'a, R: Runtime> {
     stage: Stage,
     /// What is wanted of the server, unless any that takes writes will do.
     wanted: Option<Box<Wanted>>,
+    /// Who asks.
+    tag: Tag,
 }
 
 /// Plain data, so that the short way drops nothing.
 #[derive(Clone, Copy)]
 enum Stage {
+    /// For as long as the options allow.
+    Asking,
     /// The longest wait.
-    Asking(Option<Duration>),
+    AskingWithin(Option<Duration>),
     /// The end of the wait.
-    AskingUntil(Instant),
+    AskingUntil(Deadline),
     /// The same, for a server that is wanted.
     AskingFor(Limit),
     Waiting(usize),
@@ -40,14 +45,17 @@ enum Stage {
 
 struct Wanted {
     criteria: Criteria,
+    /// The rest of the request; its deadline is set when it is made.
+    request: CheckOutRequest,
     /// What the user left of it, where the user chooses among suitable servers.
     narrowed: Option<Narrowed>,
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline]
-    pub(crate) fn new(topology: &'a Arc<Topology<R>>, limit: Option<Duration>) -> Self {
-        Self { topology, stage: Stage::Asking(limit), wanted: None }
+    #[track_caller]
+    pub(crate) fn new(topology: &'a Arc<Topology<R>>) -> Self {
+        Self { topology, stage: Stage::Asking, wanted: None, tag: Tag::here() }
     }
 
     pub(crate) fn within(topology: &'a Arc<Topology<R>>, limit: Limit) -> Self {
@@ -55,19 +63,54 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
             return Self::of(topology, Criteria::default(), limit);
         }
         let stage = match limit {
-            Limit::None => Stage::Asking(None),
-            Limit::Within(limit) => Stage::Asking(Some(limit)),
-            Limit::Until(deadline) => match deadline.at() {
-                Some(at) => Stage::AskingUntil(topology.clock().instant(at)),
-                None => Stage::Asking(None),
-            },
+            Limit::None => Stage::AskingWithin(None),
+            Limit::Within(limit) => Stage::AskingWithin(Some(limit)),
+            Limit::Until(deadline) => Stage::AskingUntil(deadline),
         };
-        Self { topology, stage, wanted: None }
+        Self { topology, stage, wanted: None, tag: Tag::default() }
+    }
+
+    /// The same for the connection that `key` had last; what that means is up to the option
+    /// [`affinity`](cmap_core::options::PoolOptions::affinity), without which the check-out fails. Call it before the future is
+    /// polled; it has no effect afterwards.
+    pub fn affinity(mut self, key: AffinityKey) -> Self {
+        self.wanted().request.affinity = Some(key);
+        self
     }
 
     #[inline(never)]
     pub(crate) fn of(topology: &'a Arc<Topology<R>>, criteria: Criteria, limit: Limit) -> Self {
-        Self { topology, stage: Stage::AskingFor(limit), wanted: Some(Box::new(Wanted { criteria, narrowed: None })) }
+        let wanted = Some(Box::new(Wanted::new(criteria)));
+        Self { topology, stage: Stage::AskingFor(limit), wanted, tag: Tag::default() }
+    }
+
+    /// The same check-out, by the caller of this.
+    #[track_caller]
+    pub(crate) fn by_caller(mut self) -> Self {
+        self.tag = Tag::here();
+        self
+    }
+
+    /// Says what the connection is for, in a few words: `"checkout page"`. [`Client::in_use`](crate::Client::in_use) and errors
+    /// of other check-outs name it. Without [`Builder::watch_holders`](crate::Builder::watch_holders) it is ignored. A client knows
+    /// 128 labels of 64 bytes; all beyond count as other labels, so that a label should say what is done and not for whom.
+    pub fn label(mut self, label: impl AsRef<str>) -> Self {
+        self.tag.label = self.topology.label(label.as_ref());
+        self
+    }
+}
+
+impl Wanted {
+    fn new(criteria: Criteria) -> Self {
+        Self { criteria, request: CheckOutRequest::default(), narrowed: None }
+    }
+}
+
+impl<R: Runtime> CheckOut<'_, R> {
+    /// As this identity of the client, and not with the credential of the options. To be called before the first poll.
+    pub fn identity(mut self, identity: IdentityId) -> Self {
+        self.wanted().request.identity = Some(identity);
+        self
     }
 }
 
@@ -76,21 +119,29 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Stage::Asking(limit) = self.stage {
-            match self.topology.check_out(limit) {
+        if let Stage::Asking = self.stage {
+            match self.topology.check_out() {
                 Ok(delivery) => {
                     self.stage = Stage::Done;
                     return Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery)));
                 }
-                Err(unanswered) => return self.follow(unanswered, cx),
+                Err(unanswered) => return self.follow_first(unanswered, cx),
             }
         }
         self.poll_again(cx)
     }
 }
 
-impl<R: Runtime> CheckOut<'_, R> {
+impl<'a, R: Runtime> CheckOut<'a, R> {
     /// Out of line, as all that follows where no connection is available.
+    #[inline(never)]
+    fn follow_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        match self.topology.check_out_noted(unanswered, self.tag) {
+            Ok(delivery) => self.end(Ok(delivery)),
+            Err(unanswered) => self.follow(unanswered, cx),
+        }
+    }
+
     #[inline(never)]
     fn follow(&mut self, unanswered: Unanswered<'_, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         match self.topology.follow_check_out(unanswered, cx) {
@@ -101,28 +152,38 @@ impl<R: Runtime> CheckOut<'_, R> {
                 if self.is_narrowed() { self.poll_waiting(place, cx) } else { Poll::Pending }
             }
             Begun::Unasked => {
-                let limit = match self.stage {
-                    Stage::Asking(Some(limit)) => Limit::Within(limit),
-                    Stage::AskingFor(limit) => limit,
-                    Stage::Asking(None) | Stage::AskingUntil(_) | Stage::Waiting(_) | Stage::Done => Limit::None,
-                };
-                *self = Self::of(self.topology, Criteria::default(), limit);
+                self.wanted();
                 self.poll_again(cx)
             }
         }
+    }
+
+    /// What is wanted, to be asked for in detail.
+    fn wanted(&mut self) -> &mut Wanted {
+        self.stage = match self.stage {
+            Stage::Asking => Stage::AskingFor(self.topology.check_out_limit().map_or(Limit::None, Limit::Within)),
+            Stage::AskingWithin(limit) => Stage::AskingFor(limit.map_or(Limit::None, Limit::Within)),
+            Stage::AskingUntil(deadline) => Stage::AskingFor(Limit::Until(deadline)),
+            stage @ (Stage::AskingFor(_) | Stage::Waiting(_) | Stage::Done) => stage,
+        };
+        self.wanted.get_or_insert_with(|| Box::new(Wanted::new(Criteria::default())))
     }
 
     #[inline(never)]
     fn poll_again(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         match self.stage {
             Stage::Waiting(place) => self.poll_waiting(place, cx),
-            Stage::AskingUntil(deadline) => match self.topology.check_out_until(deadline) {
-                Ok(delivery) => self.end(Ok(delivery)),
-                Err(unanswered) => self.follow(unanswered, cx),
-            },
+            Stage::AskingWithin(limit) => {
+                let asked = self.topology.check_out_within(limit, self.tag);
+                self.begin(asked, cx)
+            }
+            Stage::AskingUntil(deadline) => {
+                let asked = self.topology.check_out_until(deadline, self.tag);
+                self.begin(asked, cx)
+            }
             Stage::AskingFor(limit) => self.ask_for(limit, cx),
             // One that is polled after its end has no further result.
-            Stage::Asking(_) | Stage::Done => Poll::Pending,
+            Stage::Asking | Stage::Done => Poll::Pending,
         }
     }
 
@@ -130,16 +191,29 @@ impl<R: Runtime> CheckOut<'_, R> {
         let topology = self.topology;
         let Some(wanted) = &mut self.wanted else { return Poll::Pending };
         let now = topology.clock().now();
-        let deadline = match limit {
+        let mut request = wanted.request;
+        if request.affinity.is_some() && !topology.has_affinity() {
+            return self.end(Err(CheckOutError::NoAffinity));
+        }
+        request.deadline = match limit {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
-            Limit::Until(deadline) => deadline.at().map(|at| topology.clock().instant(at)),
+            Limit::Until(deadline) => topology.clock().instant_of(deadline),
         };
         // Nothing is chosen for an operation that keeps to its server (PIN-1).
         let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
         wanted.narrowed = (topology.has_server_filter() && !is_pinned).then(|| topology.narrow(&wanted.criteria));
         let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
-        match topology.check_out_for(criteria, now, deadline) {
+        let asked = topology.check_out_for(criteria, now, request, self.tag);
+        self.begin(asked, cx)
+    }
+
+    fn begin(
+        &mut self,
+        asked: Result<Delivery<R::Stream>, Unanswered<'_, R>>,
+        cx: &Context<'_>,
+    ) -> Poll<<Self as Future>::Output> {
+        match asked {
             Ok(delivery) => self.end(Ok(delivery)),
             Err(unanswered) => self.follow(unanswered, cx),
         }
@@ -152,7 +226,7 @@ impl<R: Runtime> CheckOut<'_, R> {
             if let Poll::Ready(answer) = topology.poll_check_out(place, cx) {
                 return self.end(answer);
             }
-            let Some(Wanted { criteria, narrowed: Some(narrowed) }) = self.wanted.as_deref_mut() else {
+            let Some(Wanted { criteria, narrowed: Some(narrowed), .. }) = self.wanted.as_deref_mut() else {
                 return Poll::Pending;
             };
             if topology.is_up_to_date(narrowed) {

@@ -7,21 +7,22 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
-use cmap_core::options::{ClientOptions, PoolOptionsError, PoolSizes, Warning};
-use cmap_core::pool::{PoolState, Stats};
+use cmap_core::options::{ClientOptions, Credential, PoolOptionsError, PoolSizes, Warning};
+use cmap_core::pool::{AffinityKey, IdentityId, PoolState, Stats};
 use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 
 use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply};
-use crate::error::{ClientError, RuntimeGone};
+use crate::error::{ClientError, RotationError, RuntimeGone};
 use crate::events::Subscription;
 use crate::operation::{Context, Operation, OperationError};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
 use crate::topology::ServerStatus;
+use crate::watch::{ClientStatus, Holder, WaitingCheckOut};
 
 /// A client of one server, with a pool of connections to it.
 ///
@@ -79,6 +80,7 @@ impl<R: Runtime> Client<R> {
     /// timeoutMS, or waitQueueTimeoutMS (CSOT-3); and while the server is not usable for at most
     /// serverSelectionTimeoutMS.
     #[inline]
+    #[track_caller]
     pub fn check_out(&self) -> CheckOut<'_, R> {
         self.pool.check_out()
     }
@@ -86,18 +88,21 @@ impl<R: Runtime> Client<R> {
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
     /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, and
     /// serverSelectionTimeoutMS bound it as well.
+    #[track_caller]
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         self.pool.check_out_within(limit)
     }
 
     /// Checks out a connection to a server that suits `selector`: for reads with a read preference, or to one of some servers.
     /// For at most timeoutMS, or waitQueueTimeoutMS (CSOT-3), and serverSelectionTimeoutMS.
+    #[track_caller]
     pub fn check_out_for(&self, selector: impl Into<ServerSelector>) -> CheckOut<'_, R> {
         self.pool.check_out_for(selector.into())
     }
 
     /// The same within a [`Duration`] or before a [`Deadline`], as [`check_out_within`](Self::check_out_within), and for the
     /// next attempt of an operation that has failed on `deprioritized` servers: they are taken only if no other one suits.
+    #[track_caller]
     pub fn check_out_for_within(&self, criteria: Criteria, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         self.pool.check_out_for_within(criteria, limit.into())
     }
@@ -241,6 +246,60 @@ impl<R: Runtime> Client<R> {
         self.pool.retire_all(over);
     }
 
+    /// Lets the pools of all servers forget the connection of a key, which is not used any more. Its check-outs that
+    /// wait for the connection go on waiting for it.
+    pub fn end_affinity(&self, key: AffinityKey) {
+        self.pool.end_affinity(key);
+    }
+
+    /// Call this when the process goes on after a freeze that its clock has not counted: every connection that is available
+    /// now is checked for life before its next use. A suspension of the machine is noticed without it, as soon as the
+    /// client has something to do by itself; a call makes sure of it before the next check-out.
+    pub fn resume(&self) {
+        self.pool.resume();
+    }
+
+    /// Replaces the credential of all connections, without a failed operation: proves the new one by one connection of
+    /// its own, uses it for all connections yet to come, and lets those of the old one [retire](Self::retire_all) at once:
+    /// those in use when they come back, and minPoolSize of them when their successors are there. `None` logs out: new
+    /// connections have no user.
+    ///
+    /// The server has to know the new one: change a password there first, and call this at once; of two users that take turns,
+    /// remove the old one when [`outdated_connections`](Self::outdated_connections) says zero. Cursors that the old user has
+    /// opened do not go on for the new one. [`options`](Self::options) stay as they were given. Dropping the future before its
+    /// end changes nothing.
+    ///
+    /// # Errors
+    /// The proof failed, or no server was known for serverSelectionTimeoutMS: nothing has changed.
+    pub async fn set_credential(&self, credential: Option<Credential>) -> Result<(), RotationError> {
+        self.pool.set_credential(credential).await
+    }
+
+    /// Adds an identity: a user with a credential of their own, beside that of the options. Check-outs as this user say
+    /// so: [`CheckOut::identity`]. All identities of a client share maxPoolSize and maxConnecting at each server: where there is
+    /// no room, the coldest available connection of another one is closed, and otherwise those who wait longest come first.
+    /// Nothing is asked of the server here: the first connection proves the credential. That a server refuses it is the error of
+    /// the check-out that asked, and clears no pool.
+    ///
+    /// Each identity has pools of its own, which events tell of as such: their connections are numbered by themselves.
+    ///
+    /// # Errors
+    /// The credential contradicts itself, or this build cannot log in by its mechanism.
+    pub fn add_identity(&self, credential: Credential) -> Result<IdentityId, ClientError> {
+        self.pool.add_identity(credential)
+    }
+
+    /// Removes an identity: its available connections are closed, its check-outs that wait fail, and its connections in use are
+    /// closed when they come back.
+    pub fn remove_identity(&self, identity: IdentityId) {
+        self.pool.remove_identity(identity);
+    }
+
+    /// Connections that have an older credential than [`set_credential`](Self::set_credential) has set.
+    pub fn outdated_connections(&self) -> u32 {
+        self.pool.outdated_connections()
+    }
+
     /// Whether a pool is ready; all are paused, because no server is usable; or the client is closed.
     pub fn state(&self) -> PoolState {
         self.pool.state()
@@ -249,6 +308,28 @@ impl<R: Runtime> Client<R> {
     /// The counts of all pools together. A high water is the sum of those of the servers, and may never have been reached.
     pub fn stats(&self) -> Stats {
         self.pool.stats()
+    }
+
+    /// Who holds connections, the longest use first: which, since when, and for what; with
+    /// [`Builder::watch_holders`] also by which label, from which place in the source, and with which last command.
+    pub fn in_use(&self) -> Vec<Holder> {
+        self.pool.in_use()
+    }
+
+    /// The check-outs that wait: those for a server, then those for a connection to each, in the order in which they are
+    /// served.
+    pub fn waiting(&self) -> Vec<WaitingCheckOut> {
+        self.pool.waiting()
+    }
+
+    /// All that the client does at this moment: a value to serialise, which displays as a table.
+    pub fn status(&self) -> ClientStatus {
+        self.pool.status()
+    }
+
+    /// How often a check-out had a label that there was no room for, since 128 others were known.
+    pub fn folded_labels(&self) -> u64 {
+        self.pool.folded_labels()
     }
 
     /// What is known of the servers: the type of the deployment, and a description of each.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
+use crate::deadline::Deadline;
 use crate::runtime::Runtime;
 
 #[derive(Clone)]
@@ -32,9 +33,9 @@ impl<R: Runtime> Clock<R> {
         limit.map(|limit| self.now() + limit)
     }
 
-    /// A time of the runtime's clock in the core's terms.
-    pub(crate) fn instant(&self, at: std::time::Instant) -> Instant {
-        Instant::ORIGIN + at.saturating_duration_since(self.origin)
+    /// A deadline in the core's terms; `None` if it lies beyond the runtime's range.
+    pub(crate) fn instant_of(&self, deadline: Deadline) -> Option<Instant> {
+        deadline.at().map(|at| Instant::ORIGIN + at.saturating_duration_since(self.origin))
     }
 
     /// Ends at `at`; never, if `at` lies beyond the runtime's range.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{Command, CommandError as NotSent, Description, Fault};
+use cmap_core::connection::{Command, CommandError as NotSent, Description};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::{CommandDefaults, OperationError, ReadsBy, SentCommand};
 use cmap_core::topology::ServerSelector;
@@ -313,12 +313,38 @@ impl<R: Runtime> Connection<R> {
         let spares = self.topology.spares();
         socket.prepare(command, spares)?;
         self.stage = Stage::UnderWay;
-        let telling = self.topology.has_command_events().then(|| self.begin_telling(command, operation)).flatten();
+        let is_followed = self.topology.follows_commands();
+        let telling = is_followed.then(|| self.begin_following(command, operation)).flatten();
         let ended = command_telling::in_span(telling.as_deref(), self.carry_out(command, limit)).await;
-        if let Some(telling) = telling {
-            telling.end(&ended, self.last_reply().filter(|_| command.acknowledged));
+        if is_followed {
+            self.end_following(telling, command, &ended);
         }
         ended
+    }
+
+    /// Notes and tells the start of a command, as far as that is wanted.
+    #[cold]
+    fn begin_following(&self, command: &Command<'_>, operation: Option<u64>) -> Option<Box<CommandTelling<R>>> {
+        if self.topology.watches_holders() {
+            let name = command.body.iter_elements().next().and_then(Result::ok);
+            self.topology.note_command(self.handle, name.as_ref().map_or("", |name| name.key().as_str()));
+        }
+        self.topology.has_command_events().then(|| self.begin_telling(command, operation)).flatten()
+    }
+
+    #[cold]
+    fn end_following(
+        &self,
+        telling: Option<Box<CommandTelling<R>>>,
+        command: &Command<'_>,
+        ended: &Result<(), CommandErrorKind>,
+    ) {
+        if self.topology.watches_holders() {
+            self.topology.note_end_of_command(self.handle);
+        }
+        if let Some(telling) = telling {
+            telling.end(ended, self.last_reply().filter(|_| command.acknowledged));
+        }
     }
 
     /// Sends a command that is prepared, and reads its reply.
@@ -385,20 +411,7 @@ impl<R: Runtime> Connection<R> {
 
     /// Says where a command failed, and tells the server's side of it.
     fn failed(&self, kind: CommandErrorKind) -> CommandError {
-        let fault = match &kind {
-            CommandErrorKind::Network(_) => Some(Fault::Network),
-            CommandErrorKind::Timeout(_) => Some(Fault::Timeout),
-            CommandErrorKind::Protocol(_) => Some(Fault::Other),
-            CommandErrorKind::Server(_)
-            | CommandErrorKind::Writes(_)
-            | CommandErrorKind::NoTimeLeft { .. }
-            | CommandErrorKind::Interrupted(_)
-            | CommandErrorKind::NotSent(_)
-            | CommandErrorKind::Unwritable(_)
-            | CommandErrorKind::Closed
-            | CommandErrorKind::RuntimeGone(_) => None,
-        };
-        if let Some(fault) = fault {
+        if let Some(fault) = kind.fault() {
             self.topology.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
         }
         CommandError { kind, address: Arc::clone(self.shared_address()), connection_id: self.id() }

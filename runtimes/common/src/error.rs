@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{CommandError as NotSent, ProtocolError, RETRYABLE_ERROR};
-use cmap_core::options::ConnectionStringError;
+use cmap_core::connection::{CommandError as NotSent, EstablishError, Fault, ProtocolError, RETRYABLE_ERROR};
+use cmap_core::options::{ConnectionStringError, CredentialError};
 use cmap_core::pool::{self, CheckOutErrorKind, ConnectionId};
 use cmap_core::topology::seed_list::SeedListError;
 use cmap_core::topology::{SelectionError, SelectionErrorKind};
@@ -102,6 +102,41 @@ pub enum ClientError {
     RuntimeGone(#[from] RuntimeGone),
 }
 
+/// Why the credential was not replaced. The old one is still used.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum RotationError {
+    /// The credential is incomplete or contradicts itself.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// This build, or this version, cannot log in by the credential's mechanism.
+    #[error(transparent)]
+    Mechanism(#[from] ClientError),
+    /// A connection with the new credential could not be established.
+    #[error("{error} ({address}); the client goes on with the old credential: correct the new one, and set it again")]
+    Refused {
+        /// The server that was asked.
+        address: Arc<ServerAddress>,
+        /// What failed.
+        error: EstablishError,
+    },
+    /// No server was known that could have proven it.
+    #[error(
+        "no server could be asked within {patience:?}; the client goes on with the old credential: set the new one again \
+         when a server is there"
+    )]
+    NoServer {
+        /// How long one was waited for.
+        patience: Duration,
+    },
+    /// The client was closed.
+    #[error("the client was closed; make a new one with the new credential")]
+    Closed,
+    /// The client's runtime has ended.
+    #[error(transparent)]
+    RuntimeGone(#[from] RuntimeGone),
+}
+
 /// Why a check-out got no connection.
 #[derive(Clone, Error)]
 #[non_exhaustive]
@@ -112,6 +147,11 @@ pub enum CheckOutError {
     /// No server suited, for as long as serverSelectionTimeoutMS allows: what was wanted, what is known, after how long.
     #[error(transparent)]
     Selection(#[from] Arc<SelectionError>),
+    /// The check-out was for the connection of a key, and no key has one.
+    #[error(
+        "a check-out with an affinity needs the option affinity, which is not set: set `affinity` in the pool options"
+    )]
+    NoAffinity,
     /// The client's runtime has ended.
     #[error(transparent)]
     RuntimeGone(#[from] RuntimeGone),
@@ -180,7 +220,26 @@ pub enum CommandErrorKind {
     RuntimeGone(#[from] RuntimeGone),
 }
 
-readable_debug!(Error, RuntimeGone, ClientError, CheckOutError, CommandError, CommandErrorKind);
+impl CommandErrorKind {
+    /// The side at fault, where the command had been sent and the server has not refused it.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Network(_) => Some(Fault::Network),
+            Self::Timeout(_) => Some(Fault::Timeout),
+            Self::Protocol(_) => Some(Fault::Other),
+            Self::Server(_)
+            | Self::Writes(_)
+            | Self::NoTimeLeft { .. }
+            | Self::Interrupted(_)
+            | Self::NotSent(_)
+            | Self::Unwritable(_)
+            | Self::Closed
+            | Self::RuntimeGone(_) => None,
+        }
+    }
+}
+
+readable_debug!(Error, RuntimeGone, ClientError, RotationError, CheckOutError, CommandError, CommandErrorKind);
 
 impl Error {
     /// Whether a retry makes sense.
@@ -211,7 +270,7 @@ impl CheckOutError {
         match self {
             Self::Pool(error) => matches!(error.kind, CheckOutErrorKind::Timeout(_)),
             Self::Selection(error) => error.kind == SelectionErrorKind::Timeout,
-            Self::RuntimeGone(_) => false,
+            Self::NoAffinity | Self::RuntimeGone(_) => false,
         }
     }
 
@@ -219,7 +278,7 @@ impl CheckOutError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_retryable(),
-            Self::Selection(_) | Self::RuntimeGone(_) => false,
+            Self::Selection(_) | Self::NoAffinity | Self::RuntimeGone(_) => false,
         }
     }
 }

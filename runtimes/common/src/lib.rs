@@ -19,6 +19,7 @@
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`] | events to handlers, streams and log records |
 //! | [`runtime`], `clock` | the interface of a runtime; its time |
+//! | `watch` | who holds connections, and who waits |
 //! | `command_telling` | the events of a command |
 //! | `command_limit` | how long a command may take, and how much of that the server is told |
 //! | `error`, `warnings` | the errors; warnings about options, and who is told them |
@@ -69,6 +70,7 @@ pub mod tls;
 pub mod tls;
 mod topology;
 mod warnings;
+mod watch;
 
 pub use bson;
 pub use cmap_core as core;
@@ -81,7 +83,7 @@ pub use connection::Connection;
 pub use cursor::{Cursor, CursorError, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
-pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RuntimeGone};
+pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RotationError, RuntimeGone};
 pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
 pub use operation::{InSession, NoSession, Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
@@ -90,3 +92,4 @@ pub use runtime::Runtime;
 pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;
 pub use topology::ServerStatus;
+pub use watch::{ClientStatus, CommandInUse, Holder, Place, ServerLine, WaitingCheckOut, WaitsFor};

@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
-use cmap_core::options::{ClientOptions, PoolOptionsError, PoolSizes, Warning};
-use cmap_core::pool::{ApiMisuse, Clear, PoolState, Stats};
+use cmap_core::options::{ClientOptions, Credential, PoolOptionsError, PoolSizes, Warning};
+use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, IdentityId, PoolState, Stats};
 use cmap_core::retry::RetryPolicy;
-use cmap_core::topology::{Criteria, ServerSelector};
+use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
 
 use crate::builder::{Builder, Monitored, without_zero};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
-use crate::error::{ClientError, RuntimeGone};
+use crate::error::{ClientError, RotationError, RuntimeGone};
 use crate::events::Subscription;
 use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
 use crate::topology::Topology;
+use crate::watch::{ClientStatus, Holder, WaitingCheckOut};
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,
 /// cleared and closed by its owner, who checks the server.
@@ -114,24 +115,28 @@ impl<R: Runtime> Pool<R> {
     /// Checks out a connection: one that is available, or the next that comes back or is established. For at most
     /// timeoutMS, or waitQueueTimeoutMS (CSOT-3).
     #[inline]
+    #[track_caller]
     pub fn check_out(&self) -> CheckOut<'_, R> {
-        CheckOut::new(&self.owner.context.topology, self.owner.context.timeout)
+        CheckOut::new(&self.owner.context.topology)
     }
 
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
     /// limit, and zero means that time is up: the check-out fails at once. waitQueueTimeoutMS, where it applies, bounds it as
     /// well.
+    #[track_caller]
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
-        CheckOut::within(&self.owner.context.topology, limit.into())
+        CheckOut::within(&self.owner.context.topology, limit.into()).by_caller()
     }
 
+    #[track_caller]
     pub(crate) fn check_out_for(&self, selector: ServerSelector) -> CheckOut<'_, R> {
         let limit = self.owner.context.timeout.map_or(Limit::None, Limit::Within);
         self.check_out_for_within(Criteria { selector, ..Criteria::default() }, limit)
     }
 
+    #[track_caller]
     pub(crate) fn check_out_for_within(&self, criteria: Criteria, limit: Limit) -> CheckOut<'_, R> {
-        CheckOut::of(&self.owner.context.topology, criteria, limit)
+        CheckOut::of(&self.owner.context.topology, criteria, limit).by_caller()
     }
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
@@ -176,6 +181,48 @@ impl<R: Runtime> Pool<R> {
         self.owner.context.topology.retire_all(over);
     }
 
+    /// Lets the pool forget the connection of a key, which is not used any more. Its check-outs that
+    /// wait for the connection go on waiting for it.
+    pub fn end_affinity(&self, key: AffinityKey) {
+        self.owner.context.topology.end_affinity(key);
+    }
+
+    /// Call this when the process goes on after a freeze that its clock has not counted: every connection that is available
+    /// now is checked for life before its next use. A suspension of the machine is noticed without it, as soon as the
+    /// pool has something to do by itself; a call makes sure of it before the next check-out.
+    pub fn resume(&self) {
+        self.owner.context.topology.resume();
+    }
+
+    /// Replaces the credential of all connections, as
+    /// [`Client::set_credential`](crate::Client::set_credential) does.
+    ///
+    /// # Errors
+    /// The proof failed: nothing has changed.
+    pub async fn set_credential(&self, credential: Option<Credential>) -> Result<(), RotationError> {
+        let patience = TopologyOptions::of_client(self.options()).server_selection_timeout;
+        // Boxed, so that the futures of callers stay small.
+        Box::pin(Arc::clone(self.topology()).set_credential(credential, patience)).await
+    }
+
+    /// Adds an identity, as [`Client::add_identity`](crate::Client::add_identity) does.
+    ///
+    /// # Errors
+    /// The credential contradicts itself, or this build cannot log in by its mechanism.
+    pub fn add_identity(&self, credential: Credential) -> Result<IdentityId, ClientError> {
+        self.topology().add_identity(credential)
+    }
+
+    /// Removes an identity, as [`Client::remove_identity`](crate::Client::remove_identity) does.
+    pub fn remove_identity(&self, identity: IdentityId) {
+        self.topology().remove_identity(identity);
+    }
+
+    /// Connections that have an older credential than [`set_credential`](Self::set_credential) has set.
+    pub fn outdated_connections(&self) -> u32 {
+        self.topology().outdated_connections()
+    }
+
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is
     /// checked out any more. Connections in use are closed when they come back.
     pub fn close(&self) {
@@ -208,6 +255,28 @@ impl<R: Runtime> Pool<R> {
     /// The pool's counts.
     pub fn stats(&self) -> Stats {
         self.owner.context.topology.stats()
+    }
+
+    /// Who holds connections, the longest use first: which, since when, and for what; with
+    /// [`Builder::watch_holders`] also by which label, from which place in the source, and with which last command.
+    pub fn in_use(&self) -> Vec<Holder> {
+        self.topology().in_use()
+    }
+
+    /// The check-outs that wait: those for a server, then those for a connection to each, in the order in which they are
+    /// served.
+    pub fn waiting(&self) -> Vec<WaitingCheckOut> {
+        self.topology().waiting()
+    }
+
+    /// All that the client does at this moment: a value to serialise, which displays as a table.
+    pub fn status(&self) -> ClientStatus {
+        self.topology().status(self.options())
+    }
+
+    /// How often a check-out had a label that there was no room for, since 128 others were known.
+    pub fn folded_labels(&self) -> u64 {
+        self.topology().folded_labels()
     }
 
     /// The server's address.

@@ -188,6 +188,10 @@ impl Driver {
                     let alive = self.pool.socket(connection).is_some_and(|wire| wire.is_silent());
                     self.pool.handle_checked(self.now(), connection, alive)?;
                 }
+                // The options ask for no refresh.
+                Output::Action(Action::Refresh { connection, .. }) => {
+                    self.pool.handle_refresh_failed(self.now(), connection)?;
+                }
                 Output::Action(Action::Close { socket, .. }) => _ = self.work.remove(&socket.token),
                 Output::Action(Action::Interrupt { connection }) => self.interrupt(connection)?,
                 Output::Event(_) => {}

@@ -31,6 +31,8 @@ pub(super) struct Lab<R> {
 struct Conditions {
     /// How far the clock is ahead, in seconds.
     ahead: AtomicU64,
+    /// How far the wall clock is ahead, in seconds.
+    wall_ahead: AtomicU64,
     /// The sleeping tasks; a step wakes all of them.
     sleepers: Mutex<Vec<Waker>>,
     /// The number of sleeps so far.
@@ -127,6 +129,11 @@ impl<R: Runtime> Lab<R> {
         self.conditions.ahead.store(seconds, Ordering::SeqCst);
         let sleepers = std::mem::take(&mut *self.conditions.sleepers.lock().unwrap());
         sleepers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Sets the wall clock alone `seconds` ahead of the real time, as a suspension does.
+    pub(super) fn set_wall_ahead(&self, seconds: u64) {
+        self.conditions.wall_ahead.store(seconds, Ordering::SeqCst);
     }
 
     /// Whether every read and write moves one byte and waits for its turn before it does, and blocking work, too.
@@ -244,7 +251,7 @@ impl<R: Runtime> Runtime for Lab<R> {
     }
 
     fn unix_time(&self) -> Duration {
-        self.runtime.unix_time()
+        self.runtime.unix_time() + Duration::from_secs(self.conditions.wall_ahead.load(Ordering::SeqCst))
     }
 
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {

@@ -18,6 +18,7 @@
 )]
 
 pub mod addresses;
+pub mod affinity;
 pub mod basics;
 mod bystanders;
 pub mod cancellation;
@@ -34,7 +35,9 @@ pub mod faults;
 pub mod flood;
 pub mod ground;
 pub mod handshakes;
+pub mod holders;
 pub mod hostile;
+pub mod identities;
 mod lab;
 pub mod limits;
 pub mod load_balanced;
@@ -44,8 +47,11 @@ pub mod pools;
 pub mod pools_of_a_deployment;
 mod proxy;
 mod recovery;
+pub mod refresh;
+pub mod resuming;
 pub mod retirement;
 mod rogue;
+pub mod rotation;
 pub mod runtimes;
 mod scripted_server;
 mod server;

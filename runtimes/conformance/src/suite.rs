@@ -91,6 +91,12 @@ macro_rules! conformance {
                 an_error_names_every_address_and_what_was_wrong_with_it,
                 an_address_that_there_was_no_time_for_is_named_as_well,
             }
+            affinity {
+                a_key_keeps_its_connection,
+                a_key_waits_for_the_connection_that_it_requires,
+                a_held_connection_is_for_others_when_its_time_is_over_or_its_key_ends,
+                a_key_without_the_option_is_refused,
+            }
             cancellation {
                 a_check_out_dropped_before_the_server_is_known_is_forgotten,
                 a_dropped_waiter_is_forgotten,
@@ -174,6 +180,14 @@ macro_rules! conformance {
                 another_session_is_refused_by_a_cursor_which_goes_on,
                 a_step_in_a_session_that_is_dropped_ends_its_cursor,
             }
+            identities {
+                users_share_the_limits_of_a_pool,
+                the_coldest_connection_of_another_user_makes_room,
+                a_users_wrong_password_is_nobody_elses_matter,
+                a_user_who_was_removed_gets_no_connection,
+                users_are_served_again_after_their_server_was_gone,
+                many_tasks_of_three_users_keep_to_one_limit,
+            }
             limits {
                 ten_thousand_waiters_are_all_served,
                 waiters_are_served_in_their_order,
@@ -219,10 +233,37 @@ macro_rules! conformance {
                 a_service_is_cleared_only_behind_a_load_balancer_lb_8,
                 the_last_pool_dropped_closes_it,
             }
+            holders {
+                a_leak_a_slow_command_and_an_idle_holder_are_each_named,
+                a_time_out_says_what_an_establishment_is_at,
+                labels_without_end_are_folded,
+                one_that_waits_for_a_server_is_listed_until_it_gives_up,
+                without_a_watch_connections_in_use_are_listed_without_who_holds_them,
+            }
+            refresh {
+                an_idle_connection_is_pinged_again_and_again_though_nothing_else_is_due,
+                a_ping_that_loses_its_connection_clears_the_pool_sdam_10,
+                a_ping_that_takes_too_long_costs_its_connection_alone_sdam_9,
+                a_closed_client_gives_up_its_pings,
+            }
+            resuming {
+                after_a_call_of_resume_idle_connections_are_checked_before_use,
+                a_wall_clock_that_went_on_alone_has_idle_connections_checked,
+                a_wall_clock_that_is_set_by_a_little_is_no_suspension,
+            }
             retirement {
                 a_connection_is_retired_at_its_age_though_nothing_else_is_due,
                 a_connection_is_retired_after_its_last_use,
                 all_connections_are_replaced_and_none_in_use_is_cut_off,
+            }
+            rotation {
+                a_new_credential_is_for_connections_yet_to_come_and_retires_the_others,
+                a_credential_that_is_refused_changes_nothing,
+                a_credential_that_contradicts_itself_is_refused_at_once,
+                no_credential_logs_out,
+                without_a_server_nothing_is_proven,
+                a_closed_client_takes_no_credential,
+                two_hundred_tasks_do_not_notice_a_rotation,
             }
             runtimes {
                 a_connection_is_dropped_outside_of_any_runtime,

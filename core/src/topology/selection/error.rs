@@ -12,6 +12,7 @@ use super::server_selector::ServerSelector;
 use super::staleness::MaxStalenessError;
 use crate::error_text::readable_debug;
 use crate::monitor::{ServerDescription, ServerType};
+use crate::pool::IdentityId;
 use crate::topology::{TopologyDescription, TopologyType};
 
 /// No server was selected for an operation, so nothing was sent.
@@ -45,6 +46,8 @@ pub enum SelectionErrorKind {
     MaxStaleness(MaxStalenessError),
     /// The server to which the operation was pinned does not belong to the topology any more.
     ServerLeft,
+    /// The client has no such identity, or not any more.
+    UnknownIdentity(IdentityId),
     /// The client was closed.
     Closed,
     /// The process was forked: the callers that waited are in the parent.
@@ -109,6 +112,12 @@ impl fmt::Display for SelectionError {
             SelectionErrorKind::MaxStaleness(error) => write!(f, "no server was selected for {selector}: {error}"),
             SelectionErrorKind::ServerLeft => {
                 write!(f, "the server of {selector} has left the deployment: begin the cursor or the transaction anew")
+            }
+            SelectionErrorKind::UnknownIdentity(identity) => {
+                write!(
+                    f,
+                    "the client has no identity {identity}, or not any more: add it, and check out with what that returns"
+                )
             }
             SelectionErrorKind::Closed => f.write_str("the client was closed: make a new one"),
             SelectionErrorKind::Forked => f.write_str("the process was forked while this waited: ask again"),

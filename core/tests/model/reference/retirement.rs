@@ -17,12 +17,16 @@ impl Reference {
         self.retire();
     }
 
-    /// A quarter of the longest life is chance.
+    /// A quarter of the longest life is chance. With an old credential it is over as it begins.
     pub(super) fn begin_life(&mut self, id: Id) {
         let longest = self.options.max_lifetime;
         if longest > 0 {
             let ends_at = self.now + longest - self.random.up_to(longest / 4);
             self.life_of(id, |c| c.ends_at = ends_at);
+        }
+        if id <= self.outdated_until {
+            let now = self.now;
+            self.life_of(id, |c| c.ends_at = now);
         }
     }
 
@@ -45,11 +49,15 @@ impl Reference {
         }
         let mut over: Vec<_> = self.connections.iter().filter(|c| self.waits_for_its_end(c)).cloned().collect();
         over.sort_by_key(|c| (c.ends_at, c.slot));
+        let before = self.connections.len();
         for connection in over {
             if self.may_retire() {
                 let reason = self.perished(&connection).unwrap_or(Reason::Idle);
                 self.close(connection.id, reason, None, true);
             }
+        }
+        if self.connections.len() < before {
+            self.serve_in_place_of_held();
         }
     }
 

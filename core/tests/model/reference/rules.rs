@@ -2,7 +2,7 @@
 
 use super::{
     ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
-    Reason, Reference, Reuse, Service, State, TimeoutReason, WaitLimit, WaitOrder, Waiter,
+    Reason, Reference, Service, State, TimeoutReason, WaitLimit, WaitOrder, Waiter,
 };
 
 impl Reference {
@@ -12,7 +12,18 @@ impl Reference {
     /// connection that is being checked counts as on its way, too.
     pub(super) fn serve(&mut self) {
         self.serve_from_available();
-        while self.waiters.len() > self.count(State::Pending) + self.count(State::Checking) {
+        self.create_for_waiters();
+        self.serve_by_lending();
+    }
+
+    pub(super) fn serve_by_lending(&mut self) {
+        while self.lend() {
+            self.create_for_waiters();
+        }
+    }
+
+    fn create_for_waiters(&mut self) {
+        while self.waiters.len() > self.count(State::Pending) + self.checks() {
             if !self.create_for_waiter() {
                 break;
             }
@@ -36,30 +47,16 @@ impl Reference {
         }
     }
 
-    /// The available connection to take next.
-    fn next_available(&mut self) -> Option<Connection> {
-        let available = self.ids(|c| c.state == State::Available);
-        let last = available.len().checked_sub(1)?;
-        let place = match self.options.reuse {
-            Reuse::LastIn => last,
-            Reuse::FirstIn => 0,
-            // There is nothing to choose from.
-            Reuse::Random if last == 0 => 0,
-            Reuse::Random => self.random.up_to(last as u64) as usize,
-        };
-        self.get(available[place]).cloned()
-    }
-
     pub(super) fn serve_from_available(&mut self) {
         while let Some(&head) = self.waiters.first()
-            && let Some(next) = self.next_available()
+            && let Some(next) = self.next_for(head)
         {
             if let Some(reason) = self.perished(&next) {
                 self.close(next.id, reason, None, true);
-            } else if self.now - next.since <= self.options.check_after_idle {
+            } else if !self.needs_check(&next) {
                 self.deliver(head, next.id);
-            } else if self.waiters.len() > self.count(State::Checking) {
-                self.change(next.id, |c| c.state = State::Checking);
+            } else if self.waiters.len() > self.checks() {
+                self.change(next.id, |c| (c.state, c.suspect) = (State::Checking, false));
                 self.outputs.push(Output::Check(next.id));
             } else {
                 break;
@@ -67,7 +64,12 @@ impl Reference {
         }
     }
 
-    fn deliver(&mut self, waiter: Waiter, id: Id) {
+    pub(super) fn deliver(&mut self, waiter: Waiter, id: Id) {
+        self.bind(waiter.key, id);
+        self.deliver_unbound(waiter, id);
+    }
+
+    pub(super) fn deliver_unbound(&mut self, waiter: Waiter, id: Id) {
         self.leave(waiter.check_out);
         self.change(id, |c| (c.state, c.check_out) = (State::InUse, Some(waiter.check_out)));
         self.outputs.push(Output::CheckedOut(waiter.check_out, id, self.now - waiter.started_at));
@@ -75,6 +77,11 @@ impl Reference {
     }
 
     /// Creates a connection for the first waiter that is not an origin, if there is one, room and a permit.
+    /// Whether an available connection has shown no sign of life for so long that it is checked before its delivery.
+    pub(super) fn needs_check(&self, c: &Connection) -> bool {
+        self.now - c.since.max(c.refreshed_at) > self.options.check_after_idle || c.suspect
+    }
+
     pub(super) fn create_for_waiter(&mut self) -> bool {
         let origin = self.waiters.iter().map(|w| w.check_out).find(|&check_out| !self.is_origin(check_out));
         let creates = origin.is_some() && self.may_create();
@@ -85,7 +92,7 @@ impl Reference {
     }
 
     /// Whether maxPoolSize, maxConnecting (CMAP-1, CMAP-4) and the backoff allow another connection.
-    fn may_create(&self) -> bool {
+    pub(super) fn may_create(&self) -> bool {
         self.has_room() && self.allowed_at().is_some_and(|at| at <= self.now)
     }
 
@@ -119,7 +126,7 @@ impl Reference {
 
     pub(super) fn look_at_host(&mut self) {
         while self.host_look().is_some_and(|(at, _)| at <= self.now) {
-            let is_busy = self.count(State::InUse) > 0 || !self.waiters.is_empty();
+            let is_busy = self.count(State::InUse) > 0 || self.counts()[3] > 0;
             let is_over = !is_busy && !self.host.is_busy && self.started == self.host.started;
             let hottest = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
             let since = hottest.filter(|_| !is_busy).unwrap_or(self.now);
@@ -155,6 +162,10 @@ impl Reference {
             hung_up: false,
             ends_at: u64::MAX,
             uses: 0,
+            keys: Vec::new(),
+            refreshed_at: 0,
+            suspect: false,
+            look_at: 0,
         });
         self.outputs.extend([Output::ConnectionCreated(id), Output::Connect(id)]);
     }
@@ -193,6 +204,7 @@ impl Reference {
             PoolState::Paused => Kind::PoolCleared(self.paused_by),
             PoolState::Closed => Kind::PoolClosed,
         };
+        self.end_loyalty();
         while let Some(&head) = self.waiters.first() {
             self.fail(head, kind);
         }
@@ -201,6 +213,7 @@ impl Reference {
     /// A waiter leaves the queue; the connection that it was the origin of stays.
     fn leave(&mut self, check_out: CheckOut) {
         self.waiters.retain(|waiter| waiter.check_out != check_out);
+        self.loyal.retain(|waiter| waiter.check_out != check_out);
         let of_it = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(check_out);
         self.connections.iter_mut().filter(of_it).for_each(|c| c.check_out = None);
     }
@@ -214,6 +227,7 @@ impl Reference {
 
     /// Takes a connection out of the pool; its socket, if it has one, goes to the caller that closes it (CMAP-24).
     pub(super) fn close(&mut self, id: Id, reason: Reason, error: Option<Cause>, has_socket: bool) {
+        self.send_to_queue(id);
         self.vacant.extend(self.get(id).map(|c| c.slot));
         if let Some(backoff) = self.backoff.as_mut().filter(|backoff| backoff.tried == Some(id)) {
             backoff.tried = None;
@@ -248,7 +262,7 @@ impl Reference {
     /// The time at which a waiter gets the connection that backoff or rate held back.
     pub(super) fn pause_end(&self) -> Option<(u64, TimeoutReason)> {
         let lacks_one = self.waiters.iter().any(|waiter| !self.is_origin(waiter.check_out));
-        let is_held_back = lacks_one && self.waiters.len() > self.count(State::Checking) && self.has_room();
+        let is_held_back = lacks_one && self.waiters.len() > self.checks() && self.has_room();
         let is_restrained = self.backoff.is_some() || self.options.creation_interval > 0;
         let at = self.allowed_at().filter(|_| is_restrained && is_held_back)?;
         let is_pause = self.backoff.is_some() && self.pause() >= Some(self.token_at());
@@ -314,6 +328,10 @@ impl Reference {
                         self.fail_if_waiting(connection.check_out, Kind::PoolCleared(cause));
                     }
                 }
+                State::Refreshing => {
+                    self.close(id, Reason::Stale, None, false);
+                    self.outputs.push(Output::Interrupt(id));
+                }
                 State::Checking | State::Available => self.close(id, Reason::Stale, None, true),
             }
         }
@@ -366,7 +384,8 @@ impl Reference {
 
     fn misses_connections(&self) -> bool {
         let (total, least) = (self.connections.len(), self.floor());
-        self.state == PoolState::Ready && (total < least || (total == least && self.wants_replacement()))
+        let lacks_one = total < least || (total == least && self.wants_replacement());
+        self.state == PoolState::Ready && lacks_one && self.has_permit_to_spare()
     }
 
     /// The earliest deadline of a waiter, the older check-out first. An origin is exempt from waitQueueTimeoutMS, but
@@ -379,12 +398,16 @@ impl Reference {
             let own = waiter.deadline.map(|at| (at, waiter, WaitLimit::Deadline));
             own.into_iter().chain(limit).min_by_key(|&(at, ..)| at)
         };
-        self.waiters.iter().filter_map(deadline_of).min_by_key(|&(at, waiter, _)| (at, waiter.check_out))
+        self.waiters
+            .iter()
+            .chain(&self.loyal)
+            .filter_map(deadline_of)
+            .min_by_key(|&(at, waiter, _)| (at, waiter.check_out))
     }
 
     // Questions.
 
-    fn is_origin(&self, check_out: CheckOut) -> bool {
+    pub(super) fn is_origin(&self, check_out: CheckOut) -> bool {
         self.connections.iter().any(|c| c.state == State::Pending && c.check_out == Some(check_out))
     }
 

@@ -8,6 +8,7 @@ mod connect;
 mod keys;
 mod resolve;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
@@ -19,7 +20,8 @@ use std::time::Duration;
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress};
-use cmap_core::pool::{Handle, ServiceId};
+use cmap_core::options::Credential;
+use cmap_core::pool::{Handle, IdentityId, ServiceId};
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
@@ -43,6 +45,8 @@ use crate::topology::ServerFilter;
 pub(crate) struct Establisher<R> {
     pub(crate) address: Arc<ServerAddress>,
     pub(crate) settings: Arc<Settings<R>>,
+    /// Whose credential connections have; `None` = that of the options.
+    identity: Option<IdentityId>,
     last_address: LastAddress,
 }
 
@@ -50,6 +54,8 @@ pub(crate) struct Establisher<R> {
 pub(crate) struct Settings<R> {
     /// For connections yet to come; replaced when a library names itself.
     pub(crate) options: Mutex<Arc<ConnectionOptions>>,
+    /// The credentials of identities.
+    pub(crate) identities: Mutex<BTreeMap<IdentityId, Arc<Credential>>>,
     /// connectTimeoutMS; `None` sets no limit.
     pub(crate) timeout: Option<Duration>,
     /// The limit of a command for which its caller sets none.
@@ -58,6 +64,10 @@ pub(crate) struct Settings<R> {
     pub(crate) command_defaults: Option<CommandDefaults>,
     /// Whether there are events of commands.
     pub(crate) command_events: bool,
+    /// Whether it is noted who holds connections.
+    pub(crate) watches_holders: bool,
+    /// The longest wait of a check-out for which its caller sets none.
+    pub(crate) check_out_limit: Option<Duration>,
     /// The user's choice among suitable servers.
     pub(crate) server_filter: Option<ServerFilter>,
     pub(crate) tls: Option<TlsConfig>,
@@ -116,14 +126,47 @@ impl<R: Runtime> Settings<R> {
         Ok(())
     }
 
+    /// The options of connections yet to come, with another credential.
+    pub(crate) fn options_with(&self, credential: Option<Arc<Credential>>) -> ConnectionOptions {
+        let mut options = ConnectionOptions::clone(&self.options());
+        options.credential = credential;
+        options
+    }
+
+    /// Gives connections yet to come another credential.
+    pub(crate) fn replace_credential(&self, credential: Option<Arc<Credential>>) {
+        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = ConnectionOptions::clone(&options);
+        replaced.credential = credential;
+        *options = Arc::new(replaced);
+    }
+
+    /// Notes the credential of an identity, or that there is none any more.
+    pub(crate) fn set_identity(&self, identity: IdentityId, credential: Option<Arc<Credential>>) {
+        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        match credential {
+            Some(credential) => identities.insert(identity, credential),
+            None => identities.remove(&identity),
+        };
+    }
+
+    /// The options of an identity's connections; `None` if it was removed.
+    fn options_of(&self, identity: Option<IdentityId>) -> Option<Arc<ConnectionOptions>> {
+        let Some(identity) = identity else { return Some(self.options()) };
+        let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        let credential = Some(Arc::clone(identities.get(&identity)?));
+        drop(identities);
+        Some(Arc::new(self.options_with(credential)))
+    }
+
     fn options(&self) -> Arc<ConnectionOptions> {
         Arc::clone(&self.options.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl<R: Runtime> Establisher<R> {
-    pub(crate) fn new(address: Arc<ServerAddress>, settings: Arc<Settings<R>>) -> Self {
-        Self { address, settings, last_address: LastAddress::default() }
+    pub(crate) fn new(address: Arc<ServerAddress>, settings: Arc<Settings<R>>, identity: Option<IdentityId>) -> Self {
+        Self { address, settings, identity, last_address: LastAddress::default() }
     }
 
     /// Establishes `connection` in a task of its own.
@@ -147,11 +190,31 @@ impl<R: Runtime> Establisher<R> {
         report: &Report<Q, R::Stream>,
         abort: Arc<Abort>,
     ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
+        let hello = |service_id, reply: &_| report.hello(service_id, reply);
+        self.establish(|| self.settings.options_of(self.identity), hello, abort).await
+    }
+
+    /// Proves `options` by a connection that belongs to no pool, and is closed at once.
+    pub(crate) async fn prove(&self, options: ConnectionOptions, abort: Arc<Abort>) -> Result<(), EstablishError> {
+        let socket = self.establish(|| Some(Arc::new(options)), |_, _| {}, abort).await?;
+        socket.close();
+        Ok(())
+    }
+
+    /// Establishes a connection with `options`, which are asked for when it has reached its server.
+    async fn establish(
+        &self,
+        options: impl FnOnce() -> Option<Arc<ConnectionOptions>>,
+        handle_hello: impl Fn(Option<ServiceId>, &RawDocument),
+        abort: Arc<Abort>,
+    ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
         let targets = limit.during(Phase::Resolve, self.resolve()).await??;
         let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
-        let mut establish = Establish::new(self.settings.options(), random(self.settings.clock.runtime())?)?;
+        let removed =
+            || EstablishError::new(Phase::Authenticate, Fault::Other, "its identity was removed from the client");
+        let mut establish = Establish::new(options().ok_or_else(removed)?, random(self.settings.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
         let mut buffer = Zeroizing::new(Vec::new());
         loop {
@@ -176,7 +239,7 @@ impl<R: Runtime> Establisher<R> {
                     let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
                     // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
                     if let Some(hello_reply) = establish.take_hello_reply() {
-                        report.hello(establish.service_id(), &hello_reply);
+                        handle_hello(establish.service_id(), &hello_reply);
                     }
                     progress?
                 }
@@ -250,6 +313,7 @@ impl Limit {
 
     /// `work`, which is a part of `phase`, unless time is up or it is aborted.
     async fn during<T>(&mut self, phase: Phase, work: impl Future<Output = T>) -> Result<T, EstablishError> {
+        self.abort.enter(phase);
         let mut work = pin!(work);
         let timer = &mut self.timer;
         let timed = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {

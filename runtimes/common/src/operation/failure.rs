@@ -16,7 +16,7 @@ use crate::error::{CheckOutError, CommandError, CommandErrorKind};
 pub(super) fn of_check_out(error: CheckOutError) -> Failed {
     let (kind, labels, address) = match &error {
         CheckOutError::Selection(_) => (FailureKind::Selection, Labels::default(), None),
-        CheckOutError::RuntimeGone(_) => (FailureKind::Client, Labels::default(), None),
+        CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => (FailureKind::Client, Labels::default(), None),
         CheckOutError::Pool(error) => {
             let address = Some(Arc::clone(&error.address));
             match &error.kind {

@@ -268,7 +268,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         if limit.is_some() {
             policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
-        let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
+        let ends_at = deadline.and_then(|deadline| topology.clock().instant_of(deadline));
         let number = sessions.next_operation();
         let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {

@@ -246,7 +246,7 @@ impl<R: Runtime> Session<R> {
             Limit::Within(limit) => Some(client.deadline(limit)),
             Limit::Until(deadline) => Some(deadline),
         };
-        let ends_at = deadline.and_then(Deadline::at).map(|at| topology.clock().instant(at));
+        let ends_at = deadline.and_then(|deadline| topology.clock().instant_of(deadline));
         let seed = sessions.seed_of(sessions.next_operation());
         let decisions = WithTransaction::new(topology.clock().now(), ends_at, seed);
         Attempts { client, options, deadline, decisions }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Poll, Waker};
 
 use atomic_waker::AtomicWaker;
+use cmap_core::connection::Phase;
 
 /// Why work was aborted. A reason with a greater number overrides one with a smaller number: a reason that concerns the
 /// connection counts more than one that concerns a single operation.
@@ -25,10 +26,16 @@ pub(crate) enum AbortReason {
     RuntimeGone = 4,
 }
 
+/// The phases of an establishment, by number.
+const PHASES: [Phase; 6] =
+    [Phase::Resolve, Phase::Proxy, Phase::Connect, Phase::Tls, Phase::Hello, Phase::Authenticate];
+
 #[derive(Debug, Default)]
 pub(crate) struct Abort {
     /// 0, or the [`AbortReason`] of the greatest number.
     reason: AtomicU8,
+    /// 0, or 1 more than the number of the [`Phase`] that an establishment is in.
+    phase: AtomicU8,
     waker: AtomicWaker,
 }
 
@@ -48,6 +55,17 @@ impl Abort {
             4 => Some(AbortReason::RuntimeGone),
             _ => None,
         }
+    }
+
+    /// An establishment is in this phase now.
+    pub(crate) fn enter(&self, phase: Phase) {
+        let at = PHASES.iter().position(|own| *own == phase).and_then(|at| u8::try_from(at + 1).ok());
+        self.phase.store(at.unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// The phase that an establishment is in.
+    pub(crate) fn phase(&self) -> Option<Phase> {
+        PHASES.get(usize::from(self.phase.load(Ordering::Relaxed)).checked_sub(1)?).copied()
     }
 
     /// Forgets a deadline that passed when its operation had just ended in time.
@@ -87,6 +105,17 @@ mod tests {
         let outcome = pin!(abort.during(async {})).poll(&mut Context::from_waker(Waker::noop()));
 
         assert_eq!(outcome, Poll::Ready(Err(AbortReason::Closed)));
+    }
+
+    #[test]
+    fn an_establishment_says_what_it_is_at() {
+        let abort = Abort::default();
+        assert_eq!(abort.phase(), None);
+
+        for phase in PHASES {
+            abort.enter(phase);
+            assert_eq!(abort.phase(), Some(phase));
+        }
     }
 
     #[test]

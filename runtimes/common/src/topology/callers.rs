@@ -12,9 +12,11 @@ use super::Topology;
 use super::state::{Answer, CheckInResult, Delivery, State};
 use super::waiters::{Found, Left};
 use super::work::Work;
+use crate::deadline::Deadline;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
+use crate::watch::Tag;
 
 /// A check-out whose result the machine may still have in its queue. The lock is held.
 pub(crate) struct Unanswered<'a, R: Runtime> {
@@ -37,24 +39,70 @@ pub(crate) enum Begun<S> {
 type BeginningOf<R> = (CheckOut, Option<Delivery<<R as Runtime>::Stream>>);
 
 impl<R: Runtime> Topology<R> {
-    /// Begins a check-out, which may wait for `limit`. Returns the delivery, if that is all there is to do.
+    /// Begins a check-out, which may wait for as long as the options allow. Returns the delivery, if that is all there is to
+    /// do.
     #[inline(always)]
-    pub(crate) fn check_out(&self, limit: Option<Duration>) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
         let mut state = self.lock();
         if !state.serves_writes_plainly {
             return Err(Unanswered { state, now, begun: None });
         }
-        let begun = state.machine.check_out(now, request(limit.map(|limit| now + limit)));
+        let begun = state.machine.check_out(now, request(self.check_out_limit.map(|limit| now + limit)));
         delivered_at_once(state, now, begun)
+    }
+
+    /// The same by a caller who is noted, if that alone kept the machine from being asked.
+    #[inline(never)]
+    pub(crate) fn check_out_noted<'a>(
+        &'a self,
+        unanswered: Unanswered<'a, R>,
+        tag: Tag,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
+        let Unanswered { mut state, now, begun } = unanswered;
+        if begun.is_some() || state.runtime_gone || self.has_server_filter() {
+            return Err(Unanswered { state, now, begun });
+        }
+        let begun = state.machine.check_out(now, request(self.check_out_limit.map(|limit| now + limit)));
+        state.note(begun.0, tag);
+        delivered_at_once(state, now, begun)
+    }
+
+    /// The longest wait of a check-out for which its caller sets none.
+    pub(crate) fn check_out_limit(&self) -> Option<Duration> {
+        self.check_out_limit
+    }
+
+    /// Begins a check-out, which may wait for `limit`.
+    #[inline(never)]
+    pub(crate) fn check_out_within(
+        &self,
+        limit: Option<Duration>,
+        tag: Tag,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+        let now = self.clock.now();
+        self.check_out_at(now, request(limit.map(|limit| now + limit)), tag)
     }
 
     /// The same until `deadline`.
     #[inline(never)]
-    pub(crate) fn check_out_until(&self, deadline: Instant) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        let now = self.clock.now();
+    pub(crate) fn check_out_until(
+        &self,
+        deadline: Deadline,
+        tag: Tag,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+        self.check_out_at(self.clock.now(), request(self.clock.instant_of(deadline)), tag)
+    }
+
+    fn check_out_at(
+        &self,
+        now: Instant,
+        request: CheckOutRequest,
+        tag: Tag,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let mut state = self.lock_if_alive(now)?;
-        let begun = state.machine.check_out(now, request(Some(deadline)));
+        let begun = state.machine.check_out(now, request);
+        state.note(begun.0, tag);
         delivered_at_once(state, now, begun)
     }
 
@@ -64,10 +112,12 @@ impl<R: Runtime> Topology<R> {
         &self,
         criteria: &Criteria,
         now: Instant,
-        deadline: Option<Instant>,
+        request: CheckOutRequest,
+        tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let mut state = self.lock_if_alive(now)?;
-        let begun = state.machine.check_out_for(now, criteria, request(deadline));
+        let begun = state.machine.check_out_for(now, criteria, request);
+        state.note(begun.0, tag);
         delivered_at_once(state, now, begun)
     }
 
@@ -128,6 +178,9 @@ impl<R: Runtime> Topology<R> {
             Left::Waiting(check_out, waker) => {
                 // Nothing has been delivered that was not drained.
                 let _ = state.machine.cancel_check_out(now, check_out);
+                if let (Some(watch), CheckOut::Selecting(selection)) = (&mut state.watch, check_out) {
+                    watch.forget(selection);
+                }
                 Some(waker)
             }
             Left::Answered(Ok(delivery)) => {

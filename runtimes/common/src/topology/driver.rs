@@ -1,6 +1,6 @@
 //! The one task of a client that sleeps: it comes back when the machine or a monitor says so.
 //!
-//! It holds the topology weakly and ends with it. When its runtime ends first, the task is dropped, and that tells the
+//! Whenever it wakes it sees whether the machine was suspended meanwhile. It holds the topology weakly and ends with it. When its runtime ends first, the task is dropped, and that tells the
 //! topology that its home is gone.
 
 use std::future::{Future, poll_fn};
@@ -12,6 +12,7 @@ use std::task::Poll;
 use atomic_waker::AtomicWaker;
 
 use super::Topology;
+use super::suspension::Suspension;
 use crate::clock::Clock;
 use crate::establish::Requester;
 use crate::runtime::Runtime;
@@ -44,8 +45,12 @@ impl Alarm {
 
 impl<R: Runtime> Driver<R> {
     async fn run(self) {
+        let mut suspension = Suspension::watch(&self.clock);
         // Only the caller's handles keep the topology alive.
         while let Some(topology) = self.topology.upgrade() {
+            if suspension.has_ended(&self.clock) {
+                topology.resume();
+            }
             let next = topology.handle_timeout();
             drop(topology);
             let mut timer = pin!(async {

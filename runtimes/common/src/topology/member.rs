@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::Monitor;
+use cmap_core::pool::IdentityId;
 use cmap_core::server::ServerId;
 
 use super::monitoring::Monitoring;
@@ -24,8 +25,19 @@ impl<R: Runtime> Member<R> {
         settings: &Arc<Settings<R>>,
         monitor: Option<Monitor>,
     ) -> Arc<Self> {
-        let establisher = Arc::new(Establisher::new(address, Arc::clone(settings)));
+        let establisher = Arc::new(Establisher::new(address, Arc::clone(settings), None));
         Arc::new(Self { id, establisher, monitoring: monitor.map(Monitoring::new) })
+    }
+
+    /// The pool of an identity at a server.
+    pub(super) fn of_identity(
+        id: ServerId,
+        address: Arc<ServerAddress>,
+        settings: &Arc<Settings<R>>,
+        identity: Option<IdentityId>,
+    ) -> Arc<Self> {
+        let establisher = Arc::new(Establisher::new(address, Arc::clone(settings), identity));
+        Arc::new(Self { id, establisher, monitoring: None })
     }
 
     pub(super) fn address(&self) -> &Arc<ServerAddress> {

@@ -11,22 +11,31 @@
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
 //! | `srv_lookup` | looking up SRV records again, in a task of its own |
+//! | `holders` | who holds connections, who waits, and what an error says of them |
 //! | `server_filter` | a user's choice among suitable servers |
+//! | `rotation`, `identities` | a new credential, proven before it is used; users beside that of the options |
 //! | `driver` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
+//! | `refresh` | pings on connections that have been idle for long |
+//! | `suspension` | whether the machine was suspended |
 //! | `closing` | the wait for the last connection |
 
 mod callers;
 mod closing;
 mod deadlines;
 mod driver;
+mod holders;
+mod identities;
 mod member;
 mod monitor_socket;
 mod monitoring;
+mod refresh;
+mod rotation;
 mod server_filter;
 mod srv_lookup;
 mod state;
+mod suspension;
 mod waiters;
 mod work;
 
@@ -39,7 +48,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::options::{PoolOptionsError, PoolSizes};
-use cmap_core::pool::{ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
+use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, Topology as Machine, TopologyDescription};
@@ -71,6 +80,9 @@ pub(crate) struct Topology<R: Runtime> {
     settings: Arc<Settings<R>>,
     listeners: Listeners,
     alarm: Arc<Alarm>,
+    /// The longest wait of a check-out for which its caller sets none.
+    check_out_limit: Option<Duration>,
+    follows_commands: bool,
     /// What large messages and compression borrow from. The state's lock has no part in it.
     spares: SharedSpares,
     state: Mutex<State<R>>,
@@ -115,6 +127,8 @@ impl<R: Runtime> Topology<R> {
         let topology = Arc::new(Self {
             address: first_seed,
             clock: clock.clone(),
+            check_out_limit: settings.check_out_limit,
+            follows_commands: settings.command_events || settings.watches_holders,
             settings,
             listeners,
             alarm: Arc::default(),
@@ -219,6 +233,21 @@ impl<R: Runtime> Topology<R> {
         self.drive(|machine, now| machine.retire_all(now, over));
     }
 
+    /// Lets all pools forget the connection of a key.
+    pub(crate) fn end_affinity(self: &Arc<Self>, key: AffinityKey) {
+        self.drive(|machine, now| machine.end_affinity(now, key));
+    }
+
+    /// Whether keys have connections.
+    pub(crate) fn has_affinity(&self) -> bool {
+        self.lock().machine.has_affinity()
+    }
+
+    /// Has all available connections checked before their next use.
+    pub(crate) fn resume(self: &Arc<Self>) {
+        self.drive(Machine::resume);
+    }
+
     /// Closes the monitors and the pools, and gives up what is being established.
     pub(crate) fn close(self: &Arc<Self>) {
         // Servers that have just joined get their monitors.
@@ -227,7 +256,7 @@ impl<R: Runtime> Topology<R> {
         self.close_monitors();
         self.drive_with(|state, now, work| {
             state.machine.close(now);
-            work.wake_all(state.abort_all(false, AbortReason::Closed));
+            work.wake_all(state.abort_all(true, AbortReason::Closed));
             work.wake_all(state.srv_lookup.end());
         });
         // Those of servers that joined meanwhile.
@@ -256,7 +285,7 @@ impl<R: Runtime> Topology<R> {
                 return Err(RuntimeGone);
             }
             Ok(self.drive_with(|state, _, work| {
-                work.wake_all(state.abort_all(true, AbortReason::Closed));
+                work.wake_all(state.abort_all(false, AbortReason::Closed));
                 state.machine.servers().map(|(_, server)| server.pool().counts().in_use).sum()
             }))
         })
@@ -270,7 +299,11 @@ impl<R: Runtime> Topology<R> {
     /// How many entries there are for waiters, connections, time limits and closes.
     pub(crate) fn entries(&self) -> usize {
         let state = self.lock();
-        state.waiters.entries() + state.activities.len() + state.deadlines.entries() + state.closing.len()
+        state.waiters.entries()
+            + state.activities.len()
+            + state.deadlines.entries()
+            + state.closing.len()
+            + state.watch.as_ref().map_or(0, |watch| watch.entries())
     }
 
     pub(crate) fn address(&self) -> &Arc<ServerAddress> {
@@ -337,6 +370,11 @@ impl<R: Runtime> Topology<R> {
     /// Whether there are events of commands.
     pub(crate) fn has_command_events(&self) -> bool {
         self.settings.command_events
+    }
+
+    /// Whether it is noted, or told, which commands run.
+    pub(crate) fn follows_commands(&self) -> bool {
+        self.follows_commands
     }
 
     pub(crate) fn tell_command(self: &Arc<Self>, server: &Arc<ServerAddress>, event: CommandEvent) {
@@ -419,6 +457,9 @@ impl<R: Runtime> Topology<R> {
         for (member, connection, abort) in more.establish {
             member.establisher.begin(Arc::downgrade(self), connection, abort);
         }
+        for refresh in more.refresh {
+            refresh::begin(self, refresh);
+        }
         for (member, call) in more.monitor_calls {
             if let Some(monitoring) = &member.monitoring {
                 monitoring.request(call);
@@ -477,8 +518,9 @@ impl<R: Runtime> Requester<R::Stream> for Topology<R> {
     fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
         self.drive_with(|state, now, work| {
             let place = state.place(connection);
+            state.set_own_work(connection, false);
             if let Some(activity) = place.and_then(|place| state.activities.get_mut(&place)) {
-                activity.is_established = true;
+                activity.server_connection_id = socket.protocol().description().connection_id;
             }
             if let Err(refused) = state.machine.handle_established(now, connection, socket) {
                 place.map(|place| state.activities.remove(&place));

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::Fault;
 use cmap_core::monitor::{Monitor, MonitorOptions};
-use cmap_core::pool::{self, Action, CheckedIn, Condition, ConnectionId, Handle, Refused};
-use cmap_core::server::ServerId;
+use cmap_core::pool::{self, Action, Cause, CheckedIn, Condition, ConnectionId, Handle, Refused};
+use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
 use super::member::Member;
+use super::refresh::Refresh;
 use super::srv_lookup::SrvLookup;
 use super::waiters::Waiters;
 use super::work::Work;
@@ -26,6 +28,7 @@ use crate::events::{Event, EventQueue};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
+use crate::watch::{NotedCommand, Tag, Watch};
 
 pub(crate) struct State<R: Runtime> {
     pub(crate) machine: Machine<Box<Socket<R::Stream>>>,
@@ -35,7 +38,7 @@ pub(crate) struct State<R: Runtime> {
     settings: Arc<Settings<R>>,
     monitor_options: Option<MonitorOptions>,
     /// Events of the topology as a whole go with it.
-    first_seed: Arc<ServerAddress>,
+    pub(super) first_seed: Arc<ServerAddress>,
     /// Every connection from the start of its establishment until it is closed.
     pub(crate) activities: BTreeMap<Place, Activity>,
     pub(crate) deadlines: Deadlines,
@@ -50,6 +53,8 @@ pub(crate) struct State<R: Runtime> {
     pub(crate) runtime_gone: bool,
     /// Whether the machine alone decides on a check-out for writes: the runtime is there, and no user chooses among servers.
     pub(super) serves_writes_plainly: bool,
+    /// Who asked for connections, where that is noted.
+    pub(super) watch: Option<Box<Watch>>,
     is_alive: fn(&mut Socket<R::Stream>) -> bool,
 }
 
@@ -59,7 +64,12 @@ pub(crate) type Place = (ServerId, ConnectionId);
 /// The present work at a connection, and how to abort it.
 pub(crate) struct Activity {
     pub(crate) abort: Arc<Abort>,
-    pub(crate) is_established: bool,
+    /// Whether it is the pool's own: an establishment, or a refresh. Else it is an operation, or there is none.
+    pub(crate) is_own_work: bool,
+    /// Its number at the server, once the server has said it.
+    pub(crate) server_connection_id: Option<i64>,
+    /// The last command, where commands are noted.
+    pub(crate) command: Option<NotedCommand>,
 }
 
 /// The result of a check-out.
@@ -85,7 +95,8 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&server.description().address);
             members.insert(id, Member::new(id, address, &settings, None));
         }
-        let serves_writes_plainly = settings.server_filter.is_none();
+        let serves_writes_plainly = settings.server_filter.is_none() && !settings.watches_holders;
+        let watch = settings.watches_holders.then(|| Box::new(Watch::new()));
         Self {
             machine,
             waiters: Waiters::new(),
@@ -102,6 +113,7 @@ impl<R: Runtime> State<R> {
             armed: None,
             runtime_gone: false,
             serves_writes_plainly,
+            watch,
             is_alive: Socket::is_alive::<R>,
         }
     }
@@ -121,11 +133,19 @@ impl<R: Runtime> State<R> {
                     output: pool::Output::Action(Action::Deliver { check_out, connection, socket }),
                     ..
                 } => (CheckOut::Started(check_out), Ok(Delivery { check_out, connection, socket })),
-                Output::Pool { output: pool::Output::Action(Action::Fail { check_out, error }), .. } => {
-                    (CheckOut::Started(check_out), Err(error.into()))
+                Output::Pool { server, output: pool::Output::Action(Action::Fail { check_out, error }) } => {
+                    (CheckOut::Started(check_out), Err(self.explain(now, server, error).into()))
                 }
-                Output::SelectionFailed { selection, error } => (CheckOut::Selecting(selection), Err(error.into())),
+                Output::SelectionFailed { selection, error } => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.forget(selection);
+                    }
+                    (CheckOut::Selecting(selection), Err(error.into()))
+                }
                 Output::Selected { selection, check_out } => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.select(selection, check_out);
+                    }
                     match &mut own {
                         Some(own) if **own == CheckOut::Selecting(selection) => **own = CheckOut::Started(check_out),
                         _ => self.waiters.select(selection, check_out),
@@ -133,6 +153,9 @@ impl<R: Runtime> State<R> {
                     continue;
                 }
                 Output::Reselecting { check_out, selection } => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.reselect(check_out, selection);
+                    }
                     match &mut own {
                         Some(own) if **own == CheckOut::Started(check_out) => **own = CheckOut::Selecting(selection),
                         _ => self.waiters.reselect(check_out, selection),
@@ -171,7 +194,12 @@ impl<R: Runtime> State<R> {
 
     /// How many connections there are, pending ones included.
     pub(crate) fn connections(&self) -> u32 {
-        self.machine.servers().map(|(_, server)| server.pool().counts().total()).sum()
+        self.machine.connections()
+    }
+
+    /// Whether the owner has a monitor, and not the client.
+    pub(crate) fn has_own_monitor(&self) -> bool {
+        self.monitor_options.is_none()
     }
 
     fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<R::Stream>, work: &mut Work<R>) {
@@ -188,7 +216,10 @@ impl<R: Runtime> State<R> {
 
     fn act(&mut self, now: Instant, output: Output<Box<Socket<R::Stream>>>, work: &mut Work<R>) {
         match output {
-            Output::Pool { server, output: pool::Output::Event(event) } => self.tell(server, Event::Pool(event)),
+            Output::Pool { server, output: pool::Output::Event(event) } => {
+                let event = self.explain_event(now, server, event);
+                self.tell(server, Event::Pool(event));
+            }
             Output::Pool { server, output: pool::Output::Action(action) } => {
                 self.act_for_pool(now, server, action, work);
             }
@@ -202,8 +233,10 @@ impl<R: Runtime> State<R> {
     }
 
     fn tell(&mut self, server: ServerId, event: Event) {
-        let address = self.members.get(&server).map_or(&self.first_seed, |member| member.address());
-        self.events.push(address, event);
+        let member = self.members.get(&server).map(|member| member.address());
+        // The pool of an identity tells of itself before its first connection.
+        let address = member.or_else(|| self.machine.server(server).map(|server| &server.description().address));
+        self.events.push(address.unwrap_or(&self.first_seed), event);
     }
 
     #[cold]
@@ -239,9 +272,14 @@ impl<R: Runtime> State<R> {
             // There is no task left to establish it. The pool has no more use for it either, so it stays pending.
             Action::Connect { .. } if self.runtime_gone => {}
             Action::Connect { connection } => {
-                let Some(member) = self.members.get(&server).map(Arc::clone) else { return };
+                let Some(member) = self.member_for(server, connection) else { return };
                 let abort = Arc::new(Abort::default());
-                let activity = Activity { abort: Arc::clone(&abort), is_established: false };
+                let activity = Activity {
+                    abort: Arc::clone(&abort),
+                    is_own_work: true,
+                    server_connection_id: None,
+                    command: None,
+                };
                 self.activities.insert((server, connection.id()), activity);
                 work.more().establish.push((member, connection, abort));
             }
@@ -250,6 +288,17 @@ impl<R: Runtime> State<R> {
                 let alive = self.machine.socket(connection).is_some_and(|socket| is_alive(socket));
                 // Refused only if the pool had not asked.
                 let _ = self.machine.handle_checked(now, connection, alive);
+            }
+            // There is no task left for it.
+            Action::Refresh { connection, socket, .. } if self.runtime_gone => {
+                work.more().close.push(socket);
+                let error = OperationError::new(Fault::Other, Cause::of(&RuntimeGone));
+                let _ = self.machine.handle_refresh_failed(now, connection, error);
+                self.activities.remove(&(server, connection.id()));
+            }
+            Action::Refresh { connection, socket, timeout } => {
+                self.set_own_work(connection, true);
+                work.more().refresh.push(Refresh { connection, socket, timeout });
             }
             Action::Close { connection, socket, .. } => {
                 self.activities.remove(&(server, connection.id()));
@@ -261,6 +310,17 @@ impl<R: Runtime> State<R> {
             }
             Action::Deliver { .. } | Action::Fail { .. } => {}
         }
+    }
+
+    /// The member for a new connection. That of an identity's pool comes with its first connection.
+    fn member_for(&mut self, pool: ServerId, connection: Handle) -> Option<Arc<Member<R>>> {
+        if let Some(member) = self.members.get(&pool) {
+            return Some(Arc::clone(member));
+        }
+        let address = Arc::clone(&self.machine.server(pool)?.description().address);
+        let member = Member::of_identity(pool, address, &self.settings, self.machine.identity_of(connection));
+        self.members.insert(pool, Arc::clone(&member));
+        Some(member)
     }
 
     /// Gives a connection back. One that the pool refuses is another's or was given back before, and is closed.
@@ -287,9 +347,24 @@ impl<R: Runtime> State<R> {
         }
     }
 
-    /// Aborts an establishment, or the operation on a connection in use. Returns the tasks to wake.
-    pub(crate) fn abort_all(&mut self, established: bool, reason: AbortReason) -> Vec<Waker> {
-        let activities = self.activities.values().filter(|activity| activity.is_established == established);
+    /// Notes who has begun a check-out.
+    #[inline]
+    pub(super) fn note(&mut self, check_out: CheckOut, tag: Tag) {
+        if let Some(watch) = &mut self.watch {
+            watch.note(check_out, tag);
+        }
+    }
+
+    /// Notes whether the work at a connection is the pool's own.
+    pub(crate) fn set_own_work(&mut self, connection: Handle, is_own_work: bool) {
+        if let Some(activity) = self.place(connection).and_then(|place| self.activities.get_mut(&place)) {
+            activity.is_own_work = is_own_work;
+        }
+    }
+
+    /// Aborts the pool's own work, or the operations on connections in use. Returns the tasks to wake.
+    pub(crate) fn abort_all(&mut self, own_work: bool, reason: AbortReason) -> Vec<Waker> {
+        let activities = self.activities.values().filter(|activity| activity.is_own_work == own_work);
         activities.filter_map(|activity| activity.abort.abort(reason)).collect()
     }
 
@@ -297,12 +372,15 @@ impl<R: Runtime> State<R> {
     pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
         self.runtime_gone = true;
         self.serves_writes_plainly = false;
-        let mut wake = self.abort_all(true, AbortReason::RuntimeGone);
-        wake.append(&mut self.abort_all(false, AbortReason::RuntimeGone));
+        let mut wake = self.abort_all(false, AbortReason::RuntimeGone);
+        wake.append(&mut self.abort_all(true, AbortReason::RuntimeGone));
         wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));
         for (check_out, waker) in self.waiters.answer_all(|| Err(RuntimeGone.into())) {
             // It waited, and no outputs were drained since: there is no delivery to lose.
             let _ = self.machine.cancel_check_out(now, check_out);
+            if let (Some(watch), CheckOut::Selecting(selection)) = (&mut self.watch, check_out) {
+                watch.forget(selection);
+            }
             wake.push(waker);
         }
         wake.extend(self.closing.drain());
@@ -333,7 +411,7 @@ impl<R: Runtime> State<R> {
 
     /// The entry of a connection.
     pub(crate) fn place(&self, connection: Handle) -> Option<Place> {
-        Some((self.machine.server_of(connection)?, connection.id()))
+        Some((self.machine.pool_of(connection)?, connection.id()))
     }
 
     /// Run by the driver before it sleeps. Returns when it has to wake.

@@ -7,6 +7,7 @@ use cmap_core::monitor;
 use cmap_core::pool::Handle;
 
 use super::member::Member;
+use super::refresh::Refresh;
 use crate::events::AddressedEvent;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
@@ -23,6 +24,7 @@ pub(crate) struct Work<R: Runtime> {
 /// Work that is rarely left.
 pub(crate) struct MoreWork<R: Runtime> {
     pub(crate) establish: Vec<(Arc<Member<R>>, Handle, Arc<Abort>)>,
+    pub(super) refresh: Vec<Refresh<R>>,
     pub(crate) close: Vec<Box<Socket<R::Stream>>>,
     pub(crate) wake: Vec<Waker>,
     /// Calls of monitors, for the driver to make.
@@ -55,6 +57,7 @@ impl<R: Runtime> Work<R> {
         self.more.get_or_insert_with(|| {
             Box::new(MoreWork {
                 establish: Vec::new(),
+                refresh: Vec::new(),
                 close: Vec::new(),
                 wake: Vec::new(),
                 monitor_calls: Vec::new(),

@@ -326,7 +326,9 @@ impl Session {
         match action {
             pool::Action::Connect { connection } => side.pending.entry(generation).or_default().push(connection),
             pool::Action::Deliver { connection, .. } => side.in_use.entry(generation).or_default().push(connection),
-            pool::Action::Check { .. } => self.problem = Some("a connection was idle, and none can be".into()),
+            pool::Action::Check { .. } | pool::Action::Refresh { .. } => {
+                self.problem = Some("a connection was idle, and none can be".into());
+            }
             // A clear fails those that the pending connections were created for; they stay what they are.
             pool::Action::Fail { .. } | pool::Action::Close { .. } | pool::Action::Interrupt { .. } => {}
         }

@@ -67,7 +67,7 @@ impl<R: Runtime> Caller<R> {
     /// Returns how long the check-out waited.
     async fn ping(&self) -> Result<Duration, Failure> {
         let asked = self.runtime.now();
-        let mut connection = self.client.check_out().await?;
+        let mut connection = self.client.check_out().label("ping").await?;
         let waited = self.runtime.now().saturating_duration_since(asked);
         let outages = self.ledger.outages().number();
         connection.run_command("admin", rawdoc! { "ping": 1 }).await?;
@@ -79,7 +79,7 @@ impl<R: Runtime> Caller<R> {
 
 /// Keeps one connection for this long.
 pub(super) async fn keep<R: Runtime>(client: Client<R>, runtime: R, time: Duration) -> Result<ConnectionId, Failure> {
-    let connection = client.check_out().await?;
+    let connection = client.check_out().label("kept").await?;
     runtime.sleep_until(runtime.now() + time).await;
     Ok(connection.id())
 }

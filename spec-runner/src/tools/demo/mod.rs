@@ -1,7 +1,8 @@
 //! `spec-runner demo`: the pool at work, in a few seconds on each runtime.
 //!
 //! Many tasks share few connections to a server. One task keeps a connection for long, the server is stopped and comes back,
-//! and the client is closed. After each scene the demo says what happened, and why.
+//! and the client is closed. After each scene the demo says what happened, and why; while the
+//! connection is kept, the client's status names who holds it.
 //!
 //! 1. `args` says how long, and with which server;
 //! 2. `stage` plays the scenes on one runtime, with the tasks of `callers`;

@@ -73,7 +73,8 @@ impl Stage<'_, '_> {
         let (mut options, _warnings) = ClientOptions::parse(&self.plan.uri)?;
         options.server_selection_timeout.get_or_insert(PATIENCE);
         let size = *options.pool.max_pool_size.get_or_insert(self.plan.connections);
-        let client = wait_for(&runtime, Client::builder(options).runtime(runtime.clone()).build())??;
+        let client =
+            wait_for(&runtime, Client::builder(options).runtime(runtime.clone()).watch_holders(true).build())??;
         let cast = Cast { runtime, client, ledger: Arc::default() };
         cast.greet()?;
         let tasks = cast.begin(self.plan.tasks);
@@ -111,12 +112,15 @@ impl Stage<'_, '_> {
     ) -> Result<(Played, Option<ConnectionId>), SessionError> {
         let time = self.plan.part(25);
         let (sender, kept) = channel();
-        let keeping = keep(cast.client.clone(), cast.runtime.clone(), time);
+        // A little longer than the scene, so that the status at its end shows it.
+        let keeping = keep(cast.client.clone(), cast.runtime.clone(), time + 2 * STEP);
         cast.runtime.spawn(async move {
             // The receiver waits below.
             let _ = sender.send(keeping.await);
         });
         let played = self.scene(cast, "one kept", time, 65)?;
+        let status = cast.client.status().to_string();
+        self.screen.say(status.trim_end())?;
         let id = match kept.recv_timeout(PATIENCE) {
             Ok(Ok(id)) => Some(id),
             Ok(Err(failure)) => {

@@ -151,7 +151,7 @@ fn of_check_out(error: &CheckOutError) -> Kind {
             SelectionErrorKind::ServerLeft | SelectionErrorKind::Forked | _ => Kind::Unknown,
         },
         CheckOutError::RuntimeGone(_) => Kind::RuntimeGone,
-        _ => Kind::Unknown,
+        CheckOutError::NoAffinity | _ => Kind::Unknown,
     }
 }
 

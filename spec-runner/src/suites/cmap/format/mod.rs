@@ -9,6 +9,7 @@
 //! superset; `scenarios/README.md` lists its words. They are refused in official styles, so that a typing error in an
 //! official file is never read as an extension.
 
+mod affinity;
 mod case;
 mod error;
 mod event;

@@ -53,6 +53,8 @@ pub enum Operation {
         /// The request's own deadline, in milliseconds from its start (CMAP-33). Style "scenario".
         #[serde(rename = "timeoutMS")]
         timeout_ms: Option<u32>,
+        /// The key whose connection is wanted. Style "scenario".
+        affinity: Option<u64>,
         /// How this check-out must fail; its thread then goes on. Style "scenario".
         error: Option<ExpectedError>,
     },
@@ -85,12 +87,21 @@ pub enum Operation {
         /// The option that the error must name, if the limits contradict each other.
         refused: Option<String>,
     },
+    /// Lets the pool forget the connection of a key. Style "scenario".
+    EndAffinity {
+        /// The key.
+        key: u64,
+    },
+    /// Replaces the credential. Style "scenario".
+    RenewCredential {},
     /// Retires all connections. Style "scenario".
     RetireAll {
         /// Over how many milliseconds.
         #[serde(rename = "overMS")]
         over_ms: u32,
     },
+    /// The machine was suspended, and goes on. Style "scenario".
+    Resume {},
     /// Cancels the check-out that a thread waits in. Style "scenario".
     Cancel {
         /// The thread.
@@ -217,7 +228,10 @@ impl Operation {
             Self::Close {} => "close",
             Self::Ready {} => "ready",
             Self::Resize { .. } => "resize",
+            Self::EndAffinity { .. } => "endAffinity",
+            Self::RenewCredential {} => "renewCredential",
             Self::RetireAll { .. } => "retireAll",
+            Self::Resume {} => "resume",
             Self::Cancel { .. } => "cancel",
             Self::HangUp { .. } => "hangUp",
             Self::Network { .. } => "network",
@@ -230,12 +244,16 @@ impl Operation {
     pub(super) fn extension(&self) -> Option<Extension> {
         match self {
             Self::CheckOut { timeout_ms: Some(_), .. } => Some(Extension::Field("timeoutMS")),
+            Self::CheckOut { affinity: Some(_), .. } => Some(Extension::Field("affinity")),
             Self::CheckOut { error: Some(_), .. } | Self::CheckIn { error: Some(_), .. } => {
                 Some(Extension::Field("error"))
             }
             Self::Clear { service: Some(_), .. } => Some(Extension::Field("service")),
             Self::Resize { .. }
+            | Self::EndAffinity { .. }
+            | Self::RenewCredential {}
             | Self::RetireAll { .. }
+            | Self::Resume {}
             | Self::Cancel { .. }
             | Self::HangUp { .. }
             | Self::Network { .. }

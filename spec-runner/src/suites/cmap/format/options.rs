@@ -6,6 +6,8 @@ use cmap_core::options::{Maintenance, QueueDepth, Reuse, WaitOrder};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
+use super::affinity::Affinity;
+
 /// `poolOptions`: what the test sets; everything else keeps the pool's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
@@ -47,6 +49,14 @@ pub struct PoolOptions {
     pub max_lifetime_ms: Option<u32>,
     /// `maxUses`: how often a connection is used. Style "scenario".
     pub max_uses: Option<u32>,
+    /// `affinity`: what a check-out with a key may rely on. Style "scenario".
+    pub affinity: Option<Affinity>,
+    /// `refreshRequirementMS`: how long a connection may be idle without a ping; 0 means forever. Style "scenario".
+    #[serde(rename = "refreshRequirementMS")]
+    pub refresh_requirement_ms: Option<u32>,
+    /// `refreshTimeoutMS`: how long such a ping may take. Style "scenario".
+    #[serde(rename = "refreshTimeoutMS")]
+    pub refresh_timeout_ms: Option<u32>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -111,7 +121,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 16] = [
+    pub(super) const NAMES: [&'static str; 19] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -128,6 +138,9 @@ impl PoolOptions {
         "maxNewConnectionsPerSecond",
         "maxLifetimeMS",
         "maxUses",
+        "affinity",
+        "refreshRequirementMS",
+        "refreshTimeoutMS",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -148,6 +161,9 @@ impl PoolOptions {
             ("maxNewConnectionsPerSecond", self.max_new_connections_per_second.map(Value::from)),
             ("maxLifetimeMS", self.max_lifetime_ms.map(Value::from)),
             ("maxUses", self.max_uses.map(Value::from)),
+            ("affinity", self.affinity.map(Affinity::shown)),
+            ("refreshRequirementMS", self.refresh_requirement_ms.map(Value::from)),
+            ("refreshTimeoutMS", self.refresh_timeout_ms.map(Value::from)),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -186,6 +202,9 @@ impl PoolOptions {
         options.max_new_connections_per_second = self.max_new_connections_per_second;
         options.max_lifetime = self.max_lifetime_ms.map(millis);
         options.max_uses = self.max_uses;
+        options.affinity = self.affinity.map(Affinity::to_core);
+        options.refresh_requirement = self.refresh_requirement_ms.map(millis);
+        options.refresh_timeout = self.refresh_timeout_ms.map(millis);
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
     }
@@ -210,6 +229,12 @@ impl PoolOptions {
             Some("maxLifetimeMS")
         } else if self.max_uses.is_some() {
             Some("maxUses")
+        } else if self.affinity.is_some() {
+            Some("affinity")
+        } else if self.refresh_requirement_ms.is_some() {
+            Some("refreshRequirementMS")
+        } else if self.refresh_timeout_ms.is_some() {
+            Some("refreshTimeoutMS")
         } else {
             None
         }

@@ -52,7 +52,10 @@ impl<'a> Names<'a> {
             | Operation::Close {}
             | Operation::Ready {}
             | Operation::Resize { .. }
+            | Operation::EndAffinity { .. }
+            | Operation::RenewCredential {}
             | Operation::RetireAll { .. }
+            | Operation::Resume {}
             | Operation::Cancel { .. }
             | Operation::HangUp { .. }
             | Operation::Network { .. }
@@ -116,7 +119,10 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
         | Operation::Close {}
         | Operation::Ready {}
         | Operation::Resize { .. }
+        | Operation::EndAffinity { .. }
+        | Operation::RenewCredential {}
         | Operation::RetireAll { .. }
+        | Operation::Resume {}
         | Operation::Network { .. }
         | Operation::FailPoint { .. }
         | Operation::AssertCounts { .. } => Ok(()),

@@ -290,7 +290,7 @@ fn of_check_out(error: &CheckOutError) -> Failure {
     match error {
         CheckOutError::Pool(error) => Failure::of_check_out(error),
         CheckOutError::Selection(error) => Failure::new(FailureKind::CheckOutTimeout, Cause::of(&**error).to_string()),
-        error @ (CheckOutError::RuntimeGone(_) | _) => Failure::client(error.to_string()),
+        error @ (CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) | _) => Failure::client(error.to_string()),
     }
 }
 

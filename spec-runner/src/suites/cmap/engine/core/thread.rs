@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use cmap_core::connection::Fault;
-use cmap_core::pool::{Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Counts, Handle};
+use cmap_core::pool::{
+    AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Counts, Handle,
+};
 use cmap_core::server::OperationError;
 use cmap_core::sim;
 use cmap_core::time::Instant;
@@ -131,8 +133,9 @@ impl<'a> Session<'a> {
                 let until = timeout.map_or(now + EVENT_TIMEOUT, after);
                 return Some(Wait::Event { event: *event, count: *count, until });
             }
-            Operation::CheckOut { label, timeout_ms, error } => {
-                let request = timeout_ms.map(after).map_or_else(CheckOutRequest::default, CheckOutRequest::until);
+            Operation::CheckOut { label, timeout_ms, affinity, error } => {
+                let mut request = timeout_ms.map(after).map_or_else(CheckOutRequest::default, CheckOutRequest::until);
+                request.affinity = affinity.map(AffinityKey);
                 let id = self.simulation.check_out(request);
                 return Some(Wait::CheckOut { id, label: label.as_deref(), expected: error.as_ref() });
             }
@@ -149,7 +152,10 @@ impl<'a> Session<'a> {
                     self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
                 }
             }
+            Operation::EndAffinity { key } => self.simulation.end_affinity(AffinityKey(*key)),
+            Operation::RenewCredential {} => self.simulation.renew_credential(),
             Operation::RetireAll { over_ms } => self.simulation.retire_all(Duration::from_millis((*over_ms).into())),
+            Operation::Resume {} => self.simulation.resume(),
             Operation::Cancel { target } => self.cancel(target),
             Operation::HangUp { connection, noticed } => self.hang_up(connection, *noticed),
             Operation::Network { mode, latency_ms } => {

@@ -60,7 +60,10 @@ fn waits(case: &Case) -> Duration {
         | Operation::Close {}
         | Operation::Ready {}
         | Operation::Resize { .. }
+        | Operation::EndAffinity { .. }
+        | Operation::RenewCredential {}
         | Operation::RetireAll { .. }
+        | Operation::Resume {}
         | Operation::Cancel { .. }
         | Operation::HangUp { .. }
         | Operation::Network { .. }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use cmap_core::pool::{Cause, Clear, Counts};
+use cmap_core::pool::{AffinityKey, Cause, Clear, Counts};
 use cmap_core::sim::ConfigureFailPoint;
 use cmap_runtime::{CheckOutError, Connection, Runtime};
 
@@ -44,9 +44,9 @@ impl<R: Runtime> Session<R> {
                 let timeout = timeout.map_or(EVENT_TIMEOUT, millis);
                 return self.wait_for_event(thread, *event, *count, timeout).await;
             }
-            Operation::CheckOut { label, timeout_ms, error } => {
-                let limit = timeout_ms.map(millis);
-                return self.check_out(thread, limit, label.as_deref(), error.as_ref()).await;
+            Operation::CheckOut { label, timeout_ms, affinity, error } => {
+                let connection = self.connection(thread, timeout_ms.map(millis), affinity.map(AffinityKey)).await;
+                return self.end_check_out(thread, connection, label.as_deref(), error.as_ref());
             }
             Operation::CheckIn { connection, error } => self.check_in(thread, connection, *error).await,
             Operation::Clear { interrupt_in_use_connections, service } => {
@@ -55,7 +55,10 @@ impl<R: Runtime> Session<R> {
             Operation::Close {} => self.pool.close(),
             Operation::Ready {} => self.pool.ready(),
             Operation::Resize { refused, .. } => self.resize(operation, refused.as_deref()),
+            Operation::EndAffinity { key } => self.pool.end_affinity(AffinityKey(*key)),
+            Operation::RenewCredential {} => self.renew_credential().await,
             Operation::RetireAll { over_ms } => self.pool.retire_all(Duration::from_millis((*over_ms).into())),
+            Operation::Resume {} => self.pool.resume(),
             Operation::Cancel { target } => self.cancel(target).await,
             Operation::FailPoint { fail_point } => self.set_fail_point(fail_point).await,
             Operation::AssertCounts { total, available, pending, in_use, waiting } => {
@@ -75,6 +78,13 @@ impl<R: Runtime> Session<R> {
         let named = resized.and_then(Result::err).map(|error| error.option);
         if named != refused {
             self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
+        }
+    }
+
+    async fn renew_credential(&self) {
+        let same = self.pool.options().credential.clone();
+        if let Err(error) = self.pool.set_credential(same).await {
+            self.violation(format!("the credential should have been replaced: {error}"));
         }
     }
 
@@ -104,14 +114,13 @@ impl<R: Runtime> Session<R> {
         })
     }
 
-    async fn check_out(
+    fn end_check_out(
         &self,
         thread: Option<&str>,
-        limit: Option<Duration>,
+        outcome: Option<Result<Connection<R>, CheckOutError>>,
         label: Option<&str>,
         expected: Option<&ExpectedError>,
     ) -> Result<(), ActualError> {
-        let outcome = self.connection(thread, limit).await;
         let was_late = thread.is_some_and(|thread| {
             self.change(|stage| {
                 let before = stage.threads.activity(thread);
@@ -148,10 +157,15 @@ impl<R: Runtime> Session<R> {
         &self,
         thread: Option<&str>,
         limit: Option<Duration>,
+        key: Option<AffinityKey>,
     ) -> Option<Result<Connection<R>, CheckOutError>> {
-        let mut check_out = pin!(match limit {
+        let check_out = match limit {
             Some(limit) => self.pool.check_out_within(Some(limit)),
             None => self.pool.check_out(),
+        };
+        let mut check_out = pin!(match key {
+            Some(key) => check_out.affinity(key),
+            None => check_out,
         });
         let mut cancelled = pin!(self.until(|stage| {
             let activity = stage.threads.activity(thread?);

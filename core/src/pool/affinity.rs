@@ -1,0 +1,543 @@
+//! Affinity: a key keeps the connection that it had last.
+//!
+//! A key is bound to a connection when one is delivered to it, and stays so until the connection is closed, the key takes
+//! another one, or somebody ends it. What that means is the option's choice: see [`Affinity`](crate::options::Affinity).
+//!
+//! Check-outs that wait for the connection of their key are *loyal*. They are not in the queue but in a list of that
+//! connection, in which they have the same deadlines as others. A connection that is available, has keys, and belongs to a
+//! pool that holds them is *held*; the held ones are in a list of their own, in the order of their return, so the front of
+//! it is the next whose time ends.
+
+use super::Pool;
+use super::bonds::{AffinityKey, Bond, Bonds};
+use super::connections::{Slot, Stage};
+use super::event::ConnectionClosedReason;
+use super::list::Key;
+use super::output::{Action, Delivery, Output};
+use super::timer::{Timeout, TimeoutReason};
+use super::wait_queue::CheckOutRequest;
+use crate::options::{Affinity, WaitOrder};
+use crate::time::Instant;
+
+/// The connection of a key, for a check-out that arrives.
+enum Own {
+    /// It can be delivered.
+    Ready(Key),
+    /// It was idle for so long that it has to be checked first.
+    Unchecked(Key),
+    /// Somebody has it, or it is being checked.
+    Busy(Key),
+    /// It must not be used any more.
+    Perished(Key, ConnectionClosedReason),
+    None,
+}
+
+impl<C> Pool<C> {
+    /// Lets the pool forget the connection of a key. Its check-outs that wait for it go on waiting for it. Nothing
+    /// happens if the key has none.
+    pub fn end_affinity(&mut self, now: Instant, key: AffinityKey) {
+        self.advance(now);
+        if let Some(affinity) = &mut self.affinity {
+            affinity.unbind(key);
+            self.serve();
+        }
+    }
+
+    /// Whether a connection is bound to the key.
+    pub(crate) fn is_bound(&self, key: AffinityKey) -> bool {
+        self.affinity.as_ref().is_some_and(|affinity| affinity.keys.contains_key(&key))
+    }
+
+    /// The check-outs that wait for the connection of their key.
+    pub(super) fn loyal_waiters(&self) -> impl Iterator<Item = Key> {
+        let bonds = self.affinity.iter().flat_map(|affinity| &affinity.bonds);
+        bonds.flat_map(|bond| self.wait_queue.members(&bond.waiters))
+    }
+
+    /// Whether keys keep the connection.
+    pub(super) fn is_kept(&self, connection: Key) -> bool {
+        let bond = self.affinity.as_ref().and_then(|affinity| affinity.bonds.get(connection as usize));
+        bond.is_some_and(|bond| !bond.keys.is_empty())
+    }
+
+    /// All check-outs that wait, for any connection or for the one of their key.
+    pub(super) fn waiting(&self) -> u32 {
+        self.wait_queue.len() + self.affinity.as_ref().map_or(0, |affinity| affinity.loyal)
+    }
+
+    /// Connections that are being checked for the queue: not those that a loyal check-out will get.
+    pub(super) fn checks(&self) -> u32 {
+        let checking = self.connections.checking;
+        match &self.affinity {
+            Some(affinity) if affinity.loyal > 0 && checking > 0 => checking - self.claimed(affinity),
+            _ => checking,
+        }
+    }
+
+    fn claimed(&self, affinity: &Bonds) -> u32 {
+        let is_claimed =
+            |(bond, slot): &(&Bond, &Slot<C>)| !bond.waiters.is_empty() && matches!(slot.stage, Stage::Checking { .. });
+        let claimed = affinity.bonds.iter().zip(&self.connections.slots).filter(is_claimed);
+        claimed.fold(0, |number, _| number + 1)
+    }
+
+    /// Available connections that any check-out may take.
+    pub(super) fn free(&self) -> u32 {
+        self.connections.available.len() - self.affinity.as_ref().map_or(0, |affinity| affinity.held.len())
+    }
+
+    /// Whether an arrival takes the connection of its key, however many wait.
+    pub(super) fn can_serve_own(&self, request: &CheckOutRequest) -> bool {
+        matches!(self.own_of(request), Own::Ready(_))
+    }
+
+    /// As [`serve_arrival`](Self::serve_arrival) in a pool with affinity.
+    pub(super) fn serve_arrival_by_key(&mut self, check_out: Key, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if let Some(affinity) = &mut self.affinity {
+            affinity.note_key(check_out, request.affinity);
+        }
+        match self.own_of(&request) {
+            Own::Ready(connection) => {
+                self.release(connection);
+                return self.take_for(connection, check_out);
+            }
+            Own::Unchecked(connection) => {
+                self.begin_check(connection);
+                self.wait_for(connection, check_out, request.deadline);
+                // A connection that was held back may be due.
+                self.serve();
+            }
+            Own::Busy(connection) => {
+                self.wait_for(connection, check_out, request.deadline);
+                // It may have been checked for somebody in the queue.
+                self.serve();
+            }
+            Own::Perished(connection, reason) => {
+                self.close_connection(connection, reason);
+                self.serve();
+                return self.serve_arrival_by_choice(check_out, request.deadline);
+            }
+            Own::None => return self.serve_arrival_by_choice(check_out, request.deadline),
+        }
+        None
+    }
+
+    /// The available connection for the head of the queue: that of its key, otherwise the least shared one for a key, and
+    /// the next by the option `reuse` for all others.
+    pub(super) fn next_for_head(&mut self) -> Option<Key> {
+        let affinity = self.affinity.as_deref()?;
+        let key = self.wait_queue.front().and_then(|head| affinity.key_of(head));
+        let is_available = |&&own: &&Key| matches!(self.connections.slot(own).stage, Stage::Available { .. });
+        match key {
+            None if affinity.held.is_empty() => self.next_by_reuse(),
+            None => {
+                let number = self.free().checked_sub(1)?;
+                let place = self.place_by_reuse(number);
+                let affinity = self.affinity.as_deref()?;
+                self.connections.available_from(|key| !affinity.is_held(key), place)
+            }
+            Some(key) => {
+                let own = affinity.keys.get(&key).filter(is_available);
+                own.copied().or_else(|| affinity.least_shared(&self.connections))
+            }
+        }
+    }
+
+    /// The head of the queue gets an available connection, which is its key's from now on.
+    pub(super) fn take_bound(&mut self, connection: Key, check_out: Key) -> Option<Delivery<C>> {
+        if let Some(affinity) = &mut self.affinity {
+            affinity.release(connection);
+            if let Some(key) = affinity.key_of(check_out) {
+                affinity.bind(key, connection);
+            }
+        }
+        self.take_for(connection, check_out)
+    }
+
+    /// Lends a held connection to the head of the queue, where nothing else serves it and none can be created. Returns
+    /// whether anything has changed.
+    pub(super) fn lend(&mut self) -> bool {
+        let Some(Affinity::Hold { lend: true, .. }) = self.limits.affinity else { return false };
+        let Some(hottest) = self.affinity.as_ref().and_then(|affinity| affinity.held.back()) else { return false };
+        let Some(head) = self.wait_queue.front() else { return false };
+        if self.wait_queue.len() <= self.connections.pending + self.checks() {
+            return false;
+        }
+        if let Some(reason) = self.perished(hottest) {
+            self.close_connection(hottest, reason);
+        } else if self.needs_check(hottest) {
+            self.begin_check(hottest);
+        } else {
+            self.release(hottest);
+            self.leave_queue(head);
+            let delivery = self.take_for(hottest, head);
+            self.outputs.extend(delivery.map(Output::from));
+        }
+        true
+    }
+
+    /// A connection was checked in, or has passed its check, and is available: it goes to the first check-out that is loyal
+    /// to it, or is held for its keys.
+    pub(super) fn serve_loyal(&mut self, connection: Key) {
+        let Some(affinity) = &mut self.affinity else { return };
+        let Some(waiter) = affinity.first_loyal(connection) else {
+            if self.limits.affinity.and_then(Affinity::hold_time).is_some() {
+                affinity.hold(connection);
+            }
+            return;
+        };
+        self.leave_loyal(waiter);
+        let delivery = self.take_bound(connection, waiter);
+        self.outputs.extend(delivery.map(Output::from));
+    }
+
+    /// As [`serve_with`](Self::serve_with), in a pool with affinity.
+    #[cold]
+    pub(super) fn serve_with_affinity(&mut self, connection: Key, socket: C) {
+        self.put_hottest(connection, socket);
+        self.serve_loyal(connection);
+        self.serve();
+    }
+
+    /// A check-out that waits for the connection of its key does so no more.
+    pub(super) fn leave_loyal(&mut self, check_out: Key) {
+        if let Some(affinity) = &mut self.affinity
+            && let Some(connection) = self.wait_queue.awaited(check_out)
+            && let Some(bond) = affinity.bonds.get_mut(connection as usize)
+        {
+            self.wait_queue.leave_list(&mut bond.waiters, check_out);
+            affinity.loyal -= 1;
+        }
+    }
+
+    /// A connection leaves the pool: its keys have none, and those who wait for it wait for any.
+    pub(super) fn end_bonds(&mut self, connection: Key) {
+        self.send_to_queue(connection);
+        if let Some(affinity) = &mut self.affinity {
+            affinity.unbind_all(connection);
+        }
+    }
+
+    /// All who wait for the connection of their key wait for any: they are about to fail.
+    pub(super) fn end_loyalty(&mut self) {
+        let connections = self.affinity.as_ref().filter(|affinity| affinity.loyal > 0).map_or(0, |all| all.bonds.len());
+        for connection in (0..).take(connections) {
+            self.send_to_queue(connection);
+        }
+    }
+
+    /// at the end of the queue, or where their deadlines place them.
+    fn send_to_queue(&mut self, connection: Key) {
+        while let Some(waiter) = self.affinity.as_ref().and_then(|affinity| affinity.first_loyal(connection)) {
+            self.leave_loyal(waiter);
+            let (_, deadline) = self.wait_queue.own_deadline(waiter);
+            self.join_queue(waiter, deadline);
+        }
+    }
+
+    /// Ends the holds whose time has passed.
+    pub(super) fn end_holds(&mut self) {
+        let mut has_ended = false;
+        while let Some((connection, _)) = self.next_hold().filter(|&(_, end)| end <= self.now)
+            && let Some(affinity) = &mut self.affinity
+        {
+            affinity.unbind_all(connection);
+            has_ended = true;
+        }
+        if has_ended {
+            self.serve();
+        }
+    }
+
+    /// When the next hold ends.
+    pub(super) fn hold_timeout(&self) -> Option<Timeout> {
+        let (_, end) = self.next_hold().filter(|&(_, end)| end != Instant::END)?;
+        Some(Timeout { at: end.max(self.now), reason: TimeoutReason::Hold })
+    }
+
+    /// Connections were closed. There is room for others, which somebody may wait for though they were held.
+    pub(super) fn serve_in_place_of_held(&mut self) {
+        if self.affinity.is_some() {
+            self.serve();
+            self.create_held_back();
+        }
+    }
+
+    /// Whether keys, connections and those who wait agree.
+    pub(super) fn check_affinity(&self) -> Result<(), &'static str> {
+        let Some(affinity) = &self.affinity else {
+            return if self.limits.affinity.is_none() && self.wait_queue.loyal() == 0 {
+                Ok(())
+            } else {
+                Err("a pool without affinity has what belongs to it")
+            };
+        };
+        if self.limits.affinity.is_none() {
+            return Err("a pool has affinity though the option is not set");
+        }
+        let bonds = || (0..).zip(&affinity.bonds);
+        let bound: usize = bonds().map(|(_, bond)| bond.keys.len()).sum();
+        let is_bound = |(key, &connection): (&AffinityKey, &Key)| {
+            let bond = affinity.bonds.get(connection as usize);
+            bond.is_some_and(|bond| bond.keys.contains(key))
+        };
+        if bound != affinity.keys.len() || !affinity.keys.iter().all(is_bound) {
+            return Err("a key and its connection do not know each other");
+        }
+        let holds = self.limits.affinity.and_then(Affinity::hold_time).is_some();
+        let mut loyal = 0;
+        for (connection, bond) in bonds() {
+            let stage = self.connections.slots.get(connection as usize).map(|slot| &slot.stage);
+            let is_available = matches!(stage, Some(Stage::Available { .. }));
+            let is_occupied = matches!(stage, Some(Stage::InUse { .. } | Stage::Checking { .. }));
+            if !bond.keys.is_empty() && !is_available && !is_occupied {
+                return Err("a key has a connection that is not established");
+            }
+            if bond.is_held != (holds && is_available && !bond.keys.is_empty()) {
+                return Err("a connection is held that should not be, or is not");
+            }
+            loyal += self.wait_queue.check_list(&bond.waiters, connection)?;
+            if !bond.waiters.is_empty() && !is_occupied {
+                return Err("a check-out waits for the connection of its key though nobody has it");
+            }
+        }
+        let held = affinity.held.check(&affinity.bonds)?;
+        if held.len() != bonds().filter(|(_, bond)| bond.is_held).count()
+            || !held.iter().map(|&key| self.available_since(key)).is_sorted()
+        {
+            return Err("held connections are not in the order of their return");
+        }
+        if loyal != affinity.loyal as usize || loyal != self.wait_queue.loyal() {
+            return Err("a check-out waits for no connection that is known");
+        }
+        Ok(())
+    }
+
+    fn own_of(&self, request: &CheckOutRequest) -> Own {
+        let Some(key) = request.affinity else { return Own::None };
+        let Some(&own) = self.affinity.as_ref().and_then(|affinity| affinity.keys.get(&key)) else { return Own::None };
+        let slot = self.connections.slot(own);
+        match slot.stage {
+            Stage::Available { .. } => match self.perished(own) {
+                Some(reason) => Own::Perished(own, reason),
+                None if self.needs_check(own) => Own::Unchecked(own),
+                None => Own::Ready(own),
+            },
+            _ if self.limits.affinity == Some(Affinity::Prefer) || self.is_stale_at(own) => Own::None,
+            Stage::Checking { .. } | Stage::InUse { perished: None, .. } => Own::Busy(own),
+            // One with a key is not refreshed.
+            Stage::InUse { .. } | Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } => Own::None,
+        }
+    }
+
+    /// An available connection is held no more.
+    fn release(&mut self, connection: Key) {
+        if let Some(affinity) = &mut self.affinity {
+            affinity.release(connection);
+        }
+    }
+
+    /// A connection is checked before its delivery.
+    pub(super) fn begin_check(&mut self, connection: Key) {
+        self.release(connection);
+        self.connections.begin_check(&mut self.generations, connection);
+        self.end_suspicion(connection);
+        let connection = self.handle(connection);
+        self.outputs.push_back(Output::Action(Action::Check { connection }));
+    }
+
+    fn wait_for(&mut self, connection: Key, check_out: Key, deadline: Option<Instant>) {
+        let timeout = self.limits.wait_queue_timeout;
+        if let Some(affinity) = &mut self.affinity {
+            let bond = &mut affinity.bonds[connection as usize];
+            self.wait_queue.enqueue_for(connection, &mut bond.waiters, check_out, deadline, timeout);
+            affinity.loyal += 1;
+        }
+        self.note_waiting();
+    }
+
+    fn join_queue(&mut self, check_out: Key, deadline: Option<Instant>) {
+        match self.limits.wait_order {
+            WaitOrder::Arrival => self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout),
+            WaitOrder::Deadline => self.enqueue_by_deadline(check_out, deadline),
+        }
+    }
+
+    fn next_hold(&self) -> Option<(Key, Instant)> {
+        let time = self.limits.affinity.and_then(Affinity::hold_time)?;
+        let first = self.affinity.as_ref()?.held.front()?;
+        Some((first, self.available_since(first)?.after(time)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+    use core::time::Duration;
+
+    use super::super::bonds::MOST_KEYS;
+    use super::*;
+    use crate::address::ServerAddress;
+    use crate::options::PoolOptions;
+    use crate::pool::{Condition, Handle};
+
+    const NOW: Instant = Instant::ORIGIN;
+    const ONE: AffinityKey = AffinityKey(1);
+    const TWO: AffinityKey = AffinityKey(2);
+
+    fn pool(affinity: Affinity, max: u32) -> Pool<()> {
+        let options = PoolOptions {
+            max_pool_size: Some(max),
+            max_connecting: Some(10),
+            affinity: Some(affinity),
+            ..PoolOptions::default()
+        };
+        let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
+        pool.observe(false);
+        pool.ready(NOW);
+        pool
+    }
+
+    /// Asks at `now`, establishes what the pool asks for, and returns the deliveries, in the order of the check-outs' numbers.
+    fn ask(pool: &mut Pool<()>, now: Instant, key: impl Into<Option<AffinityKey>>) -> Vec<Handle> {
+        let request = CheckOutRequest { affinity: key.into(), ..CheckOutRequest::default() };
+        let (_, delivery) = pool.check_out(now, request);
+        let mut delivered: Vec<_> = delivery.into_iter().map(|delivery| delivery.connection).collect();
+        delivered.extend(carry_out(pool, now));
+        delivered
+    }
+
+    fn carry_out(pool: &mut Pool<()>, now: Instant) -> Vec<Handle> {
+        let mut delivered = Vec::new();
+        while let Some(output) = pool.poll_output() {
+            match output {
+                Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, ()).unwrap(),
+                Output::Action(Action::Deliver { connection, .. }) => delivered.push(connection),
+                Output::Action(_) | Output::Event(_) => {}
+            }
+        }
+        assert_eq!(pool.check_invariants(), Ok(()));
+        delivered
+    }
+
+    /// Gives a connection back; returns the one that is delivered in its place.
+    fn give_back(pool: &mut Pool<()>, now: Instant, connection: Handle) -> Option<Handle> {
+        let delivery = pool.check_in(now, connection, (), Condition::Usable).unwrap().delivery();
+        delivery.map(|delivery| delivery.connection).or_else(|| carry_out(pool, now).pop())
+    }
+
+    #[test]
+    fn a_key_gets_its_connection_though_another_one_is_hotter() {
+        let mut pool = pool(Affinity::Prefer, 2);
+        let (first, second) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, TWO)[0]);
+        give_back(&mut pool, NOW, first);
+        give_back(&mut pool, NOW, second);
+
+        assert_eq!(ask(&mut pool, NOW, ONE), [first]);
+    }
+
+    #[test]
+    fn a_key_that_prefers_takes_another_connection_and_keeps_that() {
+        let mut pool = pool(Affinity::Prefer, 2);
+        let first = ask(&mut pool, NOW, ONE)[0];
+
+        let second = ask(&mut pool, NOW, ONE)[0];
+
+        assert_ne!(first, second);
+        give_back(&mut pool, NOW, second);
+        give_back(&mut pool, NOW, first);
+        assert_eq!(ask(&mut pool, NOW, ONE), [second]);
+    }
+
+    #[test]
+    fn a_new_key_takes_the_least_shared_connection() {
+        let mut pool = pool(Affinity::Prefer, 2);
+        let (first, second) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, None)[0]);
+        give_back(&mut pool, NOW, second);
+        give_back(&mut pool, NOW, first);
+
+        assert_eq!(ask(&mut pool, NOW, TWO), [second]);
+    }
+
+    #[test]
+    fn a_key_that_requires_its_connection_waits_for_it_and_goes_first() {
+        let mut pool = pool(Affinity::Require, 2);
+        let (first, _other) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, None)[0]);
+        ask(&mut pool, NOW, None);
+        let (loyal, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
+        assert_eq!(pool.counts().waiting, 2);
+
+        let checked_in = pool.check_in(NOW, first, (), Condition::Usable).unwrap();
+
+        assert_eq!(
+            checked_in.delivery().map(|delivery| (delivery.check_out, delivery.connection)),
+            Some((loyal, first))
+        );
+    }
+
+    #[test]
+    fn one_that_waits_joins_the_queue_if_its_connection_is_closed() {
+        let mut pool = pool(Affinity::Require, 1);
+        let first = ask(&mut pool, NOW, ONE)[0];
+        assert_eq!(ask(&mut pool, NOW, ONE), []);
+
+        let _ = pool.check_in(NOW, first, (), Condition::Errored).unwrap();
+
+        let second = carry_out(&mut pool, NOW);
+        assert_eq!((second.len(), pool.counts().waiting), (1, 0));
+        assert_ne!(second, [first]);
+    }
+
+    #[test]
+    fn a_held_connection_is_for_its_key_alone_until_its_time_is_over() {
+        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(10), lend: false }, 1);
+        let first = ask(&mut pool, NOW, ONE)[0];
+        give_back(&mut pool, NOW, first);
+        assert_eq!(ask(&mut pool, NOW, TWO), []);
+        let timeout = Timeout { at: Instant::from_millis(10), reason: TimeoutReason::Hold };
+        assert_eq!((pool.poll_timeout(), pool.counts().available), (Some(timeout), 1));
+
+        pool.handle_timeout(timeout.at);
+
+        assert_eq!(carry_out(&mut pool, timeout.at), [first]);
+        assert_eq!((pool.is_bound(ONE), pool.is_bound(TWO)), (false, true));
+    }
+
+    #[test]
+    fn a_held_connection_is_lent_and_comes_back_to_its_key() {
+        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(10), lend: true }, 1);
+        let first = ask(&mut pool, NOW, ONE)[0];
+        give_back(&mut pool, NOW, first);
+
+        assert_eq!(ask(&mut pool, NOW, None), [first]);
+
+        ask(&mut pool, NOW, None);
+        let (loyal, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
+        let delivery = pool.check_in(NOW, first, (), Condition::Usable).unwrap().delivery();
+        assert_eq!(delivery.map(|delivery| delivery.check_out), Some(loyal));
+    }
+
+    #[test]
+    fn an_ended_key_lets_go_of_its_connection() {
+        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(10), lend: false }, 1);
+        let first = ask(&mut pool, NOW, ONE)[0];
+        give_back(&mut pool, NOW, first);
+        ask(&mut pool, NOW, None);
+
+        pool.end_affinity(NOW, ONE);
+
+        assert_eq!(carry_out(&mut pool, NOW), [first]);
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_keys_is_forgotten() {
+        let mut pool = pool(Affinity::Prefer, 1);
+        for key in 0..=MOST_KEYS as u64 {
+            let connection = ask(&mut pool, NOW, AffinityKey(key))[0];
+            give_back(&mut pool, NOW, connection);
+        }
+
+        assert!(!pool.is_bound(AffinityKey(0)));
+        assert!((1..=MOST_KEYS as u64).all(|key| pool.is_bound(AffinityKey(key))));
+    }
+}

@@ -1,0 +1,240 @@
+//! Refresh: a connection that has been idle for long is used for a `ping`, so that neither its peer nor a device on the way
+//! gives it up.
+//!
+//! The driver gets the socket and gives it back. Meanwhile the connection has a permit, as one that is being established
+//! has: a refresh begins only where one is free and nobody waits. A waiter that comes later creates a connection as if
+//! the permit were free, but a population leaves it alone.
+//!
+//! Check-outs and check-ins are not timed for this. Each connection has one look ahead of it, at the earliest moment at
+//! which it can be due as far as was known at the last look: one look per connection in each `refreshRequirement`.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::connections::Stage;
+use super::event::ConnectionClosedReason;
+use super::list::Key;
+use super::output::{Action, Output};
+use super::state::PoolState;
+use super::timer::{Timeout, TimeoutReason};
+use super::{ApiMisuse, Handle, Pool, Refused};
+use crate::options::Limits;
+use crate::time::Instant;
+
+/// The looks that are ahead of a pool's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refresh {
+    /// By slot; of a vacant one it means nothing.
+    watches: Vec<Watch>,
+    looks: BTreeSet<Look>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Watch {
+    look_at: Instant,
+    refreshed_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Look {
+    at: Instant,
+    key: Key,
+}
+
+impl Refresh {
+    /// What a pool with these limits needs.
+    pub(super) fn of(limits: &Limits) -> Option<Box<Self>> {
+        (limits.refresh_requirement != u64::MAX).then(Box::default)
+    }
+
+    fn watch(&self, key: Key) -> Watch {
+        self.watches.get(key as usize).copied().unwrap_or_default()
+    }
+
+    /// Watches a connection that has no look ahead of it.
+    fn set(&mut self, key: Key, watch: Watch) {
+        let place = key as usize;
+        if self.watches.len() <= place {
+            self.watches.resize(place + 1, Watch::default());
+        }
+        self.watches[place] = watch;
+        self.looks.insert(Look { at: watch.look_at, key });
+    }
+
+    /// Looks later instead.
+    fn put_off(&mut self, look: Look, look_at: Instant) {
+        self.looks.remove(&look);
+        self.set(look.key, Watch { look_at, ..self.watch(look.key) });
+    }
+}
+
+impl<C> Pool<C> {
+    /// The server has answered on a connection that was idle for long. It takes its old place among the available ones, as
+    /// nobody has used it, or serves a waiter. One that has perished meanwhile, or whose pool was closed, is closed.
+    ///
+    /// # Errors
+    /// The handle is another pool's, or of a connection that is not being refreshed; the socket comes back. The socket of
+    /// an interrupted connection goes to [`Action::Close`].
+    pub fn handle_refreshed(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
+        self.advance(now);
+        let key = match self.refreshing(connection) {
+            Err(misuse) => return Err(Refused { misuse, socket }),
+            Ok(None) => {
+                self.close_late(connection, socket);
+                return Ok(());
+            }
+            Ok(Some(key)) => key,
+        };
+        if let Some(reason) = self.perished_in_refresh(key) {
+            self.forget(key, reason, None);
+            self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        } else {
+            self.connections.end_refresh(&mut self.generations, key, socket);
+            self.note_return_from_check(key);
+            self.watch_refreshed(key);
+        }
+        self.serve();
+        self.retire();
+        Ok(())
+    }
+
+    /// The server has not answered on a connection that was idle for long: the connection is closed. Clear the pool before,
+    /// if the error speaks against the server. Its socket is the driver's to close.
+    ///
+    /// # Errors
+    /// The handle is another pool's, or of a connection that is not being refreshed. A connection that was closed since is
+    /// ignored.
+    pub fn handle_refresh_failed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        if let Some(key) = self.refreshing(connection)? {
+            let reason = match self.state {
+                PoolState::Closed => ConnectionClosedReason::PoolClosed,
+                PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Error,
+            };
+            self.forget(key, reason, None);
+            self.serve();
+        }
+        Ok(())
+    }
+
+    /// Whether the connection is being refreshed; false if it was closed since.
+    ///
+    /// # Errors
+    /// The handle is another pool's, was never issued, or its connection is not being refreshed.
+    pub(crate) fn is_refreshing(&self, connection: Handle) -> Result<bool, ApiMisuse> {
+        self.refreshing(connection).map(|found| found.is_some())
+    }
+
+    fn refreshing(&self, connection: Handle) -> Result<Option<Key>, ApiMisuse> {
+        let found = self.known(connection, ApiMisuse::NotRefreshing)?;
+        match found {
+            Some(key) if !matches!(self.connections.slot(key).stage, Stage::Refreshing { .. }) => {
+                Err(ApiMisuse::NotRefreshing)
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn perished_in_refresh(&self, key: Key) -> Option<ConnectionClosedReason> {
+        let Stage::Refreshing { since } = self.connections.slot(key).stage else { return None };
+        match self.state {
+            PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
+            _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
+            _ if self.now.nanos_since(since) > self.limits.max_idle => Some(ConnectionClosedReason::Idle),
+            PoolState::Paused | PoolState::Ready => self.superfluous(),
+        }
+    }
+
+    /// A connection was established, or refreshed: it is as fresh as can be.
+    pub(super) fn watch_refreshed(&mut self, key: Key) {
+        if let Some(refresh) = &mut self.refresh {
+            let look_at = self.now.after(self.limits.refresh_requirement);
+            refresh.set(key, Watch { look_at, refreshed_at: self.now });
+        }
+    }
+
+    /// A connection leaves the pool.
+    pub(super) fn end_watch(&mut self, key: Key) {
+        if let Some(refresh) = &mut self.refresh {
+            let at = refresh.watch(key).look_at;
+            refresh.looks.remove(&Look { at, key });
+        }
+    }
+
+    /// Refreshes the connections that are due, the one first that has been due for longest.
+    pub(super) fn refresh_due(&mut self) {
+        while self.may_refresh()
+            && let Some(look) = self.next_look().filter(|look| look.at <= self.now)
+        {
+            let requirement = self.limits.refresh_requirement;
+            let due = match self.fresh_since(look.key) {
+                // Its keys could not have it meanwhile.
+                Some(_) if self.is_kept(look.key) => self.now.after(requirement),
+                Some(fresh_since) => fresh_since.after(requirement),
+                // In use, or about to be.
+                None => self.now.after(requirement),
+            };
+            if due > look.at {
+                self.refresh.iter_mut().for_each(|refresh| refresh.put_off(look, due));
+            } else if let Some(reason) = self.perished(look.key) {
+                self.close_connection(look.key, reason);
+            } else {
+                self.end_watch(look.key);
+                self.end_suspicion(look.key);
+                let connection = self.handle(look.key);
+                let timeout = Duration::from_nanos(self.limits.refresh_timeout);
+                let socket = self.connections.begin_refresh(&mut self.generations, look.key);
+                let action = socket.map(|socket| Action::Refresh { connection, socket, timeout });
+                self.outputs.extend(action.map(Output::Action));
+            }
+        }
+    }
+
+    /// When to look whether a connection has been idle for long enough.
+    pub(super) fn refresh_timeout(&self) -> Option<Timeout> {
+        let at = self.next_look().filter(|look| look.at != Instant::END && self.may_refresh())?.at;
+        Some(Timeout { at: at.max(self.now), reason: TimeoutReason::Refresh })
+    }
+
+    /// For how many nanoseconds an available connection has shown no sign of life.
+    pub(super) fn unproven_time(&self, key: Key) -> u64 {
+        self.fresh_since(key).map_or(0, |fresh_since| self.now.nanos_since(fresh_since))
+    }
+
+    /// Whether there is a permit for what no waiter needs.
+    pub(super) fn has_permit_to_spare(&self) -> bool {
+        self.connections.pending.saturating_add(self.connections.refreshing) < self.limits.max_connecting
+    }
+
+    /// Whether looks and connections agree.
+    pub(super) fn check_refresh(&self) -> bool {
+        let Some(refresh) = &self.refresh else { return self.connections.refreshing == 0 };
+        let is_watched = |stage: &Stage<C>| match stage {
+            Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => true,
+            Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } => false,
+        };
+        let slots = (0..).zip(&self.connections.slots).filter(|(_, slot)| is_watched(&slot.stage));
+        let mut looks = slots.map(|(key, _)| Look { at: refresh.watch(key).look_at, key });
+        let watched = looks.clone().count();
+        watched == refresh.looks.len() && looks.all(|look| refresh.looks.contains(&look))
+    }
+
+    fn next_look(&self) -> Option<Look> {
+        self.refresh.as_ref()?.looks.first().copied()
+    }
+
+    fn may_refresh(&self) -> bool {
+        self.state == PoolState::Ready && self.wait_queue.len() == 0 && self.has_permit_to_spare()
+    }
+
+    /// Since when an available connection has shown no sign of life.
+    fn fresh_since(&self, key: Key) -> Option<Instant> {
+        let since = self.available_since(key)?;
+        let refreshed_at = self.refresh.as_ref().map(|refresh| refresh.watch(key).refreshed_at);
+        Some(refreshed_at.map_or(since, |refreshed_at| refreshed_at.max(since)))
+    }
+}

@@ -1,0 +1,213 @@
+//! Identities: several users share the limits of one client.
+//!
+//! A connection has one credential, so each identity has a pool of its own at each server that it uses, beside the
+//! server's pool, which belongs to the credential of the options. All pools of a server together keep to maxPoolSize and
+//! maxConnecting: like those of a budget they create nothing of their own accord, and what is free goes to the
+//! waiter that has waited longest, whichever identity it is of. Where nothing is free, the coldest available connection
+//! of another identity is closed for it.
+//!
+//! A pool of an identity is made by its first check-out, and does what its server's pool does: it is ready, cleared and
+//! closed with it. It keeps up no minPoolSize. That a server refuses an identity's credential says nothing about the
+//! server, and clears nothing.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::Topology;
+use crate::options::PoolSizes;
+use crate::pool::{ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
+use crate::server::{IdentityOfServer, Membership, Server, ServerId};
+use crate::time::Instant;
+
+/// The identities of a client, and the pools of each with their servers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Identities {
+    known: BTreeSet<IdentityId>,
+    /// Those of identities that were removed stay until they are drained.
+    pools: BTreeMap<IdentityId, Vec<(ServerId, ServerId)>>,
+    last: u32,
+    /// Whether there ever was one: then the limits of each server's pool are shared.
+    are_shared: bool,
+}
+
+impl<C> Topology<C> {
+    /// Adds an identity. Its check-outs say so by [`CheckOutRequest::identity`](crate::pool::CheckOutRequest::identity);
+    /// the driver establishes their connections with its credential: [`identity_of`](Self::identity_of) says whose a
+    /// connection is.
+    pub fn add_identity(&mut self, now: Instant) -> IdentityId {
+        self.advance(now);
+        self.identities.last = self.identities.last.wrapping_add(1);
+        let id = IdentityId(self.identities.last);
+        self.identities.known.insert(id);
+        self.identities.are_shared = true;
+        self.share_budget();
+        id
+    }
+
+    /// Removes an identity: closes its pools. Its check-outs that wait fail, its connections in use are closed when they come
+    /// back. One that nobody knows is ignored.
+    pub fn remove_identity(&mut self, now: Instant, identity: IdentityId) {
+        self.advance(now);
+        self.identities.known.remove(&identity);
+        let pools = self.identities.pools.get(&identity).cloned().unwrap_or_default();
+        for (_, pool) in pools {
+            self.close_single_pool(pool);
+        }
+    }
+
+    /// The identity whose credential a connection has; `None` is the credential of the options.
+    pub fn identity_of(&self, connection: Handle) -> Option<IdentityId> {
+        Some(self.servers.peek(connection.slot())?.of_identity?.identity)
+    }
+
+    /// The connections of an identity get another credential from now on, as
+    /// [`renew_credential`](Self::renew_credential) says of all others.
+    pub fn renew_credential_of(&mut self, now: Instant, identity: IdentityId) {
+        self.advance(now);
+        let pools = self.identities.pools.get(&identity).cloned().unwrap_or_default();
+        for (_, pool) in pools {
+            self.call_pool(pool, |pool| pool.renew_credential(now));
+        }
+    }
+
+    /// The identity that a check-out asks for and nobody knows.
+    pub(super) fn unknown_identity(&self, request: &CheckOutRequest) -> Option<IdentityId> {
+        request.identity.filter(|identity| !self.identities.known.contains(identity))
+    }
+
+    /// Whether the pools of a server share its limits.
+    pub(super) fn shares_limits(&self) -> bool {
+        self.identities.are_shared
+    }
+
+    /// The pool of an identity at a server; that of the server itself for the credential of the options.
+    pub(super) fn pool_for(&mut self, server: ServerId, identity: Option<IdentityId>) -> ServerId {
+        match (self.known_pool(server, identity), identity) {
+            (None, Some(identity)) => self.add_pool(server, identity).unwrap_or(server),
+            (known, _) => known.unwrap_or(server),
+        }
+    }
+
+    /// The same, if there is one already.
+    pub(super) fn known_pool(&self, server: ServerId, identity: Option<IdentityId>) -> Option<ServerId> {
+        let Some(identity) = identity else { return Some(server) };
+        let known = self.identities.pools.get(&identity)?.iter().find(|(of, _)| *of == server);
+        known.map(|&(_, pool)| pool)
+    }
+
+    /// The server that a pool belongs to: itself, unless it is an identity's.
+    pub(super) fn member_of(&self, pool: ServerId) -> ServerId {
+        let of_identity = self.servers.get(pool).and_then(|server| server.of_identity);
+        of_identity.map_or(pool, |of_identity| of_identity.server)
+    }
+
+    /// The pools at a server: its own, and those of identities.
+    pub(super) fn pools_of(&self, server: ServerId) -> Vec<ServerId> {
+        let of_identities = self.identities.pools.values().flatten().filter(|(of, _)| *of == server);
+        core::iter::once(server).chain(of_identities.map(|&(_, pool)| pool)).collect()
+    }
+
+    /// Clears the pools at a server. Behind a load balancer each pool has services of its own, and only this one is meant.
+    pub(super) fn clear_pools(&mut self, pool: ServerId, clear: &Clear) -> Result<(), ApiMisuse> {
+        let now = self.now;
+        if self.options.load_balanced {
+            return self.call_pool(pool, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()));
+        }
+        for id in self.pools_of(self.member_of(pool)) {
+            self.call_pool(id, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Does with the pools of identities what a failure has done with another pool of their server.
+    pub(super) fn clear_siblings(&mut self, pool: ServerId, cause: &Cause) {
+        let now = self.now;
+        for sibling in self.pools_of(self.member_of(pool)) {
+            if sibling != pool && !self.options.load_balanced {
+                let _ = self.call_pool(sibling, |pool| pool.clear(now, Clear::pool(cause.clone())));
+            }
+        }
+    }
+
+    /// Gives the pools of identities the limits of their server's pool, and closes the coldest available connections of all
+    /// of them that are too many together.
+    pub(super) fn resize_siblings(&mut self, server: ServerId, sizes: PoolSizes) {
+        let now = self.now;
+        for sibling in self.pools_of(server).into_iter().filter(|&id| id != server) {
+            let _ = self.call_pool(sibling, |pool| pool.resize(now, PoolSizes { min_pool_size: Some(0), ..sizes }));
+        }
+        while self.has_too_many(server)
+            && let Some(coldest) = self.coldest_of(|id, this| this.member_of(id) == server)
+        {
+            self.call_pool(coldest, |pool| pool.give_up_coldest(now));
+        }
+    }
+
+    /// Whether the pools of a server have more connections together than maxPoolSize, which has become smaller.
+    pub(super) fn has_too_many(&self, pool: ServerId) -> bool {
+        let (size, _) = self.limits_of(pool);
+        self.shares_limits() && self.used_of_server(pool).0 > size
+    }
+
+    /// Forgets the pools of a server that is forgotten.
+    pub(super) fn forget_pool(&mut self, pool: ServerId) {
+        self.identities.pools.retain(|_, pools| {
+            pools.retain(|&(server, own)| server != pool && own != pool);
+            !pools.is_empty()
+        });
+    }
+
+    /// Connections that the pools of a server may have beside those that they have.
+    pub(super) fn free_of_server(&self, pool: ServerId) -> u32 {
+        if !self.shares_limits() {
+            return u32::MAX;
+        }
+        let ((size, connecting), (total, pending)) = (self.limits_of(pool), self.used_of_server(pool));
+        size.saturating_sub(total).min(connecting.saturating_sub(pending))
+    }
+
+    /// Whether a connection of `other` less would leave room for one of `needy`: not, if too many are being established.
+    pub(super) fn makes_room(&self, other: ServerId, needy: ServerId) -> bool {
+        if self.free_of_server(needy) > 0 {
+            return true;
+        }
+        let ((_, connecting), (_, pending)) = (self.limits_of(needy), self.used_of_server(needy));
+        self.member_of(other) == self.member_of(needy) && pending < connecting
+    }
+
+    /// maxPoolSize and maxConnecting of a server.
+    fn limits_of(&self, pool: ServerId) -> (u32, u32) {
+        self.servers.get(self.member_of(pool)).map_or((0, 0), |server| server.pool.room())
+    }
+
+    /// Connections of all pools of a server: all, and those that are being established.
+    fn used_of_server(&self, pool: ServerId) -> (u32, u32) {
+        let pools = self.pools_of(self.member_of(pool)).into_iter();
+        let counts = pools.filter_map(|id| self.servers.get(id).map(|server| server.pool.counts()));
+        counts.fold((0, 0), |(total, pending), counts| {
+            (counts.total().saturating_add(total), counts.pending.saturating_add(pending))
+        })
+    }
+
+    fn add_pool(&mut self, server: ServerId, identity: IdentityId) -> Option<ServerId> {
+        let owner = self.servers.get(server)?;
+        let (address, state) = (Arc::clone(owner.pool.shared_address()), owner.pool.state());
+        let mut options = owner.pool.options().clone();
+        options.min_pool_size = None;
+        let id = self.servers.next_id();
+        let pool = Pool::of_server(address, options, self.now, id.pool_owner()).ok()?;
+        let mut added = Server::new(pool, Membership::Used);
+        added.of_identity = Some(IdentityOfServer { server, identity });
+        added.pool.observe(self.observed);
+        added.pool.lend_permits(0);
+        if state == PoolState::Ready {
+            added.pool.ready(self.now);
+        }
+        self.servers.add(id, added);
+        self.identities.pools.entry(identity).or_default().push((server, id));
+        Some(id)
+    }
+}

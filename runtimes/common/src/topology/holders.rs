@@ -1,0 +1,241 @@
+//! Holders of connections and waiters, as users see them: the machine's state, and the notes of who asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::options::ClientOptions;
+use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, WaitBound};
+use cmap_core::server::ServerId;
+use cmap_core::time::Instant;
+
+use super::Topology;
+use super::state::{Activity, State};
+use crate::runtime::Runtime;
+use crate::watch::{
+    ClientStatus, CommandInUse, Holder, LabelId, NotedCommand, Place, ServerLine, Tag, WaitingCheckOut, WaitsFor, Who,
+    shown,
+};
+
+impl<R: Runtime> Topology<R> {
+    /// Whether it is noted who asks.
+    #[inline]
+    pub(crate) fn watches_holders(&self) -> bool {
+        self.settings.watches_holders
+    }
+
+    /// The number of a label; none where nothing is noted.
+    pub(crate) fn label(&self, text: &str) -> LabelId {
+        if !self.watches_holders() {
+            return LabelId::NONE;
+        }
+        self.lock().watch.as_mut().map_or(LabelId::NONE, |watch| watch.label(text))
+    }
+
+    /// A command is about to be sent.
+    pub(crate) fn note_command(&self, connection: Handle, name: &str) {
+        let began = self.clock().now();
+        let mut state = self.lock();
+        let Some(name) = state.watch.as_mut().map(|watch| watch.command(name)) else { return };
+        if let Some(activity) = state.activity(connection) {
+            activity.command = Some(NotedCommand { name, began, ended: None });
+        }
+    }
+
+    /// The last command has ended.
+    pub(crate) fn note_end_of_command(&self, connection: Handle) {
+        let now = self.clock().now();
+        if let Some(command) = self.lock().activity(connection).and_then(|activity| activity.command.as_mut()) {
+            command.ended = Some(now);
+        }
+    }
+
+    /// Who holds a connection, the longest use first.
+    pub(crate) fn in_use(&self) -> Vec<Holder> {
+        self.lock().holders(self.clock().now())
+    }
+
+    /// The check-outs that wait: for a server first, then those of each server in their order.
+    pub(crate) fn waiting(&self) -> Vec<WaitingCheckOut> {
+        self.lock().waiting_check_outs(self.clock().now())
+    }
+
+    /// All of it at one moment.
+    pub(crate) fn status(&self, options: &ClientOptions) -> ClientStatus {
+        let state = self.lock();
+        let now = self.clock().now();
+        ClientStatus {
+            uptime: now.saturating_since(Instant::ORIGIN),
+            options: options.set_by_user().map(|(name, value)| (name, shown(&value))).collect(),
+            servers: state.server_lines(),
+            in_use: state.holders(now),
+            waiting: state.waiting_check_outs(now),
+            folded_labels: state.watch.as_ref().map_or(0, |watch| watch.folded_labels()),
+        }
+    }
+
+    /// How often a label was given that there was no room for.
+    pub(crate) fn folded_labels(&self) -> u64 {
+        self.lock().watch.as_ref().map_or(0, |watch| watch.folded_labels())
+    }
+}
+
+impl<R: Runtime> State<R> {
+    fn holders(&self, now: Instant) -> Vec<Holder> {
+        let mut holders = Vec::new();
+        for (id, pool) in self.machine.pools() {
+            holders.extend(pool.connections_in_use().map(|held| self.holder(now, id, &held)));
+        }
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.held_for));
+        holders
+    }
+
+    fn waiting_check_outs(&self, now: Instant) -> Vec<WaitingCheckOut> {
+        let told = |tag: Tag, since: Instant, waits_for| {
+            let (label, place) = self.who(tag);
+            WaitingCheckOut { waited: now.saturating_since(since), waits_for, label, place }
+        };
+        let mut waiting = Vec::new();
+        for (selection, since) in self.machine.waiting_for_servers() {
+            let tag = self.watch.as_ref().map(|watch| watch.tag_of_selection(selection)).unwrap_or_default();
+            waiting.push(told(tag, since, WaitsFor::Server));
+        }
+        for (id, pool) in self.machine.pools() {
+            let mut pending: Vec<_> = pool.establishing().collect();
+            pending.iter_mut().for_each(|establishing| self.complete(id, establishing));
+            for waiter in pool.waiting_check_outs() {
+                let own = |establishing: &&pool::Establishing| waiter.establishing == Some(establishing.connection);
+                let establishing = pending.iter().find(own).copied();
+                let address = self.address_of(id);
+                waiting.push(told(
+                    self.tag(waiter.check_out),
+                    waiter.since,
+                    WaitsFor::Connection { address, establishing },
+                ));
+            }
+        }
+        waiting
+    }
+
+    /// The server of a pool.
+    fn address_of(&self, pool: ServerId) -> Arc<ServerAddress> {
+        let server = self.machine.server(pool);
+        Arc::clone(server.map_or(&self.first_seed, |server| &server.description().address))
+    }
+
+    fn server_lines(&self) -> Vec<ServerLine> {
+        let servers = self.machine.servers().filter(|(_, server)| !server.has_left());
+        servers
+            .map(|(_, server)| ServerLine {
+                address: Arc::clone(&server.description().address),
+                server_type: server.description().server_type,
+                state: server.pool().state(),
+                stats: server.pool().stats(),
+            })
+            .collect()
+    }
+
+    fn activity(&mut self, connection: Handle) -> Option<&mut Activity> {
+        let place = self.place(connection)?;
+        self.activities.get_mut(&place)
+    }
+
+    fn tag(&self, check_out: pool::CheckOutId) -> Tag {
+        self.watch.as_ref().map(|watch| watch.tag(check_out)).unwrap_or_default()
+    }
+
+    fn who(&self, tag: Tag) -> (Option<Arc<str>>, Option<Place>) {
+        (self.watch.as_ref().and_then(|watch| watch.label_text(tag.label)), tag.place.map(Place::from))
+    }
+
+    fn holder(&self, now: Instant, server: ServerId, held: &pool::InUse) -> Holder {
+        let (label, place) = self.who(self.tag(held.check_out));
+        let activity = self.activities.get(&(server, held.connection.id()));
+        // One before its delivery was an earlier holder's.
+        let command = activity.and_then(|activity| activity.command).filter(|command| command.began >= held.since);
+        let name = |command: &NotedCommand| self.watch.as_ref()?.command_text(command.name);
+        Holder {
+            address: self.address_of(server),
+            connection_id: held.connection.id(),
+            server_connection_id: activity.and_then(|activity| activity.server_connection_id),
+            held_for: now.saturating_since(held.since),
+            purpose: held.purpose,
+            label,
+            place,
+            command: command.and_then(|command| {
+                Some(CommandInUse {
+                    name: name(&command)?,
+                    began: now.saturating_since(command.began),
+                    ended: command.ended.map(|ended| now.saturating_since(ended)),
+                })
+            }),
+        }
+    }
+
+    /// Adds what the machine does not know of an establishment.
+    fn complete(&self, server: ServerId, establishing: &mut pool::Establishing) {
+        let activity = self.activities.get(&(server, establishing.connection));
+        establishing.phase = activity.and_then(|activity| activity.abort.phase());
+    }
+
+    /// Adds to an error what the machine does not know: who holds the connections, and what establishments are at.
+    pub(super) fn explain(&mut self, now: Instant, server: ServerId, error: Arc<CheckOutError>) -> Arc<CheckOutError> {
+        match error.bound_by {
+            Some(WaitBound::MaxPoolSize { .. }) if self.watch.is_some() => {
+                let held_by = self.held_by(now, server);
+                let mut error = error;
+                Arc::make_mut(&mut error).held_by = held_by;
+                error
+            }
+            Some(bound @ (WaitBound::Establishment(_) | WaitBound::MaxConnecting { .. })) => {
+                let mut bound = bound;
+                if let WaitBound::Establishment(own) | WaitBound::MaxConnecting { longest: own, .. } = &mut bound {
+                    self.complete(server, own);
+                }
+                let mut error = error;
+                Arc::make_mut(&mut error).bound_by = Some(bound);
+                error
+            }
+            _ => error,
+        }
+    }
+
+    /// The same for an event.
+    pub(super) fn explain_event(&mut self, now: Instant, server: ServerId, mut event: PoolEvent) -> PoolEvent {
+        if let PoolEvent::ConnectionCheckOutFailed { error, .. } = &mut event {
+            *error = self.explain(now, server, Arc::clone(error));
+        }
+        event
+    }
+
+    /// Who holds a server's connections, by label and place, the longest use first. Many check-outs can end at once: the
+    /// answer is kept for those that do.
+    fn held_by(&mut self, now: Instant, id: ServerId) -> Arc<[HeldBy]> {
+        let (Some(watch), Some(server)) = (&self.watch, self.machine.server(id)) else { return Arc::default() };
+        let stats = server.pool().stats();
+        let moment = (id, now, stats.checked_out, stats.checked_in);
+        if let Some((at, held_by)) = &watch.held_by
+            && *at == moment
+        {
+            return Arc::clone(held_by);
+        }
+        let mut groups: Vec<(Tag, u32, Duration)> = Vec::new();
+        for held in server.pool().connections_in_use() {
+            let (tag, time) = (watch.tag(held.check_out), now.saturating_since(held.since));
+            match groups.iter_mut().find(|(own, ..)| *own == tag) {
+                Some((_, connections, longest)) => (*connections, *longest) = (*connections + 1, time.max(*longest)),
+                None => groups.push((tag, 1, time)),
+            }
+        }
+        groups.sort_by_key(|(.., longest)| std::cmp::Reverse(*longest));
+        let told = |(tag, connections, longest): (Tag, u32, Duration)| {
+            let (label, place) = self.who(tag);
+            HeldBy { holder: Who { label: label.as_deref(), place }.to_string().into(), connections, longest }
+        };
+        let held_by: Arc<[HeldBy]> = groups.into_iter().map(told).collect();
+        if let Some(watch) = &mut self.watch {
+            watch.held_by = Some((moment, Arc::clone(&held_by)));
+        }
+        held_by
+    }
+}

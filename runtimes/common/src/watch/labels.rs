@@ -1,0 +1,161 @@
+//! Texts that come again and again, each with a small number: labels of check-outs, names of commands.
+//!
+//! A table takes so many texts and no more, since labels that never end (one for each user, say) would take all memory. Those
+//! beyond share one number, and are counted.
+
+use std::sync::Arc;
+
+/// The number of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LabelId(u16);
+
+/// The texts.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    texts: Vec<Arc<str>>,
+    /// By hash, with the next place free: the number of a text, or none.
+    places: Box<[LabelId]>,
+    /// The text of those beyond.
+    others: Arc<str>,
+    folded: u64,
+}
+
+/// Most texts of a table.
+pub(crate) const MOST: usize = 128;
+
+/// Most bytes of a text; the rest is cut off.
+const LONGEST: usize = 64;
+
+/// Twice as many places as texts, so that a search is short. A power of two.
+const PLACES: usize = 2 * MOST;
+
+impl LabelId {
+    /// No text.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// One of those beyond.
+    const OTHERS: Self = Self(u16::MAX);
+}
+
+impl Labels {
+    /// A table, and what to call the texts beyond.
+    pub(crate) fn new(others: &str) -> Self {
+        let places = vec![LabelId::NONE; PLACES].into_boxed_slice();
+        Self { texts: Vec::with_capacity(MOST), places, others: Arc::from(others), folded: 0 }
+    }
+
+    /// The number of a text. Only a new text allocates.
+    pub(crate) fn id(&mut self, text: &str) -> LabelId {
+        if text.chars().any(char::is_control) {
+            // It could forge a line of a log.
+            let shown: String = text.chars().map(|own| if own.is_control() { '?' } else { own }).collect();
+            return self.id_of_shown(&shown);
+        }
+        self.id_of_shown(text)
+    }
+
+    fn id_of_shown(&mut self, text: &str) -> LabelId {
+        let text = cut(text);
+        if text.is_empty() {
+            return LabelId::NONE;
+        }
+        let mut place = hash(text) % PLACES;
+        loop {
+            match self.places.get(place) {
+                Some(&LabelId::NONE) | None => break,
+                Some(&id) if self.get(id).is_some_and(|own| **own == *text) => return id,
+                Some(_) => place = (place + 1) % PLACES,
+            }
+        }
+        let number = u16::try_from(self.texts.len() + 1).unwrap_or(u16::MAX);
+        match self.places.get_mut(place) {
+            Some(free) if self.texts.len() < MOST => {
+                *free = LabelId(number);
+                self.texts.push(Arc::from(text));
+                *free
+            }
+            _ => {
+                self.folded = self.folded.saturating_add(1);
+                LabelId::OTHERS
+            }
+        }
+    }
+
+    /// The text of a number.
+    pub(crate) fn get(&self, id: LabelId) -> Option<&Arc<str>> {
+        match id {
+            LabelId::NONE => None,
+            LabelId::OTHERS => Some(&self.others),
+            LabelId(number) => self.texts.get(usize::from(number) - 1),
+        }
+    }
+
+    /// How often a text was given that the table had no room for.
+    pub(crate) fn folded(&self) -> u64 {
+        self.folded
+    }
+}
+
+/// The beginning of a text, in whole characters.
+fn cut(text: &str) -> &str {
+    let end = (0..=LONGEST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> usize {
+    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels() -> Labels {
+        Labels::new("other labels")
+    }
+
+    #[test]
+    fn a_text_keeps_its_number() {
+        let mut labels = labels();
+        let checkout = labels.id("checkout page");
+
+        assert_eq!(labels.id("checkout page"), checkout);
+        assert_ne!(labels.id("report"), checkout);
+        assert_eq!(labels.get(checkout).map(|text| &**text), Some("checkout page"));
+    }
+
+    #[test]
+    fn an_empty_text_is_none() {
+        assert_eq!(labels().id(""), LabelId::NONE);
+    }
+
+    #[test]
+    fn texts_beyond_the_last_place_are_folded_and_counted() {
+        let mut labels = labels();
+        let first: Vec<_> = (0..MOST).map(|user| labels.id(&format!("user {user}"))).collect();
+
+        let beyond: Vec<_> = (0..1000).map(|user| labels.id(&format!("visitor {user}"))).collect();
+
+        assert!(beyond.iter().all(|id| labels.get(*id).is_some_and(|text| &**text == "other labels")));
+        assert_eq!(labels.folded(), 1000);
+        assert_eq!((0..MOST).map(|user| labels.id(&format!("user {user}"))).collect::<Vec<_>>(), first);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let mut labels = labels();
+        let id = labels.id(&format!("{}ä", "x".repeat(LONGEST - 1)));
+
+        assert_eq!(labels.get(id).map(|text| text.len()), Some(LONGEST - 1));
+    }
+
+    #[test]
+    fn a_text_cannot_forge_a_line_of_a_log() {
+        let mut labels = labels();
+        let id = labels.id("a\nb\u{1b}");
+
+        assert_eq!(labels.get(id).map(|text| &**text), Some("a?b?"));
+    }
+}

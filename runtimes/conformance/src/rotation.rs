@@ -1,0 +1,169 @@
+//! A new credential, on sockets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bson::{doc, rawdoc};
+use cmap_core::options::{Credential, Secret};
+use cmap_core::topology::ServerSelector::Writable;
+use cmap_runtime::runtime::Runtime;
+use cmap_runtime::{Client, Connection, RotationError};
+
+use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, run, told, until};
+
+pub fn a_new_credential_is_for_connections_yet_to_come_and_retires_the_others<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "").await;
+        create_user(&client, "next").await;
+        let mut in_use = client.check_out().await.unwrap();
+        drop(client.check_out().await.unwrap());
+
+        client.set_credential(credential("next", "secret")).await.unwrap();
+
+        let mut new = client.check_out().await.unwrap();
+        assert_eq!((user(&mut new).await, user(&mut in_use).await), ("next".into(), "app".into()));
+        assert_eq!(client.outdated_connections(), 1);
+        drop(in_use);
+        assert_eq!(client.outdated_connections(), 0);
+        drop(new);
+        assert_eq!(client.stats().cleared, 0);
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_credential_that_is_refused_changes_nothing<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "").await;
+        drop(client.check_out().await.unwrap());
+        let before = client.stats();
+
+        let error = client.set_credential(credential("app", "mistyped")).await.unwrap_err();
+
+        let text = told(&error);
+        assert!(matches!(error, RotationError::Refused { .. }), "{text}");
+        assert!(text.contains("the server refused the login of \"app\"") && text.contains("set it again"), "{text}");
+        assert!(!text.contains("mistyped"), "{text}");
+        assert_eq!((client.stats(), client.outdated_connections()), (before, 0));
+        assert_eq!(user(&mut client.check_out().await.unwrap()).await, "app");
+    });
+}
+
+pub fn a_credential_that_contradicts_itself_is_refused_at_once<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "").await;
+
+        let error = client.set_credential(credential("", "secret")).await.unwrap_err();
+
+        assert!(matches!(error, RotationError::Credential(_)), "{error}");
+    });
+}
+
+pub fn no_credential_logs_out<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "").await;
+        drop(client.check_out().await.unwrap());
+
+        client.set_credential(None).await.unwrap();
+
+        assert_eq!(user(&mut client.check_out().await.unwrap()).await, "");
+    });
+}
+
+pub fn without_a_server_nothing_is_proven<H: Harness>() {
+    run::<H>(async {
+        let mut server = secure();
+        server.kill();
+        let client = logged_in::<H>(&server, "serverSelectionTimeoutMS=100").await;
+
+        let error = client.set_credential(credential("app", "secret")).await.unwrap_err();
+
+        let waited = matches!(error, RotationError::NoServer { patience } if patience == Duration::from_millis(100));
+        assert!(waited, "{error}");
+    });
+}
+
+pub fn a_closed_client_takes_no_credential<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "").await;
+        client.close(Duration::ZERO).await.unwrap();
+
+        let error = client.set_credential(credential("app", "secret")).await.unwrap_err();
+
+        assert!(matches!(error, RotationError::Closed), "{error}");
+    });
+}
+
+pub fn two_hundred_tasks_do_not_notice_a_rotation<H: Harness>() {
+    const TASKS: usize = 200;
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "maxPoolSize=20&minPoolSize=4").await;
+        create_user(&client, "next").await;
+        let (done, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let keep_going = Arc::new(AtomicUsize::new(1));
+        for _ in 0..TASKS {
+            let (client, done, ended) = (client.clone(), Arc::clone(&done), Arc::clone(&ended));
+            let keep_going = Arc::clone(&keep_going);
+            H::Runtime::current().unwrap().spawn(async move {
+                while keep_going.load(Ordering::SeqCst) == 1 {
+                    client.run(Writable, ("db", doc! { "count": "things" })).await.unwrap();
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let more = |than: usize| done.load(Ordering::SeqCst) > than + 2 * TASKS;
+
+        // Another user, and the first one is gone.
+        until(|| more(0)).await;
+        client.set_credential(credential("next", "secret")).await.unwrap();
+        until(|| client.outdated_connections() == 0).await;
+        client.run(Writable, ("admin", doc! { "dropUser": "app" })).await.unwrap();
+        let then = done.load(Ordering::SeqCst);
+        until(|| more(then)).await;
+        // Another password of the same user.
+        client.run(Writable, ("admin", doc! { "updateUser": "next", "pwd": "other" })).await.unwrap();
+        client.set_credential(credential("next", "other")).await.unwrap();
+        until(|| client.outdated_connections() == 0).await;
+        let then = done.load(Ordering::SeqCst);
+        until(|| more(then)).await;
+
+        keep_going.store(0, Ordering::SeqCst);
+        until(|| ended.load(Ordering::SeqCst) == TASKS).await;
+        let stats = client.stats();
+        assert_eq!((stats.cleared, stats.closed.error, stats.check_outs_failed.total()), (0, 0, 0));
+        assert_nothing_lost(&client);
+    });
+}
+
+pub(super) fn secure() -> LocalServer {
+    LocalServer::start_as(Setup { authorization: true, ..Setup::default() })
+}
+
+pub(super) async fn logged_in<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
+    Client::connect(&server.uri_as("app:secret", query)).await.unwrap()
+}
+
+pub(super) fn credential(user: &str, password: &str) -> Option<Credential> {
+    Some(Credential::new(user, Secret::from(password), "admin"))
+}
+
+pub(super) async fn create_user<R: Runtime>(client: &Client<R>, name: &str) {
+    let roles = ["root"];
+    let command = doc! { "createUser": name, "pwd": "secret", "roles": roles.as_slice() };
+    client.run(Writable, ("admin", command)).await.unwrap();
+}
+
+/// The name of the user of a connection; empty if there is none.
+pub(super) async fn user<R: Runtime>(connection: &mut Connection<R>) -> String {
+    let reply = connection.run_command("admin", rawdoc! { "connectionStatus": 1 }).await.unwrap();
+    let users = reply.get_document("authInfo").unwrap().get_array("authenticatedUsers").unwrap();
+    let user = users.get_document(0).ok().and_then(|user| user.get_str("user").ok().map(str::to_owned));
+    user.unwrap_or_default()
+}
