@@ -43,7 +43,9 @@ pub enum FailureKind {
     PoolCleared,
     /// A connection could not be established.
     Establish(Fault),
-    /// In the client: time was up, the command cannot be written, the client is closed.
+    /// Time was up before the command was sent: no connection was free, or none was left for a round trip.
+    NotSentInTime,
+    /// In the client: the command cannot be written, the client is closed.
     Client,
     /// The connection was lost, or there was no reply in time. The command may have been carried out.
     Network,
@@ -121,6 +123,7 @@ impl Failure {
                 code.is_some_and(|code| READ_CODES.contains(&code))
             }
             FailureKind::Selection
+            | FailureKind::NotSentInTime
             | FailureKind::Client
             | FailureKind::Establish(Fault::Other)
             | FailureKind::WriteConcern { .. } => false,
@@ -138,7 +141,10 @@ impl Failure {
                 FailureKind::Establish(Fault::Server { code }) => is_listed(code),
                 FailureKind::Server { code } => !labels_itself && is_listed(code),
                 FailureKind::WriteConcern { code } => !labels_itself && !is_mongos && is_listed(code),
-                FailureKind::Selection | FailureKind::Client | FailureKind::Establish(Fault::Other) => false,
+                FailureKind::Selection
+                | FailureKind::NotSentInTime
+                | FailureKind::Client
+                | FailureKind::Establish(Fault::Other) => false,
             }
     }
 
@@ -146,9 +152,11 @@ impl Failure {
     pub fn is_of_sent_command(&self) -> bool {
         match self.kind {
             FailureKind::Network | FailureKind::Server { .. } | FailureKind::WriteConcern { .. } => true,
-            FailureKind::Selection | FailureKind::PoolCleared | FailureKind::Establish(_) | FailureKind::Client => {
-                false
-            }
+            FailureKind::Selection
+            | FailureKind::NotSentInTime
+            | FailureKind::PoolCleared
+            | FailureKind::Establish(_)
+            | FailureKind::Client => false,
         }
     }
 }

@@ -206,7 +206,10 @@ impl Retry {
         let replaces = match (self.retryability, failure.kind) {
             (Retryability::Write, _) => failure.is_of_sent_command() && !wrote_nothing,
             // A pool that another operation's error has cleared says less than the error of an attempt.
-            (_, FailureKind::Selection | FailureKind::Client | FailureKind::PoolCleared) => false,
+            (
+                _,
+                FailureKind::Selection | FailureKind::NotSentInTime | FailureKind::Client | FailureKind::PoolCleared,
+            ) => false,
             (_, FailureKind::Establish(_) | FailureKind::Network) => true,
             (_, FailureKind::Server { .. } | FailureKind::WriteConcern { .. }) => true,
         };

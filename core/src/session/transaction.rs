@@ -306,7 +306,9 @@ impl TransactionCommand {
     #[must_use]
     pub fn labels(self, failure: &Failure, labels: Labels) -> Labels {
         let is_of_network = match failure.kind {
-            FailureKind::Selection | FailureKind::PoolCleared | FailureKind::Network => true,
+            FailureKind::Selection | FailureKind::NotSentInTime | FailureKind::PoolCleared | FailureKind::Network => {
+                true
+            }
             FailureKind::Establish(fault) => matches!(fault, Fault::Network | Fault::Timeout),
             FailureKind::Client | FailureKind::Server { .. } | FailureKind::WriteConcern { .. } => false,
         };
@@ -327,7 +329,11 @@ fn may_have_committed(failure: &Failure, labels: Labels) -> bool {
         FailureKind::WriteConcern { code } => !code.is_some_and(|code| UNSATISFIABLE.contains(&code)),
         FailureKind::Server { code: Some(MAX_TIME_MS_EXPIRED) } => true,
         FailureKind::Server { .. } | FailureKind::Establish(_) => labels.has(ErrorLabel::RetryableWriteError),
-        FailureKind::Selection | FailureKind::PoolCleared | FailureKind::Network | FailureKind::Client => false,
+        FailureKind::Selection
+        | FailureKind::NotSentInTime
+        | FailureKind::PoolCleared
+        | FailureKind::Network
+        | FailureKind::Client => false,
     }
 }
 

@@ -150,9 +150,14 @@ fn a_commit_that_an_overloaded_server_refused_keeps_its_write_concern_txn_7() {
 
 #[test]
 fn errors_of_the_network_make_an_operation_transient_and_a_commit_unknown_txn_4_txn_5() {
-    for kind in
-        [FailureKind::Network, FailureKind::Selection, FailureKind::PoolCleared, FailureKind::Establish(Fault::Network)]
-    {
+    let kinds = [
+        FailureKind::Network,
+        FailureKind::Selection,
+        FailureKind::NotSentInTime,
+        FailureKind::PoolCleared,
+        FailureKind::Establish(Fault::Network),
+    ];
+    for kind in kinds {
         let failure = failure(kind);
         let operation = TransactionCommand::Operation.labels(&failure, Labels::default());
         let commit = TransactionCommand::Commit.labels(&failure, Labels::default());

@@ -284,6 +284,7 @@ macro_rules! conformance {
                 a_step_down_repeats_the_whole_transaction,
                 write_conflicts_between_tasks_lose_no_increment,
                 a_deadline_ends_a_transaction_that_cannot_be_committed,
+                a_transaction_whose_time_is_up_says_so_txn_4,
                 an_error_of_the_callbacks_own_aborts_and_comes_back,
                 a_commit_that_was_cut_off_is_done_once,
                 a_transaction_behind_a_load_balancer_keeps_its_connection_lb_15,

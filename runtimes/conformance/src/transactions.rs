@@ -216,6 +216,21 @@ pub fn a_deadline_ends_a_transaction_that_cannot_be_committed<H: Harness>() {
     });
 }
 
+pub fn a_transaction_whose_time_is_up_says_so_txn_4<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+
+        let insert_one = async |session: &mut Session<H::Runtime>, (): &mut ()| run_in(session, insert(1)).await;
+        let ended = session.with_transaction_on((), TransactionOptions::default(), Duration::ZERO, insert_one).await;
+
+        let error = ended.unwrap_err();
+        assert!(matches!(error.kind, OperationErrorKind::TransactionTimeout(_)), "{error}");
+        assert!(error.is_timeout() && error.has_label(TRANSIENT), "{error}");
+    });
+}
+
 pub fn an_error_of_the_callbacks_own_aborts_and_comes_back<H: Harness>() {
     run::<H>(async {
         let server = member();

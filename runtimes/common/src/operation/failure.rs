@@ -28,7 +28,8 @@ pub(super) fn of_check_out(error: CheckOutError) -> Failed {
                 CheckOutErrorKind::Establish(error) => {
                     (FailureKind::Establish(error.fault), Labels::of(|label| error.has_label(label)), address)
                 }
-                CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled | _ => {
+                CheckOutErrorKind::Timeout(_) => (FailureKind::NotSentInTime, Labels::default(), address),
+                CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Cancelled | _ => {
                     (FailureKind::Client, Labels::default(), address)
                 }
             }
@@ -62,8 +63,8 @@ pub(super) fn of_command(mut error: CommandError, server: ServerOf, is_numbered:
         CommandErrorKind::Network(_) | CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_) => {
             (FailureKind::Network, None)
         }
-        CommandErrorKind::NoTimeLeft { .. }
-        | CommandErrorKind::NotSent(_)
+        CommandErrorKind::NoTimeLeft { .. } => (FailureKind::NotSentInTime, None),
+        CommandErrorKind::NotSent(_)
         | CommandErrorKind::Unwritable(_)
         | CommandErrorKind::Protocol(_)
         | CommandErrorKind::Closed
