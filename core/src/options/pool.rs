@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::affinity::Affinity;
+use super::profile::Profile;
 use super::waiting::{QueueDepth, Reuse, WaitOrder};
 use crate::error_text::readable_debug;
 use crate::time::nanos;
@@ -28,7 +29,8 @@ pub struct PoolOptions {
     pub min_pool_size: Option<u32>,
     /// How long a connection may be available before it is closed; zero = forever. Default zero (CMAP-3).
     pub max_idle_time: Option<Duration>,
-    /// Most connections that are being established at a time, at least 1. Default 2 (CMAP-4).
+    /// Most connections that are being established at a time, at least 1. Default 2 (CMAP-4), with [`Profile::Cmap1_1`]
+    /// unlimited.
     pub max_connecting: Option<u32>,
     /// How long a check-out waits for a connection or for the permit to create one; zero = forever. Default zero
     /// (CMAP-5).
@@ -67,6 +69,8 @@ pub struct PoolOptions {
     /// How long such a `ping` may take; less than `refresh_requirement`. Default 20 s, or half of `refresh_requirement`
     /// where that is less.
     pub refresh_timeout: Option<Duration>,
+    /// The edition of the specification by which the pool behaves. Default the current one.
+    pub profile: Profile,
     /// The seed of all that the pool does by chance: a random number, different for each pool. Default 0.
     pub seed: u64,
     /// Tells pools of one address apart that are made at the same moment, so that each refuses the connections of the
@@ -126,6 +130,8 @@ pub(crate) struct Limits {
     pub(crate) affinity: Option<Affinity>,
     pub(crate) refresh_requirement: u64,
     pub(crate) refresh_timeout: u64,
+    #[serde(default)]
+    pub(crate) profile: Profile,
     pub(crate) load_balanced: bool,
 }
 
@@ -178,7 +184,7 @@ impl PoolOptions {
             let rule = alloc::format!("it must not be greater than maxPoolSize, which is {max}");
             return Err(error("minPoolSize", &min, &rule));
         }
-        let max_connecting = self.max_connecting.unwrap_or(Self::DEFAULT_MAX_CONNECTING);
+        let max_connecting = self.max_connecting.unwrap_or(self.profile.default_max_connecting());
         if max_connecting == 0 {
             return Err(error("maxConnecting", &max_connecting, "it must be greater than 0"));
         }
@@ -246,6 +252,7 @@ impl PoolOptions {
             },
             refresh_requirement,
             refresh_timeout,
+            profile: self.profile.validate(self)?,
             load_balanced: self.load_balanced,
         })
     }
@@ -269,6 +276,15 @@ mod tests {
         let options = PoolOptions { max_pool_size: Some(0), min_pool_size: Some(1000), ..PoolOptions::default() };
 
         assert_eq!(options.limits().unwrap().max_pool_size, u32::MAX);
+    }
+
+    #[test]
+    fn the_older_edition_does_not_limit_new_connections_unless_told_to_x_99() {
+        let options = PoolOptions { profile: Profile::Cmap1_1, ..PoolOptions::default() };
+        let limited = PoolOptions { max_connecting: Some(3), ..options.clone() };
+
+        assert_eq!(options.limits().unwrap().max_connecting, u32::MAX);
+        assert_eq!(limited.limits().unwrap().max_connecting, 3);
     }
 
     #[test]
@@ -311,6 +327,15 @@ mod tests {
                 },
                 "option affinity is a hold that lends, but it lends to the check-out that has waited longest, and waitOrder \
                  is by deadline",
+            ),
+            (
+                PoolOptions { profile: Profile::Cmap1_1, load_balanced: true, ..base() },
+                "option loadBalanced is true, but profile is Cmap1_1, which knows no load balancers",
+            ),
+            (
+                PoolOptions { profile: Profile::Cmap1_1, max_new_connections_per_second: Some(20), ..base() },
+                "option maxNewConnectionsPerSecond is 20, but profile is Cmap1_1, where as many may be created at once as \
+                 long as maxConnecting is not set",
             ),
             (PoolOptions { max_uses: Some(0), ..base() }, "option maxUses is 0, but it must be greater than 0"),
             (

@@ -19,6 +19,8 @@ impl<C> Pool<C> {
             None => {
                 self.generations.pool = self.generations.pool.next();
                 match self.state.after(PoolCall::Clear) {
+                    // that edition does not pause, so there is something to tell each time.
+                    Some(_) if !self.limits.profile.pauses() => true,
                     Some(paused) => {
                         self.state = paused;
                         self.paused_by = clear.cause.clone();
@@ -91,6 +93,10 @@ impl<C> Pool<C> {
             PoolState::Paused => CheckOutErrorKind::PoolCleared { cause: self.paused_by.clone() },
             PoolState::Closed => CheckOutErrorKind::PoolClosed,
         };
+        self.fail_waiters(&kind);
+    }
+
+    fn fail_waiters(&mut self, kind: &CheckOutErrorKind) {
         self.end_loyalty();
         self.wait_queue.lift_deadlines();
         while let Some(waiter) = self.wait_queue.front() {
@@ -128,7 +134,11 @@ impl<C> Pool<C> {
         }
         self.abandon_in_use();
         self.prune();
-        self.evict_waiters();
+        if self.limits.profile.pauses() {
+            self.evict_waiters();
+        } else {
+            self.fail_waiters(&CheckOutErrorKind::PoolCleared { cause: cause.clone() });
+        }
         self.serve();
     }
 

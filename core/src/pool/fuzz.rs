@@ -13,7 +13,7 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::{Affinity, PoolOptions, PoolSizes, QueueDepth, Reuse, WaitOrder};
+use crate::options::{Affinity, PoolOptions, PoolSizes, Profile, QueueDepth, Reuse, WaitOrder};
 use crate::time::Instant;
 
 /// A pool, and everything its driver holds.
@@ -55,6 +55,8 @@ pub fn run(data: &[u8]) {
             _ => None,
         },
         refresh_requirement: (timeout % 7 == 1).then(|| Duration::from_secs(1)),
+        // Not with a load balancer, which that edition does not know.
+        profile: if timeout < 128 && timeout % 11 == 1 { Profile::Cmap1_1 } else { Profile::Current },
         ..PoolOptions::default()
     };
     let Ok(pool) = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN) else { return };

@@ -172,7 +172,8 @@ pub struct Pool<C> {
 }
 
 impl<C> Pool<C> {
-    /// A paused pool for `address` (CMAP-17). Nothing happens before [`ready`](Self::ready).
+    /// A paused pool for `address` (CMAP-17). Nothing happens before [`ready`](Self::ready), unless its profile is an edition
+    /// that is ready at once.
     ///
     /// # Errors
     /// An option has a value that it cannot have.
@@ -180,7 +181,7 @@ impl<C> Pool<C> {
         Self::of_server(Arc::new(address), options, now, PoolOwner::default())
     }
 
-    /// The paused pool of a server of a topology.
+    /// The pool of a server of a topology.
     pub(crate) fn of_server(
         address: Arc<ServerAddress>,
         options: PoolOptions,
@@ -192,12 +193,13 @@ impl<C> Pool<C> {
         let random = Random::new(options.seed ^ u64::from(server.number));
         let (wait_order, retirement, refresh) = (limits.wait_order, Retirement::of(&limits), Refresh::of(&limits));
         let affinity = Bonds::of(&limits);
+        let state = if limits.profile.pauses() { PoolState::Paused } else { PoolState::Ready };
         let mut pool = Self {
             id,
             address,
             options: Box::new(options),
             limits,
-            state: PoolState::Paused,
+            state,
             paused_by: Cause::new("the server has not been checked successfully yet"),
             paused_since: now,
             now,
@@ -323,7 +325,8 @@ impl<C> Pool<C> {
 
     /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service (LB-8).
     ///
-    /// Without a service the pool is paused and every waiter fails at once. A pool that is paused already only raises
+    /// Without a service the pool is paused and every waiter fails at once, unless its profile is an edition that only raises
+    /// the generation. A pool that is paused already only raises
     /// its generation; a closed one, and a service without connections, stay as they are.
     ///
     /// # Errors
@@ -335,6 +338,9 @@ impl<C> Pool<C> {
             (false, Some(_)) => return Err(ApiMisuse::ClearWithService),
             (true, Some(_)) | (false, None) => {}
         }
+        // Interruption came with a later edition.
+        let interrupts = clear.interrupt_in_use_connections && self.limits.profile.pauses();
+        let clear = Clear { interrupt_in_use_connections: interrupts, ..clear };
         if self.raise_generation(&clear) {
             if clear.interrupt_in_use_connections {
                 self.interrupt(clear.service_id, &clear.cause);

@@ -161,7 +161,7 @@ impl<C> Pool<C> {
             let origin = self.release_origin(key);
             self.forget(key, reason, None);
             self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
-            // Only behind a load balancer: elsewhere a clear or close has left no waiter.
+            // Only behind a load balancer, or in an edition without pauses: elsewhere a clear or close has left no waiter.
             self.replace_for(origin);
         } else {
             let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };

@@ -2,7 +2,7 @@
 //!
 //! A pool is created paused, because its server is not yet known to answer. A successful check of the server makes it
 //! ready, an error that speaks against the server clears and pauses it, and closing ends it (CMAP-17 to CMAP-20,
-//! CMAP-37). Load-balanced pools have no monitor; they are made ready once and only cleared service by service (LB-8).
+//! CMAP-37). In the profile of the edition before, a pool is created ready, and a clear does not pause it (X-99). Load-balanced pools have no monitor; they are made ready once and only cleared service by service (LB-8).
 //!
 //! A connection is pending from its creation until it is established (CMAP-23), then available or in use, and finally
 //! closed for good. A connection that was available for long is checked before it is delivered, and may be refreshed
@@ -103,7 +103,12 @@ mod tests {
         ["`check_in`, not in use", "`NotInUse`, the socket back", "the same", "the same"],
         ["`check_in`, another pool's", "`ForeignConnection`, the socket back", "the same", "the same"],
         ["`ready`", "ready", "nothing", "nothing"],
-        ["`clear`", "raises the generation, interrupts if told to", "the same, pauses, fails every waiter", "nothing"],
+        [
+            "`clear`",
+            "raises the generation, interrupts if told to",
+            "the same, pauses, fails every waiter; profile 1.1: raises the generation",
+            "nothing",
+        ],
         ["`clear`, one service", "as ready", "raises its generation, interrupts if told to", "nothing"],
         ["`reset_after_fork`", "closes and forgets everything", "the same, pauses, fails every waiter", "nothing"],
         ["`close`", "closes", "closes, fails every waiter", "nothing"],
@@ -123,7 +128,7 @@ mod tests {
     fn page() -> String {
         let mut page =
             String::from("<!-- Made from the tables in core/src/pool/state.rs; a test there compares. -->\n");
-        page += "\n## The pool\n\n```mermaid\nstateDiagram-v2\n    [*] --> Paused: new\n";
+        page += "\n## The pool\n\n```mermaid\nstateDiagram-v2\n    [*] --> Paused: new\n    [*] --> Ready: new, profile 1.1\n";
         for (from, call, to) in POOL_TRANSITIONS {
             page += &format!("    {from:?} --> {to:?}: {}\n", format!("{call:?}").to_lowercase());
         }

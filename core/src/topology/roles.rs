@@ -81,13 +81,13 @@ impl<C> Topology<C> {
             self.servers.get(id).and_then(|server| self.options.sizes_by_role.of(server.description.server_type));
         let Some(sizes) = role else { return };
         // Those of every role were checked with the options.
-        if let Ok(PoolOptions { max_pool_size, min_pool_size, max_connecting, .. }) =
+        if let Ok(PoolOptions { max_pool_size, min_pool_size, max_connecting, profile, .. }) =
             sizes.applied_to(&self.pool_options)
         {
             let sizes = PoolSizes {
                 max_pool_size: max_pool_size.or(Some(PoolOptions::DEFAULT_MAX_POOL_SIZE)),
                 min_pool_size: min_pool_size.or(Some(0)),
-                max_connecting: max_connecting.or(Some(PoolOptions::DEFAULT_MAX_CONNECTING)),
+                max_connecting: max_connecting.or(Some(profile.default_max_connecting())),
             };
             let now = self.now;
             self.call_pool(id, |pool| pool.resize(now, sizes));

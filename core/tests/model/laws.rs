@@ -7,7 +7,7 @@
 use core::fmt::Debug;
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmap_core::options::{Affinity, WaitOrder};
+use cmap_core::options::{Affinity, Profile, WaitOrder};
 use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
 
 use super::output::{CheckOut, Id, Output, Service, count};
@@ -438,10 +438,10 @@ impl Laws {
     }
 
     /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where
-    /// a load balancer made one stale while it was established, its replacement comes at once.
+    /// one became stale while it was established and its waiter stayed, its replacement comes at once.
     fn check_rate(&mut self, now: u64, id: Id) -> Result<(), Broken> {
         let interval = self.options.creation_interval;
-        if interval == 0 || self.options.load_balanced {
+        if interval == 0 || self.options.load_balanced || self.options.profile != Profile::Current {
             return Ok(());
         }
         self.created_at.push(now);

@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that two thousand cases must meet at least fifty times.
-const COMMON: [&str; 49] = [
+const COMMON: [&str; 51] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -68,6 +68,8 @@ const COMMON: [&str; 49] = [
     "a hold ended",
     "a held connection was lent",
     "refused twice in a row",
+    "a waiter outlived a clear",
+    "a stale connection was replaced for its waiter",
     "refused ForeignConnection",
     "refused NotInUse",
 ];
@@ -151,6 +153,18 @@ impl Reach {
             self.add("a life was over and went on");
         }
         self.meet_affinity(before, after);
+        let clears = after.outputs.iter().any(|output| matches!(output, Output::PoolCleared { .. }));
+        if clears && before.waiters.iter().any(|waiter| after.waiters.iter().any(|w| w.check_out == waiter.check_out)) {
+            self.add("a waiter outlived a clear");
+        }
+        if matches!(made.call, Call::Established(_))
+            && matches!(
+                after.outputs[..],
+                [Output::ConnectionClosed(..), Output::Close(..), Output::ConnectionCreated(_), ..]
+            )
+        {
+            self.add("a stale connection was replaced for its waiter");
+        }
         if before.waiters.len() >= 5 {
             self.add("five waited");
         }

@@ -4,7 +4,7 @@
 //! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
 //! last is the hottest, and among the others the first has been where it is for longest.
 
-use cmap_core::options::{Reuse, WaitOrder};
+use cmap_core::options::{Profile, Reuse, WaitOrder};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
 use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
@@ -128,7 +128,7 @@ impl Reference {
         Self {
             options,
             now: 0,
-            state: PoolState::Paused,
+            state: if options.profile == Profile::Current { PoolState::Paused } else { PoolState::Ready },
             generation: 0,
             services: Vec::new(),
             connections: Vec::new(),
@@ -180,6 +180,8 @@ impl Reference {
                 });
             }
             Call::Clear { service, interrupts } => {
+                // The older edition interrupts nothing.
+                let interrupts = interrupts && self.options.profile == Profile::Current;
                 if self.clear(service, interrupts, Cause::Call(self.calls)) {
                     self.evict();
                     self.serve();
@@ -378,6 +380,9 @@ impl Reference {
             }
         }
         self.prune();
+        if self.state == PoolState::Ready && !self.options.load_balanced {
+            self.evict_by(Kind::PoolCleared(Cause::PoolsOwn));
+        }
         self.evict();
         self.serve();
     }
@@ -425,7 +430,7 @@ impl Reference {
             }
             Some(_) => {
                 self.close_or_make_available(id, reason);
-                // Only behind a load balancer may its origin still wait (LB-8): that origin gets another connection.
+                // Only behind a load balancer (LB-8), or in the older edition, may its origin still wait: that origin gets another connection.
                 if connection.check_out.is_some() {
                     self.create(connection.check_out);
                 }

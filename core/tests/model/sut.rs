@@ -364,6 +364,7 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.max_uses = (options.max_uses > 0).then_some(options.max_uses);
     pool.affinity = options.affinity;
     pool.refresh_requirement = Some(nanos(options.refresh_requirement));
+    pool.profile = options.profile;
     pool.max_new_connections_per_second =
         (options.creation_interval > 0).then(|| (1_000_000_000 / options.creation_interval) as u32);
     pool

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use cmap_core::options::{Affinity, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, Profile, Reuse, WaitOrder};
 use cmap_core::pool::{Condition, Reaction};
 
 use super::output::Service;
@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) affinity: Option<Affinity>,
     /// 0 = never.
     pub(crate) refresh_requirement: u64,
+    /// The edition without a paused state.
+    pub(crate) profile: Profile,
     /// Whether events are produced.
     pub(crate) observed: bool,
 }
@@ -190,8 +192,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let nanos = |range: core::ops::RangeInclusive<u64>| prop_oneof![1 => Just(0_u64), 1 => range];
     let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
     let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
-    let switches = (prop::bool::weighted(0.45), prop::bool::weighted(0.9));
-    let waits = (nanos(1..=12), prop_oneof![2 => Just(0_u64), 1 => 1_u64..=4]);
+    let switches = (prop::bool::weighted(0.45), prop::bool::weighted(0.9), prop::bool::weighted(0.2));
+    let waits = (nanos(1..=12), nanos(1..=4));
     let rare = (
         prop_oneof![3 => Just(0), 1 => 1_usize..=4],
         prop_oneof![2 => Just(WaitOrder::Arrival), 1 => Just(WaitOrder::Deadline)],
@@ -226,6 +228,7 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             max_uses: rare.5,
             affinity: rare.6,
             refresh_requirement: rare.7,
+            profile: if switches.2 && !load_balanced { Profile::Cmap1_1 } else { Profile::Current },
             observed: switches.1,
         },
     )

@@ -2,7 +2,7 @@
 
 use super::{
     ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
-    Reason, Reference, Service, State, TimeoutReason, WaitLimit, WaitOrder, Waiter,
+    Profile, Reason, Reference, Service, State, TimeoutReason, WaitLimit, WaitOrder, Waiter,
 };
 
 impl Reference {
@@ -204,6 +204,10 @@ impl Reference {
             PoolState::Paused => Kind::PoolCleared(self.paused_by),
             PoolState::Closed => Kind::PoolClosed,
         };
+        self.evict_by(kind);
+    }
+
+    pub(super) fn evict_by(&mut self, kind: Kind) {
         self.end_loyalty();
         while let Some(&head) = self.waiters.first() {
             self.fail(head, kind);
@@ -297,7 +301,7 @@ impl Reference {
         // A pool that is paused already emits nothing (CMAP-38) and keeps its cause.
         if self.state == PoolState::Ready || service.is_some() {
             self.outputs.push(Output::PoolCleared { service, interrupts });
-            if service.is_none() {
+            if service.is_none() && self.options.profile == Profile::Current {
                 (self.state, self.paused_by) = (PoolState::Paused, cause);
             }
         }

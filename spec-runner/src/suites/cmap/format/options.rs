@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use cmap_core::options::{Maintenance, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{self as core_options, Maintenance, QueueDepth, Reuse, WaitOrder};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -57,6 +57,8 @@ pub struct PoolOptions {
     /// `refreshTimeoutMS`: how long such a ping may take. Style "scenario".
     #[serde(rename = "refreshTimeoutMS")]
     pub refresh_timeout_ms: Option<u32>,
+    /// `profile`: the edition by which the pool behaves. Style "scenario".
+    pub profile: Option<Profile>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -106,6 +108,17 @@ pub enum Choice {
     Random,
 }
 
+/// An edition of the specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Profile {
+    /// The current one.
+    #[serde(rename = "current")]
+    Current,
+    /// The last one without paused pools.
+    #[serde(rename = "1.1")]
+    Cmap1_1,
+}
+
 /// `server`: what the pool connects to. Style "scenario".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object", default)]
@@ -121,7 +134,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 19] = [
+    pub(super) const NAMES: [&'static str; 20] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -141,6 +154,7 @@ impl PoolOptions {
         "affinity",
         "refreshRequirementMS",
         "refreshTimeoutMS",
+        "profile",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -164,6 +178,7 @@ impl PoolOptions {
             ("affinity", self.affinity.map(Affinity::shown)),
             ("refreshRequirementMS", self.refresh_requirement_ms.map(Value::from)),
             ("refreshTimeoutMS", self.refresh_timeout_ms.map(Value::from)),
+            ("profile", self.profile.map(|profile| Value::from(profile.name()))),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -205,6 +220,10 @@ impl PoolOptions {
         options.affinity = self.affinity.map(Affinity::to_core);
         options.refresh_requirement = self.refresh_requirement_ms.map(millis);
         options.refresh_timeout = self.refresh_timeout_ms.map(millis);
+        options.profile = match self.profile {
+            Some(Profile::Cmap1_1) => core_options::Profile::Cmap1_1,
+            Some(Profile::Current) | None => core_options::Profile::Current,
+        };
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
     }
@@ -235,6 +254,8 @@ impl PoolOptions {
             Some("refreshRequirementMS")
         } else if self.refresh_timeout_ms.is_some() {
             Some("refreshTimeoutMS")
+        } else if self.profile.is_some() {
+            Some("profile")
         } else {
             None
         }
@@ -255,6 +276,15 @@ impl Order {
         match self {
             Self::Arrival => "arrival",
             Self::Deadline => "deadline",
+        }
+    }
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Cmap1_1 => "1.1",
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::signal::Signal;
 use crate::suites::cmap::engine::event;
-use crate::suites::cmap::format::Case;
+use crate::suites::cmap::format::{Case, Profile};
 
 /// The events of a test's pool.
 pub(super) struct Journal {
@@ -52,7 +52,9 @@ impl Journal {
         told.events.push(json);
         *told.counts.entry(event.name()).or_default() += 1;
         if let Some(state) = state_after(event) {
-            told.state = Some(state);
+            // That edition's pools never pause.
+            let is_older = self.case.pool_options.profile == Some(Profile::Cmap1_1);
+            told.state = Some(if is_older && state == PoolState::Paused { PoolState::Ready } else { state });
         }
         drop(told);
         self.signal.give();
