@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::affinity::Affinity;
 use super::profile::Profile;
-use super::waiting::{QueueDepth, Reuse, WaitOrder};
+use super::waiting::{IdentityOrder, QueueDepth, Reuse, WaitOrder};
 use crate::error_text::readable_debug;
 use crate::time::nanos;
 
@@ -69,6 +69,9 @@ pub struct PoolOptions {
     /// How long such a `ping` may take; less than `refresh_requirement`. Default 20 s, or half of `refresh_requirement`
     /// where that is less.
     pub refresh_timeout: Option<Duration>,
+    /// Which identity of a client is served next where several wait; a pool alone has one. Default that of the longest
+    /// waiter.
+    pub identity_order: IdentityOrder,
     /// The edition of the specification by which the pool behaves. Default the current one.
     pub profile: Profile,
     /// The seed of all that the pool does by chance: a random number, different for each pool. Default 0.

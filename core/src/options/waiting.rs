@@ -21,6 +21,16 @@ pub enum WaitOrder {
     Deadline,
 }
 
+/// Which identity is served next at a server, where check-outs of several wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IdentityOrder {
+    /// That of the check-out that has waited longest.
+    #[default]
+    Arrival,
+    /// The one whose waiters were served longest ago: one with a single waiter does not wait for all of another's.
+    Turns,
+}
+
 /// The available connection that serves the next check-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reuse {

@@ -10,7 +10,9 @@
 //! - One that somebody waits for there stays, unless that waiter came later, and its server has more connections than the
 //!   one that has none to spare. So a busy server starves no other, and two busy servers do not change places all the time.
 //!
-//! The pools of one server share its limits in the same way, where there are several of them.
+//! The pools of one server share its limits in the same way, where there are several of them. If they take turns, what
+//! is free goes to the pool that was served longest ago, and a connection that comes back makes way for one whose turn it
+//! is.
 //!
 //! Floors yield: they are populated with permits that nobody waits for.
 
@@ -23,6 +25,8 @@ use crate::time::Instant;
 /// A server of which a waiter needs a permit.
 struct Neediest {
     server: ServerId,
+    /// When its pool was last served; where pools take no turns, all are 0.
+    last_turn: u64,
     /// Since when the waiter waits.
     since: Instant,
     /// Connections that the server has.
@@ -56,9 +60,13 @@ impl<C> Topology<C> {
         if !self.makes_room(id, neediest.server) {
             return;
         }
+        let takes_turns = self.takes_turns();
         if let Some(server) = self.servers.get_mut(id)
-            && server.pool.waits_since().is_some_and(|since| neediest.since < since)
-            && neediest.connections < server.pool.counts().total()
+            && let Some(since) = server.pool.waits_since()
+            && match takes_turns {
+                true => (neediest.last_turn, neediest.since) < (server.last_turn, since),
+                false => neediest.since < since && neediest.connections < server.pool.counts().total(),
+            }
         {
             server.pool.yield_next();
         }
@@ -85,8 +93,12 @@ impl<C> Topology<C> {
             let before = needy.pool.counts();
             needy.pool.spend_permit(now);
             // At least a waiter has failed whose time is up, if none has got a connection.
-            let has_changed = needy.pool.counts() != before;
+            let after = needy.pool.counts();
+            let has_changed = after != before;
             self.take_outputs_of(server);
+            if after.total() > before.total() {
+                self.note_turn(server);
+            }
             if !has_changed {
                 break;
             }
@@ -130,15 +142,15 @@ impl<C> Topology<C> {
         self.options.max_connections.saturating_sub(connections.fold(0, u32::saturating_add))
     }
 
-    /// The server of the longest waiter that needs a permit; of several that came at once, the one with the fewest
-    /// connections.
+    /// The server whose turn it is, or that of the longest waiter that needs a permit; of several that came at once, the one with
+    /// the fewest connections.
     fn neediest(&self, without: &[ServerId]) -> Option<Neediest> {
         let others = self.servers.iter().filter(|(server, _)| !without.contains(server));
         let needy = others.filter_map(|(server, it)| {
             let since = it.pool.wants_permit_since()?;
-            Some(Neediest { server, since, connections: it.pool.counts().total() })
+            Some(Neediest { server, last_turn: it.last_turn, since, connections: it.pool.counts().total() })
         });
-        needy.min_by_key(|neediest| (neediest.since, neediest.connections))
+        needy.min_by_key(|neediest| (neediest.last_turn, neediest.since, neediest.connections))
     }
 
     /// Closes the coldest available connection that another server has. Returns whether there was one.

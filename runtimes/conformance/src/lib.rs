@@ -42,6 +42,7 @@ mod lab;
 pub mod limits;
 pub mod load_balanced;
 pub mod logins;
+pub mod older_edition;
 pub mod phases;
 pub mod pools;
 pub mod pools_of_a_deployment;

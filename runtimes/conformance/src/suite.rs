@@ -182,6 +182,7 @@ macro_rules! conformance {
             }
             identities {
                 users_share_the_limits_of_a_pool,
+                users_who_take_turns_wait_for_one_of_each_other_x_100,
                 the_coldest_connection_of_another_user_makes_room,
                 a_users_wrong_password_is_nobody_elses_matter,
                 a_user_who_was_removed_gets_no_connection,
@@ -339,6 +340,10 @@ macro_rules! conformance {
             }
             storms {
                 a_server_that_takes_no_connections_is_left_alone_and_found_again_soon,
+            }
+            older_edition {
+                a_pool_of_the_older_edition_is_ready_and_populated_at_once,
+                a_waiter_of_the_older_edition_outlives_the_loss_of_its_server,
             }
             storms_of_callers {
                 a_full_wait_queue_refuses_with_the_labels_of_an_overload,
