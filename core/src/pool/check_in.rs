@@ -39,6 +39,10 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
+        let socket = match self.check_in_counted(now, connection, socket, condition) {
+            Ok(()) => return Ok(CheckedIn::Done),
+            Err(socket) => socket,
+        };
         let was_drained = self.is_drained();
         self.advance(now);
         let refused = |misuse, socket| Err(Refused { misuse, socket });
@@ -51,7 +55,7 @@ impl<C> Pool<C> {
             return refused(ApiMisuse::NotInUse, socket);
         };
         let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
-        let retires = self.attentive && self.note_check_in(key, connection);
+        let retires = self.attention.check_in && self.note_check_in(key, connection);
         self.wait_queue.finish(check_out);
         if purpose != Purpose::Other {
             self.connections.set_purpose(key, Purpose::Other);

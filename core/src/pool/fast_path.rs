@@ -8,6 +8,7 @@
 use super::connections::Stage;
 use super::list::Key;
 use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, PoolState, Purpose};
+use crate::options::Reuse;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -16,12 +17,19 @@ impl<C> Pool<C> {
     pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
         if !matches!(self.state, PoolState::Ready)
-            || !self.is_quiet()
+            || self.attention.check_out
+            || !self.outputs.is_empty()
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || !self.can_serve_arrival(latest)
         {
             return None;
         }
+        self.take_at_once(latest)
+    }
+
+    /// The hottest connection serves a check-out that begins now.
+    #[inline(always)]
+    fn take_at_once(&mut self, latest: Instant) -> Option<Delivery<C>> {
         self.now = latest;
         // The connection first: what is known of it from above need not be read again.
         let key = self.wait_queue.next_key();
@@ -39,11 +47,63 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        if !self.is_quiet() || self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
+        if self.attention.check_in
+            || !self.outputs.is_empty()
+            || self.wait_queue.len() > 0
+            || matches!(condition, Condition::Errored)
+        {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection) else { return Err(socket) };
         self.now = self.now.max(now);
+        self.wait_queue.finish(check_out);
+        self.put_hottest(connection.key, socket);
+        Ok(())
+    }
+
+    /// As [`check_out_available`](Self::check_out_available), where another connection than the hottest may be next.
+    pub(super) fn check_out_by_reuse(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let latest = self.now.max(now);
+        if self.limits.reuse == Reuse::LastIn
+            || self.observed
+            || self.affinity.is_some()
+            || self.share.is_sought()
+            || !matches!(self.state, PoolState::Ready)
+            || !self.outputs.is_empty()
+            || self.wait_queue.len() > 0
+            || request.deadline.is_some_and(|deadline| deadline <= latest)
+        {
+            return None;
+        }
+        let key = self.next_at_once(latest)?;
+        self.connections.make_hottest(key);
+        self.take_at_once(latest)
+    }
+
+    /// As [`check_in_available`](Self::check_in_available), where lives of connections end.
+    pub(super) fn check_in_counted(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if self.retirement.is_none()
+            || self.observed
+            || self.affinity.is_some()
+            || self.is_given_up()
+            || !self.outputs.is_empty()
+            || self.wait_queue.len() > 0
+            || matches!(condition, Condition::Errored)
+        {
+            return Err(socket);
+        }
+        let Some(check_out) = self.reusable(connection) else { return Err(socket) };
+        let latest = self.now.max(now);
+        if !self.count_use(connection.key, latest) {
+            return Err(socket);
+        }
+        self.now = latest;
         self.wait_queue.finish(check_out);
         self.put_hottest(connection.key, socket);
         Ok(())
@@ -65,19 +125,17 @@ impl<C> Pool<C> {
     /// delivered as it is.
     #[inline(always)]
     pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
-        let Some(key) = self.connections.available.back() else { return false };
+        self.connections.available.back().is_some_and(|key| self.wait_queue.len() == 0 && self.can_deliver(key, now))
+    }
+
+    /// Whether an available connection can be delivered at `now` as it is.
+    #[inline(always)]
+    pub(super) fn can_deliver(&self, key: Key, now: Instant) -> bool {
         let slot = self.connections.slot(key);
         let Stage::Available { since, .. } = slot.stage else { return false };
         let idle_time = now.nanos_since(since);
-        self.wait_queue.len() == 0
-            && !self.generations.is_stale(slot.generation, slot.service.as_ref())
+        !self.generations.is_stale(slot.generation, slot.service.as_ref())
             && idle_time <= self.limits.max_idle
             && idle_time <= self.limits.check_after_idle
-    }
-
-    /// Whether no outputs are queued, and nothing asks for the long way.
-    #[inline(always)]
-    fn is_quiet(&self) -> bool {
-        !self.attentive && self.outputs.is_empty()
     }
 }

@@ -48,7 +48,7 @@ impl<C> Pool<C> {
         if self.has_surplus() && !self.connections.available.is_empty() {
             return Err("there are more connections than maxPoolSize though one of them is available");
         }
-        if self.attentive != self.needs_attention() {
+        if self.attention != self.needed_attention() {
             return Err("a call takes another way than it should");
         }
         if self.restrained != self.is_restrained() {

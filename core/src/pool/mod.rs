@@ -88,7 +88,7 @@ use self::host_timeout::HostUse;
 use self::list::Key;
 use self::refresh::Refresh;
 use self::retirement::Retirement;
-use self::share::Share;
+use self::share::{Attention, Share};
 use self::state::PoolCall;
 use self::stats::Totals;
 use self::wait_queue::WaitQueue;
@@ -163,9 +163,7 @@ pub struct Pool<C> {
     wait_queue: WaitQueue,
     outputs: VecDeque<Output<C>>,
     observed: bool,
-    /// Whether every call takes the long way: events are produced, an option asks for more than the short way does, there
-    /// are more connections than maxPoolSize, or a waiter of another server needs one.
-    attentive: bool,
+    attention: Attention,
     share: Share,
     host_use: HostUse,
     totals: Totals,
@@ -219,7 +217,7 @@ impl<C> Pool<C> {
             wait_queue: WaitQueue::new(id, wait_order),
             outputs: VecDeque::new(),
             observed: true,
-            attentive: true,
+            attention: Attention::EVERYWHERE,
             share: Share::default(),
             host_use: HostUse::new(now),
             totals: Totals::default(),
@@ -256,6 +254,9 @@ impl<C> Pool<C> {
         now: Instant,
         request: CheckOutRequest,
     ) -> (CheckOutId, Option<Delivery<C>>) {
+        if let Some(delivery) = self.check_out_by_reuse(now, request) {
+            return (delivery.check_out, Some(delivery));
+        }
         let was_drained = self.is_drained();
         self.advance(now);
         self.use_host();

@@ -123,8 +123,7 @@ impl<C> Pool<C> {
     pub fn idle_until(&self, now: Instant) -> Option<Instant> {
         let max_idle = self.limits.max_idle;
         let idle = (max_idle != u64::MAX).then(|| now.after(max_idle));
-        // What follows makes calls take the long way.
-        if !self.attentive {
+        if !self.attention.idle {
             return idle;
         }
         let hold = self.limits.affinity.and_then(Affinity::hold_time).map(|time| now.after(time));

@@ -141,6 +141,21 @@ impl<C> Pool<C> {
         self.renew_attention();
     }
 
+    /// A connection comes back from a use, and its life is not over at `now`: counts the use. Otherwise nothing changes, and it
+    /// returns false.
+    #[inline]
+    pub(super) fn count_use(&mut self, key: Key, now: Instant) -> bool {
+        let life = self.retirement.as_mut().and_then(|retirement| retirement.lives.get_mut(key as usize));
+        let Some(life) = life.filter(|life| life.ends_at > now) else { return false };
+        let uses = life.uses.saturating_add(1);
+        if uses >= self.limits.max_uses {
+            return false;
+        }
+        // Its end is ahead, and therefore still among the others.
+        life.uses = uses;
+        true
+    }
+
     /// A connection comes back from a use: whether it is retired now. Its stage is still that of one in use.
     #[cold]
     pub(super) fn ends_life_at_check_in(&mut self, key: Key) -> bool {

@@ -11,15 +11,15 @@ use crate::options::Reuse;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// Whether an option keeps check-outs or check-ins from the fast path.
-    pub(super) fn takes_detours(&self) -> bool {
-        self.chooses() || self.retirement.is_some() || self.affinity.is_some()
+    /// Whether another connection than the hottest serves an arrival, or it may have to be checked however short it was idle.
+    pub(super) fn takes_another(&self) -> bool {
+        self.limits.reuse != Reuse::LastIn || !self.suspects.is_empty()
     }
 
     /// Whether another connection than the hottest may serve an arrival, or one beside it be checked for that.
     #[inline]
     pub(super) fn chooses(&self) -> bool {
-        self.limits.reuse != Reuse::LastIn || self.refresh.is_some() || !self.suspects.is_empty()
+        self.takes_another() || self.refresh.is_some()
     }
 
     /// The available connection that is next.
@@ -42,6 +42,17 @@ impl<C> Pool<C> {
         }
     }
 
+    /// The same, if it can be delivered at `now` as it is. Otherwise nothing has changed: who asks again gets the same.
+    #[inline]
+    pub(super) fn next_at_once(&mut self, now: Instant) -> Option<Key> {
+        let random = self.random.clone();
+        let next = self.next_by_reuse().filter(|&key| self.can_deliver(key, now) && !self.is_suspect(key));
+        if next.is_none() {
+            self.random = random;
+        }
+        next
+    }
+
     /// The place of the connection to take, by the option `reuse`, among those from the coldest to the one at `last`.
     pub(super) fn place_by_reuse(&mut self, last: u32) -> u32 {
         match self.limits.reuse {
@@ -55,6 +66,12 @@ impl<C> Pool<C> {
     /// As [`serve_arrival`](Self::serve_arrival) where the hottest connection is not the one to take.
     #[cold]
     pub(super) fn serve_arrival_by_choice(&mut self, check_out: Key, deadline: Option<Instant>) -> Option<Delivery<C>> {
+        if self.affinity.is_none()
+            && self.wait_queue.len() == 0
+            && let Some(key) = self.next_at_once(self.now)
+        {
+            return self.take_for(key, check_out);
+        }
         let id = self.wait_queue.id(check_out);
         self.enqueue(check_out, deadline);
         self.take_back_delivery(id)

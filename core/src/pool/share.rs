@@ -31,6 +31,30 @@ struct Permits {
     has_more: bool,
 }
 
+/// Which calls take the long way: because events are produced, an option asks for more than the short way does, there are
+/// more connections than maxPoolSize, or a waiter of another server needs one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attention {
+    /// Check-outs.
+    pub(super) check_out: bool,
+    /// Check-ins.
+    pub(super) check_in: bool,
+    /// Whether something but maxIdleTimeMS may happen to an available connection at some time.
+    pub(super) idle: bool,
+}
+
+impl Attention {
+    /// Until the options have been looked at.
+    pub(super) const EVERYWHERE: Self = Self { check_out: true, check_in: true, idle: true };
+}
+
+impl Share {
+    /// Whether a waiter of another server needs a permit.
+    pub(super) fn is_sought(self) -> bool {
+        self.is_sought
+    }
+}
+
 impl<C> Pool<C> {
     /// Lets maintenance keep up as many connections, within maxPoolSize.
     pub(crate) fn follow(&mut self, size: u32) {
@@ -141,12 +165,17 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Whether a call must not take the short way.
+    /// Notes which calls must not take the short way.
     pub(super) fn renew_attention(&mut self) {
-        self.attentive = self.needs_attention();
+        self.attention = self.needed_attention();
     }
 
-    pub(super) fn needs_attention(&self) -> bool {
-        self.observed || self.takes_detours() || self.share.is_sought || self.has_surplus()
+    pub(super) fn needed_attention(&self) -> Attention {
+        let everywhere = self.observed || self.affinity.is_some() || self.share.is_sought || self.has_surplus();
+        Attention {
+            check_out: everywhere || self.takes_another(),
+            check_in: everywhere || self.retirement.is_some(),
+            idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
+        }
     }
 }

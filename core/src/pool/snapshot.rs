@@ -33,7 +33,7 @@ impl<C> Pool<C> {
             wait_queue: self.wait_queue.clone(),
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
-            attentive: self.attentive,
+            attention: self.attention,
             share: self.share,
             host_use: self.host_use,
             totals: self.totals,

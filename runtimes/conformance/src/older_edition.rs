@@ -48,8 +48,11 @@ pub fn a_waiter_of_the_older_edition_outlives_the_loss_of_its_server<H: Harness>
         drop(first);
 
         let second = waiter.await.unwrap();
-        assert_eq!(second.id().get(), 2);
-        assert_eq!(client.stats().closed.stale, 1);
+        // Further checks may have failed meanwhile, and made what was pending stale.
+        assert!(second.id().get() > 1);
+        let stats = client.stats();
+        assert!(stats.closed.stale > 0);
+        assert_eq!(stats.check_outs_failed.total(), 0);
         drop(second);
         assert_nothing_lost(&client);
     });

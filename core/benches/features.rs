@@ -1,0 +1,119 @@
+//! What a feature of the pool costs when it is on, in instructions (callgrind): the pair of `instructions.rs` with it, beside the
+//! same pair without.
+//!
+//! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. Each line of
+//! the report has the figure with the feature and, after the bar, that of the plain pair; divide both by [`OPERATIONS`].
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::options::{Affinity, PoolOptions, QueueDepth, Reuse, WaitOrder};
+use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Delivery, Output, Pool};
+use cmap_core::time::Instant;
+use gungraun::prelude::*;
+
+/// How often each benchmark repeats its operation.
+const OPERATIONS: usize = 50;
+
+/// Connections that are available.
+const CONNECTIONS: usize = 8;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A pool, and what its callers ask for.
+struct Warm {
+    pool: Pool<u64>,
+    request: CheckOutRequest,
+}
+
+/// A pool whose connections are all available.
+fn warm(switch_on: impl FnOnce(&mut PoolOptions), request: CheckOutRequest) -> Warm {
+    let mut options = PoolOptions::default();
+    options.max_idle_time = Some(Duration::from_secs(60));
+    options.wait_queue_timeout = Some(HOUR);
+    options.max_connecting = Some(CONNECTIONS as u32);
+    switch_on(&mut options);
+    let now = Instant::ORIGIN;
+    let mut pool = Pool::new(ServerAddress::tcp("localhost", 27017), options, now).unwrap();
+    pool.observe(false);
+    pool.ready(now);
+    for _ in 0..CONNECTIONS {
+        let _ = pool.check_out(now, request);
+    }
+    let mut in_use = Vec::new();
+    while let Some(output) = pool.poll_output() {
+        match output {
+            Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, 7).unwrap(),
+            Output::Action(Action::Deliver { connection, socket, .. }) => in_use.push((connection, socket)),
+            Output::Action(_) | Output::Event(_) => {}
+        }
+    }
+    assert_eq!(in_use.len(), CONNECTIONS);
+    for (connection, socket) in in_use {
+        let _ = pool.check_in(now, connection, socket, Condition::Usable).unwrap();
+    }
+    let mut warm = Warm { pool, request };
+    // Lists have their size.
+    run(&mut warm);
+    warm
+}
+
+fn with(switch_on: impl FnOnce(&mut PoolOptions)) -> Warm {
+    warm(switch_on, CheckOutRequest::default())
+}
+
+fn with_affinity() -> Warm {
+    let mut request = CheckOutRequest::default();
+    request.affinity = Some(AffinityKey(1));
+    warm(|options| options.affinity = Some(Affinity::Prefer), request)
+}
+
+fn run(Warm { pool, request }: &mut Warm) {
+    let mut now = Instant::ORIGIN;
+    for _ in 0..OPERATIONS {
+        now = now + Duration::from_nanos(1000);
+        let (_, delivery) = black_box(pool.check_out(now, *request));
+        let queued = pool.poll_output();
+        assert!(queued.is_none());
+        let Delivery { connection, socket, .. } = delivery.unwrap();
+        let _ = black_box(pool.check_in(now, connection, socket, Condition::Usable)).unwrap();
+        while pool.poll_output().is_some() {}
+    }
+}
+
+// The same pool for each, so that each feature stands beside it.
+#[library_benchmark]
+#[bench::affinity(with(|_| {}))]
+#[bench::max_uses(with(|_| {}))]
+#[bench::max_lifetime(with(|_| {}))]
+#[bench::refresh(with(|_| {}))]
+#[bench::wait_order(with(|_| {}))]
+#[bench::reuse_first_in(with(|_| {}))]
+#[bench::reuse_random(with(|_| {}))]
+#[bench::creation_rate(with(|_| {}))]
+#[bench::queue_depth(with(|_| {}))]
+fn plain(mut warm: Warm) -> Warm {
+    run(&mut warm);
+    warm
+}
+
+#[library_benchmark]
+#[bench::affinity(with_affinity())]
+#[bench::max_uses(with(|options| options.max_uses = Some(1_000_000)))]
+#[bench::max_lifetime(with(|options| options.max_lifetime = Some(HOUR)))]
+#[bench::refresh(with(|options| options.refresh_requirement = Some(HOUR)))]
+#[bench::wait_order(with(|options| options.wait_order = Some(WaitOrder::Deadline)))]
+#[bench::reuse_first_in(with(|options| options.reuse = Some(Reuse::FirstIn)))]
+#[bench::reuse_random(with(|options| options.reuse = Some(Reuse::Random)))]
+#[bench::creation_rate(with(|options| options.max_new_connections_per_second = Some(1000)))]
+#[bench::queue_depth(with(|options| options.max_wait_queue_depth = Some(QueueDepth::Waiters(100))))]
+fn with_feature(mut warm: Warm) -> Warm {
+    run(&mut warm);
+    warm
+}
+
+library_benchmark_group!(name = pair, compare_by_id = true, benchmarks = [plain, with_feature]);
+main!(library_benchmark_groups = [pair]);
