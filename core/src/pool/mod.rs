@@ -18,6 +18,7 @@
 //! | `reuse` | which available connection serves next |
 //! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
+//! | `warm_up` | connections that are established before anybody needs them |
 //! | `resize` | limits that change while the pool runs |
 //! | `share` | what the topology decides: a floor that follows, permits of a budget |
 //! | `host_timeout` | a host that nobody has used for long |
@@ -71,6 +72,7 @@ mod timer;
 mod wait_bound;
 mod wait_order;
 mod wait_queue;
+mod warm_up;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -92,6 +94,7 @@ use self::share::{Attention, Share};
 use self::state::PoolCall;
 use self::stats::Totals;
 use self::wait_queue::WaitQueue;
+use self::warm_up::WarmUps;
 use crate::address::ServerAddress;
 use crate::connection::EstablishError;
 use crate::options::{Limits, PoolOptions, PoolOptionsError};
@@ -114,6 +117,7 @@ pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_bound::{HeldBy, WaitBound};
 pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
+pub use self::warm_up::{WarmUpError, WarmUpErrorKind, WarmUpId};
 pub use crate::service_id::{ParseServiceIdError, ServiceId};
 
 /// The connection pool of one endpoint, as a machine without I/O.
@@ -166,6 +170,7 @@ pub struct Pool<C> {
     attention: Attention,
     share: Share,
     host_use: HostUse,
+    warm_ups: WarmUps,
     totals: Totals,
 }
 
@@ -220,6 +225,7 @@ impl<C> Pool<C> {
             attention: Attention::EVERYWHERE,
             share: Share::default(),
             host_use: HostUse::new(now),
+            warm_ups: WarmUps::default(),
             totals: Totals::default(),
         };
         pool.note_restraint();

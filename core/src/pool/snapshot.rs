@@ -36,6 +36,7 @@ impl<C> Pool<C> {
             attention: self.attention,
             share: self.share,
             host_use: self.host_use,
+            warm_ups: self.warm_ups.clone(),
             totals: self.totals,
         }
     }
@@ -67,6 +68,7 @@ impl<C> Action<C> {
                 Action::Close { connection: *connection, socket: (), reason: *reason }
             }
             Self::Interrupt { connection } => Action::Interrupt { connection: *connection },
+            Self::WarmedUp { warm_up, result } => Action::WarmedUp { warm_up: *warm_up, result: result.clone() },
         }
     }
 }

@@ -100,6 +100,9 @@ pub(crate) enum Call<P> {
     EndAffinity(Key),
     Resume,
     RenewCredential,
+    WarmUp(Option<u32>),
+    /// By its number, which may be that of one that has ended or never begun.
+    CancelWarmUp(u64),
     Timeout,
 }
 
@@ -192,7 +195,7 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let nanos = |range: core::ops::RangeInclusive<u64>| prop_oneof![1 => Just(0_u64), 1 => range];
     let maintenance = prop_oneof![1 => Just(None), 3 => (1_u64..=8).prop_map(Some)];
     let check_after_idle = prop_oneof![1 => Just(u64::MAX), 3 => 0_u64..=2];
-    let switches = (prop::bool::weighted(0.45), prop::bool::weighted(0.9), prop::bool::weighted(0.2));
+    let switches = (prop::bool::weighted(0.5), prop::bool::weighted(0.9), prop::bool::weighted(0.2));
     let waits = (nanos(1..=12), nanos(1..=4));
     let rare = (
         prop_oneof![3 => Just(0), 1 => 1_usize..=4],
@@ -291,6 +294,8 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         3 => (0..KEYS).prop_map(Call::EndAffinity),
         2 => Just(Call::Resume),
         2 => Just(Call::RenewCredential),
+        3 => prop::option::weighted(0.8, 0_u32..=6).prop_map(Call::WarmUp),
+        1 => (0_u64..=12).prop_map(Call::CancelWarmUp),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]

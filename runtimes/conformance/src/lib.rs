@@ -65,6 +65,7 @@ pub mod transactions;
 pub mod unasked;
 pub mod unusable;
 pub mod virtual_time;
+pub mod warming;
 mod watch;
 
 use std::error::Error;
