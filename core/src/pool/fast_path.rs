@@ -14,9 +14,24 @@ impl<C> Pool<C> {
     /// Delivers the hottest connection, if nothing stands in the way.
     #[inline(always)]
     pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        self.check_out_plainly::<false>(now, request)
+    }
+
+    /// The same where it is recorded how long everything takes.
+    #[inline(always)]
+    pub(super) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.durations.is_none() { None } else { self.check_out_plainly::<true>(now, request) }
+    }
+
+    #[inline(always)]
+    fn check_out_plainly<const RECORDED: bool>(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+    ) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
         if !matches!(self.state, PoolState::Ready)
-            || !self.is_quiet()
+            || !self.is_quiet::<RECORDED>()
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || !self.can_serve_arrival(latest)
         {
@@ -25,6 +40,9 @@ impl<C> Pool<C> {
         self.now = latest;
         // The connection first: what is known of it from above need not be read again.
         let key = self.wait_queue.next_key();
+        if RECORDED {
+            self.record_immediate_delivery();
+        }
         let (connection, socket) = self.take_hottest(key)?;
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
@@ -39,11 +57,40 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        if !self.is_quiet() || self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
+        self.check_in_plainly::<false>(now, connection, socket, condition)
+    }
+
+    /// The same where it is recorded how long everything takes.
+    #[inline(always)]
+    pub(super) fn check_in_recorded(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if self.durations.is_none() {
+            return Err(socket);
+        }
+        self.check_in_plainly::<true>(now, connection, socket, condition)
+    }
+
+    #[inline(always)]
+    fn check_in_plainly<const RECORDED: bool>(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if !self.is_quiet::<RECORDED>() || self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection) else { return Err(socket) };
         self.now = self.now.max(now);
+        if RECORDED {
+            self.record_use_of(check_out);
+        }
         self.wait_queue.finish(check_out);
         self.put_hottest(connection.key, socket);
         Ok(())
@@ -77,7 +124,8 @@ impl<C> Pool<C> {
 
     /// Whether no outputs are queued, and nothing asks for the long way.
     #[inline(always)]
-    fn is_quiet(&self) -> bool {
-        !self.attentive && self.outputs.is_empty()
+    fn is_quiet<const RECORDED: bool>(&self) -> bool {
+        let asks = if RECORDED { self.takes_long_way } else { self.attentive };
+        !asks && self.outputs.is_empty()
     }
 }

@@ -48,7 +48,8 @@ impl<C> Pool<C> {
         if self.has_surplus() && !self.connections.available.is_empty() {
             return Err("there are more connections than maxPoolSize though one of them is available");
         }
-        if self.attentive != self.needs_attention() {
+        let takes_long_way = self.needs_attention();
+        if (self.takes_long_way, self.attentive) != (takes_long_way, takes_long_way || self.durations.is_some()) {
             return Err("a call takes another way than it should");
         }
         if self.restrained != self.is_restrained() {

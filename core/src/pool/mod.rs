@@ -27,6 +27,7 @@
 //! | `handle`, `identity` | how callers name a connection, and a user beside that of the options |
 //! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
 //! | `input`, `output`, `event`, `error`, `stats` | calls as data, outputs, events, errors and counts |
+//! | `statistics` | how long everything takes |
 //! | `snapshot` | its state without the sockets |
 //! | `invariants` | what holds after every call |
 //!
@@ -66,6 +67,7 @@ mod serving;
 mod share;
 mod snapshot;
 pub(crate) mod state;
+mod statistics;
 mod stats;
 mod timer;
 mod wait_bound;
@@ -110,6 +112,7 @@ pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, CheckedIn, Delivery, Output};
 pub use self::state::PoolState;
+pub use self::statistics::{Durations, Statistics};
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_bound::{HeldBy, WaitBound};
@@ -166,9 +169,14 @@ pub struct Pool<C> {
     /// Whether every call takes the long way: events are produced, an option asks for more than the short way does, there
     /// are more connections than maxPoolSize, or a waiter of another server needs one.
     attentive: bool,
+    /// The same, but for the record of how long everything takes, which has a way of its own.
+    takes_long_way: bool,
     share: Share,
     host_use: HostUse,
     totals: Totals,
+    /// How long everything takes, if that is recorded.
+    #[serde(default)]
+    durations: Option<Box<Durations>>,
 }
 
 impl<C> Pool<C> {
@@ -218,9 +226,11 @@ impl<C> Pool<C> {
             outputs: VecDeque::new(),
             observed: true,
             attentive: true,
+            takes_long_way: true,
             share: Share::default(),
             host_use: HostUse::new(now),
             totals: Totals::default(),
+            durations: None,
         };
         pool.note_restraint();
         let options = pool.options.clone();
@@ -254,6 +264,9 @@ impl<C> Pool<C> {
         now: Instant,
         request: CheckOutRequest,
     ) -> (CheckOutId, Option<Delivery<C>>) {
+        if let Some(delivery) = self.check_out_recorded(now, request) {
+            return (delivery.check_out, Some(delivery));
+        }
         let was_drained = self.is_drained();
         self.advance(now);
         self.use_host();

@@ -141,9 +141,10 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Whether a call must not take the short way.
+    /// Whether a call must not take the short way, nor that of a pool that records.
     pub(super) fn renew_attention(&mut self) {
-        self.attentive = self.needs_attention();
+        self.takes_long_way = self.needs_attention();
+        self.attentive = self.takes_long_way || self.durations.is_some();
     }
 
     pub(super) fn needs_attention(&self) -> bool {

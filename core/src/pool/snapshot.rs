@@ -34,9 +34,11 @@ impl<C> Pool<C> {
             outputs: self.outputs.iter().map(Output::snapshot).collect(),
             observed: self.observed,
             attentive: self.attentive,
+            takes_long_way: self.takes_long_way,
             share: self.share,
             host_use: self.host_use,
             totals: self.totals,
+            durations: self.durations.clone(),
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) refresh_requirement: u64,
     /// Whether events are produced.
     pub(crate) observed: bool,
+    /// Whether it is recorded how long everything takes.
+    pub(crate) recorded: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -227,6 +229,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             affinity: rare.6,
             refresh_requirement: rare.7,
             observed: switches.1,
+            // It changes nothing else, so it needs no chance of its own.
+            recorded: max_connecting == 2,
         },
     )
 }
