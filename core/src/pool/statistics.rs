@@ -134,6 +134,12 @@ impl<C> Pool<C> {
         Statistics { period, stats: self.stats(), durations: self.durations.clone() }
     }
 
+    /// minPoolSize and maxPoolSize as they are now; no maximum where there is none.
+    pub fn sizes(&self) -> (u32, Option<u32>) {
+        let max = self.limits.max_pool_size;
+        (self.limits.min_pool_size, (max != u32::MAX).then_some(max))
+    }
+
     pub(crate) fn durations(&self) -> Option<&Durations> {
         self.durations.as_deref()
     }

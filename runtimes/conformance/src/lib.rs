@@ -63,6 +63,7 @@ mod suite;
 pub mod transactions;
 pub mod unasked;
 pub mod unusable;
+pub mod uses;
 pub mod virtual_time;
 mod watch;
 
