@@ -37,7 +37,8 @@ fn drain(topology: &mut Topology<u64>, now: Instant) -> Option<Delivery<u64>> {
                 | Action::Refresh { .. }
                 | Action::Fail { .. }
                 | Action::Close { .. }
-                | Action::Interrupt { .. } => {
+                | Action::Interrupt { .. }
+                | Action::WarmedUp { .. } => {
                     unreachable!()
                 }
             }

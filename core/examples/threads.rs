@@ -100,8 +100,10 @@ fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call
                 }
                 Output::Action(Action::Fail { check_out, error }) => tell(waiting.remove(&check_out), Err(error)),
                 Output::Action(Action::Close { socket, .. }) => uses += socket.uses,
-                // These sockets have no peer that could hang up, and this pool is never cleared.
-                Output::Action(Action::Check { .. } | Action::Refresh { .. } | Action::Interrupt { .. })
+                // These sockets have no peer that could hang up, and this pool is neither cleared nor warmed up.
+                Output::Action(
+                    Action::Check { .. } | Action::Refresh { .. } | Action::Interrupt { .. } | Action::WarmedUp { .. },
+                )
                 | Output::Event(_) => {}
             }
         }

@@ -134,7 +134,7 @@ impl Driver {
                 Action::Fail { check_out, .. } => {
                     self.waiting.remove(&CheckOut::Started(check_out)).unwrap();
                 }
-                Action::Close { .. } | Action::Refresh { .. } => {}
+                Action::Close { .. } | Action::Refresh { .. } | Action::WarmedUp { .. } => {}
                 Action::Interrupt { connection } => self.pending.retain(|&pending| pending != connection),
             }
         }

@@ -190,6 +190,7 @@ fn a_topology_and_its_server_come_and_go_log_14() {
             topology::Output::Selected { .. }
             | topology::Output::Reselecting { .. }
             | topology::Output::SelectionFailed { .. }
+            | topology::Output::WarmedUp { .. }
             | topology::Output::ResolveSrv { .. } => panic!("{output:?}"),
         }
     }

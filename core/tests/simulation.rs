@@ -35,7 +35,7 @@ fn failure(mut simulation: Simulation) -> (Phase, Fault, Duration) {
     simulation.check_out(CheckOutRequest::default());
     let failed = run(&mut simulation).into_iter().find_map(|news| match news {
         News::Failed { error, .. } => Some(error),
-        News::Event(_) | News::Delivered { .. } | News::Interrupted { .. } => None,
+        News::Event(_) | News::Delivered { .. } | News::Interrupted { .. } | News::WarmedUp { .. } => None,
     });
     let failed = failed.unwrap();
     let CheckOutErrorKind::Establish(error) = &failed.kind else { unreachable!("{failed}") };
@@ -106,7 +106,7 @@ fn a_peer_that_hung_up_unnoticed_is_found_before_the_next_delivery() {
     simulation.check_out(CheckOutRequest::default());
     let delivered = run(&mut simulation).into_iter().find_map(|news| match news {
         News::Delivered { connection, .. } => Some(connection),
-        News::Event(_) | News::Failed { .. } | News::Interrupted { .. } => None,
+        News::Event(_) | News::Failed { .. } | News::Interrupted { .. } | News::WarmedUp { .. } => None,
     });
     let connection = delivered.unwrap();
     simulation.check_in(connection, cmap_core::pool::Condition::Usable).unwrap();

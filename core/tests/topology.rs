@@ -415,7 +415,10 @@ impl Callers {
                     Action::Fail { check_out, .. } => self.end(CheckOut::Started(check_out)),
                     Action::Connect { connection } => self.pending.push(connection),
                     Action::Check { connection } => topology.handle_checked(NOW, connection, true).unwrap(),
-                    Action::Close { .. } | Action::Interrupt { .. } | Action::Refresh { .. } => {}
+                    Action::Close { .. }
+                    | Action::Interrupt { .. }
+                    | Action::Refresh { .. }
+                    | Action::WarmedUp { .. } => {}
                 },
                 _ => {}
             }

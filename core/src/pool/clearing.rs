@@ -96,6 +96,7 @@ impl<C> Pool<C> {
         while let Some(waiter) = self.wait_queue.front() {
             self.fail(waiter, kind.clone());
         }
+        self.evict_warm_ups();
     }
 
     /// The work at a connection had been given up, and has ended well all the same.

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use super::{
     Action, AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, ConnectionId, Delivery,
-    Handle, Output, Pool, Reaction, ServiceId,
+    Handle, Output, Pool, Reaction, ServiceId, WarmUpId,
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
@@ -24,6 +24,7 @@ struct Driver {
     in_use: BTreeMap<ConnectionId, (Handle, u64)>,
     pending: Vec<Handle>,
     checking: Vec<Handle>,
+    warming: BTreeSet<WarmUpId>,
     refreshing: Vec<(Handle, u64)>,
     sockets: u64,
     closed: BTreeSet<u64>,
@@ -65,6 +66,7 @@ pub fn run(data: &[u8]) {
         in_use: BTreeMap::new(),
         pending: Vec::new(),
         checking: Vec::new(),
+        warming: BTreeSet::new(),
         refreshing: Vec::new(),
         sockets: 0,
         closed: BTreeSet::new(),
@@ -151,6 +153,17 @@ impl Driver {
                 let _ = self.pool.resize(now, PoolSizes::default().max_pool_size(u32::from(argument % 4)));
             }
             _ if argument < 40 => self.pool.end_affinity(now, AffinityKey((argument % 8).into())),
+            _ if argument < 48 => {
+                let warm_up = self.pool.warm_up(now, Some((argument % 4).into()));
+                self.warming.insert(warm_up);
+            }
+            _ if argument < 52 => {
+                if let Some(&warm_up) = nth(self.warming.iter(), argument)
+                    && self.pool.cancel_warm_up(now, warm_up).is_some()
+                {
+                    self.warming.remove(&warm_up);
+                }
+            }
             _ => self.pool.handle_timeout(now),
         }
     }
@@ -197,6 +210,9 @@ impl Driver {
                     assert!(self.closed.insert(socket), "a socket is closed twice");
                 }
                 Action::Interrupt { connection } => self.pending.retain(|&pending| pending != connection),
+                Action::WarmedUp { warm_up, .. } => {
+                    assert!(self.warming.remove(&warm_up), "a warm-up ends that was not begun, or twice");
+                }
             }
         }
     }
@@ -231,6 +247,7 @@ impl Driver {
         }
         self.drain();
         let counts = self.pool.counts();
+        assert!(self.warming.is_empty(), "a warm-up was lost");
         let left = (counts.pending, counts.available, counts.in_use, counts.waiting);
         assert_eq!(left, (0, 0, 0, 0), "something is left");
         assert_eq!(self.pool.poll_timeout(), None, "a closed pool waits for nothing");

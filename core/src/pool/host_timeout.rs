@@ -47,7 +47,7 @@ impl<C> Pool<C> {
     pub(super) fn expire_host(&mut self) {
         while self.host_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             let started = self.wait_queue.started();
-            let is_busy = self.connections.in_use > 0 || self.waiting() > 0;
+            let is_busy = self.connections.in_use > 0 || self.waiting() > 0 || self.is_warming();
             let before = self.host_use;
             let is_over = !is_busy && !before.is_busy && started == before.started;
             // A connection that was established to populate is taken for one that came back: the next look knows better.

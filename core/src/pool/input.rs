@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{ApiMisuse, Cause};
 use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
-use super::{AffinityKey, Output, Pool, Purpose, Refused};
+use super::{AffinityKey, Output, Pool, Purpose, Refused, WarmUpId};
 use crate::connection::EstablishError;
 use crate::options::PoolSizes;
 use crate::service_id::ServiceId;
@@ -57,6 +57,10 @@ pub enum Input {
     Resume,
     /// [`Pool::renew_credential`].
     RenewCredential,
+    /// [`Pool::warm_up`]; how many connections.
+    WarmUp(Option<u32>),
+    /// [`Pool::cancel_warm_up`].
+    CancelWarmUp(WarmUpId),
     /// [`Pool::handle_timeout`].
     Timeout,
 }
@@ -72,6 +76,13 @@ pub enum Answer {
     Cancellation(Cancellation),
     /// [`Pool::resize`]: the limits contradict each other; nothing has changed.
     Refused,
+    /// [`Pool::warm_up`]: the warm-up it began.
+    WarmUp(WarmUpId),
+    /// [`Pool::cancel_warm_up`].
+    WarmUpCancelled {
+        /// Whether it had not ended.
+        was_open: bool,
+    },
 }
 
 /// Which connections to make stale, whether to interrupt those at work, and why.
@@ -143,6 +154,11 @@ impl Pool<()> {
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
             Input::RenewCredential => self.renew_credential(now),
+            Input::WarmUp(connections) => return Ok(Answer::WarmUp(self.warm_up(now, connections))),
+            Input::CancelWarmUp(id) => {
+                let was_open = self.cancel_warm_up(now, id).is_some();
+                return Ok(Answer::WarmUpCancelled { was_open });
+            }
             Input::Timeout => self.handle_timeout(now),
         }
         Ok(Answer::Done)

@@ -64,6 +64,9 @@ impl<C> Pool<C> {
         if !self.check_suspects() {
             return Err("a connection that is not available is to be checked before its delivery");
         }
+        if !self.check_warm_ups() {
+            return Err("a warm-up goes on that has ended");
+        }
         if !self.check_backoff() {
             return Err("the connection that the backoff tries is not being established");
         }

@@ -8,8 +8,7 @@
 //! | `serving` | which waiter gets which connection, and when one is created |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
-//! | `backoff` | the pause before the next connection to an overloaded server |
-//! | `creation_rate` | the limit of new connections per second |
+//! | `backoff`, `creation_rate` | the pause before the next connection to an overloaded server; the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
 //! | `affinity`, `bonds` | keys that keep their connections |
 //! | `refresh` | connections that are kept alive between their uses |
@@ -18,6 +17,7 @@
 //! | `reuse` | which available connection serves next |
 //! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
+//! | `warm_up` | connections that are established before anybody needs them |
 //! | `resize` | limits that change while the pool runs |
 //! | `share` | what the topology decides: a floor that follows, permits of a budget |
 //! | `host_timeout` | a host that nobody has used for long |
@@ -26,8 +26,7 @@
 //! | `timer` | when to come back, and why |
 //! | `handle`, `identity` | how callers name a connection, and a user beside that of the options |
 //! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
-//! | `input`, `output`, `event`, `error`, `stats` | calls as data, outputs, events, errors and counts |
-//! | `statistics` | how long everything takes |
+//! | `input`, `output`, `event`, `error`, `stats`, `statistics` | calls as data, outputs, events, errors, counts, durations |
 //! | `snapshot` | its state without the sockets |
 //! | `invariants` | what holds after every call |
 //!
@@ -73,6 +72,7 @@ mod timer;
 mod wait_bound;
 mod wait_order;
 mod wait_queue;
+mod warm_up;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -94,6 +94,7 @@ use self::share::Share;
 use self::state::PoolCall;
 use self::stats::Totals;
 use self::wait_queue::WaitQueue;
+use self::warm_up::WarmUps;
 use crate::address::ServerAddress;
 use crate::connection::EstablishError;
 use crate::options::{Limits, PoolOptions, PoolOptionsError};
@@ -117,6 +118,7 @@ pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_bound::{HeldBy, WaitBound};
 pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
+pub use self::warm_up::{WarmUpError, WarmUpErrorKind, WarmUpId};
 pub use crate::service_id::{ParseServiceIdError, ServiceId};
 
 /// The connection pool of one endpoint, as a machine without I/O.
@@ -173,9 +175,9 @@ pub struct Pool<C> {
     takes_long_way: bool,
     share: Share,
     host_use: HostUse,
+    warm_ups: WarmUps,
     totals: Totals,
     /// How long everything takes, if that is recorded.
-    #[serde(default)]
     durations: Option<Box<Durations>>,
 }
 
@@ -229,6 +231,7 @@ impl<C> Pool<C> {
             takes_long_way: true,
             share: Share::default(),
             host_use: HostUse::new(now),
+            warm_ups: WarmUps::default(),
             totals: Totals::default(),
             durations: None,
         };

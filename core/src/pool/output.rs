@@ -10,6 +10,7 @@ use super::error::CheckOutError;
 use super::event::{ConnectionClosedReason, Event};
 use super::handle::Handle;
 use super::wait_queue::CheckOutId;
+use super::warm_up::{WarmUpError, WarmUpId};
 
 impl<C> Pool<C> {
     /// The next action or event; `None` when there is nothing more to do.
@@ -146,5 +147,12 @@ pub enum Action<C> {
     Interrupt {
         /// The connection.
         connection: Handle,
+    },
+    /// Tell the caller that asked for it that a warm-up has ended.
+    WarmedUp {
+        /// The warm-up.
+        warm_up: WarmUpId,
+        /// Whether as many connections are established as it asked for, and otherwise why not.
+        result: Result<(), Arc<WarmUpError>>,
     },
 }

@@ -25,6 +25,8 @@ impl<C> Pool<C> {
         }
         self.renew_attention();
         self.serve();
+        self.refuse_warm_ups();
+        self.warm();
         Ok(())
     }
 
@@ -73,7 +75,11 @@ mod tests {
                 }
                 Output::Action(Action::Deliver { connection, .. }) => deliveries.push(connection),
                 Output::Action(
-                    Action::Check { .. } | Action::Refresh { .. } | Action::Fail { .. } | Action::Interrupt { .. },
+                    Action::Check { .. }
+                    | Action::Refresh { .. }
+                    | Action::Fail { .. }
+                    | Action::Interrupt { .. }
+                    | Action::WarmedUp { .. },
                 )
                 | Output::Event(_) => {}
             }

@@ -178,6 +178,7 @@ impl<C> Pool<C> {
         self.serve();
         self.retire();
         self.populate();
+        self.warm();
     }
 
     /// The origin of a connection that is gone gets another one, and stays where origins stand in the queue.
@@ -207,7 +208,10 @@ impl<C> Pool<C> {
         self.forget(key, reason, Some(Arc::clone(&error)));
         match origin {
             Some(origin) => self.fail(origin, CheckOutErrorKind::Establish(error)),
-            None => self.population_failed = true,
+            None => {
+                self.population_failed = true;
+                self.fail_warm_ups(&error);
+            }
         }
         self.evict_waiters();
         self.serve();

@@ -37,6 +37,7 @@ impl<C> Pool<C> {
             takes_long_way: self.takes_long_way,
             share: self.share,
             host_use: self.host_use,
+            warm_ups: self.warm_ups.clone(),
             totals: self.totals,
             durations: self.durations.clone(),
         }
@@ -69,6 +70,7 @@ impl<C> Action<C> {
                 Action::Close { connection: *connection, socket: (), reason: *reason }
             }
             Self::Interrupt { connection } => Action::Interrupt { connection: *connection },
+            Self::WarmedUp { warm_up, result } => Action::WarmedUp { warm_up: *warm_up, result: result.clone() },
         }
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 22] = [
+    const CALLS: [[&str; 4]; 23] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
         ["`set_purpose`, in use", "cursor, transaction or other", "the same", "the same"],
@@ -117,6 +117,7 @@ mod tests {
         ["`handle_peer_closed`", "closed: error; in use: at check-in", "the same", "the same, reason poolClosed"],
         ["`resize`", "closes what is too much", "the same; serves the queue", "nothing to close"],
         ["`resume`", "has the available connections checked at their next use", "the same", "nothing"],
+        ["`warm_up`", "fails: `PoolCleared`", "creates what it lacks, or ends", "fails: `PoolClosed`"],
         ["`handle_timeout`", "prunes", "fails overdue check-outs, refreshes, prunes, populates", "nothing"],
     ];
 

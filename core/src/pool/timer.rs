@@ -24,8 +24,8 @@ pub struct Timeout {
 
 impl<C> Pool<C> {
     /// Time has passed: fails check-outs whose time is up (CMAP-15), ends holds, creates the connections that a backoff or the
-    /// limit of new ones held back, retires and refreshes connections, closes what a host has that nobody uses, and runs
-    /// maintenance if it is due (CMAP-47).
+    /// limit of new ones held back, retires and refreshes connections, closes what a host has that nobody uses, runs
+    /// maintenance if it is due (CMAP-47), and goes on with warm-ups.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.end_holds();
@@ -36,6 +36,7 @@ impl<C> Pool<C> {
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
         }
+        self.warm();
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
@@ -55,7 +56,8 @@ impl<C> Pool<C> {
         let earlier =
             if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier };
         let earlier = if self.affinity.is_some() { Timeout::earlier(earlier, self.hold_timeout()) } else { earlier };
-        if self.refresh.is_some() { Timeout::earlier(earlier, self.refresh_timeout()) } else { earlier }
+        let earlier = if self.refresh.is_some() { Timeout::earlier(earlier, self.refresh_timeout()) } else { earlier };
+        if self.is_warming() { Timeout::earlier(earlier, self.warm_up_timeout()) } else { earlier }
     }
 }
 
@@ -96,6 +98,8 @@ pub enum TimeoutReason {
     Hold,
     /// When it is time to see whether a connection has been idle for long enough to be refreshed.
     Refresh,
+    /// When a warm-up may go on.
+    WarmUp,
 }
 
 /// A member of [`Deadlines`] that remembers its place there.

@@ -20,7 +20,7 @@ use crate::pool::{
 use crate::random::Random;
 use crate::server::{OperationError, Server};
 use crate::time::Instant;
-use crate::topology::{self, CheckOut, Topology};
+use crate::topology::{self, CheckOut, Criteria, Topology, WarmUpError, WarmUpId};
 
 /// A simulated endpoint.
 #[derive(Clone, Debug)]
@@ -51,6 +51,13 @@ pub enum News {
         check_out: CheckOutId,
         /// The connection.
         connection: Handle,
+    },
+    /// A warm-up has ended.
+    WarmedUp {
+        /// The warm-up.
+        warm_up: WarmUpId,
+        /// Whether it has what it asked for, and otherwise why not.
+        result: Result<(), WarmUpError>,
     },
     /// A check-out failed.
     Failed {
@@ -194,6 +201,11 @@ impl Simulation {
         self.call(|topology, now| topology.retire_all(now, over));
     }
 
+    /// [`Topology::warm_up`].
+    pub fn warm_up(&mut self, connections: Option<u32>) -> WarmUpId {
+        self.call(|topology, now| topology.warm_up(now, &Criteria::default(), connections))
+    }
+
     /// [`Pool::end_affinity`].
     pub fn end_affinity(&mut self, key: AffinityKey) {
         self.call(|topology, now| topology.end_affinity(now, key));
@@ -277,6 +289,10 @@ impl Simulation {
         while let Some(output) = self.topology.poll_output() {
             let output = match output {
                 topology::Output::Pool { output, .. } => output,
+                topology::Output::WarmedUp { warm_up, result } => {
+                    self.news.push_back(News::WarmedUp { warm_up, result });
+                    continue;
+                }
                 // No monitor checks the server, so it has no selection, no events and no calls of a monitor.
                 topology::Output::Selected { .. }
                 | topology::Output::Reselecting { .. }
@@ -308,6 +324,8 @@ impl Simulation {
                     self.hung_up.remove(&connection.id());
                 }
                 Output::Action(Action::Interrupt { connection }) => self.interrupt(connection),
+                // The topology takes it, and tells of its own.
+                Output::Action(Action::WarmedUp { .. }) => {}
             }
         }
     }

@@ -316,6 +316,7 @@ impl<C> Topology<C> {
         while let Some(selection) = self.selections.first() {
             self.fail_selection(selection, SelectionErrorKind::Closed);
         }
+        self.fail_warm_ups(&SelectionErrorKind::Closed);
         if before == Phase::Monitored {
             members.into_iter().for_each(|server| self.emit_of(server, ServerEvent::ServerClosed));
             self.describe(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new()));
@@ -333,6 +334,7 @@ impl<C> Topology<C> {
         while let Some(selection) = self.selections.first() {
             self.fail_selection(selection, SelectionErrorKind::Forked);
         }
+        self.fail_warm_ups(&SelectionErrorKind::Forked);
         if let Some(polling) = &mut self.polling {
             polling.abandon_request(self.now);
         }

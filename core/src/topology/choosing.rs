@@ -112,7 +112,7 @@ impl<C> Topology<C> {
 
     /// Whether a check-out that begins in the server's pool now can wait there. It could not in one that is paused, and would
     /// come back at once.
-    fn takes_check_outs(&self, server: ServerId) -> bool {
+    pub(super) fn takes_check_outs(&self, server: ServerId) -> bool {
         let pool = self.servers.get(server).map(|server| server.pool.state());
         self.phase != Phase::Monitored || pool == Some(PoolState::Ready)
     }

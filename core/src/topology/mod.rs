@@ -25,6 +25,7 @@
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
+//! | `warm_up` | connections to servers before anybody needs them |
 //! | `rescan` | servers that follow the seed list in DNS |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
 //! | `selection_event` | what happens while servers are selected |
@@ -57,6 +58,7 @@ mod topology_options;
 mod transition;
 mod update;
 mod waiting;
+mod warm_up;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -81,6 +83,8 @@ use self::servers::Servers;
 pub use self::topology_options::TopologyOptions;
 pub use self::waiting::SelectionId;
 use self::waiting::Selections;
+use self::warm_up::WarmUps;
+pub use self::warm_up::{WarmUpError, WarmUpId};
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
 use crate::pool::{self, CheckOutId, Durations, Pool, Statistics, Stats};
@@ -114,6 +118,7 @@ pub struct Topology<C> {
     /// How long a check-out may take that does not wait for a server.
     check_out_limit: Duration,
     selections: Selections,
+    warm_ups: WarmUps,
     /// The servers to choose from, for what was wanted lately.
     windows: Windows,
     random: Random,
@@ -173,6 +178,7 @@ impl<C> Topology<C> {
             polling: None,
             writer: None,
             selections: Selections::default(),
+            warm_ups: WarmUps::default(),
             windows: Windows::default(),
             now: Instant::ORIGIN,
             outputs: VecDeque::new(),

@@ -9,6 +9,7 @@ use super::event::TopologyEvent;
 use super::selection::SelectionError;
 use super::selection_event::SelectionEvent;
 use super::waiting::SelectionId;
+use super::warm_up::{WarmUpError, WarmUpId};
 use crate::address::ServerAddress;
 use crate::monitor::Call;
 use crate::pool::{self, CheckOutId};
@@ -46,6 +47,13 @@ pub enum Output<C> {
         selection: SelectionId,
         /// Why.
         error: Arc<SelectionError>,
+    },
+    /// A warm-up has ended.
+    WarmedUp {
+        /// The warm-up.
+        warm_up: WarmUpId,
+        /// Whether every server that suited has what was asked for, and otherwise why not.
+        result: Result<(), WarmUpError>,
     },
     /// Something that happened to the selection of a server.
     Selection(SelectionEvent),

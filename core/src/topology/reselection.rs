@@ -61,6 +61,9 @@ impl<C> Topology<C> {
         {
             return self.reselect(*check_out, waiter);
         }
+        if let pool::Output::Action(Action::WarmedUp { warm_up, result }) = output {
+            return self.end_part(server, warm_up, result);
+        }
         self.outputs.push_back(Output::Pool { server, output });
     }
 

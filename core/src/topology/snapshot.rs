@@ -19,6 +19,7 @@ impl<C> Topology<C> {
             writer: self.writer,
             check_out_limit: self.check_out_limit,
             selections: self.selections.clone(),
+            warm_ups: self.warm_ups.clone(),
             windows: self.windows.clone(),
             random: self.random.clone(),
             now: self.now,
@@ -44,6 +45,7 @@ impl<C> Output<C> {
             Self::SelectionFailed { selection, error } => {
                 Output::SelectionFailed { selection: *selection, error: Arc::clone(error) }
             }
+            Self::WarmedUp { warm_up, result } => Output::WarmedUp { warm_up: *warm_up, result: result.clone() },
             Self::ResolveSrv { name } => Output::ResolveSrv { name: name.clone() },
             Self::Selection(event) => Output::Selection(event.clone()),
             Self::Topology(event) => Output::Topology(event.clone()),

@@ -105,6 +105,12 @@ impl Case {
             Call::EndAffinity(key) => Some(Call::EndAffinity(key)),
             Call::Resume => Some(Call::Resume),
             Call::RenewCredential => Some(Call::RenewCredential),
+            Call::WarmUp(connections) => Some(Call::WarmUp(connections)),
+            // One that is under way, where there is one.
+            Call::CancelWarmUp(number) => {
+                let under_way = reference.warm_ups.first().map_or(number, |warm_up| warm_up.number);
+                Some(Call::CancelWarmUp(if number % 2 == 0 { number } else { under_way }))
+            }
             Call::Timeout => Some(Call::Timeout),
             Call::Cancel(pick) => {
                 let waiting = reference.waiters.iter().map(|waiter| waiter.check_out);

@@ -12,7 +12,7 @@ use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, Poo
 use cmap_core::time::Instant;
 
 use super::durations::Seen;
-use super::output::{CheckOut, Id, Output, Service, count};
+use super::output::{CheckOut, Id, Output, Service, Warmed, count};
 use super::reference::Answer;
 use super::transition::{Call, Key, Named, Options, Refusal, Resized};
 
@@ -46,6 +46,8 @@ pub(crate) struct Laws {
     last: BTreeMap<Key, Id>,
     /// How long everything took.
     seen: Seen,
+    /// The warm-ups that have not ended, and how many connections they ask for, where that is said.
+    warm_ups: BTreeMap<u64, u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +114,7 @@ impl Laws {
             had: BTreeMap::new(),
             last: BTreeMap::new(),
             seen: Seen::default(),
+            warm_ups: BTreeMap::new(),
         }
     }
 
@@ -208,6 +211,7 @@ impl Laws {
         check(NAME, open.is_none(), ("connection", open.map(|at| at + 1)))?;
         let unended = self.check_outs.iter().position(|entry| entry.progress != Progress::Ended);
         check(NAME, unended.is_none(), ("check-out", unended.map(|at| at + 1)))?;
+        check(NAME, self.warm_ups.is_empty(), &self.warm_ups)?;
         check(NAME, pool.state() == PoolState::Closed, pool.state())?;
         check(NAME, count(pool.counts()) == [0; 4], pool.counts())?;
         check(NAME, pool.poll_timeout().is_none(), pool.poll_timeout())?;
@@ -238,7 +242,15 @@ impl Laws {
                 }
             }
             (Answer::Cancellation(met), _) => check(NAME, met == Cancellation::Finished, met)?,
-            (Answer::Done | Answer::Refused, _) => {}
+            (Answer::WarmUp(number), Call::WarmUp(connections)) => {
+                self.warm_ups.insert(number, connections.unwrap_or_default());
+            }
+            (Answer::WarmUp(_), _) => check("only a warm-up begins one", false, answer)?,
+            (Answer::WarmUpCancelled { was_open }, Call::CancelWarmUp(number)) => {
+                let is_known = self.warm_ups.remove(&number).is_some();
+                check("a warm-up that goes on can be cancelled", is_known || !was_open, number)?;
+            }
+            (Answer::WarmUpCancelled { .. } | Answer::Done | Answer::Refused, _) => {}
         }
         Ok(())
     }
@@ -373,6 +385,14 @@ impl Laws {
                     !matches!(self.place(id), Place::Pending | Place::Refreshing { .. } | Place::InUse { .. });
                 check("no socket is closed that somebody else has", is_here, (output, self.place(id)))?;
                 self.connections[id as usize - 1].place = Place::Closed;
+            }
+            Output::WarmedUp(number, how, _) => {
+                let wanted = self.warm_ups.remove(&number);
+                check("every warm-up ends exactly once", wanted.is_some(), number)?;
+                let is_established = |c: &&Connection| !matches!(c.place, Place::Pending | Place::Closed);
+                let established = self.connections.iter().filter(is_established).count();
+                let has_all = wanted.is_some_and(|wanted| established >= wanted as usize);
+                check("a warm-up has what it asked for", has_all || how != Warmed::Reached, (number, established))?;
             }
             Output::Interrupt(id) if matches!(self.place(id), Place::Pending | Place::Refreshing { .. }) => {
                 self.connections[id as usize - 1].place = Place::Closed;

@@ -4,10 +4,11 @@
 //! check-outs, from 1. Errors keep the predictable parts: their kind, the counts and the time waited.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::pool::{self, CheckOutError, CheckOutErrorKind, CheckOutId, Counts, ServiceId, WaitLimit};
-use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason, Event};
+use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason, Event, WarmUpError, WarmUpErrorKind};
 
 /// A connection's number in its pool (CMAP-9).
 pub(crate) type Id = u64;
@@ -26,10 +27,15 @@ pub(crate) enum Output {
     Fail(CheckOut, Failure),
     Close(Id, ConnectionClosedReason),
     Interrupt(Id),
+    /// The warm-up's number, its end, and of a failure the connections established and wanted.
+    WarmedUp(u64, Warmed, Option<[usize; 2]>),
     // Events, with their durations in nanoseconds.
     PoolCreated,
     PoolReady,
-    PoolCleared { service: Option<Service>, interrupts: bool },
+    PoolCleared {
+        service: Option<Service>,
+        interrupts: bool,
+    },
     PoolClosed,
     ConnectionCreated(Id),
     ConnectionReady(Id, u64),
@@ -47,6 +53,16 @@ pub(crate) struct Failure {
     /// Pending, available, in use, waiting.
     pub(crate) counts: [usize; 4],
     pub(crate) waited: u64,
+}
+
+/// How a warm-up ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warmed {
+    Reached,
+    BeyondMaxPoolSize,
+    Establish(Cause),
+    PoolCleared(Cause),
+    PoolClosed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +105,10 @@ impl Output {
                 Action::Fail { check_out, error } => Self::Fail(number(*check_out), failure(error)),
                 Action::Close { connection, socket: (), reason } => Self::Close(connection.id().get(), *reason),
                 Action::Interrupt { connection } => Self::Interrupt(connection.id().get()),
+                Action::WarmedUp { warm_up, result } => {
+                    let (how, counts) = Warmed::of(result);
+                    Self::WarmedUp(warm_up.get(), how, counts)
+                }
             },
             pool::Output::Event(event) => match event {
                 Event::PoolCreated { .. } => Self::PoolCreated,
@@ -131,7 +151,22 @@ impl Output {
                 | Self::Fail(..)
                 | Self::Close(..)
                 | Self::Interrupt(_)
+                | Self::WarmedUp(..)
         )
+    }
+}
+
+impl Warmed {
+    fn of(result: &Result<(), Arc<WarmUpError>>) -> (Self, Option<[usize; 2]>) {
+        let Err(error) = result else { return (Self::Reached, None) };
+        let how = match &error.kind {
+            WarmUpErrorKind::BeyondMaxPoolSize { .. } => Self::BeyondMaxPoolSize,
+            WarmUpErrorKind::Establish(error) => Self::Establish(Cause::of(&error.message)),
+            WarmUpErrorKind::PoolCleared { cause } => Self::PoolCleared(Cause::of(&cause.to_string())),
+            WarmUpErrorKind::PoolClosed => Self::PoolClosed,
+            other => unreachable!("a warm-up ended in a way of which the rules know nothing: {other:?}"),
+        };
+        (how, Some([error.established as usize, error.wanted as usize]))
     }
 }
 

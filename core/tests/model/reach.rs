@@ -8,10 +8,10 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use proptest_state_machine::ReferenceStateMachine;
 
-use cmap_core::pool::{Cancellation, ConnectionClosedReason as Reason};
+use cmap_core::pool::{Cancellation, ConnectionClosedReason as Reason, TimeoutReason};
 
 use super::case::{Case, Cases};
-use super::output::{Kind, Output};
+use super::output::{Kind, Output, Warmed};
 use super::reference::{Answer, Connection, Reference, State, Waiter};
 use super::transition::{Call, Named};
 
@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that two thousand cases must meet at least fifty times.
-const COMMON: [&str; 49] = [
+const COMMON: [&str; 54] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -32,6 +32,11 @@ const COMMON: [&str; 49] = [
     "time ran backwards",
     "Check",
     "Refresh",
+    "warmed up Reached",
+    "warmed up BeyondMaxPoolSize",
+    "warmed up Establish",
+    "warmed up PoolCleared",
+    "a warm-up was held back",
     "Fail PoolClosed",
     "Fail PoolCleared",
     "Fail Timeout(Deadline)",
@@ -150,6 +155,9 @@ impl Reach {
         if after.wants_replacement() && after.options.min_pool_size > 0 && !after.may_retire() {
             self.add("a life was over and went on");
         }
+        if after.timeout().is_some_and(|(_, reason)| reason == TimeoutReason::WarmUp) {
+            self.add("a warm-up was held back");
+        }
         self.meet_affinity(before, after);
         if before.waiters.len() >= 5 {
             self.add("five waited");
@@ -177,6 +185,11 @@ impl Reach {
                     Kind::PoolCleared(_) => "Fail PoolCleared".to_string(),
                     Kind::Establish(_) => "Fail Establish".to_string(),
                     kind => format!("Fail {kind:?}"),
+                }),
+                Output::WarmedUp(_, how, _) => self.add(match how {
+                    Warmed::Establish(_) => "warmed up Establish".to_string(),
+                    Warmed::PoolCleared(_) => "warmed up PoolCleared".to_string(),
+                    how => format!("warmed up {how:?}"),
                 }),
                 Output::ConnectionClosed(id, Reason::Idle, _) if before.options.max_idle == 0 => {
                     self.add(format!("retired {:?}", state(id)));

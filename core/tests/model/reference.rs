@@ -37,6 +37,9 @@ pub(crate) struct Reference {
     population_failed: bool,
     /// What the last look at the host found.
     pub(crate) host: Host,
+    /// Those under way, the oldest first.
+    pub(crate) warm_ups: Vec<WarmUp>,
+    pub(crate) warm_ups_begun: u64,
     pub(crate) backoff: Option<Backoff>,
     /// Until when the limit of new connections is used up.
     created_until: u64,
@@ -121,6 +124,8 @@ pub(crate) enum Answer {
     CheckOut(CheckOut),
     Cancellation(Cancellation),
     Refused,
+    WarmUp(u64),
+    WarmUpCancelled { was_open: bool },
 }
 
 impl Reference {
@@ -142,6 +147,8 @@ impl Reference {
             last_run: None,
             population_failed: false,
             host: Host::default(),
+            warm_ups: Vec::new(),
+            warm_ups_begun: 0,
             backoff: None,
             created_until: 0,
             outdated_until: 0,
@@ -212,6 +219,10 @@ impl Reference {
                 available.for_each(|c| c.suspect = true);
             }
             Call::RenewCredential => self.renew_credential(),
+            Call::WarmUp(connections) => return Ok(Answer::WarmUp(self.warm_up(connections))),
+            Call::CancelWarmUp(number) => {
+                return Ok(Answer::WarmUpCancelled { was_open: self.cancel_warm_up(number) });
+            }
             Call::Timeout => {
                 self.end_holds();
                 while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
@@ -227,6 +238,7 @@ impl Reference {
                     self.serve_in_place_of_held();
                     self.populate();
                 }
+                self.warm();
             }
         }
         Ok(Answer::Done)
@@ -237,7 +249,7 @@ impl Reference {
         let check_out = self.next_deadline().map(|(at, ..)| (at, TimeoutReason::CheckOut));
         let others =
             self.maintenance().into_iter().chain(self.host_look()).chain(self.pause_end()).chain(self.next_end());
-        let others = others.chain(self.hold_end()).chain(self.next_look());
+        let others = others.chain(self.hold_end()).chain(self.next_look()).chain(self.next_warm_connection());
         check_out.into_iter().chain(others).min_by_key(|&(at, _)| at)
     }
 
@@ -253,9 +265,7 @@ impl Reference {
     // Calls.
 
     fn check_out(&mut self, offset: Option<i64>, key: Option<Key>) -> CheckOut {
-        if self.host.is_over {
-            self.host = Host { started: self.started, since: self.now, is_busy: true, is_over: false };
-        }
+        self.use_host();
         self.end_holds();
         self.started += 1;
         let deadline = offset.map(|offset| self.now.saturating_add_signed(offset));
@@ -286,6 +296,12 @@ impl Reference {
             }
         }
         waiter.check_out
+    }
+
+    pub(super) fn use_host(&mut self) {
+        if self.host.is_over {
+            self.host = Host { started: self.started, since: self.now, is_busy: true, is_over: false };
+        }
     }
 
     fn cancel(&mut self, check_out: Named) -> Cancellation {
@@ -339,6 +355,8 @@ impl Reference {
             self.close(coldest.id, self.perished(&coldest).unwrap_or(Reason::Surplus), None, true);
         }
         self.serve();
+        self.refuse_warm_ups();
+        self.warm();
         Answer::Done
     }
 
@@ -437,6 +455,7 @@ impl Reference {
         if !self.population_failed {
             self.populate();
         }
+        self.warm();
         Ok(())
     }
 
@@ -461,7 +480,10 @@ impl Reference {
         self.close(id, if is_closed { Reason::PoolClosed } else { Reason::Error }, Some(cause), false);
         // Its origin fails, if it still waits, before those that the clear evicts (CMAP-49).
         self.fail_if_waiting(connection.check_out, Kind::Establish(cause));
-        self.population_failed |= connection.check_out.is_none();
+        if connection.check_out.is_none() {
+            self.population_failed = true;
+            self.fail_warm_ups(cause);
+        }
         self.evict();
         // No population: that one waits for the next run.
         self.serve();
@@ -504,3 +526,6 @@ mod refresh;
 mod retirement;
 mod rotation;
 mod rules;
+mod warm_up;
+
+pub(crate) use self::warm_up::WarmUp;

@@ -11,7 +11,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::{Maintenance, PoolOptions, PoolSizes, QueueDepth};
 use cmap_core::pool::{
     self, Action, AffinityKey, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction,
-    ServiceId, TimeoutReason,
+    ServiceId, TimeoutReason, WarmUpId,
 };
 use cmap_core::time::Instant;
 use core::time::Duration;
@@ -32,6 +32,7 @@ pub(crate) struct Sut {
     /// The handles of all connections, and the ids of all check-outs, by their numbers.
     handles: Vec<Handle>,
     check_outs: Vec<CheckOutId>,
+    warm_ups: Vec<WarmUpId>,
     /// Outputs that the pool still keeps: they have been seen in a copy of it.
     seen: VecDeque<Output>,
     /// The calls so far, and whether their outputs were kept, for the reader of a failure.
@@ -43,6 +44,7 @@ struct Strangers {
     foreign: Handle,
     never_issued: Handle,
     never_started: CheckOutId,
+    never_warmed: WarmUpId,
 }
 
 static ADDRESS: LazyLock<ServerAddress> = LazyLock::new(|| ServerAddress::tcp("one.example", 27017));
@@ -51,7 +53,11 @@ static STRANGERS: LazyLock<Strangers> = LazyLock::new(|| {
     let (foreign, _) = connection_of(&ServerAddress::tcp("two.example", 27017), 1);
     // A pool of the same address and moment is the same to the pool under test, which has no such id, but such a slot.
     let (never_issued, never_started) = connection_of(&ADDRESS, 10_000);
-    Strangers { foreign, never_issued, never_started }
+    let mut other: Pool<()> =
+        Pool::new(ServerAddress::tcp("two.example", 27017), PoolOptions::default(), Instant::ORIGIN)
+            .expect("defaults are valid");
+    let never_warmed = other.warm_up(Instant::ORIGIN, None);
+    Strangers { foreign, never_issued, never_started, never_warmed }
 });
 
 impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
@@ -65,8 +71,15 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
         pool.observe(options.observed);
         pool.record_durations(options.recorded);
         let laws = Laws::new(options);
-        let mut sut =
-            Sut { pool, laws, handles: Vec::new(), check_outs: Vec::new(), seen: VecDeque::new(), log: Vec::new() };
+        let mut sut = Sut {
+            pool,
+            laws,
+            handles: Vec::new(),
+            check_outs: Vec::new(),
+            warm_ups: Vec::new(),
+            seen: VecDeque::new(),
+            log: Vec::new(),
+        };
         let outputs: Vec<_> = core::iter::from_fn(|| sut.pool.poll_output()).collect();
         let outputs: Vec<_> = outputs.iter().map(|output| sut.translate(output)).collect();
         sut.expect(check("outputs are the reference's", outputs == case.reference.outputs, outputs));
@@ -278,6 +291,11 @@ impl Sut {
             Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
             Call::Resume => Input::Resume,
             Call::RenewCredential => Input::RenewCredential,
+            Call::WarmUp(connections) => Input::WarmUp(connections),
+            Call::CancelWarmUp(number) => {
+                let begun = number.checked_sub(1).and_then(|place| self.warm_ups.get(place as usize));
+                Input::CancelWarmUp(begun.copied().unwrap_or(STRANGERS.never_warmed))
+            }
             Call::Timeout => Input::Timeout,
         }
     }
@@ -299,6 +317,11 @@ impl Sut {
             }
             pool::Answer::Cancellation(met) => Answer::Cancellation(met),
             pool::Answer::Refused => Answer::Refused,
+            pool::Answer::WarmUp(id) => {
+                self.warm_ups.push(id);
+                Answer::WarmUp(id.get())
+            }
+            pool::Answer::WarmUpCancelled { was_open } => Answer::WarmUpCancelled { was_open },
         }
     }
 

@@ -100,6 +100,9 @@ pub(crate) enum Call<P> {
     EndAffinity(Key),
     Resume,
     RenewCredential,
+    WarmUp(Option<u32>),
+    /// By its number, which may be that of one that has ended or never begun.
+    CancelWarmUp(u64),
     Timeout,
 }
 
@@ -292,6 +295,8 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         3 => (0..KEYS).prop_map(Call::EndAffinity),
         2 => Just(Call::Resume),
         2 => Just(Call::RenewCredential),
+        3 => prop::option::weighted(0.8, 0_u32..=6).prop_map(Call::WarmUp),
+        1 => (0_u64..=12).prop_map(Call::CancelWarmUp),
         10 => Just(Call::Timeout),
         1 => prop_oneof![9 => Just(Call::ResetAfterFork), 1 => Just(Call::Close)],
     ]

@@ -167,7 +167,8 @@ impl Bench {
                 pool::Action::Check { .. }
                 | pool::Action::Refresh { .. }
                 | pool::Action::Fail { .. }
-                | pool::Action::Close { .. } => {}
+                | pool::Action::Close { .. }
+                | pool::Action::WarmedUp { .. } => {}
             },
             Output::Selected { selection, check_out } => {
                 self.log.push("Selected".into());
@@ -179,7 +180,10 @@ impl Bench {
                     monitor.handle_call(self.now, call);
                 }
             }
-            Output::Reselecting { .. } | Output::Monitor { .. } | Output::ResolveSrv { .. } => {}
+            Output::Reselecting { .. }
+            | Output::Monitor { .. }
+            | Output::WarmedUp { .. }
+            | Output::ResolveSrv { .. } => {}
         }
     }
 

@@ -15,7 +15,7 @@ use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply};
-use crate::error::{ClientError, RotationError, RuntimeGone};
+use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::{Context, Operation, OperationError};
 use crate::pool::Pool;
@@ -238,6 +238,43 @@ impl<R: Runtime> Client<R> {
     /// A limit has a value that it cannot have beside the others. Then nothing has changed.
     pub fn resize(&self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
         self.pool.resize(sizes)
+    }
+
+    /// Waits until as many connections are established to every server that takes writes, so that the first requests need
+    /// not; `None` means minPoolSize. At most for a [`Duration`], or until a [`Deadline`]; the time includes that until a
+    /// server is known. Call it again after an error that passes: what was established stays.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cmap_runtime::{Client, Runtime, WarmUpError};
+    ///
+    /// async fn begin<R: Runtime>(client: &Client<R>) -> Result<(), WarmUpError> {
+    ///     client.warm_up(10, Duration::from_secs(5)).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// No server was found, a connection could not be established, a pool was cleared meanwhile, maxPoolSize is smaller, or
+    /// time was up.
+    pub async fn warm_up(
+        &self,
+        connections: impl Into<Option<u32>>,
+        limit: impl Into<Limit>,
+    ) -> Result<(), WarmUpError> {
+        self.warm_up_for(ServerSelector::Writable, connections, limit).await
+    }
+
+    /// The same for every server that suits `selector`: a read preference of [`Nearest`](cmap_core::options::ReadMode::Nearest) takes all.
+    ///
+    /// # Errors
+    /// Those of [`warm_up`](Self::warm_up).
+    pub async fn warm_up_for(
+        &self,
+        selector: impl Into<ServerSelector>,
+        connections: impl Into<Option<u32>>,
+        limit: impl Into<Limit>,
+    ) -> Result<(), WarmUpError> {
+        self.pool.warm_up_for(selector.into(), connections.into(), limit.into()).await
     }
 
     /// Replaces all connections, those of each server evenly over a time: those in use when they come back, and never so

@@ -13,7 +13,7 @@ use cmap_core::connection::{CommandError as NotSent, EstablishError, Fault, Prot
 use cmap_core::options::{ConnectionStringError, CredentialError};
 use cmap_core::pool::{self, CheckOutErrorKind, ConnectionId};
 use cmap_core::topology::seed_list::SeedListError;
-use cmap_core::topology::{SelectionError, SelectionErrorKind};
+use cmap_core::topology::{self, SelectionError, SelectionErrorKind};
 use cmap_core::wire::{ServerError, WriteFailure};
 use thiserror::Error;
 
@@ -137,6 +137,18 @@ pub enum RotationError {
     RuntimeGone(#[from] RuntimeGone),
 }
 
+/// Why a warm-up has not reached its goal.
+#[derive(Clone, Error)]
+#[non_exhaustive]
+pub enum WarmUpError {
+    /// No server was there to warm up, or one of them lacks connections: which, how many, and why.
+    #[error(transparent)]
+    Unreached(#[from] topology::WarmUpError),
+    /// The client's runtime has ended.
+    #[error(transparent)]
+    RuntimeGone(#[from] RuntimeGone),
+}
+
 /// Why a check-out got no connection.
 #[derive(Clone, Error)]
 #[non_exhaustive]
@@ -239,7 +251,16 @@ impl CommandErrorKind {
     }
 }
 
-readable_debug!(Error, RuntimeGone, ClientError, RotationError, CheckOutError, CommandError, CommandErrorKind);
+readable_debug!(
+    Error,
+    RuntimeGone,
+    ClientError,
+    RotationError,
+    WarmUpError,
+    CheckOutError,
+    CommandError,
+    CommandErrorKind
+);
 
 impl Error {
     /// Whether a retry makes sense.

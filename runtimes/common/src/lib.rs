@@ -83,7 +83,9 @@ pub use connection::Connection;
 pub use cursor::{Cursor, CursorError, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
-pub use error::{CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RotationError, RuntimeGone};
+pub use error::{
+    CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RotationError, RuntimeGone, WarmUpError,
+};
 pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
 pub use operation::{InSession, NoSession, Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;

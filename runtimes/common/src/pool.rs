@@ -15,7 +15,7 @@ use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
 use crate::builder::{Builder, Monitored, without_zero};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
-use crate::error::{ClientError, RotationError, RuntimeGone};
+use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::Context;
 use crate::runtime::Runtime;
@@ -203,6 +203,31 @@ impl<R: Runtime> Pool<R> {
         let patience = TopologyOptions::of_client(self.options()).server_selection_timeout;
         // Boxed, so that the futures of callers stay small.
         Box::pin(Arc::clone(self.topology()).set_credential(credential, patience)).await
+    }
+
+    /// Waits until as many connections are established; `None` means minPoolSize. As [`Client::warm_up`](crate::Client::warm_up),
+    /// but a pool that is not ready is an error.
+    ///
+    /// # Errors
+    /// A connection could not be established, the pool is not ready, maxPoolSize is smaller, or time was up.
+    pub async fn warm_up(
+        &self,
+        connections: impl Into<Option<u32>>,
+        limit: impl Into<Limit>,
+    ) -> Result<(), WarmUpError> {
+        self.warm_up_for(ServerSelector::Writable, connections.into(), limit.into()).await
+    }
+
+    pub(crate) async fn warm_up_for(
+        &self,
+        selector: ServerSelector,
+        connections: Option<u32>,
+        limit: Limit,
+    ) -> Result<(), WarmUpError> {
+        let topology = Arc::clone(self.topology());
+        let (criteria, limit) = (Criteria { selector, ..Criteria::default() }, topology.left(limit));
+        // Boxed, so that the futures of callers stay small.
+        Box::pin(topology.warm_up(criteria, connections, limit)).await
     }
 
     /// Adds an identity, as [`Client::add_identity`](crate::Client::add_identity) does.

@@ -194,7 +194,8 @@ impl Driver {
                 }
                 Output::Action(Action::Close { socket, .. }) => _ = self.work.remove(&socket.token),
                 Output::Action(Action::Interrupt { connection }) => self.interrupt(connection)?,
-                Output::Event(_) => {}
+                // Nobody asks for a warm-up.
+                Output::Action(Action::WarmedUp { .. }) | Output::Event(_) => {}
             }
         }
         Ok(())

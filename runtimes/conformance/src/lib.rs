@@ -65,6 +65,7 @@ pub mod unasked;
 pub mod unusable;
 pub mod uses;
 pub mod virtual_time;
+pub mod warming;
 mod watch;
 
 use std::error::Error;

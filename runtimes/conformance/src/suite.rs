@@ -258,6 +258,16 @@ macro_rules! conformance {
                 a_wall_clock_that_went_on_alone_has_idle_connections_checked,
                 a_wall_clock_that_is_set_by_a_little_is_no_suspension,
             }
+            warming {
+                a_client_waits_for_its_server_and_for_all_connections,
+                without_a_number_it_reaches_the_least_size,
+                a_wrong_password_is_its_error,
+                more_than_the_greatest_size_is_refused,
+                it_waits_for_a_server_that_comes_late,
+                without_a_server_it_ends_in_time_and_says_what_is_known,
+                a_closed_client_ends_it,
+                one_that_is_dropped_leaves_nothing,
+            }
             retirement {
                 a_connection_is_retired_at_its_age_though_nothing_else_is_due,
                 a_connection_is_retired_after_its_last_use,

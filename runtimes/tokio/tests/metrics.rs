@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_conformance::LocalServer;
+use cmap_runtime::Metrics;
+use cmap_tokio::Client;
 use cmap_tokio::core::options::ClientOptions;
-use cmap_tokio::{Client, Metrics};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 #[tokio::test]

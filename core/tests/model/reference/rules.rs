@@ -96,7 +96,7 @@ impl Reference {
         self.has_room() && self.allowed_at().is_some_and(|at| at <= self.now)
     }
 
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         let max = self.options.max_pool_size as usize;
         self.state == PoolState::Ready
             && (max == 0 || self.connections.len() < max)
@@ -126,7 +126,7 @@ impl Reference {
 
     pub(super) fn look_at_host(&mut self) {
         while self.host_look().is_some_and(|(at, _)| at <= self.now) {
-            let is_busy = self.count(State::InUse) > 0 || self.counts()[3] > 0;
+            let is_busy = self.count(State::InUse) > 0 || self.counts()[3] > 0 || !self.warm_ups.is_empty();
             let is_over = !is_busy && !self.host.is_busy && self.started == self.host.started;
             let hottest = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
             let since = hottest.filter(|_| !is_busy).unwrap_or(self.now);
@@ -208,6 +208,7 @@ impl Reference {
         while let Some(&head) = self.waiters.first() {
             self.fail(head, kind);
         }
+        self.evict_warm_ups();
     }
 
     /// A waiter leaves the queue; the connection that it was the origin of stays.
@@ -246,7 +247,7 @@ impl Reference {
 
     /// The time from which on a connection is allowed: after the backoff's pause, never while it tries one, and when there
     /// is a token left of those for new connections.
-    fn allowed_at(&self) -> Option<u64> {
+    pub(super) fn allowed_at(&self) -> Option<u64> {
         Some(self.pause()?.max(self.token_at()))
     }
 

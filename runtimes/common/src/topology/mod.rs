@@ -14,6 +14,7 @@
 //! | `holders` | who holds connections, who waits, and what an error says of them |
 //! | `server_filter` | a user's choice among suitable servers |
 //! | `rotation`, `identities` | a new credential, proven before it is used; users beside that of the options |
+//! | `warm_up` | the wait for connections that nobody needs yet |
 //! | `driver` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
@@ -38,6 +39,7 @@ mod state;
 mod suspension;
 mod uses;
 mod waiters;
+mod warm_up;
 mod work;
 
 use std::ops::Bound;
@@ -307,6 +309,7 @@ impl<R: Runtime> Topology<R> {
             + state.activities.len()
             + state.deadlines.entries()
             + state.closing.len()
+            + state.warm_ups.len()
             + state.watch.as_ref().map_or(0, |watch| watch.entries())
     }
 

@@ -21,6 +21,7 @@ use super::member::Member;
 use super::refresh::Refresh;
 use super::srv_lookup::SrvLookup;
 use super::waiters::Waiters;
+use super::warm_up::WarmUps;
 use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::Settings;
@@ -48,6 +49,7 @@ pub(crate) struct State<R: Runtime> {
     described: Arc<TopologyDescription>,
     /// The wakers of the tasks that wait for the last connection of a closed pool.
     pub(crate) closing: Slab<Waker>,
+    pub(super) warm_ups: WarmUps,
     /// The time at which the driver comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
@@ -115,6 +117,7 @@ impl<R: Runtime> State<R> {
             events: EventQueue::default(),
             described,
             closing: Slab::new(),
+            warm_ups: WarmUps::new(),
             armed: None,
             runtime_gone: false,
             serves_writes_plainly,
@@ -172,6 +175,7 @@ impl<R: Runtime> State<R> {
                 | Output::Selection(_)
                 | Output::Server { .. }
                 | Output::Monitor { .. }
+                | Output::WarmedUp { .. }
                 | Output::ResolveSrv { .. } => {
                     self.act(now, output, work);
                     continue;
@@ -233,6 +237,7 @@ impl<R: Runtime> State<R> {
             Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
             Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
             Output::ResolveSrv { name } => work.more().srv_lookup = Some((name, self.srv_lookup.begin())),
+            Output::WarmedUp { warm_up, result } => work.wake_all(self.end_warm_up(warm_up, result)),
             Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {}
         }
     }
@@ -315,7 +320,8 @@ impl<R: Runtime> State<R> {
                 let activity = self.activities.get(&(server, connection.id()));
                 work.wake_all(activity.and_then(|activity| activity.abort.abort(AbortReason::Interrupted)));
             }
-            Action::Deliver { .. } | Action::Fail { .. } => {}
+            // The machine takes the latter, and tells of its own.
+            Action::Deliver { .. } | Action::Fail { .. } | Action::WarmedUp { .. } => {}
         }
     }
 
@@ -396,6 +402,7 @@ impl<R: Runtime> State<R> {
             wake.push(waker);
         }
         wake.extend(self.closing.drain());
+        wake.append(&mut self.abandon_warm_ups(now));
         wake
     }
 

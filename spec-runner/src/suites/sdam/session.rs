@@ -286,6 +286,7 @@ impl Session {
                 Output::Monitor { .. } | Output::Selection(_) => {}
                 Output::Pool { server, output: pool::Output::Action(action) } => self.act_for_pool(server, action)?,
                 Output::Pool { output: pool::Output::Event(_), .. } => {}
+                Output::WarmedUp { .. } => return Err("a warm-up was not asked for".into()),
                 Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {
                     return Err("a check-out waited for a server".into());
                 }
@@ -330,7 +331,10 @@ impl Session {
                 self.problem = Some("a connection was idle, and none can be".into());
             }
             // A clear fails those that the pending connections were created for; they stay what they are.
-            pool::Action::Fail { .. } | pool::Action::Close { .. } | pool::Action::Interrupt { .. } => {}
+            pool::Action::Fail { .. }
+            | pool::Action::Close { .. }
+            | pool::Action::Interrupt { .. }
+            | pool::Action::WarmedUp { .. } => {}
         }
         Ok(())
     }

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use cmap_core::pool::{CheckOutError, CheckOutId, ConnectionId, Handle};
 use cmap_core::sim::{News, Random, Simulation};
 use cmap_core::time::Instant;
+use cmap_core::topology::{WarmUpError, WarmUpId};
 
 use self::thread::{Thread, Wait};
 use super::{Chance, Engine, Run, event};
-use crate::suites::cmap::format::{Case, Deployment};
+use crate::suites::cmap::format::{Case, Deployment, WarmUpFailure};
 
 /// The pool machine itself, driven by a simulation.
 pub struct CoreEngine;
@@ -69,6 +70,8 @@ struct Session<'a> {
     held: BTreeMap<ConnectionId, Handle>,
     /// How check-outs ended whose thread has not gone on yet.
     ended: BTreeMap<CheckOutId, Result<Handle, Arc<CheckOutError>>>,
+    /// How warm-ups ended whose thread has not gone on yet.
+    warmed: BTreeMap<WarmUpId, Option<WarmUpFailure>>,
     /// How often each type of event happened.
     occurred: BTreeMap<&'static str, u32>,
     run: Run,
@@ -85,6 +88,7 @@ impl<'a> Session<'a> {
             labels: BTreeMap::new(),
             held: BTreeMap::new(),
             ended: BTreeMap::new(),
+            warmed: BTreeMap::new(),
             occurred: BTreeMap::new(),
             run: Run::default(),
         };
@@ -179,6 +183,7 @@ impl<'a> Session<'a> {
             Wait::Time { until } => *until <= now,
             Wait::Event { event, count, until, .. } => self.occurrences(*event) >= *count || *until <= now,
             Wait::Thread { target } => self.threads.get(target).is_none_or(Thread::is_done),
+            Wait::WarmUp { id, .. } => self.warmed.contains_key(id),
             Wait::CheckOut { id, .. } => self.ended.contains_key(id),
         })
     }
@@ -203,6 +208,13 @@ impl<'a> Session<'a> {
                 }
                 News::Failed { check_out, error } => {
                     self.ended.insert(check_out, Err(error));
+                }
+                News::WarmedUp { warm_up, result } => {
+                    let failure = result.err().and_then(|error| match error {
+                        WarmUpError::Pool(error) => WarmUpFailure::of(&error.kind),
+                        _ => None,
+                    });
+                    self.warmed.insert(warm_up, failure);
                 }
                 // The format has no operation that could be broken off.
                 News::Interrupted { .. } => {}

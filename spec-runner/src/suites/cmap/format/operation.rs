@@ -1,6 +1,7 @@
 //! The operations of a test, and the threads that carry them out.
 
 use cmap_core::options::PoolSizes;
+use cmap_core::pool::WarmUpErrorKind;
 use cmap_core::sim::ConfigureFailPoint;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -99,6 +100,13 @@ pub enum Operation {
         /// Over how many milliseconds.
         #[serde(rename = "overMS")]
         over_ms: u32,
+    },
+    /// Waits until as many connections are established. Style "scenario".
+    WarmUp {
+        /// How many; minPoolSize without it.
+        connections: Option<u32>,
+        /// Why it ends early, if it does.
+        error: Option<WarmUpFailure>,
     },
     /// The machine was suspended, and goes on. Style "scenario".
     Resume {},
@@ -214,6 +222,33 @@ impl Step {
     }
 }
 
+/// Why a warm-up ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WarmUpFailure {
+    /// A connection could not be established.
+    Establish,
+    /// The pool was cleared, or is paused.
+    PoolCleared,
+    /// The pool is closed.
+    PoolClosed,
+    /// maxPoolSize is smaller.
+    MaxPoolSize,
+}
+
+impl WarmUpFailure {
+    /// The failure that an error tells of; none if files have no name for it.
+    pub fn of(error: &WarmUpErrorKind) -> Option<Self> {
+        match error {
+            WarmUpErrorKind::Establish(_) => Some(Self::Establish),
+            WarmUpErrorKind::PoolCleared { .. } => Some(Self::PoolCleared),
+            WarmUpErrorKind::PoolClosed => Some(Self::PoolClosed),
+            WarmUpErrorKind::BeyondMaxPoolSize { .. } => Some(Self::MaxPoolSize),
+            _ => None,
+        }
+    }
+}
+
 impl Operation {
     /// As files spell it.
     pub fn name(&self) -> &'static str {
@@ -231,6 +266,7 @@ impl Operation {
             Self::EndAffinity { .. } => "endAffinity",
             Self::RenewCredential {} => "renewCredential",
             Self::RetireAll { .. } => "retireAll",
+            Self::WarmUp { .. } => "warmUp",
             Self::Resume {} => "resume",
             Self::Cancel { .. } => "cancel",
             Self::HangUp { .. } => "hangUp",
@@ -253,6 +289,7 @@ impl Operation {
             | Self::EndAffinity { .. }
             | Self::RenewCredential {}
             | Self::RetireAll { .. }
+            | Self::WarmUp { .. }
             | Self::Resume {}
             | Self::Cancel { .. }
             | Self::HangUp { .. }

@@ -55,6 +55,7 @@ impl<'a> Names<'a> {
             | Operation::EndAffinity { .. }
             | Operation::RenewCredential {}
             | Operation::RetireAll { .. }
+            | Operation::WarmUp { .. }
             | Operation::Resume {}
             | Operation::Cancel { .. }
             | Operation::HangUp { .. }
@@ -122,6 +123,7 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
         | Operation::EndAffinity { .. }
         | Operation::RenewCredential {}
         | Operation::RetireAll { .. }
+        | Operation::WarmUp { .. }
         | Operation::Resume {}
         | Operation::Network { .. }
         | Operation::FailPoint { .. }

@@ -107,7 +107,9 @@ impl Shared {
                 // A socket that is dropped is closed.
                 Output::Action(Action::Close { .. }) => {}
                 // Never asked for: idle connections are not checked, and this pool is never cleared.
-                Output::Action(Action::Check { .. } | Action::Refresh { .. } | Action::Interrupt { .. }) => {}
+                Output::Action(
+                    Action::Check { .. } | Action::Refresh { .. } | Action::Interrupt { .. } | Action::WarmedUp { .. },
+                ) => {}
                 Output::Event(event) => state.events.push(event.name()),
             }
         }

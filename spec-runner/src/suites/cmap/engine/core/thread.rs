@@ -10,10 +10,13 @@ use cmap_core::pool::{
 use cmap_core::server::OperationError;
 use cmap_core::sim;
 use cmap_core::time::Instant;
+use cmap_core::topology::WarmUpId;
 
 use super::super::{ActualError, EVENT_TIMEOUT};
 use super::{Session, setup};
-use crate::suites::cmap::format::{self, ConnectionName, EventType, ExpectedError, NetworkMode, Operation, Step};
+use crate::suites::cmap::format::{
+    self, ConnectionName, EventType, ExpectedError, NetworkMode, Operation, Step, WarmUpFailure,
+};
 use crate::suites::cmap::verdict;
 
 /// One thread.
@@ -34,6 +37,8 @@ pub(super) enum Wait<'a> {
     Event { event: EventType, count: u32, until: Instant },
     /// The end of another thread.
     Thread { target: &'a str },
+    /// The end of a warm-up.
+    WarmUp { id: WarmUpId, expected: Option<WarmUpFailure> },
     /// The end of a check-out.
     CheckOut { id: CheckOutId, label: Option<&'a str>, expected: Option<&'a ExpectedError> },
 }
@@ -68,7 +73,7 @@ impl Wait<'_> {
     pub(super) fn until(&self) -> Option<Instant> {
         match self {
             Self::Time { until } | Self::Event { until, .. } => Some(*until),
-            Self::Thread { .. } | Self::CheckOut { .. } => None,
+            Self::Thread { .. } | Self::WarmUp { .. } | Self::CheckOut { .. } => None,
         }
     }
 }
@@ -110,6 +115,12 @@ impl<'a> Session<'a> {
                 let error = self.threads.get(target).and_then(|target| target.error.clone());
                 if let Some(error) = error {
                     self.fail_thread(thread, error);
+                }
+            }
+            Wait::WarmUp { id, expected } => {
+                let failure = self.warmed.remove(&id).flatten();
+                if failure != expected {
+                    self.violation(format!("a warm-up should end with {expected:?}, and ended with {failure:?}"));
                 }
             }
             Wait::CheckOut { id, label, expected } => match self.ended.remove(&id) {
@@ -155,6 +166,10 @@ impl<'a> Session<'a> {
             Operation::EndAffinity { key } => self.simulation.end_affinity(AffinityKey(*key)),
             Operation::RenewCredential {} => self.simulation.renew_credential(),
             Operation::RetireAll { over_ms } => self.simulation.retire_all(Duration::from_millis((*over_ms).into())),
+            Operation::WarmUp { connections, error } => {
+                let id = self.simulation.warm_up(*connections);
+                return Some(Wait::WarmUp { id, expected: *error });
+            }
             Operation::Resume {} => self.simulation.resume(),
             Operation::Cancel { target } => self.cancel(target),
             Operation::HangUp { connection, noticed } => self.hang_up(connection, *noticed),

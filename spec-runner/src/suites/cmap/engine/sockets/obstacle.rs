@@ -63,6 +63,7 @@ fn waits(case: &Case) -> Duration {
         | Operation::EndAffinity { .. }
         | Operation::RenewCredential {}
         | Operation::RetireAll { .. }
+        | Operation::WarmUp { .. }
         | Operation::Resume {}
         | Operation::Cancel { .. }
         | Operation::HangUp { .. }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use cmap_core::pool::{AffinityKey, Cause, Clear, Counts};
 use cmap_core::sim::ConfigureFailPoint;
-use cmap_runtime::{CheckOutError, Connection, Runtime};
+use cmap_core::topology;
+use cmap_runtime::{CheckOutError, Connection, Runtime, WarmUpError};
 
 use super::control::{VirtualServer, number_at_server};
 use super::session::Session;
 use super::threads::Activity;
 use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT};
-use crate::suites::cmap::format::{ConnectionName, EventType, ExpectedError, Operation, OperationError};
+use crate::suites::cmap::format::{ConnectionName, EventType, ExpectedError, Operation, OperationError, WarmUpFailure};
 use crate::suites::cmap::verdict;
 
 /// How soon the pool's figures must be as asserted. A virtual clock stands still for that; here, what an operation or an
@@ -58,6 +59,10 @@ impl<R: Runtime> Session<R> {
             Operation::EndAffinity { key } => self.pool.end_affinity(AffinityKey(*key)),
             Operation::RenewCredential {} => self.renew_credential().await,
             Operation::RetireAll { over_ms } => self.pool.retire_all(Duration::from_millis((*over_ms).into())),
+            Operation::WarmUp { connections, error } => {
+                let ended = self.waiting(thread, self.pool.warm_up(*connections, EVENT_TIMEOUT)).await;
+                self.end_warm_up(ended, *error);
+            }
             Operation::Resume {} => self.pool.resume(),
             Operation::Cancel { target } => self.cancel(target).await,
             Operation::FailPoint { fail_point } => self.set_fail_point(fail_point).await,
@@ -78,6 +83,16 @@ impl<R: Runtime> Session<R> {
         let named = resized.and_then(Result::err).map(|error| error.option);
         if named != refused {
             self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
+        }
+    }
+
+    fn end_warm_up(&self, ended: Result<(), WarmUpError>, expected: Option<WarmUpFailure>) {
+        let failure = match &ended {
+            Err(WarmUpError::Unreached(topology::WarmUpError::Pool(error))) => WarmUpFailure::of(&error.kind),
+            _ => None,
+        };
+        if failure != expected || (ended.is_err() && failure.is_none()) {
+            self.violation(format!("a warm-up should end with {expected:?}, and ended with {ended:?}"));
         }
     }
 

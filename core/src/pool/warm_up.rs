@@ -1,0 +1,255 @@
+//! Warm-up: connections that are established before anybody needs them, and the moment at which they are.
+//!
+//! A warm-up asks for a number of established connections, whoever uses them, and ends once there are as many. Until then the
+//! pool creates what is missing as a population does: for no check-out, with permits that nobody needs more, and no sooner
+//! than backoff and rate allow; but it waits for no interval, and works without maintenance. Afterwards the connections
+//! are like any others: maxIdleTimeMS and the rest decide how long they stay.
+//!
+//! It ends in an error as soon as the pool cannot do it: when one of the connections that no check-out waits for fails, when
+//! the pool is paused or closed, or when maxPoolSize is too small.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Pool;
+use super::error::Cause;
+use super::handle::PoolId;
+use super::output::{Action, Output};
+use super::state::PoolState;
+use super::timer::{Timeout, TimeoutReason};
+use crate::address::ServerAddress;
+use crate::connection::EstablishError;
+use crate::time::Instant;
+
+/// One warm-up; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WarmUpId {
+    pub(crate) pool: PoolId,
+    number: u64,
+}
+
+/// The warm-ups of a pool that have not ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct WarmUps {
+    /// Those ever begun.
+    begun: u64,
+    /// The oldest first.
+    goals: Vec<Goal>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Goal {
+    number: u64,
+    /// How many connections have to be established.
+    connections: u32,
+}
+
+/// A warm-up ended without as many connections as it asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WarmUpError {
+    /// Why.
+    pub kind: WarmUpErrorKind,
+    /// The pool's address.
+    pub address: Arc<ServerAddress>,
+    /// How many connections were established when it ended.
+    pub established: u32,
+    /// How many it asked for.
+    pub wanted: u32,
+}
+
+/// Why a warm-up ended early.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum WarmUpErrorKind {
+    /// maxPoolSize is smaller than what it asked for.
+    BeyondMaxPoolSize {
+        /// maxPoolSize.
+        max_pool_size: u32,
+    },
+    /// A connection could not be established.
+    Establish(Arc<EstablishError>),
+    /// The pool is paused, or was cleared meanwhile.
+    PoolCleared {
+        /// What cleared the pool.
+        cause: Cause,
+    },
+    /// The pool is closed.
+    PoolClosed,
+    /// The caller gave up, because its time was up.
+    GivenUp,
+}
+
+impl<C> Pool<C> {
+    /// Has as many connections established as `connections` says, or as minPoolSize does where it says nothing.
+    /// [`Action::WarmedUp`] follows, exactly once, unless the warm-up is cancelled.
+    pub fn warm_up(&mut self, now: Instant, connections: Option<u32>) -> WarmUpId {
+        self.advance(now);
+        self.use_host();
+        self.warm_ups.begun = self.warm_ups.begun.saturating_add(1);
+        let goal = Goal { number: self.warm_ups.begun, connections: connections.unwrap_or_else(|| self.floor()) };
+        match self.unready() {
+            Some(kind) => self.end_warm_up(goal, Err(kind)),
+            None => {
+                self.warm_ups.goals.push(goal);
+                self.population_failed = false;
+                self.refuse_warm_ups();
+                self.warm();
+            }
+        }
+        WarmUpId { pool: self.id, number: goal.number }
+    }
+
+    /// Gives up a warm-up. Connections that are being established for it stay in the pool. Returns how far it came, unless
+    /// it has ended: then its [`Action::WarmedUp`] has come, or is among the outputs.
+    pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<WarmUpError> {
+        self.advance(now);
+        let is_it = |goal: &Goal| id.pool == self.id && goal.number == id.number;
+        let place = self.warm_ups.goals.iter().position(is_it)?;
+        let goal = self.warm_ups.goals.remove(place);
+        Some(self.warm_up_error(goal, WarmUpErrorKind::GivenUp))
+    }
+
+    /// Connections that are established, in use or not.
+    pub fn established(&self) -> u32 {
+        self.connections.total().saturating_sub(self.connections.pending)
+    }
+
+    /// Ends the warm-ups that have what they asked for, and creates what the others lack.
+    pub(super) fn warm(&mut self) {
+        if self.warm_ups.goals.is_empty() {
+            return;
+        }
+        let established = self.established();
+        self.end_warm_ups(|goal| (goal.connections <= established).then_some(Ok(())));
+        while self.lacks_warm_connection() && self.may_create() {
+            self.create(None);
+        }
+    }
+
+    /// When to go on with a warm-up that something held back.
+    pub(super) fn warm_up_timeout(&self) -> Option<Timeout> {
+        if self.warm_ups.goals.is_empty() || !self.lacks_warm_connection() {
+            return None;
+        }
+        let allowed = self.creation_allowed_at().filter(|_| self.has_room() && self.may_ask_for_permit())?;
+        Some(Timeout { at: allowed.max(self.now), reason: TimeoutReason::WarmUp })
+    }
+
+    /// Whether a warm-up goes on, which is a use of the host.
+    pub(super) fn is_warming(&self) -> bool {
+        !self.warm_ups.goals.is_empty()
+    }
+
+    /// A connection that no check-out waited for has failed.
+    pub(super) fn fail_warm_ups(&mut self, error: &Arc<EstablishError>) {
+        self.end_warm_ups(|_| Some(Err(WarmUpErrorKind::Establish(Arc::clone(error)))));
+    }
+
+    /// The pool is ready no more: no connection is created.
+    pub(super) fn evict_warm_ups(&mut self) {
+        if let Some(kind) = self.unready() {
+            self.end_warm_ups(|_| Some(Err(kind.clone())));
+        }
+    }
+
+    /// Ends the warm-ups that maxPoolSize does not allow.
+    pub(super) fn refuse_warm_ups(&mut self) {
+        let max_pool_size = self.limits.max_pool_size;
+        let refusal = |goal: &Goal| {
+            (goal.connections > max_pool_size).then_some(Err(WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size }))
+        };
+        self.end_warm_ups(refusal);
+    }
+
+    /// Whether warm-ups that cannot be fulfilled have ended, and those that are fulfilled.
+    pub(super) fn check_warm_ups(&self) -> bool {
+        let established = self.established();
+        let is_open = |goal: &Goal| goal.connections > established && goal.connections <= self.limits.max_pool_size;
+        self.warm_ups.goals.is_empty() || (self.unready().is_none() && self.warm_ups.goals.iter().all(is_open))
+    }
+
+    fn lacks_warm_connection(&self) -> bool {
+        let most = self.warm_ups.goals.iter().map(|goal| goal.connections).max();
+        self.has_permit_to_spare() && most.is_some_and(|most| self.connections.total() < most)
+    }
+
+    /// Why the pool does not create connections, if it does not.
+    fn unready(&self) -> Option<WarmUpErrorKind> {
+        match self.state {
+            PoolState::Ready => None,
+            PoolState::Paused => Some(WarmUpErrorKind::PoolCleared { cause: self.paused_by.clone() }),
+            PoolState::Closed => Some(WarmUpErrorKind::PoolClosed),
+        }
+    }
+
+    fn end_warm_ups(&mut self, result: impl Fn(&Goal) -> Option<Result<(), WarmUpErrorKind>>) {
+        for goal in core::mem::take(&mut self.warm_ups.goals) {
+            match result(&goal) {
+                Some(result) => self.end_warm_up(goal, result),
+                None => self.warm_ups.goals.push(goal),
+            }
+        }
+    }
+
+    fn end_warm_up(&mut self, goal: Goal, result: Result<(), WarmUpErrorKind>) {
+        let warm_up = WarmUpId { pool: self.id, number: goal.number };
+        let result = result.map_err(|kind| Arc::new(self.warm_up_error(goal, kind)));
+        self.outputs.push_back(Output::Action(Action::WarmedUp { warm_up, result }));
+    }
+
+    fn warm_up_error(&self, goal: Goal, kind: WarmUpErrorKind) -> WarmUpError {
+        let address = Arc::clone(&self.address);
+        WarmUpError { kind, address, established: self.established(), wanted: goal.connections }
+    }
+}
+
+impl WarmUpId {
+    /// The warm-up's number in its pool, from 1.
+    pub fn get(self) -> u64 {
+        self.number
+    }
+}
+
+impl WarmUpErrorKind {
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::BeyondMaxPoolSize { .. } => "ask for fewer, or raise maxPoolSize",
+            Self::Establish(_) => "see to its cause, and warm up again",
+            Self::PoolCleared { .. } => "warm up again as soon as the server answers",
+            Self::PoolClosed => "make a new client",
+            Self::GivenUp => "allow more time, or see why the server takes so long",
+        }
+    }
+}
+
+impl fmt::Display for WarmUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size } => {
+                write!(f, "The warm-up asks for more connections than maxPoolSize ({max_pool_size}) allows")?;
+            }
+            WarmUpErrorKind::Establish(_) => {
+                f.write_str("The warm-up ended because a connection could not be established")?;
+            }
+            WarmUpErrorKind::PoolCleared { .. } => f.write_str("The warm-up ended because the pool is paused")?,
+            WarmUpErrorKind::PoolClosed => f.write_str("The warm-up ended because the pool is closed")?,
+            WarmUpErrorKind::GivenUp => f.write_str("The warm-up took longer than it was allowed to")?,
+        }
+        let Self { kind, address, established, wanted } = self;
+        write!(f, " ({address}; {established} of {wanted} connections are established); {}", kind.advice())
+    }
+}
+
+impl core::error::Error for WarmUpError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.kind {
+            WarmUpErrorKind::Establish(error) => Some(&**error),
+            WarmUpErrorKind::PoolCleared { cause } => Some(cause),
+            WarmUpErrorKind::BeyondMaxPoolSize { .. } | WarmUpErrorKind::PoolClosed | WarmUpErrorKind::GivenUp => None,
+        }
+    }
+}
