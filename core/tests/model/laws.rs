@@ -172,7 +172,7 @@ impl Laws {
 
         let statistics = pool.statistics(Instant::ORIGIN);
         let durations = statistics.durations.as_deref();
-        check("durations are recorded as asked for", durations.is_some() == self.options.recorded, &durations)?;
+        check("durations are recorded as asked for", durations.is_some() == self.options.recorded, durations)?;
         durations.map_or(Ok(()), |durations| self.seen.compare(durations, self.options.observed))?;
         let stats = pool.stats();
         check("statistics have the same counts", statistics.stats == stats, (statistics.stats, stats))?;

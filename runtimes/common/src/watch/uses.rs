@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_tally_has_mean_deviation_and_the_longest() {
         let mut tally = Tally::default();
-        [2, 4, 4, 4, 5, 5, 7, 9].map(|millis| tally.add(Duration::from_millis(millis)));
+        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|millis| tally.add(Duration::from_millis(millis)));
 
         let told = tally.told(None);
 
