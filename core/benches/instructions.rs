@@ -22,6 +22,9 @@ const OPERATIONS: usize = 50;
 /// Instructions that a check-out/check-in pair may cost.
 const BUDGET_PER_PAIR: u64 = 340;
 
+/// The same where it is recorded how long everything takes.
+const BUDGET_PER_RECORDED_PAIR: u64 = BUDGET_PER_PAIR + 150;
+
 /// A pool of one connection, which is checked out, and its waiters.
 struct Queue {
     pool: Pool<u64>,
@@ -72,6 +75,13 @@ fn warm() -> Pool<u64> {
     pool
 }
 
+/// The same of a pool that records how long everything takes.
+fn warm_and_recorded() -> Pool<u64> {
+    let mut pool = warm();
+    pool.record_durations(true);
+    pool
+}
+
 fn queue(waiters: usize, timeout: Timeout) -> Queue {
     let mut pool = new_pool(timeout);
     let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
@@ -95,7 +105,17 @@ fn queue(waiters: usize, timeout: Timeout) -> Queue {
 
 #[library_benchmark]
 #[bench::warm(warm())]
-fn pair(mut pool: Pool<u64>) -> Pool<u64> {
+fn pair(pool: Pool<u64>) -> Pool<u64> {
+    pairs(pool)
+}
+
+#[library_benchmark]
+#[bench::warm(warm_and_recorded())]
+fn recorded_pair(pool: Pool<u64>) -> Pool<u64> {
+    pairs(pool)
+}
+
+fn pairs(mut pool: Pool<u64>) -> Pool<u64> {
     let mut now = Instant::ORIGIN;
     for _ in 0..OPERATIONS {
         now = now + Duration::from_nanos(1000);
@@ -166,7 +186,13 @@ library_benchmark_group!(
     benchmarks = [pair]
 );
 library_benchmark_group!(
+    name = recorded,
+    config = LibraryBenchmarkConfig::default()
+        .tool(Callgrind::default().hard_limits([(EventKind::Ir, BUDGET_PER_RECORDED_PAIR * OPERATIONS as u64)])),
+    benchmarks = [recorded_pair]
+);
+library_benchmark_group!(
     name = size,
     benchmarks = [check_out_that_waits, check_in_that_serves_a_waiter, cancel, clear]
 );
-main!(library_benchmark_groups = [budget, size]);
+main!(library_benchmark_groups = [budget, recorded, size]);

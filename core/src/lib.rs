@@ -74,6 +74,7 @@
 //! | [`topology`] | a client's servers: how they are found, in DNS too, and which one suits an operation |
 //! | [`retry`] | what to do after an operation has failed: try again, when and where; or give up |
 //! | [`session`] | the sessions of operations, and the time of the cluster |
+//! | [`statistics`] | histograms of durations |
 //! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (feature `wire`) |
@@ -103,6 +104,7 @@ mod service_id;
 pub mod session;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod statistics;
 pub mod time;
 pub mod topology;
 mod topology_version;

@@ -60,9 +60,10 @@ fn pair(pool: &mut Pool<u64>, now: Instant) {
 
 #[test]
 fn a_pair_allocates_nothing_once_warm() {
-    for observed in [true, false] {
+    for (observed, recorded) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut pool = pool(10);
         pool.observe(observed);
+        pool.record_durations(recorded);
         pair(&mut pool, Instant::from_millis(1));
 
         let allocations = allocation_counter::measure(|| {
@@ -71,7 +72,7 @@ fn a_pair_allocates_nothing_once_warm() {
             }
         });
 
-        assert_eq!(allocations.count_total, 0, "observed: {observed}");
+        assert_eq!(allocations.count_total, 0, "observed: {observed}, recorded: {recorded}");
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod model {
     pub(crate) mod case;
+    pub(crate) mod durations;
     pub(crate) mod laws;
     pub(crate) mod output;
     pub(crate) mod reach;

@@ -340,6 +340,7 @@ impl<C> Pool<C> {
     /// A connection is checked before its delivery.
     pub(super) fn begin_check(&mut self, connection: Key) {
         self.release(connection);
+        self.record_idle(connection);
         self.connections.begin_check(&mut self.generations, connection);
         self.end_suspicion(connection);
         let connection = self.handle(connection);

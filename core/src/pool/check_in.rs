@@ -39,6 +39,10 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
+        let socket = match self.check_in_recorded(now, connection, socket, condition) {
+            Ok(()) => return Ok(CheckedIn::Done),
+            Err(socket) => socket,
+        };
         let socket = match self.check_in_counted(now, connection, socket, condition) {
             Ok(()) => return Ok(CheckedIn::Done),
             Err(socket) => socket,
@@ -86,9 +90,11 @@ impl<C> Pool<C> {
         Ok(CheckedIn::Done)
     }
 
-    /// Reports the check-in, and says whether the connection's life ends with it. Out of line: most pools do neither.
+    /// Reports the check-in, records the use, and says whether the connection's life ends with it. Out of line: most pools do
+    /// none of it.
     #[inline(never)]
     fn note_check_in(&mut self, key: Key, connection: Handle) -> bool {
+        self.record_use(key);
         self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
         self.ends_life_at_check_in(key)
     }

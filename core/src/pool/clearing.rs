@@ -7,8 +7,21 @@ use super::output::{Action, Output};
 use super::state::{PoolCall, PoolState};
 use super::{Clear, Handle, Pool, Purpose};
 use crate::service_id::ServiceId;
+use crate::time::Instant;
 
 impl<C> Pool<C> {
+    /// Call this in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
+    ///
+    /// Clears the pool, or every service, closes the available connections, and interrupts and forgets all others: the
+    /// callers that would check in the connections in use are in the parent. A caller that does so in this process gets
+    /// the socket back. Close the sockets without a word to the server. A closed pool stays as it is.
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.advance(now);
+        if self.state != PoolState::Closed {
+            self.abandon_all(&Cause::new("the process was forked"));
+        }
+    }
+
     /// Raises the generation and pauses the pool (CMAP-37), or raises that of one service (LB-8). Returns whether
     /// there was anything to clear.
     pub(super) fn raise_generation(&mut self, clear: &Clear) -> bool {

@@ -15,24 +15,41 @@ impl<C> Pool<C> {
     /// Delivers the hottest connection, if nothing stands in the way.
     #[inline(always)]
     pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        self.check_out_plainly::<false>(now, request)
+    }
+
+    /// The same where it is recorded how long everything takes.
+    #[inline(always)]
+    pub(super) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.durations.is_none() { None } else { self.check_out_plainly::<true>(now, request) }
+    }
+
+    #[inline(always)]
+    fn check_out_plainly<const RECORDED: bool>(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+    ) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
         if !matches!(self.state, PoolState::Ready)
-            || self.attention.check_out
-            || !self.outputs.is_empty()
+            || !self.is_quiet(if RECORDED { !self.attention.recorded_check_out } else { self.attention.check_out })
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || !self.can_serve_arrival(latest)
         {
             return None;
         }
-        self.take_at_once(latest)
+        self.take_at_once::<RECORDED>(latest)
     }
 
     /// The hottest connection serves a check-out that begins now.
     #[inline(always)]
-    fn take_at_once(&mut self, latest: Instant) -> Option<Delivery<C>> {
+    fn take_at_once<const RECORDED: bool>(&mut self, latest: Instant) -> Option<Delivery<C>> {
         self.now = latest;
         // The connection first: what is known of it from above need not be read again.
         let key = self.wait_queue.next_key();
+        if RECORDED {
+            self.record_immediate_delivery();
+        }
         let (connection, socket) = self.take_hottest(key)?;
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
@@ -47,8 +64,33 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        if self.attention.check_in
-            || !self.outputs.is_empty()
+        self.check_in_plainly::<false>(now, connection, socket, condition)
+    }
+
+    /// The same where it is recorded how long everything takes.
+    #[inline(always)]
+    pub(super) fn check_in_recorded(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if self.durations.is_none() {
+            return Err(socket);
+        }
+        self.check_in_plainly::<true>(now, connection, socket, condition)
+    }
+
+    #[inline(always)]
+    fn check_in_plainly<const RECORDED: bool>(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if !self.is_quiet(if RECORDED { !self.attention.recorded_check_in } else { self.attention.check_in })
             || self.wait_queue.len() > 0
             || matches!(condition, Condition::Errored)
         {
@@ -56,6 +98,9 @@ impl<C> Pool<C> {
         }
         let Some(check_out) = self.reusable(connection) else { return Err(socket) };
         self.now = self.now.max(now);
+        if RECORDED {
+            self.record_use_of(check_out);
+        }
         self.wait_queue.finish(check_out);
         self.put_hottest(connection.key, socket);
         Ok(())
@@ -77,7 +122,7 @@ impl<C> Pool<C> {
         }
         let key = self.next_at_once(latest)?;
         self.connections.make_hottest(key);
-        self.take_at_once(latest)
+        self.take_at_once::<true>(latest)
     }
 
     /// As [`check_in_available`](Self::check_in_available), where lives of connections end.
@@ -104,6 +149,7 @@ impl<C> Pool<C> {
             return Err(socket);
         }
         self.now = latest;
+        self.record_use_of(check_out);
         self.wait_queue.finish(check_out);
         self.put_hottest(connection.key, socket);
         Ok(())
@@ -137,5 +183,11 @@ impl<C> Pool<C> {
         !self.generations.is_stale(slot.generation, slot.service.as_ref())
             && idle_time <= self.limits.max_idle
             && idle_time <= self.limits.check_after_idle
+    }
+
+    /// Whether no outputs are queued, and nothing asks for another way.
+    #[inline(always)]
+    fn is_quiet(&self, takes_another_way: bool) -> bool {
+        !takes_another_way && self.outputs.is_empty()
     }
 }

@@ -56,19 +56,22 @@ pub struct Establishing {
 impl<C> Pool<C> {
     /// The connections in use, in no particular order.
     pub fn connections_in_use(&self) -> impl Iterator<Item = InUse> {
-        (0..).zip(&self.connections.slots).filter_map(|(key, slot)| match slot.stage {
-            Stage::InUse { check_out, perished, purpose } => Some(InUse {
-                connection: self.handle(key),
-                check_out: self.wait_queue.id(check_out),
-                since: self.wait_queue.in_use_since(check_out),
-                purpose,
-                is_interrupted: perished == Some(Perished::Interrupted),
-            }),
-            Stage::Closed
-            | Stage::Pending { .. }
-            | Stage::Available { .. }
-            | Stage::Checking { .. }
-            | Stage::Refreshing { .. } => None,
+        (0..).zip(&self.connections.slots).filter_map(|(key, _)| self.in_use_at(key))
+    }
+
+    /// The use of a connection; `None` if it is not in use.
+    pub fn use_of(&self, connection: Handle) -> Option<InUse> {
+        self.in_use_at(self.own(connection)?)
+    }
+
+    fn in_use_at(&self, key: Key) -> Option<InUse> {
+        let Stage::InUse { check_out, perished, purpose } = self.connections.slot(key).stage else { return None };
+        Some(InUse {
+            connection: self.handle(key),
+            check_out: self.wait_queue.id(check_out),
+            since: self.wait_queue.in_use_since(check_out),
+            purpose,
+            is_interrupted: perished == Some(Perished::Interrupted),
         })
     }
 

@@ -8,8 +8,7 @@
 //! | `serving` | which waiter gets which connection, and when one is created |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
-//! | `backoff` | the pause before the next connection to an overloaded server |
-//! | `creation_rate` | the limit of new connections per second |
+//! | `backoff`, `creation_rate` | the pause before the next connection to an overloaded server; the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
 //! | `affinity`, `bonds` | keys that keep their connections |
 //! | `refresh` | connections that are kept alive between their uses |
@@ -27,7 +26,7 @@
 //! | `timer` | when to come back, and why |
 //! | `handle`, `identity` | how callers name a connection, and a user beside that of the options |
 //! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
-//! | `input`, `output`, `event`, `error`, `stats` | calls as data, outputs, events, errors and counts |
+//! | `input`, `output`, `event`, `error`, `stats`, `statistics` | calls as data, outputs, events, errors, counts, durations |
 //! | `snapshot` | its state without the sockets |
 //! | `invariants` | what holds after every call |
 //!
@@ -67,6 +66,7 @@ mod serving;
 mod share;
 mod snapshot;
 pub(crate) mod state;
+mod statistics;
 mod stats;
 mod timer;
 mod wait_bound;
@@ -113,6 +113,7 @@ pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, CheckedIn, Delivery, Output};
 pub use self::state::PoolState;
+pub use self::statistics::{Durations, Statistics};
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_bound::{HeldBy, WaitBound};
@@ -172,6 +173,8 @@ pub struct Pool<C> {
     host_use: HostUse,
     warm_ups: WarmUps,
     totals: Totals,
+    /// How long everything takes, if that is recorded.
+    durations: Option<Box<Durations>>,
 }
 
 impl<C> Pool<C> {
@@ -227,6 +230,7 @@ impl<C> Pool<C> {
             host_use: HostUse::new(now),
             warm_ups: WarmUps::default(),
             totals: Totals::default(),
+            durations: None,
         };
         pool.note_restraint();
         let options = pool.options.clone();
@@ -260,6 +264,9 @@ impl<C> Pool<C> {
         now: Instant,
         request: CheckOutRequest,
     ) -> (CheckOutId, Option<Delivery<C>>) {
+        if let Some(delivery) = self.check_out_recorded(now, request) {
+            return (delivery.check_out, Some(delivery));
+        }
         if let Some(delivery) = self.check_out_by_reuse(now, request) {
             return (delivery.check_out, Some(delivery));
         }
@@ -367,18 +374,6 @@ impl<C> Pool<C> {
             self.close_available();
             self.emit(|| Event::PoolClosed);
             self.evict_waiters();
-        }
-    }
-
-    /// Call this in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
-    ///
-    /// Clears the pool, or every service, closes the available connections, and interrupts and forgets all others: the
-    /// callers that would check in the connections in use are in the parent. A caller that does so in this process gets
-    /// the socket back. Close the sockets without a word to the server. A closed pool stays as it is.
-    pub fn reset_after_fork(&mut self, now: Instant) {
-        self.advance(now);
-        if self.state != PoolState::Closed {
-            self.abandon_all(&Cause::new("the process was forked"));
         }
     }
 

@@ -167,6 +167,7 @@ impl<C> Pool<C> {
             let Stage::Pending { created_at, .. } = self.connections.slot(key).stage else { return };
             let duration = self.now.saturating_since(created_at);
             self.totals.established = self.totals.established.saturating_add(1);
+            self.record_establishment(duration);
             self.emit(|| Event::ConnectionReady { connection_id: connection.id, duration });
             self.exchange_origins(key);
             self.connections.make_available(&mut self.generations, key, self.now, socket);
@@ -328,6 +329,11 @@ impl<C> Pool<C> {
     #[inline(always)]
     pub(super) fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
         let id = self.wait_queue.deliver(check_out);
+        if self.attention.check_out
+            && let Some(hottest) = self.connections.available.back()
+        {
+            self.record_idle(hottest);
+        }
         let (connection, socket) = self.take_hottest(check_out)?;
         self.begin_use(id, connection);
         Some(Delivery { check_out: id, connection, socket })
@@ -376,9 +382,10 @@ impl<C> Pool<C> {
     /// Reports a delivery; from now on its connection is held.
     #[inline(always)]
     fn begin_use(&mut self, check_out: CheckOutId, connection: Handle) {
-        if self.observed {
+        if self.attention.check_out {
             let duration = self.now.saturating_since(self.wait_queue.started_at(check_out.key));
             self.emit(|| Event::ConnectionCheckedOut { check_out, connection_id: connection.id, duration });
+            self.record_wait(check_out.key);
         }
         self.wait_queue.begin_use(check_out.key, self.now);
     }

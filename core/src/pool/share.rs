@@ -39,13 +39,18 @@ pub(crate) struct Attention {
     pub(super) check_out: bool,
     /// Check-ins.
     pub(super) check_in: bool,
+    /// Check-outs that go the way of a pool that records how long everything takes, because nothing else is asked for.
+    pub(super) recorded_check_out: bool,
+    /// Check-ins that do.
+    pub(super) recorded_check_in: bool,
     /// Whether something but maxIdleTimeMS may happen to an available connection at some time.
     pub(super) idle: bool,
 }
 
 impl Attention {
     /// Until the options have been looked at.
-    pub(super) const EVERYWHERE: Self = Self { check_out: true, check_in: true, idle: true };
+    pub(super) const EVERYWHERE: Self =
+        Self { check_out: true, check_in: true, recorded_check_out: false, recorded_check_in: false, idle: true };
 }
 
 impl Share {
@@ -172,9 +177,13 @@ impl<C> Pool<C> {
 
     pub(super) fn needed_attention(&self) -> Attention {
         let everywhere = self.observed || self.affinity.is_some() || self.share.is_sought || self.has_surplus();
+        let (check_out, check_in) = (everywhere || self.takes_another(), everywhere || self.retirement.is_some());
+        let is_recorded = self.durations.is_some();
         Attention {
-            check_out: everywhere || self.takes_another(),
-            check_in: everywhere || self.retirement.is_some(),
+            check_out: check_out || is_recorded,
+            check_in: check_in || is_recorded,
+            recorded_check_out: is_recorded && !check_out,
+            recorded_check_in: is_recorded && !check_in,
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
         }
     }

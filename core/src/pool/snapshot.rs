@@ -38,6 +38,7 @@ impl<C> Pool<C> {
             host_use: self.host_use,
             warm_ups: self.warm_ups.clone(),
             totals: self.totals,
+            durations: self.durations.clone(),
         }
     }
 }

@@ -35,6 +35,8 @@ impl<C> Pool<C> {
         self.expire_host();
         if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
             self.maintain();
+            // It may have served the last waiter, which refreshes give way to.
+            self.refresh_due();
         }
         self.warm();
     }

@@ -218,6 +218,7 @@ impl<C> Topology<C> {
         let mut added = Server::new(pool, Membership::Used);
         added.of_identity = Some(IdentityOfServer { server, identity });
         added.pool.observe(self.observed);
+        added.pool.record_durations(self.durations.is_some());
         added.pool.lend_permits(0);
         if state == PoolState::Ready {
             added.pool.ready(self.now);

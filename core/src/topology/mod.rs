@@ -60,6 +60,7 @@ mod update;
 mod waiting;
 mod warm_up;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -86,7 +87,7 @@ use self::warm_up::WarmUps;
 pub use self::warm_up::{WarmUpError, WarmUpId};
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
-use crate::pool::{self, CheckOutId, Pool, Stats};
+use crate::pool::{self, CheckOutId, Durations, Pool, Statistics, Stats};
 use crate::random::Random;
 use crate::server::{Membership, Server, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -107,6 +108,8 @@ pub struct Topology<C> {
     identities: Identities,
     /// What has happened in the pools of servers that have left and are forgotten.
     departed: Stats,
+    /// How long it took there, if that is recorded.
+    durations: Option<Box<Durations>>,
     phase: Phase,
     /// Of the seed list in DNS, from opening to closing.
     polling: Option<SrvPolling>,
@@ -170,6 +173,7 @@ impl<C> Topology<C> {
             servers: Servers::new(),
             identities: Identities::default(),
             departed: Stats::default(),
+            durations: None,
             phase: Phase::Unopened,
             polling: None,
             writer: None,
@@ -355,6 +359,25 @@ impl<C> Topology<C> {
         self.servers.iter_mut().for_each(|(_, server)| server.pool.observe(on));
     }
 
+    /// Records from now on how long everything takes, in the first four pools, or forgets what was recorded. Off at first.
+    pub fn record_durations(&mut self, on: bool) {
+        if self.durations.is_some() != on {
+            self.durations = on.then(Box::default);
+        }
+        self.servers.iter_mut().for_each(|(_, server)| server.pool.record_durations(on));
+    }
+
+    /// What all pools have done together until `now`, servers that have left included. High-water marks are added, though the
+    /// pools may not have reached them at the same time.
+    pub fn statistics(&self, now: Instant) -> Statistics {
+        let mut durations = self.durations.clone();
+        if let Some(all) = &mut durations {
+            self.servers.iter().filter_map(|(_, server)| server.pool.durations()).for_each(|own| all.add(own));
+        }
+        let period = self.now.max(now).saturating_since(Instant::ORIGIN);
+        Statistics { period, stats: self.stats(), durations }
+    }
+
     // Shared by the parts of the machine.
 
     #[inline]
@@ -384,6 +407,7 @@ impl<C> Topology<C> {
         let pool = Pool::of_server(address, self.pool_options.clone(), self.now, id.pool_owner()).ok()?;
         let mut server = Server::new(pool, membership);
         server.pool.observe(self.observed);
+        server.pool.record_durations(self.durations.is_some());
         if self.has_budget() {
             server.pool.lend_permits(0);
         }
@@ -443,6 +467,9 @@ impl<C> Topology<C> {
             if let Some(server) = self.servers.get(id) {
                 let stats = server.pool.stats().without_marks();
                 self.departed = self.departed.merge(stats);
+                if let (Some(all), Some(own)) = (&mut self.durations, server.pool.durations()) {
+                    all.add(own);
+                }
             }
             self.servers.remove(id);
             self.forget_pool(id);

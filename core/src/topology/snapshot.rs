@@ -14,6 +14,7 @@ impl<C> Topology<C> {
             servers: self.servers.snapshot(),
             identities: self.identities.clone(),
             departed: self.departed,
+            durations: self.durations.clone(),
             phase: self.phase,
             writer: self.writer,
             check_out_limit: self.check_out_limit,

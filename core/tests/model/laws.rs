@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cmap_core::options::{Affinity, Profile, WaitOrder};
 use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
+use cmap_core::time::Instant;
 
+use super::durations::Seen;
 use super::output::{CheckOut, Id, Output, Service, Warmed, count};
 use super::reference::Answer;
 use super::transition::{Call, Key, Named, Options, Refusal, Resized};
@@ -42,6 +44,8 @@ pub(crate) struct Laws {
     had: BTreeMap<Key, BTreeSet<Id>>,
     /// Which one it had last, unless that was ended.
     last: BTreeMap<Key, Id>,
+    /// How long everything took.
+    seen: Seen,
     /// The warm-ups that have not ended, and how many connections they ask for, where that is said.
     warm_ups: BTreeMap<u64, u32>,
 }
@@ -70,6 +74,7 @@ enum Place {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct CheckOutEntry {
+    began: u64,
     progress: Progress,
     started_events: usize,
     ended_events: usize,
@@ -108,6 +113,7 @@ impl Laws {
             created_at: Vec::new(),
             had: BTreeMap::new(),
             last: BTreeMap::new(),
+            seen: Seen::default(),
             warm_ups: BTreeMap::new(),
         }
     }
@@ -164,7 +170,12 @@ impl Laws {
         check("counts are what was seen", count(counts) == seen, (counts, seen))?;
         self.audit_holders(pool, seen)?;
 
+        let statistics = pool.statistics(Instant::ORIGIN);
+        let durations = statistics.durations.as_deref();
+        check("durations are recorded as asked for", durations.is_some() == self.options.recorded, durations)?;
+        durations.map_or(Ok(()), |durations| self.seen.compare(durations, self.options.observed))?;
         let stats = pool.stats();
+        check("statistics have the same counts", statistics.stats == stats, (statistics.stats, stats))?;
         let [created, closed, checked_out, checked_in] = self.events;
         if self.options.observed {
             let balance = created - closed == pending + available + in_use && checked_out - checked_in == in_use;
@@ -213,7 +224,7 @@ impl Laws {
             (Answer::CheckOut(_), Call::CheckOut(offset, key)) => {
                 let deadline = offset.map(|offset| now.saturating_add_signed(offset));
                 let own = key.and_then(|key| self.last.get(&key).copied());
-                self.check_outs.push(CheckOutEntry { deadline, key, own, ..CheckOutEntry::default() });
+                self.check_outs.push(CheckOutEntry { began: now, deadline, key, own, ..CheckOutEntry::default() });
             }
             (Answer::CheckOut(_), _) => check("only a check-out begins one", false, answer)?,
             (Answer::Cancellation(met), Call::Cancel(Named::Own(number))) => {
@@ -273,6 +284,9 @@ impl Laws {
                 self.connections[id as usize - 1].has_perished = true;
             }
             Call::CheckIn(Named::Own(id), _) => {
+                if let Place::InUse { since } = self.place(id) {
+                    self.seen.checked_in(since, now);
+                }
                 self.connections[id as usize - 1].place = Place::Available { since: now };
                 let held = |entry: &&mut CheckOutEntry| entry.progress == Progress::Delivered(id);
                 self.check_outs.iter_mut().filter(held).for_each(|entry| entry.progress = Progress::Ended);
@@ -334,6 +348,7 @@ impl Laws {
             }
             Output::Check(id) => {
                 self.check_usable(now, id)?;
+                self.take(now, id);
                 self.connections[id as usize - 1].place = Place::Checking;
                 self.connections[id as usize - 1].suspect = false;
             }
@@ -353,6 +368,8 @@ impl Laws {
             }
             Output::Deliver(check_out, id) => {
                 self.check_usable(now, id)?;
+                self.take(now, id);
+                self.seen.delivered(self.check_outs[check_out - 1].began, now);
                 let connection = &mut self.connections[id as usize - 1];
                 check("nothing is delivered unchecked after a suspension", !connection.suspect, (id, &connection))?;
                 connection.place = Place::InUse { since: now };
@@ -394,9 +411,16 @@ impl Laws {
                 self.check_outs[check_out - 1].ended_events += 1;
             }
             Output::CheckedIn(_) => self.events[3] += 1,
+            Output::ConnectionReady(_, nanos) => self.seen.established(nanos),
             Output::CheckOutStarted(check_out) => self.check_outs[check_out - 1].started_events += 1,
             Output::CheckOutFailed(check_out, ..) => self.check_outs[check_out - 1].ended_events += 1,
             _ => {}
+        }
+    }
+
+    fn take(&mut self, now: u64, id: Id) {
+        if let Place::Available { since } = self.place(id) {
+            self.seen.taken(since, now);
         }
     }
 

@@ -239,6 +239,7 @@ impl Reference {
                     self.prune();
                     self.serve_in_place_of_held();
                     self.populate();
+                    self.refresh_due();
                 }
                 self.warm();
             }

@@ -69,6 +69,7 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
         let mut pool =
             Pool::new(ADDRESS.clone(), pool_options(options), Instant::ORIGIN).expect("the options are valid");
         pool.observe(options.observed);
+        pool.record_durations(options.recorded);
         let laws = Laws::new(options);
         let mut sut = Sut {
             pool,

@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) profile: Profile,
     /// Whether events are produced.
     pub(crate) observed: bool,
+    /// Whether it is recorded how long everything takes.
+    pub(crate) recorded: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -233,6 +235,8 @@ pub(crate) fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             refresh_requirement: rare.7,
             profile: if switches.2 && !load_balanced { Profile::Cmap1_1 } else { Profile::Current },
             observed: switches.1,
+            // It changes nothing else, so it needs no chance of its own.
+            recorded: max_connecting == 2,
         },
     )
 }

@@ -49,6 +49,7 @@ pub struct Builder<R, T> {
     sizes_by_role: SizesByRole,
     command_events: bool,
     watches_holders: bool,
+    slow_use_limit: Option<Duration>,
     server_filter: Option<ServerFilter>,
     names: Names,
     makes: PhantomData<fn() -> T>,
@@ -81,6 +82,7 @@ impl<R: Runtime, T> Builder<R, T> {
             sizes_by_role: SizesByRole::default(),
             command_events: false,
             watches_holders: false,
+            slow_use_limit: None,
             server_filter: None,
             names: Names::default(),
             makes: PhantomData,
@@ -216,6 +218,16 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Tells of each use of a connection that lasts for longer than `limit`, once ([`Event::SlowUse`](crate::Event::SlowUse),
+    /// and a record at level WARN): a leak, a command that takes long, or a connection that is kept between commands. The first
+    /// byte of a reply begins the time anew, since it shows that the server works. It turns [`watch_holders`](Self::watch_holders)
+    /// on, and [`Client::uses`](crate::Client::uses) says what the uses of each label took. A limit of zero is an error of
+    /// `build`. Default none.
+    pub fn slow_use_limit(mut self, limit: Duration) -> Self {
+        self.slow_use_limit = Some(limit);
+        self
+    }
+
     /// Adds a library that wraps this one to the client's name in the server's logs (HS-14).
     ///
     /// # Errors
@@ -243,10 +255,17 @@ impl<R: Runtime, T> Builder<R, T> {
             sizes_by_role,
             command_events,
             watches_holders,
+            slow_use_limit,
             server_filter,
             names,
             makes: _,
         } = self;
+        if slow_use_limit == Some(Duration::ZERO) {
+            return Err(ClientError::Unsupported {
+                option: "a slow_use_limit of zero",
+                remedy: "every use takes longer: name a time that a use should not take, or leave the limit out",
+            });
+        }
         let runtime = runtime?;
         let mut polled_seed_list = None;
         if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
@@ -303,7 +322,8 @@ impl<R: Runtime, T> Builder<R, T> {
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
-            watches_holders,
+            watches_holders: watches_holders || slow_use_limit.is_some(),
+            slow_use_limit,
             // CSOT-1: zero sets no limit.
             check_out_limit: without_zero(options.timeout),
             server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),

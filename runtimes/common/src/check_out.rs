@@ -244,7 +244,9 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
         let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
-        Poll::Ready(answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).selected_by(selector)))
+        Poll::Ready(
+            answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).noted().selected_by(selector)),
+        )
     }
 }
 

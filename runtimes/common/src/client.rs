@@ -8,7 +8,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Credential, PoolOptionsError, PoolSizes, Warning};
-use cmap_core::pool::{AffinityKey, IdentityId, PoolState, Stats};
+use cmap_core::pool::{AffinityKey, IdentityId, PoolState, Statistics, Stats};
 use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 
 use crate::builder::{Builder, Monitored};
@@ -22,7 +22,7 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
 use crate::topology::ServerStatus;
-use crate::watch::{ClientStatus, Holder, WaitingCheckOut};
+use crate::watch::{ClientStatus, Holder, UseReport, WaitingCheckOut};
 
 /// A client of one server, with a pool of connections to it.
 ///
@@ -362,6 +362,18 @@ impl<R: Runtime> Client<R> {
     /// All that the client does at this moment: a value to serialise, which displays as a table.
     pub fn status(&self) -> ClientStatus {
         self.pool.status()
+    }
+
+    /// What has happened since the start, to be compared with [what comes later](Statistics::since): totals, high-water marks and,
+    /// with [`Builder::watch_holders`], how long it all took. Taken from the state, so that no event can be missed.
+    pub fn statistics(&self) -> Statistics {
+        self.pool.statistics()
+    }
+
+    /// What uses of connections took, by label, the slowest of them, and those that are not over; empty unless
+    /// [`Builder::slow_use_limit`] is set. A client that is closed tells it to the log.
+    pub fn uses(&self) -> UseReport {
+        self.pool.uses()
     }
 
     /// How often a check-out had a label that there was no room for, since 128 others were known.

@@ -10,7 +10,6 @@ use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::{CommandDefaults, OperationError, ReadsBy, SentCommand};
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::{CommandReply, Field, WriteFailure};
-use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::command_limit::{self, TimeLimit};
 use crate::command_telling::{self, CommandTelling};
@@ -43,9 +42,9 @@ pub struct Connection<R: Runtime> {
 enum Stage {
     /// Nothing: the next command may be sent.
     BetweenCommands,
-    /// The same, and the last reply is large: a check-in has memory to give back. A stage of its own, so that other check-ins do
-    /// not have to look.
-    AfterLargeReply,
+    /// The same, and a check-in has more to do: memory of a large reply to give back, or a use to note. A stage of its own, so
+    /// that other check-ins do not have to look.
+    WithMoreToDo,
     /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the
     /// connection is broken.
     UnderWay,
@@ -63,6 +62,14 @@ impl<R: Runtime> Connection<R> {
             stage: Stage::BetweenCommands,
             selector: None,
         }
+    }
+
+    /// The same where uses are noted.
+    pub(crate) fn noted(mut self) -> Self {
+        if self.topology.watches_uses() {
+            self.stage = Stage::WithMoreToDo;
+        }
+        self
     }
 
     /// A connection to a server that was selected so.
@@ -237,7 +244,7 @@ impl<R: Runtime> Connection<R> {
     /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
         match self.stage {
-            Stage::BetweenCommands | Stage::AfterLargeReply => {}
+            Stage::BetweenCommands | Stage::WithMoreToDo => {}
             Stage::UnderWay | Stage::MoreToCome => return false,
         }
         let is_alive = self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>());
@@ -306,7 +313,7 @@ impl<R: Runtime> Connection<R> {
     ) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
-            Stage::BetweenCommands | Stage::AfterLargeReply => {}
+            Stage::BetweenCommands | Stage::WithMoreToDo => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
@@ -352,16 +359,18 @@ impl<R: Runtime> Connection<R> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         let spares = self.topology.spares();
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
+        let (topology, handle) = (&self.topology, self.handle);
+        let replies = || note_reply(topology, handle);
         let exchange = async {
             socket.send(spares).await.map_err(CommandErrorKind::Network)?;
-            if command.acknowledged { socket.receive::<R>(spares).await } else { Ok(()) }
+            if command.acknowledged { socket.receive::<R>(spares, replies).await } else { Ok(()) }
         };
         limited(&self.topology, &address, &abort, limit, exchange).await?;
         if command.acknowledged {
             return self.end_reply();
         }
         // It has no reply (MSG-7).
-        self.stage = self.socket.as_ref().map_or(Stage::UnderWay, |socket| stage_after_reply(socket));
+        self.stage = self.socket.as_ref().map_or(Stage::UnderWay, |socket| self.stage_after_reply(socket));
         Ok(())
     }
 
@@ -380,7 +389,8 @@ impl<R: Runtime> Connection<R> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         self.stage = Stage::UnderWay;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
-        let receive = socket.receive::<R>(self.topology.spares());
+        let (topology, handle) = (&self.topology, self.handle);
+        let receive = socket.receive::<R>(topology.spares(), || note_reply(topology, handle));
         limited(&self.topology, &address, &abort, self.topology.command_limit(), receive).await?;
         self.end_reply()
     }
@@ -388,7 +398,7 @@ impl<R: Runtime> Connection<R> {
     /// A reply came: what does it say of the command, and of the server?
     fn end_reply(&mut self) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_ref() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
-        self.stage = stage_after_reply(socket);
+        self.stage = self.stage_after_reply(socket);
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
         if let Some(error) = OperationError::of_reply(&reply) {
@@ -397,16 +407,32 @@ impl<R: Runtime> Connection<R> {
         reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(Box::new(refusal))))
     }
 
-    /// Checks in what is broken, or has memory to give back. Out of line, so that it does not burden the short way.
+    fn stage_after_reply(&self, socket: &Socket<R::Stream>) -> Stage {
+        if !socket.protocol().is_idle() {
+            Stage::MoreToCome
+        } else if !socket.is_between_commands() {
+            Stage::UnderWay
+        } else if socket.has_large_reply() || self.topology.watches_uses() {
+            Stage::WithMoreToDo
+        } else {
+            Stage::BetweenCommands
+        }
+    }
+
+    /// Checks in what is broken, has memory to give back, or a use to note. Out of line, so that it does not burden the short way.
     #[cold]
     #[inline(never)]
     fn check_in_the_long_way(&self, mut socket: Box<Socket<R::Stream>>) {
         let condition = match self.stage {
-            Stage::BetweenCommands | Stage::AfterLargeReply => Condition::Usable,
+            Stage::BetweenCommands | Stage::WithMoreToDo => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
         socket.give_back(self.topology.spares());
-        self.topology.check_in(self.handle, socket, condition);
+        if self.topology.watches_uses() {
+            self.topology.check_in_noted(self.handle, socket, condition);
+        } else {
+            self.topology.check_in(self.handle, socket, condition);
+        }
     }
 
     /// Says where a command failed, and tells the server's side of it.
@@ -439,15 +465,11 @@ async fn limited<R: Runtime>(
     }
 }
 
-fn stage_after_reply<S: AsyncRead + AsyncWrite + Unpin>(socket: &Socket<S>) -> Stage {
-    if !socket.protocol().is_idle() {
-        Stage::MoreToCome
-    } else if !socket.is_between_commands() {
-        Stage::UnderWay
-    } else if socket.has_large_reply() {
-        Stage::AfterLargeReply
-    } else {
-        Stage::BetweenCommands
+/// The first byte of a reply has come.
+#[inline]
+fn note_reply<R: Runtime>(topology: &Topology<R>, connection: Handle) {
+    if topology.watches_uses() {
+        topology.note_reply(connection);
     }
 }
 

@@ -94,4 +94,10 @@ pub use runtime::Runtime;
 pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;
 pub use topology::ServerStatus;
-pub use watch::{ClientStatus, CommandInUse, Holder, Place, ServerLine, WaitingCheckOut, WaitsFor};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use watch::Metrics;
+pub use watch::{
+    ClientStatus, CommandInUse, Holder, LabelUses, PastUse, Place, ServerLine, SlowUse, UseReport, WaitingCheckOut,
+    WaitsFor,
+};

@@ -64,6 +64,7 @@ mod suite;
 pub mod transactions;
 pub mod unasked;
 pub mod unusable;
+pub mod uses;
 pub mod virtual_time;
 pub mod warming;
 mod watch;

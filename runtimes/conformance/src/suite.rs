@@ -234,6 +234,13 @@ macro_rules! conformance {
                 a_service_is_cleared_only_behind_a_load_balancer_lb_8,
                 the_last_pool_dropped_closes_it,
             }
+            uses {
+                each_slow_use_is_told_once_with_the_one_who_holds_it,
+                a_reply_begins_the_time_of_a_slow_use_anew,
+                a_limit_of_zero_for_slow_uses_is_refused,
+                an_idle_client_is_not_looked_at_for_slow_uses,
+                statistics_say_how_long_waits_and_uses_took,
+            }
             holders {
                 a_leak_a_slow_command_and_an_idle_holder_are_each_named,
                 a_time_out_says_what_an_establishment_is_at,

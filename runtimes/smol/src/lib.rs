@@ -29,12 +29,15 @@ use cmap_runtime::runtime::Target;
 use smol::{Async, Timer};
 use socket2::SockRef;
 
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use cmap_runtime::Metrics;
 pub use cmap_runtime::{
     CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
-    CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession,
-    Notice, OperationError, OperationErrorKind, ParseError, Place, PoolEvent, Reply, Runtime, RuntimeGone,
-    SelectionEvent, ServerEvent, ServerLine, ServerStatus, SessionOptions, Subscription, TimeLimit, TimeoutMode,
-    TopologyEvent, WaitingCheckOut, WaitsFor, bson, core, tls,
+    CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, LabelUses, Labelled, Limit,
+    NoSession, Notice, OperationError, OperationErrorKind, ParseError, PastUse, Place, PoolEvent, Reply, Runtime,
+    RuntimeGone, SelectionEvent, ServerEvent, ServerLine, ServerStatus, SessionOptions, SlowUse, Subscription,
+    TimeLimit, TimeoutMode, TopologyEvent, UseReport, WaitingCheckOut, WaitsFor, bson, core, tls,
 };
 
 /// A client on smol.

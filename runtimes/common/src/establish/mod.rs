@@ -66,6 +66,8 @@ pub(crate) struct Settings<R> {
     pub(crate) command_events: bool,
     /// Whether it is noted who holds connections.
     pub(crate) watches_holders: bool,
+    /// How long a use may last before it is told of.
+    pub(crate) slow_use_limit: Option<Duration>,
     /// The longest wait of a check-out for which its caller sets none.
     pub(crate) check_out_limit: Option<Duration>,
     /// The user's choice among suitable servers.

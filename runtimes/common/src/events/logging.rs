@@ -22,6 +22,7 @@ use cmap_core::topology::{SelectionDetail, SelectionEventKind, TopologyEvent};
 use tracing::{Level, Value};
 
 use super::event::Event;
+use crate::watch::UseReport;
 
 /// The target of the pool's records.
 const CONNECTION: &str = "cmap::connection";
@@ -146,6 +147,17 @@ impl Log {
                     serverConnectionId serviceId command durationMS reply failure
                 ]);
             }
+            Event::SlowUse(slow) => {
+                let holder = &slow.holder;
+                tracing::warn!(
+                    target: CONNECTION,
+                    event = name,
+                    label = holder.label.as_deref(),
+                    driverConnectionId = holder.connection_id.get(),
+                    serverConnectionId = holder.server_connection_id,
+                    "{slow}"
+                );
+            }
             Event::Lost(count) => {
                 tracing::warn!(target: CONNECTION, event = name, "{count} events were lost: a handler is too slow");
             }
@@ -161,6 +173,15 @@ fn value(value: &LogValue) -> &dyn Value {
         LogValue::Integer(number) => number,
         LogValue::Millis(millis) => millis,
         LogValue::Boolean(is) => is,
+    }
+}
+
+/// What uses took, of a client that is closed; at level WARN if some of them have not ended in time.
+pub(crate) fn uses(report: &UseReport, has_leaks: bool) {
+    if has_leaks {
+        tracing::warn!(target: CONNECTION, event = "Leaks", "connections were not given back in time\n{report}");
+    } else {
+        tracing::info!(target: CONNECTION, event = "Uses", "{report}");
     }
 }
 

@@ -92,9 +92,12 @@ impl Tape {
     pub(crate) fn record(&self, server: &Arc<ServerAddress>, event: &Event) {
         let notice = match event {
             Event::Lost(count) => Notice::Lost(*count),
-            Event::Pool(_) | Event::Server(_) | Event::Topology(_) | Event::Selection(_) | Event::Command(_) => {
-                Notice::Event { event: event.clone(), server: Arc::clone(server) }
-            }
+            Event::Pool(_)
+            | Event::Server(_)
+            | Event::Topology(_)
+            | Event::Selection(_)
+            | Event::Command(_)
+            | Event::SlowUse(_) => Notice::Event { event: event.clone(), server: Arc::clone(server) },
         };
         let reader = {
             let mut state = self.lock();

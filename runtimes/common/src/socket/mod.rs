@@ -93,14 +93,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(())
     }
 
-    /// Reads until the reply is whole; it is left in [`reply`](Self::reply).
+    /// Reads until the reply is whole; it is left in [`reply`](Self::reply). `replies` is called when it begins.
     pub(crate) async fn receive<R: Runtime<Stream = S>>(
         &mut self,
         spares: &SharedSpares,
+        replies: impl FnOnce(),
     ) -> Result<(), CommandErrorKind> {
         if self.input.unread.is_empty() {
             self.await_readable::<R>().await.map_err(CommandErrorKind::Network)?;
         }
+        replies();
         while !self.take_reply(spares).map_err(CommandErrorKind::Protocol)? {
             self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
         }

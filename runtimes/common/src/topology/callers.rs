@@ -64,8 +64,8 @@ impl<R: Runtime> Topology<R> {
             return Err(Unanswered { state, now, begun });
         }
         let begun = state.machine.check_out(now, request(self.check_out_limit.map(|limit| now + limit)));
-        state.note(begun.0, tag);
-        delivered_at_once(state, now, begun)
+        state.note(now, begun.0, tag);
+        delivered_and_noted(state, now, begun)
     }
 
     /// The longest wait of a check-out for which its caller sets none.
@@ -102,8 +102,8 @@ impl<R: Runtime> Topology<R> {
     ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let mut state = self.lock_if_alive(now)?;
         let begun = state.machine.check_out(now, request);
-        state.note(begun.0, tag);
-        delivered_at_once(state, now, begun)
+        state.note(now, begun.0, tag);
+        delivered_and_noted(state, now, begun)
     }
 
     /// Begins a check-out for a server that meets `criteria`.
@@ -117,8 +117,8 @@ impl<R: Runtime> Topology<R> {
     ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let mut state = self.lock_if_alive(now)?;
         let begun = state.machine.check_out_for(now, criteria, request);
-        state.note(begun.0, tag);
-        delivered_at_once(state, now, begun)
+        state.note(now, begun.0, tag);
+        delivered_and_noted(state, now, begun)
     }
 
     #[inline(always)]
@@ -141,6 +141,7 @@ impl<R: Runtime> Topology<R> {
         if delivery.is_none() && state.machine.is_drained() {
             // Nothing has to be drained, and no timeout but those of waiters can have become an earlier one.
             let rings_alarm = state.machine.next_check_out_timeout(check_out).is_some_and(|at| state.arm(at));
+            let rings_alarm = state.arm_look() || rings_alarm;
             let place = state.waiters.enter(check_out, cx.waker().clone());
             drop(state);
             if rings_alarm {
@@ -194,8 +195,31 @@ impl<R: Runtime> Topology<R> {
     /// Gives a connection back.
     #[inline]
     pub(crate) fn check_in(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, condition: Condition) {
+        self.check_in_at(self.clock.now(), self.lock(), connection, socket, condition);
+    }
+
+    /// The same of a use that is noted.
+    pub(crate) fn check_in_noted(
+        self: &Arc<Self>,
+        connection: Handle,
+        socket: Box<Socket<R::Stream>>,
+        condition: Condition,
+    ) {
         let now = self.clock.now();
         let mut state = self.lock();
+        state.note_end_of_use(now, connection);
+        self.check_in_at(now, state, connection, socket, condition);
+    }
+
+    #[inline(always)]
+    fn check_in_at(
+        self: &Arc<Self>,
+        now: Instant,
+        mut state: MutexGuard<'_, State<R>>,
+        connection: Handle,
+        socket: Box<Socket<R::Stream>>,
+        condition: Condition,
+    ) {
         let checked_in = state.machine.check_in(now, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
         if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {
@@ -231,6 +255,18 @@ impl<R: Runtime> Topology<R> {
         drop(state);
         self.finish(self.unfinished(work));
     }
+}
+
+/// The same of one that is noted: the driver may have to look how long it takes.
+fn delivered_and_noted<R: Runtime>(
+    state: MutexGuard<'_, State<R>>,
+    now: Instant,
+    begun: BeginningOf<R>,
+) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    if state.next_look().is_some_and(|at| !state.driver_comes_before(Some(at))) {
+        return Err(Unanswered { state, now, begun: Some(begun) });
+    }
+    delivered_at_once(state, now, begun)
 }
 
 #[inline(always)]

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, WaitBound};
+use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, Statistics, WaitBound};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 
 use super::Topology;
 use super::state::{Activity, State};
 use crate::runtime::Runtime;
+#[cfg(feature = "metrics")]
+use crate::watch::PoolFigures;
 use crate::watch::{
     ClientStatus, CommandInUse, Holder, LabelId, NotedCommand, Place, ServerLine, Tag, WaitingCheckOut, WaitsFor, Who,
     shown,
@@ -68,10 +70,32 @@ impl<R: Runtime> Topology<R> {
             uptime: now.saturating_since(Instant::ORIGIN),
             options: options.set_by_user().map(|(name, value)| (name, shown(&value))).collect(),
             servers: state.server_lines(),
+            durations: state.machine.statistics(now).durations,
             in_use: state.holders(now),
             waiting: state.waiting_check_outs(now),
             folded_labels: state.watch.as_ref().map_or(0, |watch| watch.folded_labels()),
         }
+    }
+
+    /// What all pools have done until now.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let state = self.lock();
+        state.machine.statistics(self.clock().now())
+    }
+
+    /// What the pool of each server has done until now; without those of identities.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn pool_figures(&self) -> Vec<PoolFigures> {
+        let state = self.lock();
+        let now = self.clock().now();
+        let servers = state.machine.servers().filter(|(_, server)| !server.has_left());
+        servers
+            .map(|(_, server)| {
+                let (min_pool_size, max_pool_size) = server.pool().sizes();
+                let address = Arc::clone(&server.description().address);
+                PoolFigures { address, statistics: server.pool().statistics(now), max_pool_size, min_pool_size }
+            })
+            .collect()
     }
 
     /// How often a label was given that there was no room for.
@@ -81,7 +105,7 @@ impl<R: Runtime> Topology<R> {
 }
 
 impl<R: Runtime> State<R> {
-    fn holders(&self, now: Instant) -> Vec<Holder> {
+    pub(super) fn holders(&self, now: Instant) -> Vec<Holder> {
         let mut holders = Vec::new();
         for (id, pool) in self.machine.pools() {
             holders.extend(pool.connections_in_use().map(|held| self.holder(now, id, &held)));
@@ -118,7 +142,7 @@ impl<R: Runtime> State<R> {
     }
 
     /// The server of a pool.
-    fn address_of(&self, pool: ServerId) -> Arc<ServerAddress> {
+    pub(super) fn address_of(&self, pool: ServerId) -> Arc<ServerAddress> {
         let server = self.machine.server(pool);
         Arc::clone(server.map_or(&self.first_seed, |server| &server.description().address))
     }
@@ -135,7 +159,7 @@ impl<R: Runtime> State<R> {
             .collect()
     }
 
-    fn activity(&mut self, connection: Handle) -> Option<&mut Activity> {
+    pub(super) fn activity(&mut self, connection: Handle) -> Option<&mut Activity> {
         let place = self.place(connection)?;
         self.activities.get_mut(&place)
     }
@@ -148,7 +172,7 @@ impl<R: Runtime> State<R> {
         (self.watch.as_ref().and_then(|watch| watch.label_text(tag.label)), tag.place.map(Place::from))
     }
 
-    fn holder(&self, now: Instant, server: ServerId, held: &pool::InUse) -> Holder {
+    pub(super) fn holder(&self, now: Instant, server: ServerId, held: &pool::InUse) -> Holder {
         let (label, place) = self.who(self.tag(held.check_out));
         let activity = self.activities.get(&(server, held.connection.id()));
         // One before its delivery was an earlier holder's.

@@ -37,6 +37,7 @@ mod server_filter;
 mod srv_lookup;
 mod state;
 mod suspension;
+mod uses;
 mod waiters;
 mod warm_up;
 mod work;
@@ -183,6 +184,7 @@ impl<R: Runtime> Topology<R> {
         state.machine.observe_selections(selection_detail);
         let expired = state.deadlines.expire(now);
         state.machine.handle_timeout(now);
+        state.tell_slow_uses(now);
         state.drain(now, None, &mut work);
         let next = state.arm_driver();
         drop(state);
@@ -263,6 +265,7 @@ impl<R: Runtime> Topology<R> {
         });
         // Those of servers that joined meanwhile.
         self.close_monitors();
+        self.log_uses(false);
     }
 
     fn close_monitors(self: &Arc<Self>) {
@@ -286,6 +289,7 @@ impl<R: Runtime> Topology<R> {
             if reason == AbortReason::RuntimeGone {
                 return Err(RuntimeGone);
             }
+            self.log_uses(true);
             Ok(self.drive_with(|state, _, work| {
                 work.wake_all(state.abort_all(false, AbortReason::Closed));
                 state.machine.servers().map(|(_, server)| server.pool().counts().in_use).sum()

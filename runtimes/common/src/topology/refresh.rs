@@ -86,7 +86,7 @@ async fn exchange<R: Runtime>(socket: &mut Socket<R::Stream>) -> Result<(), Comm
     let spares = SharedSpares::default();
     socket.prepare(&Command::new("admin", &rawdoc! { "ping": 1 }), &spares)?;
     socket.send(&spares).await.map_err(CommandErrorKind::Network)?;
-    socket.receive::<R>(&spares).await
+    socket.receive::<R>(&spares, || {}).await
 }
 
 fn failure(kind: &CommandErrorKind) -> OperationError {

@@ -10,7 +10,7 @@ use std::task::Waker;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{Monitor, MonitorOptions};
-use cmap_core::pool::{self, Action, Cause, CheckedIn, Condition, ConnectionId, Handle, Refused};
+use cmap_core::pool::{self, Action, Cause, CheckOutId, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine, TopologyDescription};
@@ -72,6 +72,10 @@ pub(crate) struct Activity {
     pub(crate) server_connection_id: Option<i64>,
     /// The last command, where commands are noted.
     pub(crate) command: Option<NotedCommand>,
+    /// When a reply began last, where slow uses are watched.
+    pub(crate) replied: Option<Instant>,
+    /// The last use that was told of as slow.
+    pub(crate) told: Option<CheckOutId>,
 }
 
 /// The result of a check-out.
@@ -85,7 +89,7 @@ pub(super) type CheckInResult<S> = Result<CheckedIn<Box<Socket<S>>>, Refused<Box
 
 impl<R: Runtime> State<R> {
     pub(crate) fn new(
-        machine: Machine<Box<Socket<R::Stream>>>,
+        mut machine: Machine<Box<Socket<R::Stream>>>,
         first_seed: Arc<ServerAddress>,
         settings: Arc<Settings<R>>,
         monitor_options: Option<MonitorOptions>,
@@ -98,7 +102,8 @@ impl<R: Runtime> State<R> {
             members.insert(id, Member::new(id, address, &settings, None));
         }
         let serves_writes_plainly = settings.server_filter.is_none() && !settings.watches_holders;
-        let watch = settings.watches_holders.then(|| Box::new(Watch::new()));
+        let watch = settings.watches_holders.then(|| Box::new(Watch::new(settings.slow_use_limit)));
+        machine.record_durations(settings.watches_holders);
         Self {
             machine,
             waiters: Waiters::new(),
@@ -284,6 +289,8 @@ impl<R: Runtime> State<R> {
                     is_own_work: true,
                     server_connection_id: None,
                     command: None,
+                    replied: None,
+                    told: None,
                 };
                 self.activities.insert((server, connection.id()), activity);
                 work.more().establish.push((member, connection, abort));
@@ -355,9 +362,14 @@ impl<R: Runtime> State<R> {
 
     /// Notes who has begun a check-out.
     #[inline]
-    pub(super) fn note(&mut self, check_out: CheckOut, tag: Tag) {
+    pub(super) fn note(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
         if let Some(watch) = &mut self.watch {
             watch.note(check_out, tag);
+            if let Some(uses) = &mut watch.uses
+                && uses.next_look.is_none()
+            {
+                uses.next_look = Some(now + uses.limit);
+            }
         }
     }
 
@@ -397,7 +409,8 @@ impl<R: Runtime> State<R> {
     /// Asks the machine when to come back; returns whether the driver would come later.
     #[inline]
     pub(crate) fn rearm(&mut self) -> bool {
-        self.machine.poll_timeout().is_some_and(|timeout| self.arm(timeout.at))
+        let machine = self.machine.poll_timeout().is_some_and(|timeout| self.arm(timeout.at));
+        self.arm_look() || machine
     }
 
     /// Whether the driver comes back before `time`, or `time` is never.
@@ -424,7 +437,7 @@ impl<R: Runtime> State<R> {
     /// Run by the driver before it sleeps. Returns when it has to wake.
     pub(crate) fn arm_driver(&mut self) -> Option<Instant> {
         let machine = self.machine.poll_timeout().map(|timeout| timeout.at);
-        self.armed = machine.into_iter().chain(self.deadlines.first()).min();
+        self.armed = machine.into_iter().chain(self.deadlines.first()).chain(self.next_look()).min();
         self.armed
     }
 }

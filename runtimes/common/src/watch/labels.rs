@@ -35,6 +35,16 @@ impl LabelId {
 
     /// One of those beyond.
     const OTHERS: Self = Self(u16::MAX);
+
+    /// The place of its line in a table of `MOST + 2` lines.
+    pub(super) fn place(self) -> usize {
+        usize::from(self.0).min(MOST + 1)
+    }
+
+    /// That of such a line.
+    pub(super) fn at(place: usize) -> Self {
+        u16::try_from(place).ok().filter(|_| place <= MOST).map_or(Self::OTHERS, Self)
+    }
 }
 
 impl Labels {

@@ -10,15 +10,21 @@
 //! | `mod` | the notes |
 //! | `labels` | texts with small numbers |
 //! | `holder` | what users are told of holders and waiters |
+//! | `metrics` | the figures of pools for the crate `metrics` |
 //! | `status` | all that a client does at one moment |
+//! | `uses` | how long connections were used, and which uses are slow |
 
 mod holder;
 mod labels;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod status;
+mod uses;
 
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cmap_core::pool::{CheckOutId, HeldBy};
 use cmap_core::server::ServerId;
@@ -28,8 +34,14 @@ use cmap_core::topology::{CheckOut, SelectionId};
 pub(crate) use self::holder::Who;
 pub use self::holder::{CommandInUse, Holder, Place, WaitingCheckOut, WaitsFor};
 pub(crate) use self::labels::{LabelId, Labels};
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
+#[cfg(feature = "metrics")]
+pub(crate) use self::metrics::PoolFigures;
 pub(crate) use self::status::shown;
 pub use self::status::{ClientStatus, ServerLine};
+pub use self::uses::{LabelUses, PastUse, SlowUse, UseReport};
+pub(crate) use self::uses::{NotedUse, Uses};
 
 /// Who asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +62,8 @@ pub(crate) struct Watch {
     of_selections: BTreeMap<SelectionId, Tag>,
     /// What was last said of those who hold a server's connections, and when.
     pub(crate) held_by: Option<(HeldAt, Arc<[HeldBy]>)>,
+    /// How long connections were used, where slow uses are watched.
+    pub(crate) uses: Option<Uses>,
 }
 
 /// A moment of a server's pool: the time, and how many connections were checked out and in by then.
@@ -63,8 +77,11 @@ pub(crate) struct NotedCommand {
     pub(crate) ended: Option<Instant>,
 }
 
-/// Most check-outs at a time that are noted, 24 bytes each; further ones are listed without a label.
-const MOST: usize = 1024;
+/// Most check-outs at a time that are noted, 16 bytes each; further ones are listed without a label.
+const MOST: usize = 512;
+
+/// The same of those that wait for a server.
+const MOST_SELECTIONS: usize = 256;
 
 impl Tag {
     /// That of a caller at this place.
@@ -76,7 +93,7 @@ impl Tag {
 }
 
 impl Watch {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(slow_use_limit: Option<Duration>) -> Self {
         Self {
             labels: Labels::new("(other labels)"),
             commands: Labels::new("(other commands)"),
@@ -84,6 +101,7 @@ impl Watch {
             size: 0,
             of_selections: BTreeMap::new(),
             held_by: None,
+            uses: slow_use_limit.map(Uses::new),
         }
     }
 
@@ -103,6 +121,15 @@ impl Watch {
         self.commands.get(id).map(Arc::clone)
     }
 
+    /// Uses that are over, by label, and the slowest of them.
+    pub(crate) fn uses_by_label(&self) -> Vec<LabelUses> {
+        self.uses.as_ref().map(|uses| uses.by_label(|label| self.label_text(label))).unwrap_or_default()
+    }
+
+    pub(crate) fn slowest_uses(&self) -> &[NotedUse] {
+        self.uses.as_ref().map_or(&[], Uses::slowest)
+    }
+
     /// How often a label was given that there was no room for.
     pub(crate) fn folded_labels(&self) -> u64 {
         self.labels.folded()
@@ -114,7 +141,7 @@ impl Watch {
         match check_out {
             CheckOut::Started(check_out) => self.note_started(check_out, tag),
             CheckOut::Selecting(selection) => {
-                if self.of_selections.len() < MOST {
+                if self.of_selections.len() < MOST_SELECTIONS {
                     self.of_selections.insert(selection, tag);
                 }
             }
@@ -181,15 +208,20 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use cmap_core::pool::Durations;
+
     use super::*;
 
     #[test]
     fn a_watch_takes_64_kib_at_most() {
-        let tags = 2 * MOST * size_of::<Tag>();
-        let selections = MOST * (size_of::<SelectionId>() + size_of::<Tag>());
+        let tags = MOST * size_of::<Tag>();
+        let selections = MOST_SELECTIONS * (size_of::<SelectionId>() + size_of::<Tag>());
         // Its text, its number, and the counts of what is shared.
         let label = 64 + 2 * size_of::<LabelId>() + size_of::<Arc<str>>() + 2 * size_of::<usize>();
+        // Those of four pools, and of all that have gone.
+        let durations = 5 * size_of::<Durations>();
+        let uses = size_of::<Uses>() + Uses::BYTES;
 
-        assert!(tags / 2 + selections / 2 + 2 * 128 * label < 64 * 1024);
+        assert!(tags + selections + 2 * 128 * label + durations + uses < 64 * 1024);
     }
 }

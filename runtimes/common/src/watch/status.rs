@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::OptionValue;
-use cmap_core::pool::{PoolState, Stats};
+use cmap_core::pool::{Durations, PoolState, Stats};
 use cmap_core::server::ServerType;
 use serde::Serialize;
 
@@ -23,6 +23,9 @@ pub struct ClientStatus {
     pub options: Vec<(&'static str, String)>,
     /// The servers that belong to the deployment.
     pub servers: Vec<ServerLine>,
+    /// How long check-outs, establishments and uses took, and how long connections were idle, where
+    /// [holders are watched](crate::Builder::watch_holders). Of the first four pools.
+    pub durations: Option<Box<Durations>>,
     /// Who holds connections, the longest use first.
     pub in_use: Vec<Holder>,
     /// The check-outs that wait, in the order in which they are served.
@@ -151,6 +154,9 @@ impl fmt::Display for ClientStatus {
         self.options.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))?;
         writeln!(f)?;
         self.write_servers(f)?;
+        if let Some(durations) = &self.durations {
+            write!(f, "{durations}")?;
+        }
         self.write_holders(f)?;
         self.write_waiters(f)?;
         match self.folded_labels {

@@ -1,0 +1,116 @@
+//! The figures of a client's pools as metrics of the crate `metrics` (feature `metrics`), by OpenTelemetry's names.
+//!
+//! They are taken from the state when they are recorded: nothing is counted along the way, and a client whose metrics nobody
+//! records pays nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::pool::Statistics;
+use cmap_core::statistics::Histogram;
+use metrics::{SharedString, Unit};
+
+use crate::client::Client;
+use crate::runtime::Runtime;
+
+/// Records the metrics of a client whenever it is told to: before a scrape, or every few seconds.
+///
+/// | metric | what |
+/// |---|---|
+/// | `db.client.connection.count`, with `db.client.connection.state` = `idle` or `used` | connections |
+/// | `db.client.connection.idle.max`, `.idle.min`, `.max` | maxPoolSize, where there is one; minPoolSize; maxPoolSize |
+/// | `db.client.connection.pending_requests` | check-outs that wait |
+/// | `db.client.connection.timeouts` | check-outs whose time was up |
+/// | `db.client.connection.create_time`, `.wait_time`, `.use_time` | histograms in seconds, where [holders are watched](crate::Builder::watch_holders) |
+///
+/// Each has the attribute `db.client.connection.pool.name`: the server's address. What a histogram is given has been rounded up, by a
+/// quarter at most.
+#[derive(Default)]
+pub struct Metrics {
+    /// What was recorded last.
+    last: BTreeMap<Arc<ServerAddress>, Statistics>,
+}
+
+/// One pool at one moment.
+pub(crate) struct PoolFigures {
+    pub(crate) address: Arc<ServerAddress>,
+    pub(crate) statistics: Statistics,
+    pub(crate) max_pool_size: Option<u32>,
+    pub(crate) min_pool_size: u32,
+}
+
+const POOL: &str = "db.client.connection.pool.name";
+
+const STATE: &str = "db.client.connection.state";
+
+impl Metrics {
+    /// For one client. Describes the metrics to the recorder that is installed.
+    pub fn new() -> Self {
+        metrics::describe_gauge!("db.client.connection.count", "Connections by state.");
+        metrics::describe_gauge!("db.client.connection.idle.max", "Most idle connections.");
+        metrics::describe_gauge!("db.client.connection.idle.min", "Fewest idle connections.");
+        metrics::describe_gauge!("db.client.connection.max", "Most connections.");
+        metrics::describe_gauge!("db.client.connection.pending_requests", "Check-outs that wait for a connection.");
+        metrics::describe_counter!("db.client.connection.timeouts", "Check-outs whose time was up.");
+        metrics::describe_histogram!(
+            "db.client.connection.create_time",
+            Unit::Seconds,
+            "How long establishments took."
+        );
+        metrics::describe_histogram!("db.client.connection.wait_time", Unit::Seconds, "How long check-outs waited.");
+        metrics::describe_histogram!("db.client.connection.use_time", Unit::Seconds, "How long connections were used.");
+        Self::default()
+    }
+
+    /// Records what has become of the client's pools since the last time.
+    pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
+        let pools = client.topology().pool_figures();
+        self.last.retain(|address, _| pools.iter().any(|pool| pool.address == *address));
+        for pool in pools {
+            self.record_pool(pool);
+        }
+    }
+
+    fn record_pool(&mut self, pool: PoolFigures) {
+        let PoolFigures { address, statistics, max_pool_size, min_pool_size } = pool;
+        let name = SharedString::from(address.to_string());
+        let stats = &statistics.stats;
+        metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "idle")
+            .set(f64::from(stats.counts.available));
+        metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "used")
+            .set(f64::from(stats.counts.in_use));
+        if let Some(max) = max_pool_size {
+            metrics::gauge!("db.client.connection.idle.max", POOL => name.clone()).set(f64::from(max));
+            metrics::gauge!("db.client.connection.max", POOL => name.clone()).set(f64::from(max));
+        }
+        metrics::gauge!("db.client.connection.idle.min", POOL => name.clone()).set(f64::from(min_pool_size));
+        metrics::gauge!("db.client.connection.pending_requests", POOL => name.clone())
+            .set(f64::from(stats.counts.waiting));
+        metrics::counter!("db.client.connection.timeouts", POOL => name.clone())
+            .absolute(stats.check_outs_failed.timeout);
+        let between = self.last.get(&address).map(|last| statistics.since(last));
+        if let Some(took) = &between.as_ref().unwrap_or(&statistics).durations {
+            let histogram = metrics::histogram!("db.client.connection.create_time", POOL => name.clone());
+            record_all(&histogram, &took.establishment);
+            let histogram = metrics::histogram!("db.client.connection.wait_time", POOL => name.clone());
+            record_all(&histogram, &took.wait);
+            let histogram = metrics::histogram!("db.client.connection.use_time", POOL => name);
+            record_all(&histogram, &took.in_use);
+        }
+        self.last.insert(address, statistics);
+    }
+}
+
+fn record_all(metric: &metrics::Histogram, took: &Histogram) {
+    for (duration, count) in took.buckets() {
+        metric.record_many(duration.as_secs_f64(), usize::try_from(count).unwrap_or(usize::MAX));
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}

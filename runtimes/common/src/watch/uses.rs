@@ -1,0 +1,233 @@
+//! How long connections were used, by label: the watch for slow uses, and its report.
+//!
+//! The table has a line for each label that is known and one for all others, and the list of the slowest uses an end, so that
+//! both have a limit whatever users do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::pool::ConnectionId;
+use cmap_core::server::ServerId;
+use cmap_core::time::Instant;
+use serde::Serialize;
+
+use super::holder::Who;
+use super::labels::{self, LabelId};
+use super::{Holder, Place, Tag};
+
+/// A use that has lasted for longer than its limit without a sign of life from the server. Told once of each use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SlowUse {
+    /// The limit.
+    pub limit: Duration,
+    /// Who holds the connection.
+    pub holder: Holder,
+}
+
+/// What uses of connections took, where [`Builder::slow_use_limit`](crate::Builder::slow_use_limit) is set. It displays as a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UseReport {
+    /// Uses that are over, by label: those first that took longest together.
+    pub labels: Vec<LabelUses>,
+    /// The slowest uses that are over, the slowest first.
+    pub slowest: Vec<PastUse>,
+    /// Uses that are not over: of a closed client, its leaks.
+    pub in_use: Vec<Holder>,
+    /// How often a check-out had a label that there was no room for.
+    pub folded_labels: u64,
+}
+
+/// The uses of one label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LabelUses {
+    /// The label; `None` of those without.
+    pub label: Option<Arc<str>>,
+    /// How many.
+    pub count: u64,
+    /// The mean.
+    pub mean: Duration,
+    /// The standard deviation: the root of the variance.
+    pub deviation: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+/// A use that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PastUse {
+    /// The server.
+    pub address: Arc<ServerAddress>,
+    /// The connection's number.
+    pub connection_id: ConnectionId,
+    /// How long it took.
+    pub took: Duration,
+    /// The check-out's label.
+    pub label: Option<Arc<str>>,
+    /// Where in the source it was checked out.
+    pub place: Option<Place>,
+    /// The last command.
+    pub command: Option<Arc<str>>,
+}
+
+/// The notes of uses.
+pub(crate) struct Uses {
+    pub(crate) limit: Duration,
+    /// When to look for slow ones; `None` while nobody uses a connection.
+    pub(crate) next_look: Option<Instant>,
+    /// By the number of the label; those of other labels at the end.
+    tallies: Box<[Tally]>,
+    slowest: Vec<NotedUse>,
+    /// Whether the log has the report.
+    pub(crate) was_told: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    count: u64,
+    nanos: u64,
+    longest: u64,
+    /// The sum of the squares of the microseconds, a 128-bit number in two halves.
+    squares: [u64; 2],
+}
+
+/// A use that is over, as it is noted.
+#[derive(Clone, Copy)]
+pub(crate) struct NotedUse {
+    pub(crate) server: ServerId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) took: Duration,
+    pub(crate) tag: Tag,
+    pub(crate) command: LabelId,
+}
+
+/// Most uses in the list of the slowest.
+const SLOWEST: usize = 10;
+
+impl Uses {
+    /// What it takes beside itself.
+    #[cfg(test)]
+    pub(super) const BYTES: usize = (labels::MOST + 2) * size_of::<Tally>() + (SLOWEST + 1) * size_of::<NotedUse>();
+
+    pub(crate) fn new(limit: Duration) -> Self {
+        let tallies = vec![Tally::default(); labels::MOST + 2].into_boxed_slice();
+        Self { limit, next_look: None, tallies, slowest: Vec::with_capacity(SLOWEST + 1), was_told: false }
+    }
+
+    /// Notes a use that is over. Allocates nothing.
+    pub(crate) fn note(&mut self, over: NotedUse) {
+        let place = over.tag.label.place().min(self.tallies.len() - 1);
+        if let Some(tally) = self.tallies.get_mut(place) {
+            tally.add(over.took);
+        }
+        let is_slow = self.slowest.last().is_none_or(|last| last.took < over.took);
+        if is_slow || self.slowest.len() < SLOWEST {
+            let place = self.slowest.partition_point(|other| other.took >= over.took);
+            self.slowest.insert(place, over);
+            self.slowest.truncate(SLOWEST);
+        }
+    }
+
+    /// Those of each label, the longest time together first.
+    pub(super) fn by_label(&self, text: impl Fn(LabelId) -> Option<Arc<str>>) -> Vec<LabelUses> {
+        let mut used: Vec<_> = self.tallies.iter().enumerate().filter(|(_, tally)| tally.count > 0).collect();
+        used.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.nanos));
+        used.into_iter().map(|(place, tally)| tally.told(text(LabelId::at(place)))).collect()
+    }
+
+    pub(super) fn slowest(&self) -> &[NotedUse] {
+        &self.slowest
+    }
+}
+
+impl Tally {
+    fn add(&mut self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.count = self.count.saturating_add(1);
+        self.nanos = self.nanos.saturating_add(nanos);
+        self.longest = self.longest.max(nanos);
+        let micros = u128::from(nanos / 1000);
+        self.set_squares(self.squares().saturating_add(micros * micros));
+    }
+
+    fn squares(&self) -> u128 {
+        let [high, low] = self.squares;
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "these are the two halves")]
+    fn set_squares(&mut self, squares: u128) {
+        self.squares = [(squares >> 64) as u64, squares as u64];
+    }
+
+    fn told(&self, label: Option<Arc<str>>) -> LabelUses {
+        let mean = self.nanos / self.count.max(1);
+        let mean_micros = u128::from(mean / 1000);
+        let variance = (self.squares() / u128::from(self.count.max(1))).saturating_sub(mean_micros * mean_micros);
+        LabelUses {
+            label,
+            count: self.count,
+            mean: Duration::from_nanos(mean),
+            deviation: Duration::from_micros(u64::try_from(variance.isqrt()).unwrap_or(u64::MAX)),
+            longest: Duration::from_nanos(self.longest),
+        }
+    }
+}
+
+impl fmt::Display for SlowUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "A connection has been used for longer than {:?} without a reply: {}", self.limit, self.holder)
+    }
+}
+
+impl fmt::Display for UseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:32} {:>9} {:>12} {:>12} {:>12}", "uses by", "count", "mean", "deviation", "longest")?;
+        for LabelUses { label, count, mean, deviation, longest } in &self.labels {
+            let label = label.as_deref().unwrap_or("(no label)");
+            // Padding is for texts, which durations are not.
+            let [mean, deviation, longest] = [mean, deviation, longest].map(|time| format!("{time:.3?}"));
+            writeln!(f, "{label:32} {count:>9} {mean:>12} {deviation:>12} {longest:>12}")?;
+        }
+        writeln!(f, "the slowest:")?;
+        self.slowest.iter().try_for_each(|over| writeln!(f, "  {over}"))?;
+        writeln!(f, "still in use: {}", self.in_use.len())?;
+        self.in_use.iter().try_for_each(|holder| writeln!(f, "  {holder}"))?;
+        match self.folded_labels {
+            0 => Ok(()),
+            folded => writeln!(f, "labels beyond the 128 that are known were given {folded} times"),
+        }
+    }
+}
+
+impl fmt::Display for PastUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = Who { label: self.label.as_deref(), place: self.place };
+        write!(f, "{:.3?} by {who}, {} connection {}", self.took, self.address, self.connection_id)?;
+        match &self.command {
+            Some(command) => write!(f, ", last {command}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_has_mean_deviation_and_the_longest() {
+        let mut tally = Tally::default();
+        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|millis| tally.add(Duration::from_millis(millis)));
+
+        let told = tally.told(None);
+
+        let millis = [told.mean, told.deviation, told.longest].map(|time| time.as_millis());
+        assert_eq!((told.count, millis), (8, [5, 2, 9]));
+    }
+}

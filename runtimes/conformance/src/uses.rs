@@ -1,0 +1,142 @@
+//! Uses of connections that take long, and how long uses and waits take: what an operator is told without asking.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::rawdoc;
+use cmap_runtime::runtime::Runtime;
+use cmap_runtime::{Client, ClientError, Event, SlowUse};
+
+use super::{Harness, LocalServer, options, poll_once, run, until};
+
+const LIMIT: Duration = Duration::from_millis(50);
+
+/// What the client was told of slow uses.
+type Told = Arc<Mutex<Vec<Arc<SlowUse>>>>;
+
+pub fn each_slow_use_is_told_once_with_the_one_who_holds_it<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (client, told) = watched::<H>(&server, "maxPoolSize=4").await;
+
+        // One of 50 tasks leaks its connection, one runs a slow command, one keeps its connection between two commands.
+        let (leak_line, leaked) = (line!(), client.check_out().label("leak").await.unwrap());
+        let mut slow = client.check_out().label("slow report").await.unwrap();
+        let mut report = Box::pin(async move { slow.run_command("admin", rawdoc! { "neverAnswer": 1 }).await });
+        assert!(poll_once(&mut report).await.is_none());
+        let mut idle = client.check_out().label("checkout page").await.unwrap();
+        idle.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+        for _ in 0..47 {
+            drop(client.check_out().label("web").await.unwrap());
+        }
+        until(|| told.lock().unwrap().len() >= 3).await;
+        sleep::<H>(3 * LIMIT).await;
+
+        let slow: Vec<_> = told.lock().unwrap().clone();
+        let mut labels: Vec<_> = slow.iter().filter_map(|slow| slow.holder.label.as_deref()).collect();
+        labels.sort_unstable();
+        assert_eq!(labels, ["checkout page", "leak", "slow report"]);
+        let leak = &slow.iter().find(|slow| slow.holder.label.as_deref() == Some("leak")).unwrap();
+        let holder = &leak.holder;
+        assert_eq!(holder.place.map(|place| (place.file, place.line)), Some((file!(), leak_line)));
+        assert!(holder.held_for >= LIMIT && leak.limit == LIMIT && holder.command.is_none(), "{leak}");
+        assert_eq!(holder.connection_id, leaked.id());
+
+        let uses = client.uses();
+        let web = uses.labels.iter().find(|uses| uses.label.as_deref() == Some("web")).unwrap();
+        assert!(web.count == 47 && web.longest >= web.mean, "{uses}");
+        assert_eq!(uses.in_use.len(), 3, "{uses}");
+        assert!(uses.to_string().contains(&format!("\"leak\" at {}:{leak_line}:", file!())), "{uses}");
+        drop((leaked, idle, report));
+        until(|| client.stats().counts.in_use == 0).await;
+        let uses = client.uses();
+        assert!(uses.in_use.is_empty() && uses.slowest[0].took >= LIMIT, "{uses}");
+        assert_eq!(uses.labels.iter().map(|uses| uses.count).sum::<u64>(), 50, "{uses}");
+    });
+}
+
+pub fn a_reply_begins_the_time_of_a_slow_use_anew<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (client, told) = watched::<H>(&server, "").await;
+        let mut busy = client.check_out().label("many commands").await.unwrap();
+        let began = now::<H>();
+
+        while now::<H>() < began + 4 * LIMIT {
+            busy.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+            sleep::<H>(LIMIT / 10).await;
+        }
+
+        assert_eq!(*told.lock().unwrap(), []);
+        drop(busy);
+        assert!(client.uses().slowest[0].took >= 4 * LIMIT);
+    });
+}
+
+pub fn a_limit_of_zero_for_slow_uses_is_refused<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let builder = Client::<H::Runtime>::builder(options(&server, "")).slow_use_limit(Duration::ZERO);
+
+        let error = builder.build().await.unwrap_err();
+
+        assert!(matches!(error, ClientError::Unsupported { .. }), "{error:?}");
+        assert!(error.to_string().contains("slow_use_limit of zero"), "{error}");
+    });
+}
+
+pub fn an_idle_client_is_not_looked_at_for_slow_uses<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (client, told) = watched::<H>(&server, "").await;
+        drop(client.check_out().await.unwrap());
+        sleep::<H>(3 * LIMIT).await;
+
+        let leaked = client.check_out().label("late").await.unwrap();
+        until(|| told.lock().unwrap().len() == 1).await;
+
+        assert!(told.lock().unwrap()[0].holder.held_for >= LIMIT);
+        drop(leaked);
+    });
+}
+
+pub fn statistics_say_how_long_waits_and_uses_took<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (client, _) = watched::<H>(&server, "maxPoolSize=1").await;
+        let first = client.check_out().await.unwrap();
+        let before = client.statistics();
+        let mut second = Box::pin(client.check_out());
+        assert!(poll_once(&mut second).await.is_none());
+        sleep::<H>(LIMIT).await;
+        drop(first);
+        drop(second.await.unwrap());
+
+        let between = client.statistics().since(&before);
+
+        let took = between.durations.unwrap();
+        assert_eq!((took.wait.count(), took.in_use.count(), took.establishment.count()), (1, 2, 0));
+        assert!(took.wait.longest() >= LIMIT && took.in_use.sum() >= LIMIT, "{took}");
+        assert_eq!(client.status().durations.map(|took| took.establishment.count()), Some(1));
+    });
+}
+
+async fn watched<H: Harness>(server: &LocalServer, query: &str) -> (Client<H::Runtime>, Told) {
+    let told = Told::default();
+    let teller = Arc::clone(&told);
+    let builder = Client::builder(options(server, query)).slow_use_limit(LIMIT).on_event(move |_, event| {
+        if let Event::SlowUse(slow) = event {
+            teller.lock().unwrap().push(Arc::clone(slow));
+        }
+    });
+    (builder.build().await.unwrap(), told)
+}
+
+fn now<H: Harness>() -> std::time::Instant {
+    H::Runtime::current().unwrap().now()
+}
+
+async fn sleep<H: Harness>(time: Duration) {
+    let runtime = H::Runtime::current().unwrap();
+    runtime.sleep_until(runtime.now() + time).await;
+}

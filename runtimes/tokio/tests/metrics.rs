@@ -1,0 +1,115 @@
+//! The figures of a client's pools as metrics, by OpenTelemetry's names.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cmap_conformance::LocalServer;
+use cmap_runtime::Metrics;
+use cmap_tokio::Client;
+use cmap_tokio::core::options::ClientOptions;
+use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+#[tokio::test]
+async fn a_clients_pool_is_shown_with_the_names_of_opentelemetry() {
+    let server = LocalServer::start();
+    let options = ClientOptions::parse(&server.uri("maxPoolSize=2&waitQueueTimeoutMS=20")).unwrap().0;
+    let client = Client::builder(options).watch_holders(true).build().await.unwrap();
+    let recorder = Recorded::default();
+    let mut metrics = metrics::with_local_recorder(&recorder, Metrics::new);
+    let first = client.check_out().await.unwrap();
+    let second = client.check_out().await.unwrap();
+    client.check_out().await.unwrap_err();
+    drop(second);
+
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    let one = |name| recorder.value(name, None);
+    assert_eq!(recorder.value("count", Some("used")), 1.0);
+    assert_eq!(recorder.value("count", Some("idle")), 1.0);
+    assert_eq!([one("max"), one("idle.max"), one("idle.min")], [2.0, 2.0, 0.0]);
+    assert_eq!([one("pending_requests"), one("timeouts")], [0.0, 1.0]);
+    assert_eq!(["create_time", "wait_time", "use_time"].map(|name| recorder.times(name).len()), [2, 2, 1]);
+    assert!(recorder.times("create_time").iter().all(|&time| time > 0.0 && time < 60.0));
+    assert_eq!(recorder.pool_of("max"), client.address().to_string());
+
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    drop(first);
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    let times = recorder.times("use_time");
+    assert!(times.len() == 2 && times[1] >= 0.02, "what was recorded before is not recorded again: {times:?}");
+    assert_eq!(recorder.value("count", Some("used")), 0.0);
+}
+
+/// A metric's name without the common beginning, its pool, and its state.
+type Name = (String, String, Option<String>);
+
+/// Keeps all metrics.
+#[derive(Default)]
+struct Recorded {
+    values: Mutex<BTreeMap<Name, Arc<AtomicU64>>>,
+    counters: Mutex<BTreeMap<Name, Arc<AtomicU64>>>,
+    histograms: Mutex<BTreeMap<Name, Arc<Times>>>,
+}
+
+#[derive(Default)]
+struct Times(Mutex<Vec<f64>>);
+
+impl HistogramFn for Times {
+    fn record(&self, value: f64) {
+        self.0.lock().unwrap().push(value);
+    }
+}
+
+impl Recorded {
+    fn value(&self, name: &str, state: Option<&str>) -> f64 {
+        let is_it = |(own, _, of): &&Name| own == name && of.as_deref() == state;
+        let (gauges, counters) = (self.values.lock().unwrap(), self.counters.lock().unwrap());
+        if let Some(key) = gauges.keys().find(is_it) {
+            return f64::from_bits(gauges[key].load(Ordering::Relaxed));
+        }
+        let key = counters.keys().find(is_it).unwrap();
+        f64::from(u32::try_from(counters[key].load(Ordering::Relaxed)).unwrap())
+    }
+
+    fn times(&self, name: &str) -> Vec<f64> {
+        let histograms = self.histograms.lock().unwrap();
+        let found = histograms.iter().find(|((own, ..), _)| own == name);
+        found.map(|(_, times)| times.0.lock().unwrap().clone()).unwrap_or_default()
+    }
+
+    fn pool_of(&self, name: &str) -> String {
+        self.values.lock().unwrap().keys().find(|(own, ..)| own == name).unwrap().1.clone()
+    }
+}
+
+fn name(key: &Key) -> Name {
+    let label = |wanted: &str| {
+        let mut labels = key.labels();
+        labels.find(|label| label.key() == wanted).map(|label| label.value().to_owned())
+    };
+    let own = key.name().strip_prefix("db.client.connection.").unwrap().to_owned();
+    (own, label("db.client.connection.pool.name").unwrap(), label("db.client.connection.state"))
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::clone(self.counters.lock().unwrap().entry(name(key)).or_default()))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Arc::clone(self.values.lock().unwrap().entry(name(key)).or_default()))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::clone(self.histograms.lock().unwrap().entry(name(key)).or_default()))
+    }
+}
