@@ -19,7 +19,7 @@ use gungraun::prelude::*;
 const OPERATIONS: usize = 50;
 
 /// Connections that are available.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: u32 = 8;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -34,7 +34,7 @@ fn warm(switch_on: impl FnOnce(&mut PoolOptions), request: CheckOutRequest) -> W
     let mut options = PoolOptions::default();
     options.max_idle_time = Some(Duration::from_secs(60));
     options.wait_queue_timeout = Some(HOUR);
-    options.max_connecting = Some(CONNECTIONS as u32);
+    options.max_connecting = Some(CONNECTIONS);
     switch_on(&mut options);
     let now = Instant::ORIGIN;
     let mut pool = Pool::new(ServerAddress::tcp("localhost", 27017), options, now).unwrap();
@@ -51,7 +51,7 @@ fn warm(switch_on: impl FnOnce(&mut PoolOptions), request: CheckOutRequest) -> W
             Output::Action(_) | Output::Event(_) => {}
         }
     }
-    assert_eq!(in_use.len(), CONNECTIONS);
+    assert_eq!(u32::try_from(in_use.len()), Ok(CONNECTIONS));
     for (connection, socket) in in_use {
         let _ = pool.check_in(now, connection, socket, Condition::Usable).unwrap();
     }
