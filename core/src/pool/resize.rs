@@ -35,7 +35,7 @@ impl<C> Pool<C> {
         self.connections.total() > self.limits.max_pool_size
     }
 
-    fn close_surplus(&mut self) {
+    pub(super) fn close_surplus(&mut self) {
         while self.has_surplus()
             && let Some(key) = self.connections.available.front()
         {

@@ -235,6 +235,8 @@ impl<C> Pool<C> {
             }
         }
         self.serve();
+        // Waiters may leave a connection that is held for its keys.
+        self.close_surplus();
         self.retire();
     }
 

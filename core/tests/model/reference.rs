@@ -352,15 +352,19 @@ impl Reference {
             return Answer::Refused;
         }
         self.options = options;
+        self.close_surplus();
+        self.serve();
+        self.refuse_warm_ups();
+        self.warm();
+        Answer::Done
+    }
+
+    fn close_surplus(&mut self) {
         while self.has_surplus()
             && let Some(coldest) = self.connections.iter().find(|c| c.state == State::Available).cloned()
         {
             self.close(coldest.id, self.perished(&coldest).unwrap_or(Reason::Surplus), None, true);
         }
-        self.serve();
-        self.refuse_warm_ups();
-        self.warm();
-        Answer::Done
     }
 
     fn close_pool(&mut self) {
@@ -506,6 +510,7 @@ impl Reference {
         self.close_or_make_available(id, reason);
         self.serve_loyal(id);
         self.serve();
+        self.close_surplus();
         self.retire();
     }
 
