@@ -233,6 +233,7 @@ impl<C> Pool<C> {
             durations: None,
         };
         pool.note_restraint();
+        pool.renew_attention();
         let options = pool.options.clone();
         pool.emit(|| Event::PoolCreated { options });
         Ok(pool)

@@ -137,7 +137,11 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline(never)]
     fn follow_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         match self.topology.check_out_noted(unanswered, self.tag) {
-            Ok(delivery) => self.end(Ok(delivery)),
+            // As `end`, without looking for what nobody has asked for yet.
+            Ok(delivery) => {
+                self.stage = Stage::Done;
+                Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery).noted()))
+            }
             Err(unanswered) => self.follow(unanswered, cx),
         }
     }

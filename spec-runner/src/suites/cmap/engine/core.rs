@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
                 News::WarmedUp { warm_up, result } => {
                     let failure = result.err().and_then(|error| match error {
                         WarmUpError::Pool(error) => WarmUpFailure::of(&error.kind),
-                        _ => None,
+                        WarmUpError::Selection(_) | _ => None,
                     });
                     self.warmed.insert(warm_up, failure);
                 }

@@ -244,7 +244,7 @@ impl WarmUpFailure {
             WarmUpErrorKind::PoolCleared { .. } => Some(Self::PoolCleared),
             WarmUpErrorKind::PoolClosed => Some(Self::PoolClosed),
             WarmUpErrorKind::BeyondMaxPoolSize { .. } => Some(Self::MaxPoolSize),
-            _ => None,
+            WarmUpErrorKind::GivenUp | _ => None,
         }
     }
 }
