@@ -20,7 +20,7 @@ use cmap_core::options::{IdentityOrder, PoolOptions, PoolSizes};
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Output, Topology, TopologyOptions};
+use cmap_core::topology::{CheckOut, Criteria, Output, SelectionErrorKind, Topology, TopologyOptions};
 use proptest::prelude::*;
 
 const MAX_POOL_SIZE: u32 = 3;
@@ -412,4 +412,26 @@ fn new_limits_hold_for_all_users() {
     driver.drain();
 
     assert_eq!(driver.topology.connections(), 1);
+}
+
+#[test]
+fn a_user_whom_nobody_has_added_gets_no_connection_and_no_pool() {
+    let mut driver = Driver::new();
+    let stranger = driver.users[2];
+    driver.topology.remove_identity(driver.now, stranger.unwrap());
+    driver.drain();
+    let pools = driver.topology.pools().count();
+
+    let mut request = CheckOutRequest::default();
+    request.identity = stranger;
+    let (CheckOut::Selecting(selection), None) = driver.topology.check_out(driver.now, request) else {
+        panic!("no pool is there for it")
+    };
+
+    let refused = std::iter::from_fn(|| driver.topology.poll_output()).find_map(|output| match output {
+        Output::SelectionFailed { selection: own, error } if own == selection => Some(error.kind.clone()),
+        _ => None,
+    });
+    assert_eq!(refused, stranger.map(SelectionErrorKind::UnknownIdentity));
+    assert_eq!(driver.topology.pools().count(), pools);
 }

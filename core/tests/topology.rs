@@ -13,8 +13,8 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
-use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::options::{Affinity, PoolOptions};
+use cmap_core::pool::{Action, AffinityKey, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
@@ -299,6 +299,32 @@ fn operations_go_to_the_less_busy_router_sel_3() {
     }
 
     assert_eq!(counts, [10, 10]);
+}
+
+#[test]
+fn a_key_goes_to_the_server_that_has_its_connection_however_busy_x_88() {
+    let mut pool_options = PoolOptions::default();
+    pool_options.affinity = Some(Affinity::Prefer);
+    let mut topology = Topology::new(options(&["a", "b"]), pool_options).unwrap();
+    topology.open(NOW);
+    drain(&mut topology);
+    learn(&mut topology, describe("a", ServerType::Mongos));
+    learn(&mut topology, describe("b", ServerType::Mongos));
+    let mut request = CheckOutRequest::default();
+    request.affinity = Some(AffinityKey(7));
+    let goes_to = |topology: &mut Topology<()>| {
+        let (CheckOut::Started(check_out), delivery) = topology.check_out(NOW, request) else { panic!("both suit") };
+        (topology.server_of_check_out(check_out).unwrap(), delivery)
+    };
+    let (home, _) = goes_to(&mut topology);
+    let (_, connection) = connects(&drain(&mut topology))[0];
+    topology.handle_established(NOW, connection, ()).unwrap();
+    drain(&mut topology);
+
+    // Each one that goes there makes the server busier than the other one, which has nothing to do.
+    let others: Vec<_> = (0..10).map(|_| goes_to(&mut topology).0).collect();
+
+    assert_eq!(others, [home; 10]);
 }
 
 #[test]

@@ -212,7 +212,8 @@ impl<R: Runtime, T> Builder<R, T> {
     /// Whether it is noted who holds connections and who waits for one: the [label](crate::CheckOut::label) of a
     /// check-out, its place in the source, and the last command on its connection. [`Client::in_use`](crate::Client::in_use) and
     /// [`Client::waiting`](crate::Client::waiting) show them, and errors of check-outs whose time is up name the holders. Default
-    /// false: without it both lists say only which connections, since when, and for what. It takes 64 KiB at most.
+    /// false: without it both lists say only which connections, since when, and for what. It takes 64 KiB at most. With the feature
+    /// `tracing` a check-out that waits has a span (`check_out`), a child of its caller's.
     pub fn watch_holders(mut self, watch: bool) -> Self {
         self.watches_holders = watch;
         self

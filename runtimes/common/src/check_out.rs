@@ -49,6 +49,9 @@ struct Wanted {
     request: CheckOutRequest,
     /// What the user left of it, where the user chooses among suitable servers.
     narrowed: Option<Narrowed>,
+    /// Open from the beginning of the wait to its end.
+    #[cfg(feature = "tracing")]
+    span: Option<tracing::Span>,
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
@@ -102,7 +105,13 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
 
 impl Wanted {
     fn new(criteria: Criteria) -> Self {
-        Self { criteria, request: CheckOutRequest::default(), narrowed: None }
+        Self {
+            criteria,
+            request: CheckOutRequest::default(),
+            narrowed: None,
+            #[cfg(feature = "tracing")]
+            span: None,
+        }
     }
 }
 
@@ -152,6 +161,8 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
             Begun::Answered(answer) => self.end(answer),
             Begun::Waits(place) => {
                 self.stage = Stage::Waiting(place);
+                #[cfg(feature = "tracing")]
+                self.begin_span();
                 // The servers may have changed since the user has chosen among them.
                 if self.is_narrowed() { self.poll_waiting(place, cx) } else { Poll::Pending }
             }
@@ -241,12 +252,30 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         }
     }
 
+    #[cfg(feature = "tracing")]
+    fn begin_span(&mut self) {
+        if let Some(span) = self.topology.span_of(self.tag) {
+            self.wanted.get_or_insert_with(|| Box::new(Wanted::new(Criteria::default()))).span = Some(span);
+        }
+    }
+
+    #[cfg(feature = "tracing")]
+    fn end_span(&self, answer: &Answer<R::Stream>) {
+        let Some(span) = self.wanted.as_ref().and_then(|wanted| wanted.span.as_ref()) else { return };
+        match answer {
+            Ok(delivery) => span.record("driverConnectionId", delivery.connection.id().get()),
+            Err(error) => span.record("failure", tracing::field::display(error)),
+        };
+    }
+
     fn is_narrowed(&self) -> bool {
         self.wanted.as_ref().is_some_and(|wanted| wanted.narrowed.is_some())
     }
 
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
+        #[cfg(feature = "tracing")]
+        self.end_span(&answer);
         let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
         Poll::Ready(
             answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).noted().selected_by(selector)),

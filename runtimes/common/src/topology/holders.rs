@@ -26,6 +26,17 @@ impl<R: Runtime> Topology<R> {
         self.settings.watches_holders
     }
 
+    /// The span of a check-out that begins to wait, where it is noted who asks.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn span_of(&self, tag: Tag) -> Option<tracing::Span> {
+        if !self.watches_holders() {
+            return None;
+        }
+        let (label, place) = self.lock().who(tag);
+        let span = crate::events::spans::of_check_out(label.as_deref(), place);
+        (!span.is_disabled()).then_some(span)
+    }
+
     /// The number of a label; none where nothing is noted.
     pub(crate) fn label(&self, text: &str) -> LabelId {
         if !self.watches_holders() {

@@ -1,4 +1,4 @@
-//! A command that is told of has a span of the crate `tracing`, a child of the one in which it was run.
+//! Spans of the crate `tracing`: commands that are told of, and check-outs that wait, are children of their caller's.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,6 +47,30 @@ async fn a_client_that_tells_of_no_commands_has_no_spans() {
     client.run(Writable, ("shop", doc! { "count": "orders" })).await.unwrap();
 
     assert!(listener.spans().is_empty());
+}
+
+#[tokio::test]
+async fn a_check_out_that_waits_has_a_span_within_that_of_its_caller() {
+    let listener = Listener::default();
+    let _guard = tracing::subscriber::set_default(listener.clone());
+    let server = LocalServer::start();
+    let options = ClientOptions::parse(&server.uri("maxPoolSize=1&waitQueueTimeoutMS=20")).unwrap().0;
+    let client = Client::builder(options).watch_holders(true).build().await.unwrap();
+
+    let request = async {
+        let held = client.check_out().label("first").await.unwrap();
+        client.check_out().label("second").await.unwrap_err();
+        drop(held);
+        client.check_out().label("served at once").await.unwrap();
+    };
+    request.instrument(info_span!(target: "cmap::test", "request")).await;
+
+    let [request, first, second] = &listener.spans()[..] else { panic!("{:?}", listener.spans()) };
+    assert_eq!((first.name, first.parent, first.get("label")), ("check_out", Some(request.id), Some("first")));
+    assert_eq!((first.get("driverConnectionId"), first.get("failure")), (Some("1"), None));
+    assert!(first.get("place").unwrap().contains("spans.rs"), "{first:?}");
+    assert_eq!((second.parent, second.get("label")), (Some(request.id), Some("second")));
+    assert!(second.get("failure").unwrap().contains("maxPoolSize bound"), "{second:?}");
 }
 
 /// Keeps spans; those that are entered are on a stack.
