@@ -10,7 +10,7 @@ use cmap_core::pool::{self, Action, Handle, WarmUpErrorKind};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
-    Criteria, Output, SelectionErrorKind, ServerSelector, Topology, TopologyOptions, WarmUpError, WarmUpId,
+    Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyOptions, WarmUpError, WarmUpId,
 };
 
 /// A topology, and what its driver has to do and to tell.
@@ -19,6 +19,8 @@ struct Set {
     /// The connections to be established, and their servers.
     connecting: Vec<(String, Handle)>,
     ended: Vec<(WarmUpId, Result<(), WarmUpError>)>,
+    /// How often a monitor was asked for a check.
+    hurried: usize,
 }
 
 const NOW: Instant = Instant::from_millis(1);
@@ -55,6 +57,20 @@ fn it_waits_for_a_server() {
 
     assert_eq!(set.establish(), [("one.example".to_owned(), 1)]);
     assert_eq!(set.ended, [(warm_up, Ok(()))]);
+}
+
+#[test]
+fn while_it_waits_for_a_server_one_check_follows_the_other_mon_3() {
+    let mut set = Set::opened(&MEMBERS);
+    let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), Some(1)));
+    assert_eq!(core::mem::take(&mut set.hurried), 3);
+
+    set.learn(ServerDescription::new(address("one.example").into(), ServerType::Unknown));
+    assert_eq!(core::mem::take(&mut set.hurried), 1);
+
+    set.call(|set| set.cancel_warm_up(NOW, warm_up));
+    set.learn(ServerDescription::new(address("one.example").into(), ServerType::Unknown));
+    assert_eq!(set.hurried, 0);
 }
 
 #[test]
@@ -145,7 +161,7 @@ impl Set {
     fn opened(names: &[&str]) -> Self {
         let options = TopologyOptions::of_seeds(names.iter().map(|name| address(name)).collect());
         let topology = Topology::new(options, PoolOptions::default()).unwrap();
-        let mut set = Self { topology, connecting: Vec::new(), ended: Vec::new() };
+        let mut set = Self { topology, connecting: Vec::new(), ended: Vec::new(), hurried: 0 };
         set.call(|set| set.open(NOW));
         set
     }
@@ -154,7 +170,9 @@ impl Set {
     fn call<T>(&mut self, call: impl FnOnce(&mut Topology<()>) -> T) -> T {
         let result = call(&mut self.topology);
         while let Some(output) = self.topology.poll_output() {
-            if let Output::WarmedUp { warm_up, result } = output {
+            if let Output::Monitor { call: MonitorCall::Call(_), .. } = output {
+                self.hurried += 1;
+            } else if let Output::WarmedUp { warm_up, result } = output {
                 self.ended.push((warm_up, result));
             } else if let Output::Pool { server, output: pool::Output::Action(Action::Connect { connection }) } = output
             {

@@ -206,7 +206,7 @@ impl<C> Topology<C> {
     /// While check-outs wait for a server, the next check is soon, and not after heartbeatFrequencyMS (MON-3):
     /// whatever the last one found, and also if it was cancelled.
     pub(super) fn hurry_monitor(&mut self, server: ServerId) {
-        if self.selections.len() > 0 {
+        if self.selections.len() > 0 || self.warm_ups.wait_for_server() {
             self.call_monitor(server, MonitorCall::Call(Call::RequestCheck));
         }
     }

@@ -49,6 +49,13 @@ struct WarmUp {
     parts: Vec<(ServerId, pool::WarmUpId)>,
 }
 
+impl WarmUps {
+    /// Whether one waits for a server, which every check may find.
+    pub(super) fn wait_for_server(&self) -> bool {
+        self.open.values().any(|warm_up| warm_up.parts.is_empty())
+    }
+}
+
 impl<C> Topology<C> {
     /// Has as many connections established to every server that suits `criteria` as `connections` says, or as minPoolSize
     /// does where it says nothing. [`Output::WarmedUp`] follows, exactly once, unless the warm-up is cancelled; it
