@@ -20,7 +20,7 @@ impl<C> Pool<C> {
 
     /// The same where it is recorded how long everything takes.
     #[inline(always)]
-    pub(super) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+    pub(crate) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
         if self.durations.is_none() { None } else { self.check_out_plainly::<true>(now, request) }
     }
 
@@ -69,7 +69,7 @@ impl<C> Pool<C> {
 
     /// The same where it is recorded how long everything takes.
     #[inline(always)]
-    pub(super) fn check_in_recorded(
+    pub(crate) fn check_in_recorded(
         &mut self,
         now: Instant,
         connection: Handle,
