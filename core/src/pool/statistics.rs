@@ -79,7 +79,7 @@ impl Statistics {
         Self { period, stats: self.stats.since(&earlier.stats), durations }
     }
 
-    /// So many in the period, as a number per second, rounded down.
+    /// A total of the period as a number per second, rounded down.
     pub fn per_second(&self, total: u64) -> u64 {
         let rate = u128::from(total).saturating_mul(1_000_000_000).checked_div(self.period.as_nanos());
         rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))

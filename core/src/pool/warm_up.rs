@@ -1,6 +1,6 @@
 //! Warm-up: connections that are established before anybody needs them, and the moment at which they are.
 //!
-//! A warm-up asks for a number of established connections, whoever uses them, and ends once there are as many. Until then the
+//! A warm-up asks for a number of established connections, idle or in use, and ends once there are as many. Until then the
 //! pool creates what is missing as a population does: for no check-out, with permits that nobody needs more, and no sooner
 //! than backoff and rate allow; but it waits for no interval, and works without maintenance. Afterwards the connections
 //! are like any others: maxIdleTimeMS and the rest decide how long they stay.

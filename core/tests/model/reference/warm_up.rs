@@ -37,7 +37,7 @@ impl Reference {
         self.warm_ups.len() < before
     }
 
-    /// Every connection that is established counts, whoever uses it.
+    /// Every connection that is established counts, idle or in use.
     pub(super) fn warm(&mut self) {
         let established = self.established_count();
         self.end_warm_ups(|warm_up| (warm_up.wanted as usize <= established).then_some(Warmed::Reached));
