@@ -20,7 +20,8 @@ use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType}
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Input, Output, ServerSelector, Topology, TopologyOptions};
 use cmap_core::trace::{
-    BEHAVIOUR, Difference, Header, Item, Note, Recorded, RecorderOptions, Replay, Trace, TraceErrorKind,
+    BEHAVIOUR, Difference, Header, Item, Limit, Note, Question, Recorded, RecorderOptions, Replay, Trace,
+    TraceErrorKind, WaitEnd, explain, waits,
 };
 use proptest::prelude::*;
 
@@ -259,6 +260,70 @@ proptest! {
 
         prop_assert_eq!(text(&replayed(&trace)), text(&driver.topology.snapshot()));
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Every part of a wait has its limit, also where results lie in the queue and callers give up.
+    #[test]
+    fn the_intervals_of_every_wait_add_up_to_it(
+        steps in proptest::collection::vec((any::<u8>(), 0..1009_u16), 0..300),
+        bytes in prop_oneof![Just(0_usize), Just(1 << 20)],
+    ) {
+        let mut driver = Driver::recorded_in(bytes);
+        for (what, which) in steps {
+            driver.step(what, which);
+        }
+        let trace = Trace::read(&driver.file()).unwrap();
+
+        let explained = explain(&trace, Question::Slowest(usize::MAX)).unwrap();
+
+        prop_assert_eq!(explained.len(), waits(&trace).unwrap().len());
+        for wait in explained {
+            let mut at = wait.began;
+            for interval in &wait.intervals {
+                prop_assert!(interval.from == at && interval.to > at, "{wait:?}");
+                at = interval.to;
+            }
+            prop_assert_eq!(at, wait.ended.max(wait.began));
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_a_leaked_connection_names_who_has_it() {
+    let mut driver = Driver::recorded_in(1 << 20);
+    driver.find(0);
+    driver.drain(usize::MAX);
+    for task in 0..3 {
+        let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        driver.topology.note_holder(task);
+        driver.drain(usize::MAX);
+        while !driver.pending.is_empty() {
+            driver.establish(0);
+            driver.drain(usize::MAX);
+        }
+        driver.now = driver.now + Duration::from_millis(10);
+    }
+    let mut request = CheckOutRequest::default();
+    request.deadline = Some(driver.now + Duration::from_secs(2));
+    let _ = driver.topology.check_out(driver.now, request);
+    driver.topology.note_holder(3);
+    driver.now = driver.now + Duration::from_secs(2);
+    driver.topology.handle_timeout(driver.now);
+    driver.drain(usize::MAX);
+    let trace = Trace::read(&driver.file()).unwrap();
+
+    let failures = explain(&trace, Question::Failures(10)).unwrap();
+
+    let [wait] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!((wait.duration(), wait.holder.as_deref()), (Duration::from_secs(2), Some("task 3")));
+    assert!(matches!(&wait.end, WaitEnd::Failed { error } if error.contains("maxPoolSize")), "{wait:?}");
+    let [interval] = &wait.intervals[..] else { panic!("{wait:?}") };
+    let Limit::MaxPoolSize { uses, in_use: 3 } = &interval.limit else { panic!("{interval:?}") };
+    assert_eq!(uses[0].holder.as_deref(), Some("task 0"));
+    assert_eq!(uses[0].held_for, Duration::from_millis(2030));
 }
 
 #[test]

@@ -25,6 +25,7 @@
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
+//! | `binding` | what a check-out lacks that waits |
 //! | `warm_up` | connections to servers before anybody needs them |
 //! | `rescan` | servers that follow the seed list in DNS |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
@@ -35,6 +36,7 @@
 //!
 #![doc = include_str!("../../docs/topology.md")]
 
+mod binding;
 mod budget;
 mod callers;
 mod checks;
@@ -69,6 +71,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::binding::Binding;
 pub use self::choosing::Criteria;
 use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};

@@ -19,22 +19,27 @@
 //! | `item`, `file` | the schema: what a trace consists of, and how a file holds it |
 //! | `read`, `error` | reading files, and why one cannot be read |
 //! | `replay` | making the calls again |
+//! | `explain`, `wait` | why check-outs waited |
 
 mod digest;
 mod error;
+mod explain;
 mod file;
 mod item;
 mod read;
 mod recorded;
 mod recorder;
 mod replay;
+mod wait;
 mod words;
 
 pub use self::error::{TraceError, TraceErrorKind};
+pub use self::explain::{Question, explain, waits};
 pub use self::item::{Call, Header, Item, Note, Segment, Trace};
 pub use self::recorded::Recorded;
 pub use self::recorder::{Contents, RecorderOptions};
 pub use self::replay::{Difference, Divergence, Replay, Step};
+pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
 
 /// The version of the file's schema.
 pub const SCHEMA: u32 = 1;
