@@ -19,6 +19,7 @@ use crate::tools::demo::{self, DemoArgs};
 use crate::tools::interop::column::{self, Column};
 use crate::tools::interop::{self, Selection, checks};
 use crate::tools::plan::{self, PlanArgs};
+use crate::tools::replay::{self, ReplayArgs};
 use crate::tools::serve::{self, ServeArgs};
 use crate::tools::soak::{self, SoakArgs};
 
@@ -65,6 +66,9 @@ enum Command {
     /// Counts the connections that an application's pools open at each server of a deployment, and says what fits
     #[command(after_help = PLAN_EXIT_STATUS)]
     Plan(PlanArgs),
+    /// Repeats what a client recorded, from its file alone, and says why its callers waited
+    #[command(after_help = REPLAY_EXIT_STATUS)]
+    Replay(ReplayArgs),
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
     #[command(after_long_help = serve::known())]
     Serve(ServeArgs),
@@ -152,6 +156,10 @@ const DEMO_EXIT_STATUS: &str =
 const PLAN_EXIT_STATUS: &str =
     "Exit status: 0 if all fits, 1 if there are warnings, 2 if the arguments cannot be used.";
 
+/// The end of `replay --help`.
+const REPLAY_EXIT_STATUS: &str =
+    "Exit status: 0, or 1 if the replay differs from the recording, or 2 if the trace cannot be read.";
+
 const INTEROP_EXIT_STATUS: &str = "Exit status: 0 if no check failed, 1 if one did, 2 if a program could not be run.";
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -173,6 +181,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             | Command::Interop(_)
             | Command::InteropClient { .. }
             | Command::Plan(_)
+            | Command::Replay(_)
             | Command::Soak(_),
         )
         | None => {}
@@ -194,6 +203,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
         Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::Plan(args)) => of_program(plan::run(&args, &mut out, &mut err)),
+        Some(Command::Replay(args)) => of_program(replay::run(&args, &mut out, &mut err)),
         Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err)),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };

@@ -84,7 +84,7 @@ struct Observer<'a> {
     /// The places of those that have not ended.
     open: BTreeMap<CheckOut, usize>,
     /// The numbers of holders' texts.
-    holders: BTreeMap<CheckOutId, u32>,
+    holders: BTreeMap<CheckOut, u32>,
     /// What binds those that are followed.
     bound: BTreeMap<usize, Bound>,
     intervals: BTreeMap<usize, Vec<Interval>>,
@@ -125,6 +125,7 @@ impl<'a> Observer<'a> {
             self.observe(&step);
             self.follow(replay.machine());
         }
+        self.now = self.now.max(self.trace.header.written_at);
         for (_, at) in core::mem::take(&mut self.open) {
             self.end(at, self.now, WaitEnd::Open);
         }
@@ -199,9 +200,7 @@ impl<'a> Observer<'a> {
     fn observe_note(&mut self, note: &Note, answer: &Answer) {
         match (note, answer) {
             (Note::Holder(text), Answer::CheckOut(check_out, _)) => {
-                if let CheckOut::Started(check_out) = check_out {
-                    self.holders.insert(*check_out, *text);
-                }
+                self.holders.insert(*check_out, *text);
                 let text = self.trace.text(*text).map(String::from);
                 if let Some(wait) = self.open.get(check_out).and_then(|&at| self.waits.get_mut(at)) {
                     wait.holder = text;
@@ -223,6 +222,9 @@ impl<'a> Observer<'a> {
     fn rename(&mut self, from: CheckOut, to: CheckOut) {
         if let Some(at) = self.open.remove(&from) {
             self.open.insert(to, at);
+        }
+        if let Some(holder) = self.holders.remove(&from) {
+            self.holders.insert(to, holder);
         }
     }
 
@@ -330,7 +332,11 @@ impl<'a> Observer<'a> {
         held.sort_by_key(|held| held.since);
         let uses = held.iter().take(NAMED).map(|held| Use {
             connection: held.connection.id().get(),
-            holder: self.holders.get(&held.check_out).and_then(|&text| self.trace.text(text)).map(String::from),
+            holder: self
+                .holders
+                .get(&CheckOut::Started(held.check_out))
+                .and_then(|&text| self.trace.text(text))
+                .map(String::from),
             held_for: self.now.saturating_since(held.since),
         });
         Limit::MaxPoolSize { uses: uses.collect(), in_use: held.len() }

@@ -50,6 +50,13 @@ pub struct Segment {
     pub items: Vec<Item>,
 }
 
+impl Segment {
+    /// A segment without calls.
+    pub fn new(first: u64, begun_at: Instant, snapshot: Topology<()>) -> Self {
+        Self { first, begun_at, snapshot, items: Vec::new() }
+    }
+}
+
 /// One thing that followed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -44,6 +44,12 @@ impl Trace {
         Ok(trace)
     }
 
+    /// A trace of these parts, of another encoding.
+    pub fn new(header: Header, mut texts: Vec<(u32, String)>, segments: Vec<Segment>) -> Self {
+        texts.sort_unstable();
+        Self { header, texts, segments }
+    }
+
     /// How many calls it has.
     pub fn calls(&self) -> u64 {
         let items = self.segments.iter().flat_map(|segment| &segment.items);

@@ -234,6 +234,18 @@ macro_rules! conformance {
                 a_service_is_cleared_only_behind_a_load_balancer_lb_8,
                 the_last_pool_dropped_closes_it,
             }
+            recording {
+                the_file_of_a_client_under_load_replays_bit_for_bit,
+                a_wait_names_the_leak_by_label_and_place,
+                a_pool_that_is_too_small_has_many_short_uses,
+                a_server_that_establishes_slowly_binds_by_establishment_and_max_connecting,
+                a_broken_login_is_the_end_of_its_waits,
+                a_server_that_is_gone_binds_by_selection,
+                a_starved_task_is_told_from_a_busy_pool,
+                a_caller_that_gives_up_is_told_from_a_failure,
+                a_long_wait_writes_one_file,
+                a_client_without_a_recorder_has_no_trace,
+            }
             uses {
                 each_slow_use_is_told_once_with_the_one_who_holds_it,
                 a_reply_begins_the_time_of_a_slow_use_anew,

@@ -1,11 +1,12 @@
 //! Programs on real sockets: [`demo`] shows the pool at work; [`serve`] puts the embedded test server behind sockets;
 //! [`interop`] lets official drivers and our client talk to it, and our client to foreign servers; [`soak`] keeps the clients
 //! of all runtimes busy for a long time while that server is killed and started again. [`plan`] connects to nothing: it counts the
-//! connections of a deployment.
+//! connections of a deployment. [`replay`] reads a file: what a client recorded.
 
 pub mod demo;
 pub mod interop;
 pub mod plan;
+pub mod replay;
 pub mod serve;
 mod server_process;
 pub mod soak;

@@ -1,0 +1,70 @@
+//! The command line of `replay`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use cmap_core::trace::Question;
+
+/// The trace, and what to say of it.
+#[derive(Args, Debug)]
+pub struct ReplayArgs {
+    /// The file that a recorder has written, or its JSON lines
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Make all calls again and compare what they lead to; this is done without any option, too
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Print each call, what it returned and what followed
+    #[arg(long, conflicts_with = "explain")]
+    pub timeline: bool,
+
+    /// Stop before the first call after this time: seconds since the client was made
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub until: Option<Duration>,
+
+    /// Say why check-outs waited: `slowest`, `failures`, either with a number (`slowest:5`), or the number of the call that began one
+    #[arg(long, value_name = "WAITS")]
+    pub explain: Option<Explained>,
+
+    /// Print explanations as JSON
+    #[arg(long, requires = "explain")]
+    pub json: bool,
+
+    /// Print the whole trace as JSON lines, which `replay` reads, too
+    #[arg(long, conflicts_with_all = ["explain", "timeline"])]
+    pub json_lines: bool,
+}
+
+/// Which waits to explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explained(pub Question);
+
+/// How many are explained where no number is given.
+const FEW: usize = 3;
+
+impl FromStr for Explained {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (what, most) = match text.split_once(':') {
+            Some((what, most)) => (what, most.parse().map_err(|_| format!("{most} is no number"))?),
+            None => (text, FEW),
+        };
+        match what {
+            "slowest" => Ok(Self(Question::Slowest(most))),
+            "failures" => Ok(Self(Question::Failures(most))),
+            call => call.parse().map(|call| Self(Question::Call(call))).map_err(|_| {
+                format!("{call} is neither `slowest` nor `failures` nor the number of a call, which --timeline shows")
+            }),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give seconds, such as 1.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

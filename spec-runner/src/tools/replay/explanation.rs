@@ -1,0 +1,111 @@
+//! Why check-outs waited, as text for people and as JSON for programs.
+
+use std::io::{self, Write};
+
+use cmap_core::time::Instant;
+use cmap_core::trace::{Divergence, Establishment, Interval, Limit, Trace, Wait, WaitEnd, explain};
+use serde::Serialize;
+
+use super::args::Explained;
+
+/// Prints the waits that are asked for, the longest first.
+pub(super) fn print(
+    trace: &Trace,
+    explained: Explained,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<Result<(), Box<Divergence>>> {
+    let waits = match explain(trace, explained.0) {
+        Ok(waits) => waits,
+        Err(divergence) => return Ok(Err(divergence)),
+    };
+    if json {
+        let told: Vec<Told<'_>> = waits.iter().map(Told::of).collect();
+        serde_json::to_writer_pretty(&mut *out, &told)?;
+        writeln!(out)?;
+    } else if waits.is_empty() {
+        writeln!(out, "no check-out of this kind waited")?;
+    } else {
+        waits.iter().try_for_each(|wait| print_wait(wait, out))?;
+    }
+    Ok(Ok(()))
+}
+
+/// A wait with what follows from it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    cause: Option<&'static str>,
+    nanoseconds: u128,
+    wait: &'a Wait,
+}
+
+impl<'a> Told<'a> {
+    fn of(wait: &'a Wait) -> Self {
+        let cause = wait.cause().map(|cause| cause.limit.name());
+        Self { cause, nanoseconds: wait.duration().as_nanos(), wait }
+    }
+}
+
+fn print_wait(wait: &Wait, out: &mut dyn Write) -> io::Result<()> {
+    let began = wait.began.saturating_since(Instant::ORIGIN).as_secs_f64();
+    let call = wait.call.map_or_else(|| "before the trace".to_owned(), |call| format!("call {call}"));
+    let holder = wait.holder.as_deref().unwrap_or("somebody");
+    writeln!(out, "{call} by {holder} at {began:.6} s waited for {:?}, and {}", wait.duration(), end(wait))?;
+    for (name, time) in wait.by_limit() {
+        writeln!(out, "  {time:>14?}  {name}")?;
+    }
+    if let Some(cause) = wait.cause() {
+        writeln!(out, "  cause: {}", told(cause))?;
+    }
+    wait.intervals.iter().try_for_each(|interval| {
+        let from = interval.from.saturating_since(wait.began);
+        writeln!(out, "    after {from:>12?}, for {:>12?}: {}", interval.duration(), told(interval))
+    })
+}
+
+fn end(wait: &Wait) -> String {
+    match &wait.end {
+        WaitEnd::Delivered { connection, .. } => format!("got connection {}", connection.id()),
+        WaitEnd::Failed { error } => format!("failed: {error}"),
+        WaitEnd::Cancelled => "its caller gave up".to_owned(),
+        WaitEnd::Open => "had not ended when the trace did".to_owned(),
+    }
+}
+
+fn told(interval: &Interval) -> String {
+    match &interval.limit {
+        Limit::BeforeTheTrace => "it began before the trace does".to_owned(),
+        Limit::Selection { servers } => format!("no server suited ({})", servers.join("; ")),
+        Limit::Paused { server, since, cause } => {
+            let paused = interval.to.saturating_since(*since);
+            format!("the pool of {server} had been paused for {paused:?}: {cause}")
+        }
+        Limit::MaxPoolSize { uses, in_use } => {
+            let uses: Vec<String> = uses
+                .iter()
+                .map(|held| {
+                    let holder = held.holder.as_deref().unwrap_or("somebody");
+                    format!("connection {} by {holder} for {:?}", held.connection, held.held_for)
+                })
+                .collect();
+            format!("maxPoolSize: all {in_use} connections were in use: {}", uses.join("; "))
+        }
+        Limit::Establishment(own) => format!("its own connection was being established: {}", establishing(own)),
+        Limit::MaxConnecting { establishing: others, longest } => {
+            format!("maxConnecting: {others} were being established, the longest: {}", establishing(longest))
+        }
+        Limit::Backoff => "the pool paused after the refusal of an overloaded server".to_owned(),
+        Limit::CreationRate => "maxNewConnectionsPerSecond was used up".to_owned(),
+        Limit::MaxConnections => "the limit of connections that pools share was reached".to_owned(),
+        Limit::Turn => "others came first, or the driver came late".to_owned(),
+        Limit::LateWakeUp => {
+            "it had its connection, and the executor did not run its task: look for tasks that block".to_owned()
+        }
+    }
+}
+
+fn establishing(own: &Establishment) -> String {
+    let phase = own.phase.map(|phase| format!(", {phase}")).unwrap_or_default();
+    format!("connection {}, under way for {:?}{phase}", own.connection, own.elapsed)
+}

@@ -1,0 +1,41 @@
+//! `spec-runner replay`: repeats what a client recorded, from its file alone, and says why its callers waited.
+//!
+//! 1. `args` is the command line;
+//! 2. `source` reads a trace, binary or as JSON lines, and writes the latter;
+//! 3. `verify` makes all calls again and compares; `timeline` prints them;
+//! 4. `explanation` prints the waits that are asked for, as text or as JSON.
+
+mod args;
+mod explanation;
+mod source;
+mod timeline;
+mod verify;
+
+use std::io::{self, Write};
+
+pub use self::args::{Explained, ReplayArgs};
+
+/// Repeats a trace. The exit status: 0; or 1 if the replay differs from the recording; or 2 if the trace cannot be read.
+///
+/// # Errors
+/// Nothing more can be printed.
+pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+    let trace = match source::read(&args.trace) {
+        Ok(trace) => trace,
+        Err(error) => return writeln!(err, "error: {}: {error}", args.trace.display()).map(|()| 2),
+    };
+    let outcome = if args.json_lines {
+        source::write_lines(&trace, out)?;
+        Ok(())
+    } else if let Some(explained) = args.explain {
+        explanation::print(&trace, explained, args.json, out)?
+    } else if args.timeline {
+        timeline::print(&trace, args.until, out)?
+    } else {
+        verify::print(&trace, args.until, out)?
+    };
+    match outcome {
+        Ok(()) => Ok(0),
+        Err(divergence) => writeln!(err, "error: {divergence}").map(|()| 1),
+    }
+}

@@ -1,0 +1,150 @@
+//! `spec-runner replay` from outside: a client's file is repeated and explained by another process, in both encodings.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(dead_code, reason = "the module `program` is shared")]
+
+mod program;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use cmap_core::options::ClientOptions;
+use cmap_runtime::{Client, Recorder};
+use cmap_smol::Smol;
+use cmap_test_server::ServerConfig;
+use program::{spec_runner, stderr, stdout};
+use spec_runner::tools::serve::Host;
+use tempfile::TempDir;
+
+/// A directory with the file of a client: one caller has leaked a connection, and another one waited for it in vain.
+struct Incident {
+    directory: TempDir,
+    /// Where the leak is.
+    line: u32,
+}
+
+impl Incident {
+    fn happen() -> Self {
+        let host = Host::start().unwrap();
+        let server = host.serve(|address| ServerConfig::new(address.to_string())).unwrap();
+        let uri = format!("mongodb://{}/?maxPoolSize=1&waitQueueTimeoutMS=50", server.address());
+        let directory = tempfile::tempdir().unwrap();
+        let (file, line) = smol::block_on(async {
+            let (options, _) = ClientOptions::parse(&uri).unwrap();
+            let builder = Client::<Smol>::builder(options).recorder(Recorder::new()).watch_holders(true);
+            let client = builder.build().await.unwrap();
+            let (line, leaked) = (line!(), client.check_out().label("nightly export").await.unwrap());
+            client.check_out().label("web").await.unwrap_err();
+            let file = client.trace().unwrap();
+            drop(leaked);
+            client.close(Duration::from_secs(1)).await.unwrap();
+            (file, line)
+        });
+        fs::write(directory.path().join("incident.trace"), file).unwrap();
+        Self { directory, line }
+    }
+
+    fn replay(&self, more: &[&str]) -> Output {
+        replay(&self.directory.path().join("incident.trace"), more)
+    }
+}
+
+fn replay(trace: &Path, more: &[&str]) -> Output {
+    spec_runner(&[&["replay", trace.to_str().unwrap()], more].concat(), &[])
+}
+
+#[test]
+fn the_file_alone_repeats_and_is_summed_up() {
+    let output = Incident::happen().replay(&[]);
+
+    let text = stdout(&output);
+    assert!(text.contains("written because of: asked for\n"), "{text}");
+    assert!(text.contains("all as recorded\n") && text.contains("at the end: 1 in use"), "{text}");
+    assert!(text.contains("; 1 failed\n"), "{text}");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn the_failure_names_who_leaked_the_connection() {
+    let incident = Incident::happen();
+
+    let output = incident.replay(&["--explain", "failures"]);
+
+    let text = stdout(&output);
+    assert!(text.contains(" by web at ") && text.contains("and failed: "), "{text}");
+    let cause = "cause: maxPoolSize: all 1 connections were in use: connection 1 by nightly export at ";
+    assert!(text.contains(cause) && text.contains(&format!("replay.rs:{}:", incident.line)), "{text}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn an_explanation_is_json_for_programs_and_its_intervals_add_up() {
+    let output = Incident::happen().replay(&["--explain", "slowest:1", "--json"]);
+
+    let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    let wait = &told[0];
+    assert_eq!(wait["cause"], "maxPoolSize");
+    let intervals = wait["wait"]["intervals"].as_array().unwrap();
+    let sum: u64 = intervals.iter().map(|it| it["to"].as_u64().unwrap() - it["from"].as_u64().unwrap()).sum();
+    assert_eq!(wait["nanoseconds"], sum);
+}
+
+#[test]
+fn json_lines_are_the_same_trace() {
+    let incident = Incident::happen();
+    let lines = incident.replay(&["--json-lines"]);
+    let copy = incident.directory.path().join("incident.jsonl");
+    fs::write(&copy, stdout(&lines)).unwrap();
+
+    for options in [&[][..], &["--timeline"], &["--explain", "slowest"]] {
+        assert_eq!(stdout(&replay(&copy, options)), stdout(&incident.replay(options)), "{options:?}");
+    }
+    assert!(stdout(&lines).lines().next().unwrap().starts_with("{\"header\":"));
+}
+
+#[test]
+fn the_timeline_has_every_call_until_a_time() {
+    let incident = Incident::happen();
+
+    let whole = incident.replay(&["--timeline"]);
+    let is_check_out = |line: &&str| line.contains("CheckOut(CheckOutRequest");
+    let first = stdout(&whole).lines().find(is_check_out).unwrap();
+    let at: f64 = first.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let beginning = incident.replay(&["--timeline", "--until", &format!("{:.6}", at - 0.000_001)]);
+
+    let text = stdout(&beginning);
+    assert!(text.lines().next().unwrap().contains("Open -> Done"), "{text}");
+    assert!(!text.lines().any(|line| is_check_out(&line)), "{text}");
+    assert!(stdout(&whole).starts_with(text));
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_offset_and_reason() {
+    let incident = Incident::happen();
+    let path = incident.directory.path().join("incident.trace");
+    let mut damaged = fs::read(&path).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&path, damaged).unwrap();
+
+    let output = replay(&path, &[]);
+    let missing = replay(Path::new("/nowhere"), &[]);
+
+    assert_eq!((output.status.code(), missing.status.code()), (Some(2), Some(2)));
+    assert!(
+        stderr(&output).contains("cannot be read: at byte ") && stderr(&output).contains("damaged"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&missing).starts_with("error: /nowhere: the file cannot be read"), "{}", stderr(&missing));
+}
+
+#[test]
+fn a_question_that_is_none_is_refused() {
+    let output = Incident::happen().replay(&["--explain", "quickest"]);
+
+    assert!(stderr(&output).contains("neither `slowest` nor `failures`"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+}
