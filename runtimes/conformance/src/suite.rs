@@ -184,6 +184,7 @@ macro_rules! conformance {
                 users_share_the_limits_of_a_pool,
                 users_who_take_turns_wait_for_one_of_each_other_x_100,
                 the_coldest_connection_of_another_user_makes_room,
+                the_status_names_the_pool_of_each_user,
                 a_users_wrong_password_is_nobody_elses_matter,
                 a_user_who_was_removed_gets_no_connection,
                 users_are_served_again_after_their_server_was_gone,

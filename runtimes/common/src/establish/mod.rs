@@ -152,6 +152,16 @@ impl<R: Runtime> Settings<R> {
         };
     }
 
+    /// What the user of an identity is called: by the name that logs in, or else by the identity's number.
+    pub(crate) fn name_of(&self, identity: IdentityId) -> Arc<str> {
+        let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        let credential = identities.get(&identity);
+        match credential.and_then(|credential| credential.username.as_deref()) {
+            Some(name) => name.into(),
+            None => format!("identity {identity}").into(),
+        }
+    }
+
     /// The options of an identity's connections; `None` if it was removed.
     fn options_of(&self, identity: Option<IdentityId>) -> Option<Arc<ConnectionOptions>> {
         let Some(identity) = identity else { return Some(self.options()) };
