@@ -194,7 +194,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
         Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::Plan(args)) => of_program(plan::run(&args, &mut out, &mut err)),
-        Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err)),
+        Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };
     match printed {
