@@ -13,7 +13,7 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, Cause, CheckOutId, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine, TopologyDescription};
+use cmap_core::topology::{CheckOut, MonitorCall, Output, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
@@ -26,6 +26,9 @@ use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::Settings;
 use crate::events::{Event, EventQueue};
+use crate::machine::{self, Machine};
+#[cfg(feature = "trace")]
+use crate::recording::Holders;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
@@ -57,6 +60,9 @@ pub(crate) struct State<R: Runtime> {
     pub(super) serves_writes_plainly: bool,
     /// Who asked for connections, where that is noted.
     pub(super) watch: Option<Box<Watch>>,
+    /// Numbers of those who make calls, for what is recorded of them.
+    #[cfg(feature = "trace")]
+    pub(super) holders: Holders,
     is_alive: fn(&mut Socket<R::Stream>) -> bool,
 }
 
@@ -101,7 +107,8 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&server.description().address);
             members.insert(id, Member::new(id, address, &settings, None));
         }
-        let serves_writes_plainly = settings.server_filter.is_none() && !settings.watches_holders;
+        let is_observed = settings.watches_holders || machine::is_recording(&machine);
+        let serves_writes_plainly = settings.server_filter.is_none() && !is_observed;
         let watch = settings.watches_holders.then(|| Box::new(Watch::new(settings.slow_use_limit)));
         machine.record_durations(settings.watches_holders);
         Self {
@@ -122,6 +129,8 @@ impl<R: Runtime> State<R> {
             runtime_gone: false,
             serves_writes_plainly,
             watch,
+            #[cfg(feature = "trace")]
+            holders: Holders::default(),
             is_alive: Socket::is_alive::<R>,
         }
     }
@@ -363,14 +372,15 @@ impl<R: Runtime> State<R> {
     /// Notes who has begun a check-out.
     #[inline]
     pub(super) fn note(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
-        if let Some(watch) = &mut self.watch {
-            watch.note(check_out, tag);
-            if let Some(uses) = &mut watch.uses
-                && uses.next_look.is_none()
-            {
-                uses.next_look = Some(now + uses.limit);
-            }
+        let Some(watch) = &mut self.watch else { return };
+        watch.note(check_out, tag);
+        if let Some(uses) = &mut watch.uses
+            && uses.next_look.is_none()
+        {
+            uses.next_look = Some(now + uses.limit);
         }
+        #[cfg(feature = "trace")]
+        self.record_holder(tag);
     }
 
     /// Notes whether the work at a connection is the pool's own.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// The number of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LabelId(u16);
 
 /// The texts.
