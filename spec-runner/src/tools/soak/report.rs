@@ -29,7 +29,7 @@ type Column = (Adapter, Box<Ended>);
 /// One of the figures of a sample.
 type Figure = fn(&Figures) -> Option<u64>;
 
-const HEADER: &str = "              time   operations  each s  in use  waiting  connections    KiB  tasks";
+const HEADER: &str = "             time  operations each s in use waiting connections     KiB tasks";
 
 /// Lines for each adapter while the soak goes on.
 const LINES: u32 = 10;
@@ -230,7 +230,7 @@ fn live_row(adapter: &str, [last, sample]: &[Sample; 2]) -> String {
     let memory = or_unknown(memory.map(|bytes| bytes / 1024));
     let seconds = at.as_secs_f64();
     format!(
-        "{adapter:>9} {seconds:6.0} s {operations:>12} {each_second:>7.0} {in_use:>7} {waiting:>8} {connections:>12} {memory:>6} {tasks:>6}"
+        "{adapter:>9} {seconds:5.0} s {operations:>11} {each_second:>6.0} {in_use:>6} {waiting:>7} {connections:>11} {memory:>7} {tasks:>5}"
     )
 }
 
