@@ -204,7 +204,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::Plan(args)) => of_program(plan::run(&args, &mut out, &mut err)),
         Some(Command::Replay(args)) => of_program(replay::run(&args, &mut out, &mut err)),
-        Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err)),
+        Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };
     match printed {

@@ -106,6 +106,14 @@ fn names_that_mean_nothing_are_refused_with_their_place() {
     scenario_refused(json!({ "name": "clear", "service": "s" }), "operations[0].service: server.serviceIds");
     scenario_refused(json!({ "name": "hangUp", "connection": "c" }), "operations[0].connection: no earlier checkOut");
     scenario_refused(json!({ "name": "hangUp", "connection": 0 }), "operations[0].connection: connections are");
+    scenario_refused(
+        json!({ "name": "checkOut", "user": "u" }),
+        "operations[0].user: server.users does not name \"u\"",
+    );
+    refused(
+        scenario(json!({ "server": { "users": { "u": "accepted" } } })),
+        "server.users: users need a server that has",
+    );
     refused(
         scenario(json!({ "events": [{ "type": "ConnectionPoolCleared", "serviceId": "s" }] })),
         "events[0].serviceId: server.serviceIds does not name \"s\"",
@@ -137,6 +145,7 @@ fn official_styles_refuse_the_words_of_scenarios() {
     extension(json!({ "events": [{ "type": "ConnectionClosed", "error": "reset" }] }), "events[0].error");
     for (field, operation) in [
         ("timeoutMS", json!({ "name": "checkOut", "timeoutMS": 5 })),
+        ("user", json!({ "name": "checkOut", "user": "u" })),
         ("error", json!({ "name": "checkOut", "error": { "type": "PoolClosedError" } })),
         ("name", json!({ "name": "network", "mode": "up" })),
         ("name", json!({ "name": "assertCounts", "total": 1 })),

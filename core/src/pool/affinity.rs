@@ -25,7 +25,7 @@ enum Own {
     Ready(Key),
     /// It was idle for so long that it has to be checked first.
     Unchecked(Key),
-    /// Somebody has it, or it is being checked.
+    /// Somebody has it, or it is being checked or refreshed.
     Busy(Key),
     /// It must not be used any more.
     Perished(Key, ConnectionClosedReason),
@@ -52,12 +52,6 @@ impl<C> Pool<C> {
     pub(super) fn loyal_waiters(&self) -> impl Iterator<Item = Key> {
         let bonds = self.affinity.iter().flat_map(|affinity| &affinity.bonds);
         bonds.flat_map(|bond| self.wait_queue.members(&bond.waiters))
-    }
-
-    /// Whether keys keep the connection.
-    pub(super) fn is_kept(&self, connection: Key) -> bool {
-        let bond = self.affinity.as_ref().and_then(|affinity| affinity.bonds.get(connection as usize));
-        bond.is_some_and(|bond| !bond.keys.is_empty())
     }
 
     /// All check-outs that wait, for any connection or for the one of their key.
@@ -191,6 +185,20 @@ impl<C> Pool<C> {
         self.outputs.extend(delivery.map(Output::from));
     }
 
+    /// A refreshed connection is available in its old place: it goes to the first check-out that is loyal to it, or is held
+    /// for what is left of its time.
+    pub(super) fn return_to_keys(&mut self, connection: Key) {
+        if self.affinity.is_some() {
+            self.serve_loyal(connection);
+        }
+        let Some(returned_at) = self.available_since(connection) else { return };
+        let Some(affinity) = &mut self.affinity else { return };
+        let connections = &self.connections;
+        let is_later =
+            |other| matches!(connections.slot(other).stage, Stage::Available { since, .. } if since > returned_at);
+        affinity.put_back(connection, is_later);
+    }
+
     /// As [`serve_with`](Self::serve_with), in a pool with affinity.
     #[cold]
     pub(super) fn serve_with_affinity(&mut self, connection: Key, socket: C) {
@@ -289,7 +297,8 @@ impl<C> Pool<C> {
         for (connection, bond) in bonds() {
             let stage = self.connections.slots.get(connection as usize).map(|slot| &slot.stage);
             let is_available = matches!(stage, Some(Stage::Available { .. }));
-            let is_occupied = matches!(stage, Some(Stage::InUse { .. } | Stage::Checking { .. }));
+            let is_occupied =
+                matches!(stage, Some(Stage::InUse { .. } | Stage::Checking { .. } | Stage::Refreshing { .. }));
             if !bond.keys.is_empty() && !is_available && !is_occupied {
                 return Err("a key has a connection that is not established");
             }
@@ -324,14 +333,13 @@ impl<C> Pool<C> {
                 None => Own::Ready(own),
             },
             _ if self.limits.affinity == Some(Affinity::Prefer) || self.is_stale_at(own) => Own::None,
-            Stage::Checking { .. } | Stage::InUse { perished: None, .. } => Own::Busy(own),
-            // One with a key is not refreshed.
-            Stage::InUse { .. } | Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } => Own::None,
+            Stage::Checking { .. } | Stage::Refreshing { .. } | Stage::InUse { perished: None, .. } => Own::Busy(own),
+            Stage::InUse { .. } | Stage::Closed | Stage::Pending { .. } => Own::None,
         }
     }
 
     /// An available connection is held no more.
-    fn release(&mut self, connection: Key) {
+    pub(super) fn release(&mut self, connection: Key) {
         if let Some(affinity) = &mut self.affinity {
             affinity.release(connection);
         }

@@ -109,6 +109,23 @@ impl Bonds {
         }
     }
 
+    /// A held connection that was away returns to its place: in front of those that came back later.
+    pub(super) fn put_back(&mut self, connection: Key, is_later: impl Fn(Key) -> bool) {
+        if self.is_held(connection) {
+            self.held.remove(&mut self.bonds, connection);
+            let mut next = self.held.back();
+            let mut later = None;
+            while let Some(key) = next.filter(|&key| is_later(key)) {
+                later = Some(key);
+                next = self.held.previous(&self.bonds, key);
+            }
+            match later {
+                Some(later) => self.held.insert_before(&mut self.bonds, later, connection),
+                None => self.held.push_back(&mut self.bonds, connection),
+            }
+        }
+    }
+
     /// A connection is held no more.
     pub(super) fn release(&mut self, connection: Key) {
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };

@@ -31,7 +31,7 @@ pub(crate) struct PoolOwner {
 }
 
 /// A caller's reference to a connection: opaque, cheap to copy, and resolved without a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Handle {
     pub(crate) id: ConnectionId,
     pub(crate) key: Key,

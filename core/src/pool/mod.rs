@@ -26,7 +26,7 @@
 //! | `timer` | when to come back, and why |
 //! | `handle`, `identity` | how callers name a connection, and a user beside that of the options |
 //! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
-//! | `input`, `output`, `event`, `error`, `stats`, `statistics` | calls as data, outputs, events, errors, counts, durations |
+//! | `input`, `output`, `event`, `error`, `stats`, `statistics`, `phases` | calls as data, outputs, events, errors, counts, durations |
 //! | `snapshot` | its state without the sockets |
 //! | `invariants` | what holds after every call |
 //!
@@ -55,6 +55,7 @@ mod invariants;
 mod list;
 mod maintenance;
 mod output;
+mod phases;
 mod queries;
 mod refresh;
 mod resize;
@@ -112,6 +113,7 @@ pub use self::identity::IdentityId;
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, CheckedIn, Delivery, Output};
+pub use self::phases::{PhaseDurations, PhaseTimes};
 pub use self::state::PoolState;
 pub use self::statistics::{Durations, Statistics};
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};

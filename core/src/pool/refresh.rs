@@ -96,6 +96,7 @@ impl<C> Pool<C> {
             self.connections.end_refresh(&mut self.generations, key, socket);
             self.note_return_from_check(key);
             self.watch_refreshed(key);
+            self.return_to_keys(key);
         }
         self.serve();
         self.retire();
@@ -172,8 +173,6 @@ impl<C> Pool<C> {
         {
             let requirement = self.limits.refresh_requirement;
             let due = match self.fresh_since(look.key) {
-                // Its keys could not have it meanwhile.
-                Some(_) if self.is_kept(look.key) => self.now.after(requirement),
                 Some(fresh_since) => fresh_since.after(requirement),
                 // In use, or about to be.
                 None => self.now.after(requirement),
@@ -185,6 +184,7 @@ impl<C> Pool<C> {
             } else {
                 self.end_watch(look.key);
                 self.end_suspicion(look.key);
+                self.release(look.key);
                 let connection = self.handle(look.key);
                 let timeout = Duration::from_nanos(self.limits.refresh_timeout);
                 let socket = self.connections.begin_refresh(&mut self.generations, look.key);
@@ -236,5 +236,95 @@ impl<C> Pool<C> {
         let since = self.available_since(key)?;
         let refreshed_at = self.refresh.as_ref().map(|refresh| refresh.watch(key).refreshed_at);
         Some(refreshed_at.map_or(since, |refreshed_at| refreshed_at.max(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::ServerAddress;
+    use crate::options::{Affinity, PoolOptions};
+    use crate::pool::{AffinityKey, CheckOutRequest, Condition};
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    /// Two connections that were used by a key each, and came back at 0 and 5 ms.
+    fn pool(affinity: Affinity) -> Pool<()> {
+        let options = PoolOptions {
+            affinity: Some(affinity),
+            refresh_requirement: Some(Duration::from_millis(20)),
+            max_connecting: Some(1),
+            ..PoolOptions::default()
+        };
+        let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, at(0)).unwrap();
+        pool.observe(false);
+        pool.ready(at(0));
+        let in_use = [1, 2].map(|key| {
+            let _ = pool.check_out(at(0), CheckOutRequest::default().affinity(AffinityKey(key)));
+            let mut delivered = None;
+            while let Some(output) = pool.poll_output() {
+                if let Output::Action(Action::Connect { connection }) = output {
+                    pool.handle_established(at(0), connection, ()).unwrap();
+                } else if let Output::Action(Action::Deliver { connection, .. }) = output {
+                    delivered = Some(connection);
+                }
+            }
+            delivered.unwrap()
+        });
+        for (connection, returned_at) in in_use.into_iter().zip([0, 5]) {
+            let _ = pool.check_in(at(returned_at), connection, (), Condition::Usable).unwrap();
+        }
+        pool
+    }
+
+    /// The next ping.
+    fn refreshing(pool: &mut Pool<()>, now: Instant) -> Option<Handle> {
+        pool.handle_timeout(now);
+        assert_eq!(pool.check_invariants(), Ok(()));
+        let actions = core::iter::from_fn(|| pool.poll_output());
+        actions.into_iter().find_map(|output| match output {
+            Output::Action(Action::Refresh { connection, .. }) => Some(connection),
+            Output::Action(_) | Output::Event(_) => None,
+        })
+    }
+
+    #[test]
+    fn a_held_connection_is_refreshed_and_its_hold_goes_on() {
+        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(50), lend: false });
+
+        let first = refreshing(&mut pool, at(20)).unwrap();
+        pool.handle_refreshed(at(24), first, ()).unwrap();
+
+        assert_eq!(pool.check_invariants(), Ok(()));
+        assert!(pool.is_bound(AffinityKey(1)));
+        pool.handle_timeout(at(50));
+        assert_eq!((pool.is_bound(AffinityKey(1)), pool.is_bound(AffinityKey(2))), (false, true));
+    }
+
+    #[test]
+    fn a_key_that_prefers_its_connection_takes_another_one_than_that_which_is_refreshed() {
+        let mut pool = pool(Affinity::Prefer);
+        let first = refreshing(&mut pool, at(20)).unwrap();
+
+        let (_, delivery) = pool.check_out(at(21), CheckOutRequest::default().affinity(AffinityKey(1)));
+
+        assert!(delivery.is_some_and(|delivery| delivery.connection != first));
+    }
+
+    #[test]
+    fn a_key_that_requires_its_connection_gets_it_when_it_has_answered() {
+        let mut pool = pool(Affinity::Require);
+        let first = refreshing(&mut pool, at(20)).unwrap();
+        let (loyal, delivery) = pool.check_out(at(21), CheckOutRequest::default().affinity(AffinityKey(1)));
+        assert!(delivery.is_none());
+
+        pool.handle_refreshed(at(22), first, ()).unwrap();
+
+        let delivered = pool.poll_output();
+        assert!(
+            matches!(delivered, Some(Output::Action(Action::Deliver { check_out, connection, .. })) if check_out == loyal && connection == first)
+        );
     }
 }

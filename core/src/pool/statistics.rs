@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connections::Stage;
 use super::list::Key;
+use super::phases::PhaseDurations;
 use super::{ClosedTotals, FailedTotals, Pool, Stats};
 use crate::statistics::Histogram;
 use crate::time::Instant;
@@ -38,6 +39,9 @@ pub struct Durations {
     pub wait: Histogram,
     /// From the creation of a connection until it was established, successfully.
     pub establishment: Histogram,
+    /// What of that each phase took, as far as the driver says: of a [pool](Pool::note_phases) alone, or of all pools of a
+    /// [topology](crate::topology::Topology::note_phases) together, however many these are.
+    pub phases: Option<Box<PhaseDurations>>,
     /// From a delivery to the check-in. Connections that never came back are not in it.
     pub in_use: Histogram,
     /// From a connection's return, or its establishment, until it is taken again: delivered, or checked before that. One that
@@ -50,7 +54,8 @@ const MOST: u32 = 4;
 
 impl Durations {
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { wait, establishment, in_use, idle } = self;
+        self.add_phases(other.phases.as_deref());
+        let Self { wait, establishment, phases: _, in_use, idle } = self;
         wait.add(&other.wait);
         establishment.add(&other.establishment);
         in_use.add(&other.in_use);
@@ -61,6 +66,7 @@ impl Durations {
         Self {
             wait: self.wait.since(&earlier.wait),
             establishment: self.establishment.since(&earlier.establishment),
+            phases: self.phases_since(earlier),
             in_use: self.in_use.since(&earlier.in_use),
             idle: self.idle.since(&earlier.idle),
         }
@@ -217,9 +223,10 @@ impl fmt::Display for Statistics {
 
 impl fmt::Display for Durations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wait, establishment, in_use, idle } = self;
+        let Self { wait, establishment, phases, in_use, idle } = self;
         writeln!(f, "wait           {wait}")?;
         writeln!(f, "establishment  {establishment}")?;
+        phases.iter().try_for_each(|phases| write!(f, "{phases}"))?;
         writeln!(f, "in use         {in_use}")?;
         writeln!(f, "idle           {idle}")
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::fail_point::{Effect, FailPoint};
-use crate::pool::{ConnectionId, ServiceId};
+use crate::pool::{ConnectionId, IdentityId, ServiceId};
 use crate::random::Random;
 
 /// How the network treats new connections and the bytes sent on them.
@@ -40,6 +40,8 @@ pub struct VirtualServer {
     pub fail_point: FailPoint,
     /// Whether clients authenticate.
     pub auth: bool,
+    /// The users beside that of the options whose logins it refuses.
+    pub refused: Vec<IdentityId>,
     /// The services behind it, if it is a load balancer; connections reach them in turn.
     pub service_ids: Vec<ServiceId>,
     /// The application name that clients give.

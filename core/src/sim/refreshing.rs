@@ -13,14 +13,14 @@ use crate::server::OperationError;
 impl Simulation {
     /// Sends a ping; its end comes later.
     pub(super) fn refresh(&mut self, connection: Handle, timeout: Duration) {
-        self.refreshing.insert(connection.id(), connection);
+        self.refreshing.insert(connection);
         let too_late =
             OperationError::new(Fault::Timeout, Cause::new("the server did not answer within refreshTimeout"));
         self.later(timeout, Happening::Refreshed { connection, outcome: Err(too_late) });
         let round_trip = self.network.round_trip(&mut self.random);
         let lost = || Err(OperationError::new(Fault::Network, Cause::new("the connection was lost")));
         let (after, outcome) = match self.network.mode {
-            NetworkMode::Up if self.hung_up.contains_key(&connection.id()) => (round_trip, lost()),
+            NetworkMode::Up if self.hung_up.contains(&connection) => (round_trip, lost()),
             NetworkMode::Up => {
                 let effect = self.virtual_server.receive("ping");
                 let outcome = match effect.outcome {
@@ -41,7 +41,7 @@ impl Simulation {
 
     /// A ping has ended, if it is still of interest.
     pub(super) fn end_refresh(&mut self, connection: Handle, outcome: Result<(), OperationError>) {
-        if self.refreshing.remove(&connection.id()).is_none() {
+        if !self.refreshing.remove(&connection) {
             return;
         }
         match outcome {
@@ -58,7 +58,7 @@ impl Simulation {
 
     /// Gives up every ping, as an adapter does when its pool is closed.
     pub(super) fn abandon_refreshes(&mut self) {
-        while let Some((_, &connection)) = self.refreshing.first_key_value() {
+        while let Some(&connection) = self.refreshing.first() {
             self.end_refresh(connection, Err(OperationError::new(Fault::Other, Cause::new("the pool was closed"))));
         }
     }

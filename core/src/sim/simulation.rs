@@ -4,7 +4,7 @@
 //! [`Simulation::next_at`] by [`Simulation::step`]. Connections are established in the steps of the real protocol:
 //! connect, hello, and with authentication saslStart and saslContinue, each of which can be slow, fail or hang.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::pool::{
     Action, AffinityKey, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition,
-    ConnectionId, Delivery, Event, Handle, Output, Pool, Refused,
+    Delivery, Event, Handle, IdentityId, Output, Pool, Refused, Stats,
 };
 use crate::random::Random;
 use crate::server::{OperationError, Server};
@@ -34,9 +34,9 @@ pub struct Simulation {
     pub(super) random: Random,
     connect_timeout: Duration,
     schedule: Schedule<Happening>,
-    establishing: BTreeMap<ConnectionId, (Handle, Phase)>,
-    pub(super) refreshing: BTreeMap<ConnectionId, Handle>,
-    pub(super) hung_up: BTreeMap<ConnectionId, Handle>,
+    establishing: BTreeMap<Handle, Phase>,
+    pub(super) refreshing: BTreeSet<Handle>,
+    pub(super) hung_up: BTreeSet<Handle>,
     news: VecDeque<News>,
 }
 
@@ -107,8 +107,8 @@ impl Simulation {
             connect_timeout: Duration::from_secs(10),
             schedule: Schedule::new(),
             establishing: BTreeMap::new(),
-            refreshing: BTreeMap::new(),
-            hung_up: BTreeMap::new(),
+            refreshing: BTreeSet::new(),
+            hung_up: BTreeSet::new(),
             news: VecDeque::new(),
         };
         simulation.drain();
@@ -128,6 +128,16 @@ impl Simulation {
     /// The pool, to read.
     pub fn pool(&self) -> &Pool<()> {
         self.server().pool()
+    }
+
+    /// The pools, to read: the server's own, then those of its further users.
+    pub fn pools(&self) -> impl Iterator<Item = &Pool<()>> {
+        self.topology.pools().map(|(_, pool)| pool)
+    }
+
+    /// The counts of all pools together.
+    pub fn stats(&self) -> Stats {
+        self.topology.stats()
     }
 
     fn server(&self) -> &Server<()> {
@@ -211,6 +221,11 @@ impl Simulation {
         self.call(|topology, now| topology.end_affinity(now, key));
     }
 
+    /// [`Topology::add_identity`].
+    pub fn add_identity(&mut self) -> IdentityId {
+        self.call(Topology::add_identity)
+    }
+
     /// [`Pool::resume`].
     pub fn resume(&mut self) {
         self.call(Topology::resume);
@@ -230,13 +245,13 @@ impl Simulation {
         if noticed {
             return self.call(|topology, now| topology.handle_peer_closed(now, connection));
         }
-        self.hung_up.insert(connection.id(), connection);
+        self.hung_up.insert(connection);
         Ok(())
     }
 
     /// Gives up every establishment and every ping that is still going on, as an adapter does when its pool has been closed for long.
     pub fn abandon_establishments(&mut self) {
-        for (connection, phase) in core::mem::take(&mut self.establishing).into_values() {
+        for (connection, phase) in core::mem::take(&mut self.establishing) {
             let error = EstablishError::new(phase, Fault::Other, "the pool was closed");
             self.fail_with(connection, error);
         }
@@ -307,7 +322,7 @@ impl Simulation {
                 Output::Event(event) => self.news.push_back(News::Event(event)),
                 Output::Action(Action::Connect { connection }) => self.connect(connection),
                 Output::Action(Action::Check { connection }) => {
-                    let alive = !self.hung_up.contains_key(&connection.id());
+                    let alive = !self.hung_up.contains(&connection);
                     let answered = self.topology.handle_checked(self.now, connection, alive);
                     debug_assert_eq!(answered, Ok(()));
                 }
@@ -321,7 +336,7 @@ impl Simulation {
                     self.news.push_back(News::Failed { check_out, error });
                 }
                 Output::Action(Action::Close { connection, .. }) => {
-                    self.hung_up.remove(&connection.id());
+                    self.hung_up.remove(&connection);
                 }
                 Output::Action(Action::Interrupt { connection }) => self.interrupt(connection),
                 // The topology takes it, and tells of its own.
@@ -338,7 +353,7 @@ impl Simulation {
     }
 
     fn connect(&mut self, connection: Handle) {
-        self.establishing.insert(connection.id(), (connection, Phase::Connect));
+        self.establishing.insert(connection, Phase::Connect);
         if self.connect_timeout > Duration::ZERO {
             self.later(self.connect_timeout, Happening::TimedOut { connection });
         }
@@ -377,7 +392,7 @@ impl Simulation {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Step { connection, step, outcome } => {
-                if let Some(&(_, phase)) = self.establishing.get(&connection.id()) {
+                if let Some(&phase) = self.establishing.get(&connection) {
                     self.end_step(connection, step, phase, outcome);
                 }
             }
@@ -424,43 +439,53 @@ impl Simulation {
                     self.establish(connection);
                 }
             }
+            Step::SaslStart if self.is_refused(connection) => {
+                let error = EstablishError::new(phase, Fault::Server { code: Some(18) }, "Authentication failed.");
+                self.fail_with(connection, error);
+            }
             Step::SaslStart => self.go_on(connection, Phase::Authenticate, Step::SaslContinue),
             Step::SaslContinue => self.establish(connection),
         }
     }
 
+    /// Whether the server refuses the login of the connection's user.
+    fn is_refused(&self, connection: Handle) -> bool {
+        let user = self.topology.identity_of(connection);
+        user.is_some_and(|user| self.virtual_server.refused.contains(&user))
+    }
+
     fn go_on(&mut self, connection: Handle, phase: Phase, step: Step) {
-        self.establishing.insert(connection.id(), (connection, phase));
+        self.establishing.insert(connection, phase);
         self.send(connection, step);
     }
 
     fn establish(&mut self, connection: Handle) {
-        self.establishing.remove(&connection.id());
+        self.establishing.remove(&connection);
         let refused = self.call(|topology, now| topology.handle_established(now, connection, ()));
         debug_assert_eq!(refused, Ok(()));
     }
 
     fn fail(&mut self, connection: Handle, fault: Fault, message: &str) {
-        if let Some(&(_, phase)) = self.establishing.get(&connection.id()) {
+        if let Some(&phase) = self.establishing.get(&connection) {
             self.fail_with(connection, EstablishError::new(phase, fault, message));
         }
     }
 
     fn fail_with(&mut self, connection: Handle, error: EstablishError) {
-        self.establishing.remove(&connection.id());
+        self.establishing.remove(&connection);
         let misuse = self.call(|topology, now| topology.handle_establish_failed(now, connection, error));
         debug_assert_eq!(misuse, Ok(()));
     }
 
     /// Gives up an establishment, unless its end races the interruption and is reported all the same.
     fn interrupt(&mut self, connection: Handle) {
-        if self.refreshing.remove(&connection.id()).is_some() {
+        if self.refreshing.remove(&connection) {
             return;
         }
-        if !self.establishing.contains_key(&connection.id()) {
+        if !self.establishing.contains_key(&connection) {
             self.news.push_back(News::Interrupted { connection });
         } else if self.random.up_to(1) == 0 {
-            self.establishing.remove(&connection.id());
+            self.establishing.remove(&connection);
         }
     }
 

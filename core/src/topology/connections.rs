@@ -3,7 +3,7 @@
 use super::{MonitorCall, Topology};
 use crate::connection::EstablishError;
 use crate::monitor::{Call, ServerDescription};
-use crate::pool::{ApiMisuse, Cause, Clear, Handle, Pool, Reaction, Refused};
+use crate::pool::{ApiMisuse, Cause, Clear, Handle, PhaseTimes, Pool, Reaction, Refused};
 use crate::server::reaction::{self, Circumstances, Reactions};
 use crate::server::{OperationError, ServerId};
 use crate::service_id::ServiceId;
@@ -39,6 +39,14 @@ impl<C> Topology<C> {
             self.learn_from_application(member, description);
         }
         Ok(())
+    }
+
+    /// Records how long the phases of an establishment took that has ended well: for all pools together, where durations
+    /// are [recorded](Self::record_durations).
+    pub fn note_phases(&mut self, times: &PhaseTimes) {
+        if let Some(durations) = &mut self.durations {
+            durations.record_phases(times);
+        }
     }
 
     /// A connection was established.

@@ -65,6 +65,11 @@ impl<C> Topology<C> {
         Some(self.servers.peek(connection.slot())?.of_identity?.identity)
     }
 
+    /// The identity that a pool belongs to; `None` is the credential of the options.
+    pub fn identity_of_pool(&self, pool: ServerId) -> Option<IdentityId> {
+        Some(self.servers.get(pool)?.of_identity?.identity)
+    }
+
     /// The connections of an identity get another credential from now on, as
     /// [`renew_credential`](Self::renew_credential) says of all others.
     pub fn renew_credential_of(&mut self, now: Instant, identity: IdentityId) {
@@ -115,7 +120,7 @@ impl<C> Topology<C> {
     }
 
     /// The server that a pool belongs to: itself, unless it is an identity's.
-    pub(crate) fn member_of(&self, pool: ServerId) -> ServerId {
+    pub fn member_of(&self, pool: ServerId) -> ServerId {
         let of_identity = self.servers.get(pool).and_then(|server| server.of_identity);
         of_identity.map_or(pool, |of_identity| of_identity.server)
     }

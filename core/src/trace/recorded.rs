@@ -15,7 +15,7 @@ use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::pool::{
     AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
-    IdentityId, Purpose, Refused,
+    IdentityId, PhaseTimes, Purpose, Refused,
 };
 use crate::server::{OperationError, ServerId};
 use crate::service_id::ServiceId;
@@ -436,6 +436,11 @@ impl<C> Recorded<C> {
     /// [`Topology::record_durations`].
     pub fn record_durations(&mut self, on: bool) {
         self.call(self.machine.now(), || Input::RecordDurations(on), |machine| machine.record_durations(on));
+    }
+
+    /// [`Topology::note_phases`]. It is not recorded: nothing that a topology does follows from it.
+    pub fn note_phases(&mut self, times: &PhaseTimes) {
+        self.machine.note_phases(times);
     }
 
     // Recording a call.

@@ -80,8 +80,12 @@ const COMMON: [&str; 56] = [
 ];
 
 /// Situations of which five are enough, because several rare things have to come together.
-const RARE: [&str; 3] =
-    ["a refreshed connection served a waiter", "closed Refreshing error", "closed Refreshing stale"];
+const RARE: [&str; 4] = [
+    "a refreshed connection served a waiter",
+    "a connection with keys was refreshed",
+    "closed Refreshing error",
+    "closed Refreshing stale",
+];
 
 impl Reach {
     /// Draws this many cases, always the same ones.
@@ -236,6 +240,10 @@ impl Reach {
         let is_over = |id| after.get(id).is_some_and(|c| c.keys.is_empty());
         if was_held.into_iter().any(|c| is_over(c.id)) {
             self.add("a hold ended");
+        }
+        let is_kept = |id| before.get(id).is_some_and(|c| !c.keys.is_empty());
+        if after.outputs.iter().any(|output| matches!(*output, Output::Refresh(id) if is_kept(id))) {
+            self.add("a connection with keys was refreshed");
         }
         for &output in &after.outputs {
             let Output::Deliver(check_out, id) = output else { continue };

@@ -1,15 +1,17 @@
 //! A clock that steps: forward by an hour, as after a suspended machine goes on, and back again, which no clock should.
 //! Inside, time never runs backwards.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
-use cmap_runtime::{CheckOutError, CommandErrorKind};
+use cmap_runtime::{CheckOutError, Client, CommandErrorKind, Event};
 
 use super::lab::Lab;
 use super::recovery::recovered;
-use super::{Harness, LocalServer, Setup, assert_nothing_lost, poll_once, run, wait_for};
+use super::{Harness, LocalServer, Setup, assert_nothing_lost, options, poll_once, run, until, wait_for};
 
 const HOUR: u64 = 3600;
 
@@ -68,6 +70,39 @@ pub fn a_step_forward_has_the_server_checked_again<H: Harness>() {
         recovered("a step of the clock with a monitor", &client).await;
         wait_for(&mut events, "ServerHeartbeatSucceeded").await;
         assert!(lab.sleeps() - before < 100, "it spins: {} sleeps", lab.sleeps() - before);
+    });
+}
+
+pub fn a_clock_that_steps_tells_of_a_slow_use_once<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
+        let lab = Lab::<H::Runtime>::new();
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        let client = Client::builder(options(&server, "loadBalanced=true"))
+            .runtime(lab.clone())
+            .slow_use_limit(Duration::from_secs(60))
+            .on_event(move |_, event| {
+                if let Event::SlowUse(_) = event {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+            .build()
+            .await
+            .unwrap();
+        let held = client.check_out().await.unwrap();
+
+        lab.set_ahead(HOUR);
+        until(|| told.load(Ordering::SeqCst) == 1).await;
+        lab.set_ahead(0);
+        drop(held);
+        drop(client.check_out().await.unwrap());
+
+        assert_eq!(told.load(Ordering::SeqCst), 1);
+        let used = client.statistics().durations.unwrap().in_use;
+        assert!(used.count() == 2 && used.longest() < Duration::from_secs(2 * HOUR), "{used}");
+        assert!(client.uses().slowest.iter().all(|past| past.took < Duration::from_secs(2 * HOUR)));
+        assert_nothing_lost(&client);
     });
 }
 

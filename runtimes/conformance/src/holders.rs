@@ -103,6 +103,9 @@ pub fn labels_without_end_are_folded<H: Harness>() {
         let mut labels: Vec<_> = client.in_use().into_iter().filter_map(|holder| holder.label).collect();
         labels.sort();
         assert_eq!(labels.iter().map(|label| &**label).collect::<Vec<_>>(), ["(other labels)", "user 1"]);
+        assert_eq!(client.folded_labels(), 72 + 1);
+        let text = client.status().to_string();
+        assert!(text.contains("labels beyond the 128 that are known were given 73 times"), "{text}");
     });
 }
 

@@ -93,6 +93,25 @@ pub fn a_users_wrong_password_is_nobody_elses_matter<H: Harness>() {
     });
 }
 
+pub fn the_status_names_the_pool_of_each_user<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "maxPoolSize=5").await;
+        let next = added::<H>(&client, "next").await;
+        let of_next = client.check_out().identity(next).await.unwrap();
+
+        let status = client.status();
+
+        let users: Vec<_> =
+            status.servers.iter().map(|line| (line.user.as_deref(), line.stats.counts.in_use)).collect();
+        assert_eq!(users, [(None, 0), (Some("next"), 1)]);
+        assert!(status.to_string().contains(" as next  ready "), "{status}");
+        drop(of_next);
+        client.remove_identity(next);
+        assert_eq!(client.status().servers.len(), 1);
+    });
+}
+
 pub fn a_user_who_was_removed_gets_no_connection<H: Harness>() {
     run::<H>(async {
         let server = secure();

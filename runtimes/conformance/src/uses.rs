@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::rawdoc;
+use cmap_core::options::ClientOptions;
+use cmap_core::statistics::Histogram;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, ClientError, Event, SlowUse};
 
-use super::{Harness, LocalServer, options, poll_once, run, until};
+use super::{Harness, LocalServer, Setup, options, poll_once, run, until};
 
 const LIMIT: Duration = Duration::from_millis(50);
 
@@ -73,6 +75,30 @@ pub fn a_reply_begins_the_time_of_a_slow_use_anew<H: Harness>() {
     });
 }
 
+pub fn the_first_byte_of_a_slow_reply_begins_the_time_of_a_slow_use_anew<H: Harness>() {
+    run::<H>(async {
+        let mut server = LocalServer::start();
+        let (client, told) = watched::<H>(&server, "").await;
+        let mut report = client.check_out().label("long report").await.unwrap();
+        let began = now::<H>();
+        sleep::<H>(LIMIT / 2).await;
+
+        // Half of the reply comes at once, and the rest never.
+        H::Runtime::current().unwrap().spawn(async move {
+            let cut_off = report.run_command("admin", rawdoc! { "halfThenSilence": 1 }).await;
+            assert!(cut_off.is_err());
+        });
+        until(|| told.lock().unwrap().len() == 1).await;
+
+        let slow = Arc::clone(&told.lock().unwrap()[0]);
+        assert!(slow.holder.held_for >= LIMIT + LIMIT / 2, "{slow}");
+        assert!(now::<H>() >= began + LIMIT + LIMIT / 2);
+        assert_eq!(slow.holder.command.as_ref().map(|command| &*command.name), Some("halfThenSilence"));
+        server.kill();
+        until(|| client.stats().counts.in_use == 0).await;
+    });
+}
+
 pub fn a_limit_of_zero_for_slow_uses_is_refused<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -118,6 +144,24 @@ pub fn statistics_say_how_long_waits_and_uses_took<H: Harness>() {
         assert_eq!((took.wait.count(), took.in_use.count(), took.establishment.count()), (1, 2, 0));
         assert!(took.wait.longest() >= LIMIT && took.in_use.sum() >= LIMIT, "{took}");
         assert_eq!(client.status().durations.map(|took| took.establishment.count()), Some(1));
+    });
+}
+
+pub fn statistics_say_how_long_the_phases_of_establishing_took<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { authorization: true, ..Setup::default() });
+        let (options, _) = ClientOptions::parse(&server.uri_as("app:secret", "")).unwrap();
+        let client: Client<H::Runtime> = Client::builder(options).watch_holders(true).build().await.unwrap();
+        drop(client.check_out().await.unwrap());
+
+        let took = client.statistics().durations.unwrap();
+
+        let phases = took.phases.as_deref().unwrap();
+        let counts = [&phases.connect, &phases.tls, &phases.hello, &phases.authenticate].map(Histogram::count);
+        assert_eq!((counts, took.establishment.count()), ([1, 0, 1, 1], 1), "{took}");
+        let together = phases.connect.sum() + phases.hello.sum() + phases.authenticate.sum();
+        assert!(together <= took.establishment.sum(), "{took}");
+        assert!(client.status().to_string().contains("\n  authenticate "), "{}", client.status());
     });
 }
 

@@ -5,6 +5,7 @@
 
 pub mod demo;
 pub mod interop;
+mod live_table;
 pub mod plan;
 pub mod replay;
 pub mod serve;

@@ -26,6 +26,7 @@ impl Reference {
                 let place = self.connections.iter().position(later).unwrap_or(self.connections.len());
                 self.connections.insert(place, connection);
                 self.note_sign_of_life(id);
+                self.serve_loyal(id);
             }
         }
         self.serve();
@@ -53,8 +54,7 @@ impl Reference {
     pub(super) fn refresh_due(&mut self) {
         while let Some(first) = self.first_look().filter(|first| first.look_at <= self.now) {
             let requirement = self.options.refresh_requirement;
-            // One that keys keep is never away.
-            let is_idle = first.state == State::Available && first.keys.is_empty();
+            let is_idle = first.state == State::Available;
             let due = if is_idle { first.since.max(first.refreshed_at) } else { self.now } + requirement;
             if due > first.look_at {
                 self.connections.iter_mut().filter(|c| c.id == first.id).for_each(|c| c.look_at = due);

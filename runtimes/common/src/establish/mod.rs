@@ -21,7 +21,7 @@ use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress};
 use cmap_core::options::Credential;
-use cmap_core::pool::{Handle, IdentityId, ServiceId};
+use cmap_core::pool::{Handle, IdentityId, PhaseTimes, ServiceId};
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
@@ -88,8 +88,8 @@ pub(crate) trait Requester<S>: Send + Sync + 'static {
         description: ServerDescription,
     );
 
-    /// A connection was established.
-    fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<S>>);
+    /// A connection was established; its phases took so long.
+    fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<S>>, took: PhaseTimes);
 
     /// A connection could not be established.
     fn handle_establish_failed(self: &Arc<Self>, connection: Handle, error: EstablishError);
@@ -110,6 +110,9 @@ struct Report<Q: Requester<S>, S> {
 /// The limits of one establishment.
 struct Limit {
     abort: Arc<Abort>,
+    now: Box<dyn Fn() -> Instant + Send + Sync>,
+    /// How long the phases took until now.
+    took: PhaseTimes,
     deadline: Option<Instant>,
     timer: Pin<Box<dyn Future<Output = ()> + Send>>,
     timeout: Duration,
@@ -152,6 +155,16 @@ impl<R: Runtime> Settings<R> {
         };
     }
 
+    /// What the user of an identity is called: by the name that logs in, or else by the identity's number.
+    pub(crate) fn name_of(&self, identity: IdentityId) -> Arc<str> {
+        let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        let credential = identities.get(&identity);
+        match credential.and_then(|credential| credential.username.as_deref()) {
+            Some(name) => name.into(),
+            None => format!("identity {identity}").into(),
+        }
+    }
+
     /// The options of an identity's connections; `None` if it was removed.
     fn options_of(&self, identity: Option<IdentityId>) -> Option<Arc<ConnectionOptions>> {
         let Some(identity) = identity else { return Some(self.options()) };
@@ -191,14 +204,14 @@ impl<R: Runtime> Establisher<R> {
         &self,
         report: &Report<Q, R::Stream>,
         abort: Arc<Abort>,
-    ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
+    ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let hello = |service_id, reply: &_| report.hello(service_id, reply);
         self.establish(|| self.settings.options_of(self.identity), hello, abort).await
     }
 
     /// Proves `options` by a connection that belongs to no pool, and is closed at once.
     pub(crate) async fn prove(&self, options: ConnectionOptions, abort: Arc<Abort>) -> Result<(), EstablishError> {
-        let socket = self.establish(|| Some(Arc::new(options)), |_, _| {}, abort).await?;
+        let (socket, _) = self.establish(|| Some(Arc::new(options)), |_, _| {}, abort).await?;
         socket.close();
         Ok(())
     }
@@ -209,11 +222,15 @@ impl<R: Runtime> Establisher<R> {
         options: impl FnOnce() -> Option<Arc<ConnectionOptions>>,
         handle_hello: impl Fn(Option<ServiceId>, &RawDocument),
         abort: Arc<Abort>,
-    ) -> Result<Box<Socket<R::Stream>>, EstablishError> {
+    ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
         let targets = limit.during(Phase::Resolve, self.resolve()).await??;
         let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
+        let before_tls = limit.took;
         let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
+        if let EitherStream::Left(_) = stream {
+            limit.took = before_tls;
+        }
         let removed =
             || EstablishError::new(Phase::Authenticate, Fault::Other, "its identity was removed from the client");
         let mut establish = Establish::new(options().ok_or_else(removed)?, random(self.settings.clock.runtime())?)?;
@@ -250,7 +267,7 @@ impl<R: Runtime> Establisher<R> {
         let protocol = establish
             .finish()
             .ok_or_else(|| EstablishError::new(Phase::Authenticate, Fault::Other, "it ended before its end"))?;
-        Ok(Box::new(Socket::new(Arc::clone(&self.address), stream, protocol, abort)))
+        Ok((Box::new(Socket::new(Arc::clone(&self.address), stream, protocol, abort)), limit.took))
     }
 
     /// An open stream to the server, under TLS if the options want it. Only connecting is bounded: the caller has its
@@ -304,25 +321,31 @@ impl Limit {
     fn new<R: Runtime>(establisher: &Establisher<R>, abort: Arc<Abort>) -> Self {
         let clock = establisher.settings.clock.clone();
         let deadline = clock.deadline(establisher.settings.timeout);
+        let sleeper = clock.clone();
         let timer = async move {
             match deadline {
-                Some(deadline) => clock.sleep_until(deadline).await,
+                Some(deadline) => sleeper.sleep_until(deadline).await,
                 None => std::future::pending().await,
             }
         };
-        Self { abort, deadline, timer: Box::pin(timer), timeout: establisher.settings.timeout.unwrap_or_default() }
+        let timeout = establisher.settings.timeout.unwrap_or_default();
+        let now = Box::new(move || clock.now());
+        Self { abort, now, took: PhaseTimes::default(), deadline, timer: Box::pin(timer), timeout }
     }
 
     /// `work`, which is a part of `phase`, unless time is up or it is aborted.
     async fn during<T>(&mut self, phase: Phase, work: impl Future<Output = T>) -> Result<T, EstablishError> {
         self.abort.enter(phase);
+        let began = (self.now)();
         let mut work = pin!(work);
         let timer = &mut self.timer;
         let timed = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
             Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
         });
-        match self.abort.during(timed).await {
+        let ended = self.abort.during(timed).await;
+        self.took.add(phase, (self.now)().saturating_since(began));
+        match ended {
             Ok(Some(output)) => Ok(output),
             Ok(None) => {
                 let text =
@@ -342,12 +365,12 @@ impl<Q: Requester<S>, S: AsyncRead + AsyncWrite + Unpin> Report<Q, S> {
         }
     }
 
-    fn end(mut self, outcome: Result<Box<Socket<S>>, EstablishError>) {
+    fn end(mut self, outcome: Result<(Box<Socket<S>>, PhaseTimes), EstablishError>) {
         self.done = true;
         match (self.requester.upgrade(), outcome) {
-            (Some(requester), Ok(socket)) => requester.handle_established(self.connection, socket),
+            (Some(requester), Ok((socket, took))) => requester.handle_established(self.connection, socket, took),
             (Some(requester), Err(error)) => requester.handle_establish_failed(self.connection, error),
-            (None, Ok(socket)) => socket.close(),
+            (None, Ok((socket, _))) => socket.close(),
             (None, Err(_)) => {}
         }
     }
@@ -414,8 +437,14 @@ mod tests {
 
     #[test]
     fn a_time_limit_passes_while_the_server_sends_without_end_x_17() {
-        let mut limit =
-            Limit { abort: Arc::default(), deadline: None, timer: Box::pin(async {}), timeout: Duration::from_secs(1) };
+        let mut limit = Limit {
+            abort: Arc::default(),
+            now: Box::new(|| Instant::ORIGIN),
+            took: PhaseTimes::default(),
+            deadline: None,
+            timer: Box::pin(async {}),
+            timeout: Duration::from_secs(1),
+        };
         let mut stream = flood(100);
         let reading = async {
             for _ in 0..1000 {

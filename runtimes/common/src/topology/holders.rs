@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, Statistics, WaitBound};
-use cmap_core::server::ServerId;
+use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, PoolState, Statistics, WaitBound};
+use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
 
 use super::Topology;
 use super::state::{Activity, State};
 use crate::runtime::Runtime;
+use crate::socket::Socket;
 #[cfg(feature = "metrics")]
 use crate::watch::PoolFigures;
 use crate::watch::{
@@ -80,7 +81,7 @@ impl<R: Runtime> Topology<R> {
         ClientStatus {
             uptime: now.saturating_since(Instant::ORIGIN),
             options: options.set_by_user().map(|(name, value)| (name, shown(&value))).collect(),
-            servers: state.server_lines(),
+            servers: self.server_lines(&state),
             durations: state.machine.statistics(now).durations,
             in_use: state.holders(now),
             waiting: state.waiting_check_outs(now),
@@ -94,19 +95,37 @@ impl<R: Runtime> Topology<R> {
         state.machine.statistics(self.clock().now())
     }
 
-    /// What the pool of each server has done until now; without those of identities.
+    /// What the pools of each server have done until now: its own, and those of further users.
     #[cfg(feature = "metrics")]
     pub(crate) fn pool_figures(&self) -> Vec<PoolFigures> {
         let state = self.lock();
         let now = self.clock().now();
-        let servers = state.machine.servers().filter(|(_, server)| !server.has_left());
-        servers
-            .map(|(_, server)| {
-                let (min_pool_size, max_pool_size) = server.pool().sizes();
-                let address = Arc::clone(&server.description().address);
-                PoolFigures { address, statistics: server.pool().statistics(now), max_pool_size, min_pool_size }
-            })
-            .collect()
+        let figures = state.shown_pools().map(|(id, pool)| {
+            let (min_pool_size, max_pool_size) = pool.sizes();
+            let (address, user) = (state.address_of(id), self.user_of(&state, id));
+            PoolFigures { id, address, user, statistics: pool.statistics(now), max_pool_size, min_pool_size }
+        });
+        figures.collect()
+    }
+
+    fn server_lines(&self, state: &State<R>) -> Vec<ServerLine> {
+        let line = |(id, pool): (ServerId, &pool::Pool<_>)| {
+            let server_type =
+                state.machine.server(state.machine.member_of(id)).map(|server| server.description().server_type);
+            ServerLine {
+                address: state.address_of(id),
+                user: self.user_of(state, id),
+                server_type: server_type.unwrap_or(ServerType::Unknown),
+                state: pool.state(),
+                stats: pool.stats(),
+            }
+        };
+        state.shown_pools().map(line).collect()
+    }
+
+    /// The user of a pool, where it is not that of the options.
+    fn user_of(&self, state: &State<R>, pool: ServerId) -> Option<Arc<str>> {
+        state.machine.identity_of_pool(pool).map(|identity| self.settings.name_of(identity))
     }
 
     /// How often a label was given that there was no room for.
@@ -158,16 +177,16 @@ impl<R: Runtime> State<R> {
         Arc::clone(server.map_or(&self.first_seed, |server| &server.description().address))
     }
 
-    fn server_lines(&self) -> Vec<ServerLine> {
-        let servers = self.machine.servers().filter(|(_, server)| !server.has_left());
-        servers
-            .map(|(_, server)| ServerLine {
-                address: Arc::clone(&server.description().address),
-                server_type: server.description().server_type,
-                state: server.pool().state(),
-                stats: server.pool().stats(),
-            })
-            .collect()
+    /// The pools of servers that belong to the deployment, and those of users who do; each server's own one first.
+    fn shown_pools(&self) -> impl Iterator<Item = (ServerId, &pool::Pool<Box<Socket<R::Stream>>>)> {
+        let belongs = |id: ServerId, pool: &pool::Pool<Box<Socket<R::Stream>>>| match self.machine.identity_of_pool(id)
+        {
+            Some(_) => pool.state() != PoolState::Closed,
+            None => self.machine.server(id).is_some_and(|server| !server.has_left()),
+        };
+        let mut pools: Vec<_> = self.machine.pools().filter(|&(id, pool)| belongs(id, pool)).collect();
+        pools.sort_by_key(|&(id, _)| (self.machine.member_of(id), id));
+        pools.into_iter()
     }
 
     pub(super) fn activity(&mut self, connection: Handle) -> Option<&mut Activity> {

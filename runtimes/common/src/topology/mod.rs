@@ -54,7 +54,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::options::{PoolOptionsError, PoolSizes};
-use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
+use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PhaseTimes, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
@@ -526,13 +526,14 @@ impl<R: Runtime> Requester<R::Stream> for Topology<R> {
         let _ = self.drive(|machine, now| machine.handle_hello(now, connection, service_id, description));
     }
 
-    fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
+    fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, took: PhaseTimes) {
         self.drive_with(|state, now, work| {
             let place = state.place(connection);
             state.set_own_work(connection, false);
             if let Some(activity) = place.and_then(|place| state.activities.get_mut(&place)) {
                 activity.server_connection_id = socket.protocol().description().connection_id;
             }
+            state.machine.note_phases(&took);
             if let Err(refused) = state.machine.handle_established(now, connection, socket) {
                 place.map(|place| state.activities.remove(&place));
                 work.more().close.push(refused.socket);

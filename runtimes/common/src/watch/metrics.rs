@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::pool::Statistics;
+use cmap_core::server::ServerId;
 use cmap_core::statistics::Histogram;
 use metrics::{SharedString, Unit};
 
+use super::status::pool_name;
 use crate::client::Client;
 use crate::runtime::Runtime;
 
@@ -25,17 +27,20 @@ use crate::runtime::Runtime;
 /// | `db.client.connection.timeouts` | check-outs whose time was up |
 /// | `db.client.connection.create_time`, `.wait_time`, `.use_time` | histograms in seconds, where [holders are watched](crate::Builder::watch_holders) |
 ///
-/// Each has the attribute `db.client.connection.pool.name`: the server's address. What a histogram is given has been rounded up, by a
+/// Each has the attribute `db.client.connection.pool.name`: the server's address, and `as` a user where that is not the one of the options
+/// . What a histogram is given has been rounded up, by a
 /// quarter at most.
 #[derive(Default)]
 pub struct Metrics {
     /// What was recorded last.
-    last: BTreeMap<Arc<ServerAddress>, Statistics>,
+    last: BTreeMap<ServerId, Statistics>,
 }
 
 /// One pool at one moment.
 pub(crate) struct PoolFigures {
+    pub(crate) id: ServerId,
     pub(crate) address: Arc<ServerAddress>,
+    pub(crate) user: Option<Arc<str>>,
     pub(crate) statistics: Statistics,
     pub(crate) max_pool_size: Option<u32>,
     pub(crate) min_pool_size: u32,
@@ -67,15 +72,15 @@ impl Metrics {
     /// Records what has become of the client's pools since the last time.
     pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
         let pools = client.topology().pool_figures();
-        self.last.retain(|address, _| pools.iter().any(|pool| pool.address == *address));
+        self.last.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
         for pool in pools {
             self.record_pool(pool);
         }
     }
 
     fn record_pool(&mut self, pool: PoolFigures) {
-        let PoolFigures { address, statistics, max_pool_size, min_pool_size } = pool;
-        let name = SharedString::from(address.to_string());
+        let PoolFigures { id, address, user, statistics, max_pool_size, min_pool_size } = pool;
+        let name = SharedString::from(pool_name(&address, user.as_deref()));
         let stats = &statistics.stats;
         metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "idle")
             .set(f64::from(stats.counts.available));
@@ -90,7 +95,7 @@ impl Metrics {
             .set(f64::from(stats.counts.waiting));
         metrics::counter!("db.client.connection.timeouts", POOL => name.clone())
             .absolute(stats.check_outs_failed.timeout);
-        let between = self.last.get(&address).map(|last| statistics.since(last));
+        let between = self.last.get(&id).map(|last| statistics.since(last));
         if let Some(took) = &between.as_ref().unwrap_or(&statistics).durations {
             let histogram = metrics::histogram!("db.client.connection.create_time", POOL => name.clone());
             record_all(&histogram, &took.establishment);
@@ -99,7 +104,7 @@ impl Metrics {
             let histogram = metrics::histogram!("db.client.connection.use_time", POOL => name);
             record_all(&histogram, &took.in_use);
         }
-        self.last.insert(address, statistics);
+        self.last.insert(id, statistics);
     }
 }
 

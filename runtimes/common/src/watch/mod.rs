@@ -78,10 +78,10 @@ pub(crate) struct NotedCommand {
 }
 
 /// Most check-outs at a time that are noted, 16 bytes each; further ones are listed without a label.
-const MOST: usize = 512;
+const MOST: usize = 384;
 
 /// The same of those that wait for a server.
-const MOST_SELECTIONS: usize = 256;
+const MOST_SELECTIONS: usize = 128;
 
 impl Tag {
     /// That of a caller at this place.
@@ -208,7 +208,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use cmap_core::pool::Durations;
+    use cmap_core::pool::{Durations, PhaseDurations};
 
     use super::*;
 
@@ -218,8 +218,8 @@ mod tests {
         let selections = MOST_SELECTIONS * (size_of::<SelectionId>() + size_of::<Tag>());
         // Its text, its number, and the counts of what is shared.
         let label = 64 + 2 * size_of::<LabelId>() + size_of::<Arc<str>>() + 2 * size_of::<usize>();
-        // Those of four pools, and of all that have gone.
-        let durations = 5 * size_of::<Durations>();
+        // Those of four pools, and of all that have gone; the phases are those of all.
+        let durations = 5 * size_of::<Durations>() + size_of::<PhaseDurations>();
         let uses = size_of::<Uses>() + Uses::BYTES;
 
         assert!(tags + selections + 2 * 128 * label + durations + uses < 64 * 1024);

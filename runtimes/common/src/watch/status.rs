@@ -21,7 +21,7 @@ pub struct ClientStatus {
     pub uptime: Duration,
     /// The options that the user set, by their names in a connection string, without secrets.
     pub options: Vec<(&'static str, String)>,
-    /// The servers that belong to the deployment.
+    /// The servers that belong to the deployment, each followed by the pools of further users there.
     pub servers: Vec<ServerLine>,
     /// How long check-outs, establishments and uses took, and how long connections were idle, where
     /// [holders are watched](crate::Builder::watch_holders). Of the first four pools.
@@ -40,6 +40,8 @@ pub struct ClientStatus {
 pub struct ServerLine {
     /// The server.
     pub address: Arc<ServerAddress>,
+    /// The user whose pool it is, unless it is that of the client's options: the name, or `identity 1` for one without.
+    pub user: Option<Arc<str>>,
     /// Its type.
     pub server_type: ServerType,
     /// Whether its pool is ready, paused or closed.
@@ -68,12 +70,21 @@ pub(crate) fn shown(value: &OptionValue) -> String {
     }
 }
 
+/// What a pool is called: by its server, and by its user if that is not the one of the options.
+pub(crate) fn pool_name(address: &ServerAddress, user: Option<&str>) -> String {
+    match user {
+        Some(user) => format!("{address} as {}", user.escape_debug()),
+        None => address.to_string(),
+    }
+}
+
 /// Most lines of a list in the table.
 const LINES: usize = 20;
 
 impl ClientStatus {
     fn write_servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.servers.iter().map(|server| server.address.to_string()).collect();
+        let names: Vec<_> =
+            self.servers.iter().map(|server| pool_name(&server.address, server.user.as_deref())).collect();
         let width = names.iter().map(String::len).max().unwrap_or_default().max("server".len());
         writeln!(
             f,

@@ -1,14 +1,13 @@
-//! Where the demo is printed: lines that stay, and on a terminal below them a table that is drawn again and again.
+//! Where the demo is printed: lines that stay, and on a terminal below them a table of the runtimes.
 
 use std::io::{self, Write};
 
+use crate::tools::live_table::LiveTable;
+
 /// The output. Elsewhere than on a terminal it shows lines alone.
 pub(super) struct Screen<'a> {
-    out: &'a mut dyn Write,
-    is_terminal: bool,
+    live: LiveTable<'a>,
     rows: Vec<Row>,
-    /// Lines of the table that are on the terminal.
-    drawn: usize,
 }
 
 /// The row of one runtime.
@@ -32,15 +31,13 @@ const HEADER: &str = "             progress              pings/s  in use  waitin
 
 impl<'a> Screen<'a> {
     pub(super) fn new(out: &'a mut dyn Write, is_terminal: bool, names: &[&'static str]) -> Self {
-        let rows = names.iter().map(|&name| Row { name, ..Row::default() }).collect();
-        Self { out, is_terminal, rows, drawn: 0 }
+        let rows: Vec<_> = names.iter().map(|&name| Row { name, ..Row::default() }).collect();
+        Self { live: LiveTable::new(out, is_terminal, table(&rows)), rows }
     }
 
     /// Prints lines that stay.
     pub(super) fn say(&mut self, lines: &str) -> io::Result<()> {
-        self.clear()?;
-        writeln!(self.out, "{lines}")?;
-        self.draw()
+        self.live.say(lines)
     }
 
     /// Changes a row of the table.
@@ -48,8 +45,8 @@ impl<'a> Screen<'a> {
         if let Some(row) = self.rows.get_mut(number) {
             change(row);
         }
-        self.clear()?;
-        self.draw()
+        // At the end there is another table.
+        self.live.show(if self.progress() < 100 { table(&self.rows) } else { Vec::new() })
     }
 
     /// How much of the whole demo is over, in per cent.
@@ -59,24 +56,12 @@ impl<'a> Screen<'a> {
 
     /// Takes the table away.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        match core::mem::take(&mut self.drawn) {
-            0 => Ok(()),
-            // The cursor goes up to the table's first line, and everything below it is erased.
-            lines => write!(self.out, "\x1b[{lines}A\x1b[J"),
-        }
+        self.live.clear()
     }
+}
 
-    fn draw(&mut self) -> io::Result<()> {
-        // At the end there is another table.
-        if self.is_terminal && self.progress() < 100 {
-            writeln!(self.out, "{HEADER}")?;
-            for row in &self.rows {
-                writeln!(self.out, "{}", row.text())?;
-            }
-            self.drawn = 1 + self.rows.len();
-        }
-        self.out.flush()
-    }
+fn table(rows: &[Row]) -> Vec<String> {
+    std::iter::once(HEADER.into()).chain(rows.iter().map(Row::text)).collect()
 }
 
 impl Row {

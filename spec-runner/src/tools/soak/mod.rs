@@ -31,17 +31,17 @@ use std::io::{self, Write};
 use self::adapter_process::Ending;
 use self::report::Report;
 
-/// Runs a soak and prints the result. The exit status: 0 if nothing is left over, 1 if something is, 2 if an adapter
+/// Runs a soak and prints the result, and meanwhile a table on a terminal, elsewhere lines. The exit status: 0 if nothing is left over, 1 if something is, 2 if an adapter
 /// could not be soaked.
 ///
 /// # Errors
 /// Nothing more can be printed.
-pub fn run(args: &SoakArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+pub fn run(args: &SoakArgs, out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> io::Result<u8> {
     let plan = match args.plan() {
         Ok(plan) => plan,
         Err(error) => return writeln!(err, "error: no random bytes for a seed: {error}; give a --seed").map(|()| 2),
     };
-    let mut report = Report::new(out);
+    let mut report = Report::new(out, is_terminal);
     report.plan(&plan)?;
     let endings = adapter_process::run(&args.adapters(), &plan, &mut |adapter, sample| report.sample(adapter, sample))?;
     let mut columns = Vec::new();

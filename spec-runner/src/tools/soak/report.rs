@@ -1,4 +1,5 @@
-//! What is printed: the plan, a line now and then while the soak goes on, and at the end a table with a column for each adapter.
+//! What is printed: the plan, while the soak goes on a table on a terminal and elsewhere a line now and then, and at the end a
+//! table with a column for each adapter.
 
 use core::fmt::Display;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +12,13 @@ use super::failure::Kind;
 use super::samples::{Figures, Sample};
 use super::tally::{Ends, Operation};
 use super::verdict::{Growth, findings};
+use crate::tools::live_table::LiveTable;
 
 /// Prints a soak.
 pub struct Report<'a> {
-    out: &'a mut dyn Write,
+    live: LiveTable<'a>,
+    /// The last two samples of each adapter.
+    seen: BTreeMap<&'static str, [Sample; 2]>,
     between_lines: Duration,
     printed: BTreeMap<&'static str, Duration>,
 }
@@ -25,13 +29,16 @@ type Column = (Adapter, Box<Ended>);
 /// One of the figures of a sample.
 type Figure = fn(&Figures) -> Option<u64>;
 
+const HEADER: &str = "             time  operations each s in use waiting connections     KiB tasks";
+
 /// Lines for each adapter while the soak goes on.
 const LINES: u32 = 10;
 
 impl<'a> Report<'a> {
     /// A report that goes to `out`.
-    pub fn new(out: &'a mut dyn Write) -> Self {
-        Self { out, between_lines: Duration::ZERO, printed: BTreeMap::new() }
+    pub fn new(out: &'a mut dyn Write, is_terminal: bool) -> Self {
+        let live = LiveTable::new(out, is_terminal, Vec::new());
+        Self { live, seen: BTreeMap::new(), between_lines: Duration::ZERO, printed: BTreeMap::new() }
     }
 
     /// Prints what is going to be done.
@@ -41,34 +48,40 @@ impl<'a> Report<'a> {
     pub fn plan(&mut self, plan: &Plan) -> io::Result<()> {
         self.between_lines = plan.duration / LINES;
         let Plan { seed, duration, tasks, server } = plan;
-        write!(self.out, "seed {seed}: {tasks} tasks for {} s, ", duration.as_secs())?;
+        write!(self.live, "seed {seed}: {tasks} tasks for {} s, ", duration.as_secs())?;
         match server {
             Server::Own { restart_every: Some(every), max_pool_size } => writeln!(
-                self.out,
+                self.live,
                 "maxPoolSize {max_pool_size}, the server killed and started again every {} s",
                 every.as_secs()
             )?,
             Server::Own { restart_every: None, max_pool_size } => {
-                writeln!(self.out, "maxPoolSize {max_pool_size}, the server never restarted")?;
+                writeln!(self.live, "maxPoolSize {max_pool_size}, the server never restarted")?;
             }
             Server::Named { .. } => {
                 writeln!(
-                    self.out,
+                    self.live,
                     "a server that is not ours: not restarted, its connections not counted, its time-outs no findings"
                 )?;
             }
         }
         if super::samples::memory().is_none() || super::samples::descriptors().is_none() {
-            writeln!(self.out, "memory and descriptors are not watched: they are read from /proc, which is Linux's")?;
+            writeln!(self.live, "memory and descriptors are not watched: they are read from /proc, which is Linux's")?;
         }
-        self.out.flush()
+        self.live.flush()
     }
 
-    /// Prints a sample, unless the last one was a short time before.
+    /// Shows a sample in the table; without one, prints it, unless the last one was a short time before.
     ///
     /// # Errors
     /// Those of the output.
     pub fn sample(&mut self, adapter: Adapter, sample: &Sample) -> io::Result<()> {
+        if self.live.is_terminal() {
+            let [_, last] = self.seen.get(adapter.name()).copied().unwrap_or_default();
+            self.seen.insert(adapter.name(), [last, *sample]);
+            let rows = self.seen.iter().map(|(adapter, samples)| live_row(adapter, samples));
+            return self.live.show(std::iter::once(HEADER.into()).chain(rows).collect());
+        }
         let last = self.printed.entry(adapter.name()).or_default();
         if sample.at < *last + self.between_lines {
             return Ok(());
@@ -76,14 +89,14 @@ impl<'a> Report<'a> {
         *last = sample.at;
         let Figures { memory, descriptors, tasks, connections, .. } = sample.figures;
         writeln!(
-            self.out,
+            self.live,
             "{adapter:9} {:7.1} s  {:>10} operations  {:>7} KiB  {:>4} descriptors  {tasks:>4} tasks  {connections:>3} connections",
             sample.at.as_secs_f64(),
             sample.operations,
             or_unknown(memory.map(|bytes| bytes / 1024)),
             or_unknown(descriptors),
         )?;
-        self.out.flush()
+        self.live.flush()
     }
 
     /// Prints the table, and what is wrong; returns how much that is.
@@ -94,7 +107,7 @@ impl<'a> Report<'a> {
         if columns.is_empty() {
             return Ok(0);
         }
-        writeln!(self.out)?;
+        writeln!(self.live)?;
         self.row("", columns, |(adapter, _)| adapter.to_string())?;
         self.operations(plan, columns)?;
         self.errors(columns)?;
@@ -102,19 +115,19 @@ impl<'a> Report<'a> {
         self.pool(columns)?;
         self.figures(columns)?;
         let mut count = 0;
-        writeln!(self.out)?;
+        writeln!(self.live)?;
         for (adapter, ended) in columns {
             for finding in findings(&ended.run, &ended.samples) {
-                writeln!(self.out, "FAIL {adapter}: {finding}")?;
+                writeln!(self.live, "FAIL {adapter}: {finding}")?;
                 count += 1;
             }
         }
         match count {
-            0 => writeln!(self.out, "nothing is left over")?,
-            1 => writeln!(self.out, "1 finding")?,
-            count => writeln!(self.out, "{count} findings")?,
+            0 => writeln!(self.live, "nothing is left over")?,
+            1 => writeln!(self.live, "1 finding")?,
+            count => writeln!(self.live, "{count} findings")?,
         }
-        self.out.flush()?;
+        self.live.flush()?;
         Ok(count)
     }
 
@@ -187,7 +200,7 @@ impl<'a> Report<'a> {
             let ends = [figure(&ended.run.start), most, figure(&ended.run.end)];
             ends.map(or_unknown).join(" / ")
         };
-        writeln!(self.out, "at the start / at most / at the end")?;
+        writeln!(self.live, "at the start / at most / at the end")?;
         for (name, figure) in figures {
             self.row(&format!("  {name}"), columns, |column| from_to(column, figure))?;
         }
@@ -195,7 +208,7 @@ impl<'a> Report<'a> {
             Some(growth) => text(growth),
             None => "too few samples".to_owned(),
         };
-        writeln!(self.out, "memory")?;
+        writeln!(self.live, "memory")?;
         self.row("  second quarter", columns, |column| growth(column, |it| format!("{} KiB", it.early / 1024)))?;
         self.row("  last quarter", columns, |column| growth(column, |it| format!("{} KiB", it.late / 1024)))?;
         let trend = |it: Growth| format!("{:+.1} KiB/min", it.per_minute / 1024.0);
@@ -204,11 +217,61 @@ impl<'a> Report<'a> {
 
     fn row(&mut self, name: &str, columns: &[Column], cell: impl Fn(&Column) -> String) -> io::Result<()> {
         let cells: String = columns.iter().map(|column| format!("  {:>16}", cell(column))).collect();
-        writeln!(self.out, "{name:41}{cells}")
+        writeln!(self.live, "{name:41}{cells}")
     }
+}
+
+/// A row of the table that is shown while the soak goes on.
+fn live_row(adapter: &str, [last, sample]: &[Sample; 2]) -> String {
+    let time = sample.at.saturating_sub(last.at).as_secs_f64().max(0.001);
+    let each_second = sample.operations.saturating_sub(last.operations) as f64 / time;
+    let Sample { at, figures, operations, in_use, waiting } = sample;
+    let Figures { memory, tasks, connections, .. } = figures;
+    let memory = or_unknown(memory.map(|bytes| bytes / 1024));
+    let seconds = at.as_secs_f64();
+    format!(
+        "{adapter:>9} {seconds:5.0} s {operations:>11} {each_second:>6.0} {in_use:>6} {waiting:>7} {connections:>11} {memory:>7} {tasks:>5}"
+    )
 }
 
 /// A value, or a dash where there is none.
 fn or_unknown(value: Option<impl Display>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seconds: u64, operations: u64) -> Sample {
+        let figures = Figures { memory: Some(20 << 20), tasks: 210, connections: 10, ..Figures::default() };
+        Sample { at: Duration::from_secs(seconds), figures, operations, in_use: 9, waiting: 150 }
+    }
+
+    fn printed(is_terminal: bool) -> String {
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out, is_terminal);
+        report.sample(Adapter::Smol, &sample(1, 1000)).unwrap();
+        report.sample(Adapter::Smol, &sample(3, 4000)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_shows_a_table_that_is_drawn_again() {
+        let text = printed(true);
+
+        let (first, second) = text.split_once("\x1b[2A\x1b[J").unwrap();
+        assert!(first.starts_with(HEADER) && second.starts_with(HEADER), "{text:?}");
+        let row = second.lines().nth(1).unwrap();
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells, ["smol", "3", "s", "4000", "1500", "9", "150", "10", "20480", "210"]);
+        assert!(row.len() == HEADER.len() && row.len() <= 80, "{row}");
+    }
+
+    #[test]
+    fn elsewhere_there_are_lines_alone() {
+        let text = printed(false);
+
+        assert!(!text.contains('\x1b') && text.lines().all(|line| line.contains(" operations ")), "{text:?}");
+    }
 }

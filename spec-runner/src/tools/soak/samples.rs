@@ -32,6 +32,10 @@ pub struct Sample {
     pub figures: Figures,
     /// Operations that had ended.
     pub operations: u64,
+    /// Connections that were in use.
+    pub in_use: u32,
+    /// Check-outs that waited.
+    pub waiting: u32,
 }
 
 /// This process's memory, see [`Figures::memory`].

@@ -226,7 +226,10 @@ impl<R: Runtime> Session<'_, R> {
     }
 
     fn sample(&self, start: Instant) -> Sample {
+        let counts = self.client.stats().counts;
         Sample {
+            in_use: counts.in_use,
+            waiting: counts.waiting,
             at: self.runtime.now().saturating_duration_since(start),
             figures: self.look(),
             operations: self.logbook.tally().total(),

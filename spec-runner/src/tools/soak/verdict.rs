@@ -250,6 +250,7 @@ mod tests {
             at: Duration::from_secs(second),
             figures: Figures { memory: Some(memory(second)), ..Figures::default() },
             operations: second,
+            ..Sample::default()
         };
         (0..120).map(sample).collect()
     }

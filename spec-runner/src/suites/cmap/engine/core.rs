@@ -8,10 +8,10 @@ mod aftermath;
 mod setup;
 mod thread;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cmap_core::pool::{CheckOutError, CheckOutId, ConnectionId, Handle};
+use cmap_core::pool::{CheckOutError, CheckOutId, Handle, IdentityId, Pool};
 use cmap_core::sim::{News, Random, Simulation};
 use cmap_core::time::Instant;
 use cmap_core::topology::{WarmUpError, WarmUpId};
@@ -67,7 +67,9 @@ struct Session<'a> {
     /// The connections that operations can name.
     labels: BTreeMap<&'a str, Handle>,
     /// The connections that are checked out.
-    held: BTreeMap<ConnectionId, Handle>,
+    held: BTreeSet<Handle>,
+    /// The users of the pool beside that of its options.
+    users: BTreeMap<&'a str, IdentityId>,
     /// How check-outs ended whose thread has not gone on yet.
     ended: BTreeMap<CheckOutId, Result<Handle, Arc<CheckOutError>>>,
     /// How warm-ups ended whose thread has not gone on yet.
@@ -78,7 +80,8 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(case: &'a Case, simulation: Simulation, seed: u64) -> Self {
+    fn new(case: &'a Case, mut simulation: Simulation, seed: u64) -> Self {
+        let users = setup::add_users(case, &mut simulation);
         let mut session = Self {
             case,
             simulation,
@@ -86,7 +89,8 @@ impl<'a> Session<'a> {
             random: Random::new(!seed),
             threads: BTreeMap::from([(MAIN, Thread::new(case.operations.iter()))]),
             labels: BTreeMap::new(),
-            held: BTreeMap::new(),
+            held: BTreeSet::new(),
+            users,
             ended: BTreeMap::new(),
             warmed: BTreeMap::new(),
             occurred: BTreeMap::new(),
@@ -106,13 +110,13 @@ impl<'a> Session<'a> {
                 self.violation("every thread waits, and nothing will happen any more");
                 return self.finish();
             }
-            let pool = self.simulation.pool();
-            let is_small = pool.counts().total() <= CHECKED_EVERY_MOVE;
-            if (is_small || move_number.is_multiple_of(1000))
-                && let Err(broken) = pool.check_invariants()
-            {
-                self.violation(broken);
-                return self.finish();
+            let is_small = self.simulation.stats().counts.total() <= CHECKED_EVERY_MOVE;
+            if is_small || move_number.is_multiple_of(1000) {
+                let checked = self.simulation.pools().try_for_each(Pool::check_invariants);
+                if let Err(broken) = checked {
+                    self.violation(broken);
+                    return self.finish();
+                }
             }
         }
         self.violation("the test does not come to an end");
@@ -203,7 +207,7 @@ impl<'a> Session<'a> {
                     self.run.events.push(event::to_json(&event, &address, self.case, name_of));
                 }
                 News::Delivered { check_out, connection } => {
-                    self.held.insert(connection.id(), connection);
+                    self.held.insert(connection);
                     self.ended.insert(check_out, Ok(connection));
                 }
                 News::Failed { check_out, error } => {

@@ -8,6 +8,7 @@ mod core;
 mod event;
 mod sim;
 mod sockets;
+mod users;
 
 use ::core::time::Duration;
 use std::io;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::ServiceId;
 use cmap_runtime::bson::{RawDocument, rawdoc};
-use cmap_sim::{Reachability, Server, ServerConfig, Sim, SimRuntime, User};
+use cmap_sim::{Reachability, Server, ServerConfig, Sim, SimRuntime};
 
 use super::sockets::control::VirtualServer;
 use super::sockets::session;
-use super::{Chance, Engine, Run};
+use super::{Chance, Engine, Run, users};
 use crate::suites::cmap::format::{Case, Deployment, NetworkMode, Operation, OperationError};
 
 /// The public pool, in a simulation.
@@ -21,9 +21,6 @@ pub(super) struct SimEngine;
 
 /// The name of the server's host.
 const HOST: &str = "server.example";
-
-/// The name and password of the only user.
-const USER: (&str, &str) = ("user", "secret");
 
 /// A server and the network before it, which do what the test says.
 struct Obedient {
@@ -130,14 +127,14 @@ impl VirtualServer for Obedient {
 fn configure(config: &mut ServerConfig, case: &Case) {
     config.authorization = case.server.auth;
     if case.server.auth {
-        config.users = vec![User::with_password(USER.0, USER.1)];
+        config.users = users::at_server(case);
         // The fewest that a client accepts (AUTH-13).
         config.iterations = (4096, 4096);
     }
 }
 
 fn options(case: &Case) -> Result<ClientOptions, String> {
-    let login = if case.server.auth { format!("{}:{}@", USER.0, USER.1) } else { String::new() };
+    let login = users::login(case);
     let parsed = ClientOptions::parse(&format!("mongodb://{login}{HOST}/"));
     parsed.map(|(options, _)| options).map_err(|error| error.to_string())
 }

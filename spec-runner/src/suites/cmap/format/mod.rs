@@ -22,7 +22,7 @@ pub use self::case::{Case, Style};
 pub use self::error::{ErrorType, ExpectedError};
 pub use self::event::{EventType, ExpectedEvent, describe};
 pub use self::operation::{ConnectionName, NetworkMode, Operation, OperationError, Step, WarmUpFailure};
-pub use self::options::{Interval, PoolOptions, Profile, ServerOptions};
+pub use self::options::{Interval, Login, PoolOptions, Profile, ServerOptions};
 pub use self::requirement::{Deployment, RunOn};
 use crate::suites::place::Place;
 use crate::suites::problem::Problem;

@@ -56,6 +56,8 @@ pub enum Operation {
         timeout_ms: Option<u32>,
         /// The key whose connection is wanted. Style "scenario".
         affinity: Option<u64>,
+        /// The user that it is for, of `server.users`; that of the options without it. Style "scenario".
+        user: Option<String>,
         /// How this check-out must fail; its thread then goes on. Style "scenario".
         error: Option<ExpectedError>,
     },
@@ -281,6 +283,7 @@ impl Operation {
         match self {
             Self::CheckOut { timeout_ms: Some(_), .. } => Some(Extension::Field("timeoutMS")),
             Self::CheckOut { affinity: Some(_), .. } => Some(Extension::Field("affinity")),
+            Self::CheckOut { user: Some(_), .. } => Some(Extension::Field("user")),
             Self::CheckOut { error: Some(_), .. } | Self::CheckIn { error: Some(_), .. } => {
                 Some(Extension::Field("error"))
             }

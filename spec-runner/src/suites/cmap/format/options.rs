@@ -1,8 +1,9 @@
 //! The options of the pool, and of the server that it connects to.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
-use cmap_core::options::{self as core_options, Maintenance, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{self as core_options, IdentityOrder, Maintenance, QueueDepth, Reuse, WaitOrder};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -59,6 +60,8 @@ pub struct PoolOptions {
     pub refresh_timeout_ms: Option<u32>,
     /// `profile`: the edition by which the pool behaves. Style "scenario".
     pub profile: Option<Profile>,
+    /// `identityOrder`: which of several users is served next. Style "scenario".
+    pub identity_order: Option<UserOrder>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -119,12 +122,34 @@ pub enum Profile {
     Cmap1_1,
 }
 
+/// Which of several users is served next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UserOrder {
+    /// The one whose check-out has waited longest.
+    Arrival,
+    /// The one whose check-outs were served longest ago.
+    Turns,
+}
+
+/// What the server says to a user's login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Login {
+    /// That the user may come in.
+    Accepted,
+    /// That the password is wrong.
+    Refused,
+}
+
 /// `server`: what the pool connects to. Style "scenario".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object", default)]
 pub struct ServerOptions {
     /// Whether the client has to authenticate.
     pub auth: bool,
+    /// The users of the pool beside that of its options, by names of the test's own.
+    pub users: BTreeMap<String, Login>,
     /// The services behind a load balancer, by names of the test's own.
     pub service_ids: Vec<String>,
     /// `connectTimeoutMS`: how long establishing a connection may take; 0 means no limit.
@@ -134,7 +159,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 20] = [
+    pub(super) const NAMES: [&'static str; 21] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -155,6 +180,7 @@ impl PoolOptions {
         "refreshRequirementMS",
         "refreshTimeoutMS",
         "profile",
+        "identityOrder",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -179,6 +205,7 @@ impl PoolOptions {
             ("refreshRequirementMS", self.refresh_requirement_ms.map(Value::from)),
             ("refreshTimeoutMS", self.refresh_timeout_ms.map(Value::from)),
             ("profile", self.profile.map(|profile| Value::from(profile.name()))),
+            ("identityOrder", self.identity_order.map(|order| Value::from(order.name()))),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -224,6 +251,10 @@ impl PoolOptions {
             Some(Profile::Cmap1_1) => core_options::Profile::Cmap1_1,
             Some(Profile::Current) | None => core_options::Profile::Current,
         };
+        options.identity_order = match self.identity_order {
+            Some(UserOrder::Turns) => IdentityOrder::Turns,
+            Some(UserOrder::Arrival) | None => IdentityOrder::Arrival,
+        };
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
     }
@@ -256,6 +287,8 @@ impl PoolOptions {
             Some("refreshTimeoutMS")
         } else if self.profile.is_some() {
             Some("profile")
+        } else if self.identity_order.is_some() {
+            Some("identityOrder")
         } else {
             None
         }
@@ -285,6 +318,15 @@ impl Profile {
         match self {
             Self::Current => "current",
             Self::Cmap1_1 => "1.1",
+        }
+    }
+}
+
+impl UserOrder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrival",
+            Self::Turns => "turns",
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn check(case: &Case) -> Result<(), Problem> {
         check_operation(&place, step, known, case)?;
         seen.add(step);
     }
+    check_users(case)?;
     check_events(case)
 }
 
@@ -112,6 +113,7 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
             Err(Problem::at(&place.key("connection"), "connections are numbered from 1"))
         }
         Operation::Clear { service: Some(service), .. } => check_service(&place.key("service"), service, case),
+        Operation::CheckOut { user: Some(user), .. } => check_user(&place.key("user"), user, case),
         Operation::CheckOut { .. }
         | Operation::HangUp { .. }
         | Operation::Clear { .. }
@@ -146,6 +148,20 @@ fn check_events(case: &Case) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+fn check_user(place: &Place, user: &str, case: &Case) -> Result<(), Problem> {
+    if case.server.users.contains_key(user) {
+        return Ok(());
+    }
+    Err(Problem::at(place, format!("server.users does not name \"{user}\"")))
+}
+
+fn check_users(case: &Case) -> Result<(), Problem> {
+    if case.server.auth || case.server.users.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::at(&Place::top().key("server").key("users"), "users need a server that has `auth`: true"))
 }
 
 fn check_service(place: &Place, service: &str, case: &Case) -> Result<(), Problem> {

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use cmap_core::pool::{Condition, Counts};
+use cmap_core::pool::{Condition, Counts, Pool};
 use serde_json::Value;
 
 use super::super::balance::imbalances;
@@ -18,7 +18,7 @@ impl Session<'_> {
     /// Closes the pool, returns everything, waits for the rest, and notes what is left.
     pub(super) fn settle(&mut self) {
         self.simulation.close();
-        for connection in std::mem::take(&mut self.held).into_values() {
+        for connection in std::mem::take(&mut self.held) {
             if let Err(refused) = self.simulation.check_in(connection, Condition::Usable) {
                 self.violation(format!("the last check-in of connection {}: {refused}", connection.id()));
             }
@@ -38,9 +38,10 @@ impl Session<'_> {
     }
 
     fn look_at_what_is_left(&mut self) {
-        let pool = self.simulation.pool();
-        let (counts, stats, timeout) = (pool.counts(), pool.stats(), pool.poll_timeout());
-        let invariants = pool.check_invariants();
+        let stats = self.simulation.stats();
+        let counts = stats.counts;
+        let timeout = self.simulation.pools().find_map(Pool::poll_timeout);
+        let invariants = self.simulation.pools().try_for_each(Pool::check_invariants);
         if counts != Counts::default() {
             self.violation(format!("after the end there are still {counts}"));
         }

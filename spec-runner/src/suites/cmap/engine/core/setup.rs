@@ -1,14 +1,15 @@
 //! The surroundings of a test: the pool with its options, the network, and the server.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptionsError;
-use cmap_core::pool::{Pool, ServiceId};
+use cmap_core::pool::{IdentityId, Pool, ServiceId};
 use cmap_core::sim::{FailPoint, Network, Simulation, VirtualServer};
 use cmap_core::time::Instant;
 
-use crate::suites::cmap::format::{Case, ServerOptions};
+use crate::suites::cmap::format::{Case, Login, ServerOptions};
 
 /// The simulation of `case` under `seed`. Seeds differ in how long a round trip takes: from no time at all to 2 ms.
 pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptionsError> {
@@ -24,6 +25,7 @@ pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptio
     let server = VirtualServer {
         fail_point,
         auth: case.server.auth,
+        refused: Vec::new(),
         service_ids: (0..case.server.service_ids.len()).map(service_id).collect(),
         app_name: case.pool_options.app_name.clone(),
     };
@@ -32,6 +34,19 @@ pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptio
         simulation.set_connect_timeout(Duration::from_millis(millis.into()));
     }
     Ok(simulation)
+}
+
+/// Adds the further users of `case`.
+pub(super) fn add_users<'a>(case: &'a Case, simulation: &mut Simulation) -> BTreeMap<&'a str, IdentityId> {
+    let mut users = BTreeMap::new();
+    for (name, login) in &case.server.users {
+        let user = simulation.add_identity();
+        users.insert(name.as_str(), user);
+        if *login == Login::Refused {
+            simulation.virtual_server.refused.push(user);
+        }
+    }
+    users
 }
 
 /// The id of the service that the test calls `name`.

@@ -144,9 +144,10 @@ impl<'a> Session<'a> {
                 let until = timeout.map_or(now + EVENT_TIMEOUT, after);
                 return Some(Wait::Event { event: *event, count: *count, until });
             }
-            Operation::CheckOut { label, timeout_ms, affinity, error } => {
+            Operation::CheckOut { label, timeout_ms, affinity, user, error } => {
                 let mut request = timeout_ms.map(after).map_or_else(CheckOutRequest::default, CheckOutRequest::until);
                 request.affinity = affinity.map(AffinityKey);
+                request.identity = user.as_deref().and_then(|user| self.users.get(user)).copied();
                 let id = self.simulation.check_out(request);
                 return Some(Wait::CheckOut { id, label: label.as_deref(), expected: error.as_ref() });
             }
@@ -215,7 +216,7 @@ impl<'a> Session<'a> {
         }
         match self.simulation.check_in(connection, condition) {
             Ok(()) => {
-                self.held.remove(&connection.id());
+                self.held.remove(&connection);
             }
             Err(refused) => self.violation(format!("check-in of {label}: {refused}")),
         }
@@ -270,7 +271,7 @@ impl<'a> Session<'a> {
     }
 
     fn assert_counts(&mut self, expected: [Option<u32>; 5]) {
-        let counts = self.simulation.pool().counts();
+        let counts = self.simulation.stats().counts;
         let Counts { pending, available, in_use, waiting, .. } = counts;
         let actual = [counts.total(), available, pending, in_use, waiting];
         for ((name, expected), actual) in

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use cmap_core::pool::{AffinityKey, Cause, Clear, Counts};
+use cmap_core::pool::{AffinityKey, Cause, Clear, Counts, IdentityId};
 use cmap_core::sim::ConfigureFailPoint;
 use cmap_core::topology;
-use cmap_runtime::{CheckOutError, Connection, Runtime, WarmUpError};
+use cmap_runtime::{CheckOut, CheckOutError, Connection, Runtime, WarmUpError};
 
 use super::control::{VirtualServer, number_at_server};
 use super::session::Session;
@@ -45,8 +45,10 @@ impl<R: Runtime> Session<R> {
                 let timeout = timeout.map_or(EVENT_TIMEOUT, millis);
                 return self.wait_for_event(thread, *event, *count, timeout).await;
             }
-            Operation::CheckOut { label, timeout_ms, affinity, error } => {
-                let connection = self.connection(thread, timeout_ms.map(millis), affinity.map(AffinityKey)).await;
+            Operation::CheckOut { label, timeout_ms, affinity, user, error } => {
+                let user = user.as_ref().and_then(|user| self.users.get(user)).copied();
+                let check_out = self.check_out(timeout_ms.map(millis), affinity.map(AffinityKey), user);
+                let connection = self.connection(thread, check_out).await;
                 return self.end_check_out(thread, connection, label.as_deref(), error.as_ref());
             }
             Operation::CheckIn { connection, error } => self.check_in(thread, connection, *error).await,
@@ -167,21 +169,33 @@ impl<R: Runtime> Session<R> {
         }
     }
 
+    /// The check-out that an operation asks for, not begun yet.
+    fn check_out(
+        &self,
+        limit: Option<Duration>,
+        key: Option<AffinityKey>,
+        user: Option<IdentityId>,
+    ) -> CheckOut<'_, R> {
+        let mut check_out = match limit {
+            Some(limit) => self.pool.check_out_within(Some(limit)),
+            None => self.pool.check_out(),
+        };
+        if let Some(key) = key {
+            check_out = check_out.affinity(key);
+        }
+        match user {
+            Some(user) => check_out.identity(user),
+            None => check_out,
+        }
+    }
+
     /// Waits for a connection; `None` if that was cancelled, by dropping the future.
     async fn connection(
         &self,
         thread: Option<&str>,
-        limit: Option<Duration>,
-        key: Option<AffinityKey>,
+        check_out: CheckOut<'_, R>,
     ) -> Option<Result<Connection<R>, CheckOutError>> {
-        let check_out = match limit {
-            Some(limit) => self.pool.check_out_within(Some(limit)),
-            None => self.pool.check_out(),
-        };
-        let mut check_out = pin!(match key {
-            Some(key) => check_out.affinity(key),
-            None => check_out,
-        });
+        let mut check_out = pin!(check_out);
         let mut cancelled = pin!(self.until(|stage| {
             let activity = stage.threads.activity(thread?);
             (activity == Activity::IsCancelled).then_some(())

@@ -8,9 +8,10 @@ use cmap_core::topology::TopologyType;
 use cmap_runtime::bson::{RawDocument, rawdoc};
 use cmap_runtime::{Client, CommandErrorKind};
 use cmap_smol::Smol;
-use cmap_test_server::{ServerConfig, User};
+use cmap_test_server::ServerConfig;
 use thiserror::Error;
 
+use crate::suites::cmap::engine::users;
 use crate::suites::cmap::format::{Case, Deployment};
 use crate::suites::requirement::{Topology, Version};
 use crate::tools::serve::{Host, HostedServer};
@@ -54,9 +55,6 @@ pub(super) struct Lease<'s> {
     _server: Option<HostedServer>,
     _turn: Option<MutexGuard<'s, ()>>,
 }
-
-/// The name and password of the only user.
-const USER: (&str, &str) = ("user", "secret");
 
 impl Servers {
     /// Embedded servers, inside this process.
@@ -109,11 +107,11 @@ impl Servers {
                 let server = host.serve(|address| {
                     let mut config = ServerConfig::new(address.to_string());
                     config.authorization = case.server.auth;
-                    config.users = vec![User::with_password(USER.0, USER.1)];
+                    config.users = users::at_server(case);
                     config.load_balanced = !case.server.service_ids.is_empty();
                     config
                 })?;
-                let login = if case.server.auth { format!("{}:{}@", USER.0, USER.1) } else { String::new() };
+                let login = users::login(case);
                 let options = parse(&format!("mongodb://{login}{}/", server.address()))?;
                 Ok(Lease { options, _server: Some(server), _turn: None })
             }

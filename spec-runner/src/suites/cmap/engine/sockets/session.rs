@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::ServiceId;
+use cmap_core::pool::{IdentityId, ServiceId};
 use cmap_runtime::{Connection, Event, Pool, Runtime};
 
 use super::control::{Control, VirtualServer};
@@ -16,7 +16,7 @@ use super::journal::Journal;
 use super::obstacle;
 use super::signal::Signal;
 use super::threads::Threads;
-use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT, Run};
+use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT, Run, users};
 use crate::suites::cmap::format::{Case, Operation, OperationError};
 
 /// The time limit of a test.
@@ -33,6 +33,8 @@ pub(super) struct Session<R: Runtime> {
     pub(super) case: Arc<Case>,
     pub(super) runtime: R,
     pub(super) pool: Pool<R>,
+    /// The users of the pool beside that of its options.
+    pub(super) users: BTreeMap<String, IdentityId>,
     /// Present if the test needs fail points.
     pub(super) control: Option<Control<R>>,
     pub(super) journal: Arc<Journal>,
@@ -100,6 +102,7 @@ impl<R: Runtime> Session<R> {
             }
         });
         let pool = builder.build().await.map_err(|error| error.to_string())?;
+        let users = users::add(&case, &pool)?;
         let stage = Mutex::new(Stage {
             threads: Threads::default(),
             labels: BTreeMap::new(),
@@ -112,7 +115,7 @@ impl<R: Runtime> Session<R> {
             tasks: 0,
             is_over: false,
         });
-        Ok(Self { case, runtime, pool, control, journal, signal, stage })
+        Ok(Self { case, runtime, pool, users, control, journal, signal, stage })
     }
 
     async fn run(self: Arc<Self>) -> Run {
