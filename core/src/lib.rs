@@ -72,6 +72,7 @@
 //! | [`monitor`] | the monitor of one server: hello after hello, and round-trip times (feature `wire`) |
 //! | [`server`] | a server: its pool, its description, and what errors say about it |
 //! | [`topology`] | a client's servers: how they are found, in DNS too, and which one suits an operation |
+//! | `trace` | feature `trace`: what happened in a topology, recorded, and repeated call by call |
 //! | [`retry`] | what to do after an operation has failed: try again, when and where; or give up |
 //! | [`session`] | the sessions of operations, and the time of the cluster |
 //! | [`statistics`] | histograms of durations |
@@ -108,6 +109,8 @@ pub mod statistics;
 pub mod time;
 pub mod topology;
 mod topology_version;
+#[cfg(feature = "trace")]
+pub mod trace;
 #[cfg(feature = "wire")]
 pub mod wire;
 mod wire_version;

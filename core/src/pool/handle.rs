@@ -18,7 +18,7 @@ pub struct ConnectionId(pub(crate) u64);
 /// their creation, their server or their number does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct PoolId {
-    digest: u32,
+    pub(crate) digest: u32,
     /// Where its topology keeps its server.
     pub(crate) slot: u32,
 }

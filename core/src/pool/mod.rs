@@ -85,7 +85,7 @@ use self::backoff::Backoff;
 use self::bonds::Bonds;
 use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
-use self::handle::PoolId;
+pub(crate) use self::handle::PoolId;
 pub(crate) use self::handle::PoolOwner;
 use self::host_timeout::HostUse;
 use self::list::Key;

@@ -6,9 +6,10 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Pool;
 use super::holders::Establishing;
 use super::list::Key;
+use super::{Cancellation, Cause, CheckOutId, Pool};
+use crate::time::Instant;
 
 /// What a check-out lacked when its time was up: the one limit that kept it waiting at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,17 @@ impl<C> Pool<C> {
         while let Some((key, limit)) = self.wait_queue.overdue(self.now) {
             self.fail_at_its_time(key, limit, self.wait_bound_of(key, bound));
         }
+    }
+
+    /// What a check-out lacks; `None` if it does not wait here.
+    pub(crate) fn bound_of(&self, check_out: CheckOutId) -> Option<WaitBound> {
+        let waits = self.wait_queue.progress(check_out) == Cancellation::Cancelled;
+        waits.then(|| self.wait_bound_of(check_out.key, self.wait_bound()))
+    }
+
+    /// Since when the pool is paused, and why.
+    pub(crate) fn paused_by(&self) -> (Instant, &Cause) {
+        (self.paused_since, &self.paused_by)
     }
 
     /// What a check-out lacks that waits and has no pending connection of its own. Looks at every connection.

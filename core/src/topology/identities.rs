@@ -149,7 +149,7 @@ impl<C> Topology<C> {
     }
 
     /// The server that a pool belongs to: itself, unless it is an identity's.
-    pub(super) fn member_of(&self, pool: ServerId) -> ServerId {
+    pub(crate) fn member_of(&self, pool: ServerId) -> ServerId {
         let of_identity = self.servers.get(pool).and_then(|server| server.of_identity);
         of_identity.map_or(pool, |of_identity| of_identity.server)
     }

@@ -25,16 +25,18 @@
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
+//! | `binding` | what a check-out lacks that waits |
 //! | `warm_up` | connections to servers before anybody needs them |
 //! | `rescan` | servers that follow the seed list in DNS |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
 //! | `selection_event` | what happens while servers are selected |
 //! | [`seed_list`] | the servers that DNS names |
 //! | `snapshot` | its state without the sockets |
-//! | `topology_options`, `output`, `event` | options, outputs and events |
+//! | `topology_options`, `input`, `output`, `event` | options, calls as data, outputs and events |
 //!
 #![doc = include_str!("../../docs/topology.md")]
 
+mod binding;
 mod budget;
 mod callers;
 mod checks;
@@ -44,6 +46,7 @@ mod description;
 mod event;
 mod floors;
 mod identities;
+mod input;
 mod output;
 mod rescan;
 mod reselection;
@@ -68,12 +71,14 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::binding::Binding;
 pub use self::choosing::Criteria;
 use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
 pub use self::floors::FloorPolicy;
 use self::identities::Identities;
+pub use self::input::{Answer, Input};
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
 pub use self::roles::SizesByRole;
 use self::seed_list::SrvPolling;
@@ -263,6 +268,11 @@ impl<C> Topology<C> {
     /// The pool of a connection, as outputs name it: that of its server, or of an identity there.
     pub fn pool_of(&self, connection: pool::Handle) -> Option<ServerId> {
         self.servers.id_at(connection.slot())
+    }
+
+    /// The latest time that a call has named.
+    pub fn now(&self) -> Instant {
+        self.now
     }
 
     /// Whether the client was closed.

@@ -16,7 +16,7 @@ use cmap_core::options::{ClientOptions, ConnectionStringError, Credential, Mecha
 use cmap_core::pool;
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
-use cmap_core::topology::{FloorPolicy, SizesByRole, Topology as Machine, TopologyOptions};
+use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -24,7 +24,10 @@ use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
+use crate::machine::Machine;
 use crate::pool::Pool;
+#[cfg(feature = "trace")]
+use crate::recording::{Recorder, Trigger};
 use crate::runtime::Runtime;
 use crate::seed_list;
 use crate::tls::TlsConfig;
@@ -52,6 +55,8 @@ pub struct Builder<R, T> {
     slow_use_limit: Option<Duration>,
     server_filter: Option<ServerFilter>,
     names: Names,
+    #[cfg(feature = "trace")]
+    recorder: Option<Recorder>,
     makes: PhantomData<fn() -> T>,
 }
 
@@ -85,6 +90,8 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit: None,
             server_filter: None,
             names: Names::default(),
+            #[cfg(feature = "trace")]
+            recorder: None,
             makes: PhantomData,
         }
     }
@@ -229,6 +236,16 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Records what the client's machine does: the calls with their times, without bytes of commands and without
+    /// credentials. [`Client::trace`](crate::Client::trace) makes a file of it, which `spec-runner replay` repeats and explains. Default
+    /// none, unless CMAP_TRACE_DIR names a directory: then every client writes files there.
+    #[cfg(feature = "trace")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
+    pub fn recorder(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
     /// Adds a library that wraps this one to the client's name in the server's logs (HS-14).
     ///
     /// # Errors
@@ -259,6 +276,8 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit,
             server_filter,
             names,
+            #[cfg(feature = "trace")]
+            recorder,
             makes: _,
         } = self;
         if slow_use_limit == Some(Duration::ZERO) {
@@ -332,10 +351,10 @@ impl<R: Runtime, T> Builder<R, T> {
             options: Mutex::new(Arc::new(connection_options)),
             identities: Mutex::default(),
         });
-        let (mut machine, monitor_options) = match monitored {
+        let (machine, monitor_options) = match monitored {
             Monitored::ByOwner => {
                 let pool = pool::Pool::new((*first_seed).clone(), pool_options, now);
-                (Machine::unmonitored(pool.map_err(ConnectionStringError::from)?), None)
+                (topology::Topology::unmonitored(pool.map_err(ConnectionStringError::from)?), None)
             }
             Monitored::ByClient => {
                 let mut topology_options = TopologyOptions::of_client(&options);
@@ -344,17 +363,40 @@ impl<R: Runtime, T> Builder<R, T> {
                 topology_options.max_connections = max_connections;
                 topology_options.sizes_by_role = sizes_by_role;
                 topology_options.polled_seed_list = polled_seed_list;
-                let machine = Machine::new(topology_options, pool_options);
-                let mut machine = machine.map_err(ConnectionStringError::from)?;
-                machine.open(now);
-                (machine, Some(MonitorOptions::of_client(&options, metadata)))
+                let machine = topology::Topology::new(topology_options, pool_options);
+                (machine.map_err(ConnectionStringError::from)?, Some(MonitorOptions::of_client(&options, metadata)))
             }
         };
+        #[cfg(feature = "trace")]
+        let mut listeners = listeners;
+        #[cfg(feature = "trace")]
+        let (mut machine, trigger) = recorded(machine, recorder, &mut listeners);
+        #[cfg(not(feature = "trace"))]
+        let mut machine = machine;
+        if monitored == Monitored::ByClient {
+            machine.open(now);
+        }
         machine.observe(listeners.are_logged() || listeners.any());
         machine.observe_selections(listeners.selection_detail());
         let topology = Topology::start(machine, first_seed, settings, monitor_options, listeners);
+        #[cfg(feature = "trace")]
+        trigger.into_iter().for_each(|trigger| trigger.attach(&topology));
         Ok(Pool::new(topology, options, warnings, seed))
     }
+}
+
+/// The machine with its recorder, and what writes files of it.
+#[cfg(feature = "trace")]
+fn recorded<R: Runtime, C>(
+    machine: topology::Topology<C>,
+    recorder: Option<Recorder>,
+    listeners: &mut Listeners,
+) -> (Machine<C>, Option<Arc<Trigger<R>>>) {
+    let mut machine = Machine::from(machine);
+    let recorder = recorder.or_else(Recorder::of_environment);
+    recorder.iter().for_each(|recorder| machine.start_recording(recorder.options()));
+    let trigger = recorder.and_then(|recorder| Trigger::of(&recorder, listeners));
+    (machine, trigger)
 }
 
 /// The default of connectTimeoutMS (URI-12).

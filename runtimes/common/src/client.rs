@@ -217,6 +217,13 @@ impl<R: Runtime> Client<R> {
         }
     }
 
+    /// What has been recorded until now, as a file: nothing without a [`Builder::recorder`].
+    #[cfg(feature = "trace")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
+    pub fn trace(&self) -> Option<Vec<u8>> {
+        self.topology().trace("asked for")
+    }
+
     /// The options that the client was made with. Passwords in them do not show.
     pub fn options(&self) -> &ClientOptions {
         self.pool.options()

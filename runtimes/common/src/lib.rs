@@ -19,6 +19,7 @@
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`] | events to handlers, streams and log records |
 //! | [`runtime`], `clock` | the interface of a runtime; its time |
+//! | `machine`, `recording` | the machine, and what is recorded of it |
 //! | `watch` | who holds connections, and who waits |
 //! | `command_telling` | the events of a command |
 //! | `command_limit` | how long a command may take, and how much of that the server is told |
@@ -55,9 +56,12 @@ mod establish;
 pub mod events;
 #[doc(hidden)]
 pub mod internals;
+mod machine;
 mod operation;
 mod pinned;
 mod pool;
+#[cfg(feature = "trace")]
+mod recording;
 pub mod runtime;
 mod seed_list;
 mod session;
@@ -90,6 +94,9 @@ pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerE
 pub use operation::{InSession, NoSession, Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
+#[cfg(feature = "trace")]
+#[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
+pub use recording::Recorder;
 pub use runtime::Runtime;
 pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;

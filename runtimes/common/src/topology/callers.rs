@@ -166,7 +166,13 @@ impl<R: Runtime> Topology<R> {
     /// Looks for the answer of the check-out that waits at `place`.
     #[inline(never)]
     pub(crate) fn poll_check_out(&self, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
-        let found = self.lock().waiters.poll(place, cx.waker());
+        let mut state = self.lock();
+        let found = state.waiters.poll(place, cx.waker());
+        #[cfg(feature = "trace")]
+        if let Some(Found::Answer(Ok(delivery))) = &found {
+            state.record_taken(self.clock.now(), CheckOut::Started(delivery.check_out));
+        }
+        drop(state);
         match found {
             Some(Found::Answer(answer)) => Poll::Ready(answer),
             Some(Found::Nothing { .. }) => Poll::Pending,

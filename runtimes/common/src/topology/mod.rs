@@ -19,6 +19,7 @@
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
 //! | `refresh` | pings on connections that have been idle for long |
+//! | `recording` | what was recorded of the machine |
 //! | `suspension` | whether the machine was suspended |
 //! | `closing` | the wait for the last connection |
 
@@ -31,6 +32,8 @@ mod identities;
 mod member;
 mod monitor_socket;
 mod monitoring;
+#[cfg(feature = "trace")]
+mod recording;
 mod refresh;
 mod rotation;
 mod server_filter;
@@ -54,7 +57,7 @@ use cmap_core::options::{PoolOptionsError, PoolSizes};
 use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{SelectionDetail, Topology as Machine, TopologyDescription};
+use cmap_core::topology::{SelectionDetail, TopologyDescription};
 
 pub(crate) use self::callers::{Begun, Unanswered};
 use self::closing::LastConnection;
@@ -71,6 +74,7 @@ use crate::deadline::Limit;
 use crate::error::RuntimeGone;
 use crate::establish::{Requester, Settings};
 use crate::events::{AddressedEvent, Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
+use crate::machine::Machine;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};

@@ -13,7 +13,7 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, Cause, CheckOutId, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology as Machine, TopologyDescription};
+use cmap_core::topology::{CheckOut, MonitorCall, Output, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
@@ -26,6 +26,9 @@ use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::Settings;
 use crate::events::{Event, EventQueue};
+use crate::machine::{self, Machine};
+#[cfg(feature = "trace")]
+use crate::recording::Holders;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
@@ -56,6 +59,9 @@ pub(crate) struct State<R: Runtime> {
     pub(super) writes: Writes,
     /// Who asked for connections, where that is noted.
     pub(super) watch: Option<Box<Watch>>,
+    /// Numbers of those who make calls, for what is recorded of them.
+    #[cfg(feature = "trace")]
+    pub(super) holders: Holders,
     is_alive: fn(&mut Socket<R::Stream>) -> bool,
 }
 
@@ -111,7 +117,8 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&server.description().address);
             members.insert(id, Member::new(id, address, &settings, None));
         }
-        let writes = match (settings.server_filter.is_some(), settings.watches_holders) {
+        let is_observed = settings.watches_holders || machine::is_recording(&machine);
+        let writes = match (settings.server_filter.is_some(), is_observed) {
             (true, _) => Writes::AtLength,
             (false, true) => Writes::Noted,
             (false, false) => Writes::Plain,
@@ -136,6 +143,8 @@ impl<R: Runtime> State<R> {
             runtime_gone: false,
             writes,
             watch,
+            #[cfg(feature = "trace")]
+            holders: Holders::default(),
             is_alive: Socket::is_alive::<R>,
         }
     }
@@ -377,12 +386,13 @@ impl<R: Runtime> State<R> {
     /// Notes who has begun a check-out.
     #[inline]
     pub(super) fn note(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
-        if let Some(watch) = &mut self.watch {
-            watch.note(check_out, tag);
-            if let Some(uses) = &mut watch.uses {
-                uses.look_from(now);
-            }
+        let Some(watch) = &mut self.watch else { return };
+        watch.note(check_out, tag);
+        if let Some(uses) = &mut watch.uses {
+            uses.look_from(now);
         }
+        #[cfg(feature = "trace")]
+        self.record_holder(tag);
     }
 
     /// The same of one that has its connection. Returns whether the driver need not come back earlier to look how long it

@@ -1,0 +1,48 @@
+//! What happened in a topology, recorded so that it can be repeated: the calls with their times, from a known state on.
+//!
+//! [`Recorded`] is a [`Topology`](crate::topology::Topology) whose calls go through a [`Recorder`], if there is one. The recorder
+//! keeps *segments*: a copy of the state without its sockets, and the calls that followed. It drops whole segments, so that what
+//! it keeps can always be repeated from its beginning. [`Contents::encode`] makes a file of it, [`Trace::read`] reads it, and
+//! [`Replay`] makes the same calls again and compares what they led to.
+//!
+//! Outputs are not recorded: they follow. A digest of them stands beside every call, one of 64 bits every 64 calls, so
+//! that a version with other outputs is found out and the call is named at which it differs.
+//!
+//! A trace has no bytes from the network, no credentials and no commands. It has the names of hosts and the texts of errors.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `recorded` | a topology whose calls are recorded |
+//! | `recorder` | segments in bounded memory |
+//! | `words` | how a call is kept in memory: the frequent ones in one to three words |
+//! | `digest` | the digest of answers and outputs |
+//! | `item`, `file` | the schema: what a trace consists of, and how a file holds it |
+//! | `read`, `error` | reading files, and why one cannot be read |
+//! | `replay` | making the calls again |
+//! | `explain`, `wait` | why check-outs waited |
+
+mod digest;
+mod error;
+mod explain;
+mod file;
+mod item;
+mod read;
+mod recorded;
+mod recorder;
+mod replay;
+mod wait;
+mod words;
+
+pub use self::error::{TraceError, TraceErrorKind};
+pub use self::explain::{Question, explain, waits};
+pub use self::item::{Call, Header, Item, Note, Segment, Trace};
+pub use self::recorded::Recorded;
+pub use self::recorder::{Contents, RecorderOptions};
+pub use self::replay::{Difference, Divergence, Replay, Step};
+pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
+
+/// The version of the file's schema.
+pub const SCHEMA: u32 = 1;
+
+/// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs.
+pub const BEHAVIOUR: u32 = 1;

@@ -1,0 +1,485 @@
+//! A topology whose calls are recorded.
+//!
+//! It has every call of [`Topology`] that changes something. Each of them is recorded before it is made, and its answer
+//! afterwards; without a recorder it is just made. The questions are the topology's own, by `Deref`.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::time::Duration;
+
+use super::item::Note;
+use super::recorder::{Contents, Recorder, RecorderOptions};
+use crate::connection::EstablishError;
+use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
+use crate::options::{PoolOptionsError, PoolSizes};
+use crate::pool::{
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
+    IdentityId, Purpose, Refused,
+};
+use crate::server::{OperationError, ServerId};
+use crate::service_id::ServiceId;
+use crate::time::Instant;
+use crate::topology::seed_list::SrvRecord;
+use crate::topology::{
+    Answer, CheckOut, Criteria, Input, Output, SelectionDetail, SelectionId, Topology, WarmUpError, WarmUpId,
+};
+
+/// A topology, and the recorder of its calls, if there is one.
+#[derive(Clone, Debug)]
+pub struct Recorded<C> {
+    machine: Topology<C>,
+    recorder: Option<Box<Recorder>>,
+}
+
+impl<C> From<Topology<C>> for Recorded<C> {
+    /// Without a recorder.
+    fn from(machine: Topology<C>) -> Self {
+        Self { machine, recorder: None }
+    }
+}
+
+impl<C> Deref for Recorded<C> {
+    type Target = Topology<C>;
+
+    #[inline]
+    fn deref(&self) -> &Topology<C> {
+        &self.machine
+    }
+}
+
+impl<C> Recorded<C> {
+    // The recorder.
+
+    /// Records from now on, and forgets what was recorded before.
+    pub fn start_recording(&mut self, options: RecorderOptions) {
+        self.recorder = Some(Box::new(Recorder::new(options, &self.machine)));
+    }
+
+    /// Stops, and returns what was recorded.
+    pub fn stop_recording(&mut self) -> Option<Contents> {
+        self.recorder.take().map(|recorder| recorder.contents())
+    }
+
+    /// Whether there is a recorder.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// What is recorded now. Copies at most one segment.
+    pub fn recording(&self) -> Option<Contents> {
+        self.recorder.as_ref().map(|recorder| recorder.contents())
+    }
+
+    /// The bytes that the recorder keeps.
+    pub fn recorded_bytes(&self) -> usize {
+        self.recorder.as_ref().map_or(0, |recorder| recorder.bytes())
+    }
+
+    /// Records who made the last call: the number of a text.
+    #[inline]
+    pub fn note_holder(&mut self, text: u32) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note_holder(text);
+        }
+    }
+
+    /// Records that the task of a check-out that waited has taken its answer.
+    pub fn note_taken(&mut self, now: Instant, check_out: CheckOut) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note(&self.machine, Note::Taken(check_out, now));
+        }
+    }
+
+    // The frequent calls.
+
+    /// [`Topology::check_out`].
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline(always)]
+    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+        if self.recorder.is_some() { self.record_check_out(now, request) } else { self.machine.check_out(now, request) }
+    }
+
+    /// [`Topology::check_out_at_once`]; where calls are recorded, [`check_out`](Self::check_out) has to be asked.
+    #[inline(always)]
+    pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        if self.recorder.is_some() { None } else { self.machine.check_out_at_once(now, request) }
+    }
+
+    #[inline(never)]
+    fn record_check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record_check_out(&self.machine, now, request);
+        }
+        let begun = self.machine.check_out(now, request);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_answer(&Answer::of_check_out(&begun));
+        }
+        begun
+    }
+
+    /// [`Topology::check_in`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    #[inline(always)]
+    pub fn check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        if self.recorder.is_some() {
+            self.record_check_in(now, connection, socket, condition)
+        } else {
+            self.machine.check_in(now, connection, socket, condition)
+        }
+    }
+
+    #[inline(never)]
+    fn record_check_in(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        if let Some(recorder) = &mut self.recorder {
+            match condition {
+                Condition::Usable => recorder.record_check_in(&self.machine, now, connection),
+                Condition::Errored => recorder.record(&self.machine, now, Input::CheckIn(connection, condition)),
+            }
+        }
+        let checked_in = self.machine.check_in(now, connection, socket, condition);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_answer(&Answer::of_check_in(&checked_in));
+        }
+        checked_in
+    }
+
+    /// [`Topology::poll_output`].
+    #[must_use = "an action that is not carried out is lost"]
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Output<C>> {
+        let output = self.machine.poll_output()?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_output(&output);
+        }
+        Some(output)
+    }
+
+    /// [`Topology::socket`], which changes nothing but the socket.
+    pub fn socket(&mut self, connection: Handle) -> Option<&mut C> {
+        self.machine.socket(connection)
+    }
+
+    // The others, in the order of `Input`.
+
+    /// [`Topology::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.call(now, || Input::Timeout, |machine| machine.handle_timeout(now));
+    }
+
+    /// [`Topology::open`].
+    pub fn open(&mut self, now: Instant) {
+        self.call(now, || Input::Open, |machine| machine.open(now));
+    }
+
+    /// [`Topology::check_out_for`].
+    #[must_use = "a delivered connection has to be checked in"]
+    pub fn check_out_for(
+        &mut self,
+        now: Instant,
+        criteria: &Criteria,
+        request: CheckOutRequest,
+    ) -> (CheckOut, Option<Delivery<C>>) {
+        let input = || Input::CheckOutFor(Box::new(criteria.clone()), request);
+        self.make(now, input, |machine| machine.check_out_for(now, criteria, request), Answer::of_check_out)
+    }
+
+    /// [`Topology::change_criteria`].
+    pub fn change_criteria(&mut self, now: Instant, selection: SelectionId, criteria: &Criteria) {
+        let input = || Input::ChangeCriteria(selection, Box::new(criteria.clone()));
+        self.call(now, input, |machine| machine.change_criteria(now, selection, criteria));
+    }
+
+    /// [`Topology::cancel_check_out`].
+    #[must_use = "a delivered connection has to be checked in"]
+    pub fn cancel_check_out(&mut self, now: Instant, check_out: CheckOut) -> Cancellation {
+        let input = || Input::CancelCheckOut(check_out);
+        let answer = |cancelled: &Cancellation| Answer::Cancellation(*cancelled);
+        self.make(now, input, |machine| machine.cancel_check_out(now, check_out), answer)
+    }
+
+    /// [`Topology::set_purpose`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn set_purpose(&mut self, connection: Handle, purpose: Purpose) -> Result<(), ApiMisuse> {
+        let input = || Input::SetPurpose(connection, purpose);
+        self.call(self.machine.now(), input, |machine| machine.set_purpose(connection, purpose))
+    }
+
+    /// [`Topology::handle_check`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_check(&mut self, now: Instant, server: ServerId, finding: Finding) -> Result<(), ApiMisuse> {
+        self.record(now, || Input::Check(server, finding.clone()));
+        let done = self.machine.handle_check(now, server, finding);
+        self.answer(done)
+    }
+
+    /// [`Topology::handle_heartbeat`].
+    pub fn handle_heartbeat(&mut self, now: Instant, server: ServerId, event: HeartbeatEvent) {
+        self.record(now, || Input::Heartbeat(server, event.clone()));
+        self.machine.handle_heartbeat(now, server, event);
+        self.answer(());
+    }
+
+    /// [`Topology::handle_hello`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_hello(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        service_id: Option<ServiceId>,
+        description: ServerDescription,
+    ) -> Result<(), ApiMisuse> {
+        self.record(now, || Input::Hello(connection, service_id, Box::new(description.clone())));
+        let done = self.machine.handle_hello(now, connection, service_id, description);
+        self.answer(done)
+    }
+
+    /// [`Topology::handle_established`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_established(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
+        let call = |machine: &mut Topology<C>| machine.handle_established(now, connection, socket);
+        self.make(now, || Input::Established(connection), call, Answer::of_socket)
+    }
+
+    /// [`Topology::handle_establish_failed`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_establish_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: EstablishError,
+    ) -> Result<(), ApiMisuse> {
+        self.record(now, || Input::EstablishFailed(connection, error.clone()));
+        let done = self.machine.handle_establish_failed(now, connection, error);
+        self.answer(done)
+    }
+
+    /// [`Topology::handle_refreshed`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_refreshed(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
+        let call = |machine: &mut Topology<C>| machine.handle_refreshed(now, connection, socket);
+        self.make(now, || Input::Refreshed(connection), call, Answer::of_socket)
+    }
+
+    /// [`Topology::handle_refresh_failed`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_refresh_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: OperationError,
+    ) -> Result<(), ApiMisuse> {
+        self.record(now, || Input::RefreshFailed(connection, error.clone()));
+        let done = self.machine.handle_refresh_failed(now, connection, error);
+        self.answer(done)
+    }
+
+    /// [`Topology::handle_checked`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_checked(&mut self, now: Instant, connection: Handle, alive: bool) -> Result<(), ApiMisuse> {
+        let input = || Input::Checked(connection, alive);
+        self.call(now, input, |machine| machine.handle_checked(now, connection, alive))
+    }
+
+    /// [`Topology::handle_peer_closed`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_peer_closed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
+        self.call(now, || Input::PeerClosed(connection), |machine| machine.handle_peer_closed(now, connection))
+    }
+
+    /// [`Topology::handle_operation_failed`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn handle_operation_failed(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        error: OperationError,
+    ) -> Result<(), ApiMisuse> {
+        self.record(now, || Input::OperationFailed(connection, error.clone()));
+        let done = self.machine.handle_operation_failed(now, connection, error);
+        self.answer(done)
+    }
+
+    /// [`Topology::handle_srv`].
+    pub fn handle_srv(&mut self, now: Instant, answer: Result<Vec<SrvRecord>, Cause>) {
+        self.record(now, || Input::Srv(answer.clone()));
+        self.machine.handle_srv(now, answer);
+        self.answer(());
+    }
+
+    /// [`Topology::ready`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn ready(&mut self, now: Instant) -> Result<(), ApiMisuse> {
+        self.call(now, || Input::Ready, |machine| machine.ready(now))
+    }
+
+    /// [`Topology::clear`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn clear(&mut self, now: Instant, clear: Clear) -> Result<(), ApiMisuse> {
+        self.record(now, || Input::Clear(clear.clone()));
+        let done = self.machine.clear(now, clear);
+        self.answer(done)
+    }
+
+    /// [`Topology::resize`].
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn resize(&mut self, now: Instant, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+        self.make(now, || Input::Resize(sizes), |machine| machine.resize(now, sizes), Answer::of_resize)
+    }
+
+    /// [`Topology::retire_all`].
+    pub fn retire_all(&mut self, now: Instant, over: Duration) {
+        self.call(now, || Input::RetireAll(over), |machine| machine.retire_all(now, over));
+    }
+
+    /// [`Topology::end_affinity`].
+    pub fn end_affinity(&mut self, now: Instant, key: AffinityKey) {
+        self.call(now, || Input::EndAffinity(key), |machine| machine.end_affinity(now, key));
+    }
+
+    /// [`Topology::resume`].
+    pub fn resume(&mut self, now: Instant) {
+        self.call(now, || Input::Resume, |machine| machine.resume(now));
+    }
+
+    /// [`Topology::add_identity`].
+    pub fn add_identity(&mut self, now: Instant) -> IdentityId {
+        let answer = |identity: &IdentityId| Answer::Identity(*identity);
+        self.make(now, || Input::AddIdentity, |machine| machine.add_identity(now), answer)
+    }
+
+    /// [`Topology::remove_identity`].
+    pub fn remove_identity(&mut self, now: Instant, identity: IdentityId) {
+        self.call(now, || Input::RemoveIdentity(identity), |machine| machine.remove_identity(now, identity));
+    }
+
+    /// [`Topology::renew_credential`].
+    pub fn renew_credential(&mut self, now: Instant) {
+        self.call(now, || Input::RenewCredential(None), |machine| machine.renew_credential(now));
+    }
+
+    /// [`Topology::renew_credential_of`].
+    pub fn renew_credential_of(&mut self, now: Instant, identity: IdentityId) {
+        let input = || Input::RenewCredential(Some(identity));
+        self.call(now, input, |machine| machine.renew_credential_of(now, identity));
+    }
+
+    /// [`Topology::warm_up`].
+    pub fn warm_up(&mut self, now: Instant, criteria: &Criteria, connections: Option<u32>) -> WarmUpId {
+        let input = || Input::WarmUp(Box::new(criteria.clone()), connections);
+        let answer = |warm_up: &WarmUpId| Answer::WarmUp(*warm_up);
+        self.make(now, input, |machine| machine.warm_up(now, criteria, connections), answer)
+    }
+
+    /// [`Topology::cancel_warm_up`].
+    pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<WarmUpError> {
+        let answer = |lacked: &Option<WarmUpError>| Answer::WarmUpCancelled(lacked.clone());
+        self.make(now, || Input::CancelWarmUp(id), |machine| machine.cancel_warm_up(now, id), answer)
+    }
+
+    /// [`Topology::close`].
+    pub fn close(&mut self, now: Instant) {
+        self.call(now, || Input::Close, |machine| machine.close(now));
+    }
+
+    /// [`Topology::reset_after_fork`].
+    pub fn reset_after_fork(&mut self, now: Instant) {
+        self.call(now, || Input::ResetAfterFork, |machine| machine.reset_after_fork(now));
+    }
+
+    /// [`Topology::observe`].
+    pub fn observe(&mut self, on: bool) {
+        self.call(self.machine.now(), || Input::Observe(on), |machine| machine.observe(on));
+    }
+
+    /// [`Topology::observe_selections`].
+    pub fn observe_selections(&mut self, detail: SelectionDetail) {
+        let input = || Input::ObserveSelections(detail);
+        self.call(self.machine.now(), input, |machine| machine.observe_selections(detail));
+    }
+
+    /// [`Topology::record_durations`].
+    pub fn record_durations(&mut self, on: bool) {
+        self.call(self.machine.now(), || Input::RecordDurations(on), |machine| machine.record_durations(on));
+    }
+
+    // Recording a call.
+
+    fn call<T: Copy + Into<Answer>>(
+        &mut self,
+        now: Instant,
+        input: impl FnOnce() -> Input,
+        call: impl FnOnce(&mut Topology<C>) -> T,
+    ) -> T {
+        self.make(now, input, call, |answer: &T| (*answer).into())
+    }
+
+    fn make<T>(
+        &mut self,
+        now: Instant,
+        input: impl FnOnce() -> Input,
+        call: impl FnOnce(&mut Topology<C>) -> T,
+        answer: impl FnOnce(&T) -> Answer,
+    ) -> T {
+        self.record(now, input);
+        let result = call(&mut self.machine);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_answer(&answer(&result));
+        }
+        result
+    }
+
+    fn record(&mut self, now: Instant, input: impl FnOnce() -> Input) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(&self.machine, now, input());
+        }
+    }
+
+    fn answer<T: Copy + Into<Answer>>(&mut self, result: T) -> T {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_answer(&result.into());
+        }
+        result
+    }
+}

@@ -1,0 +1,287 @@
+//! Segments in bounded memory: each begins with a copy of the state, and whole ones are dropped.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::digest::Digest;
+use super::item::{Call, Item, Note};
+use super::words::{self, Margin};
+use crate::pool::{CheckOutRequest, Handle};
+use crate::time::Instant;
+use crate::topology::{Answer, Input, Output, Topology};
+
+/// How much a recorder keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecorderOptions {
+    /// The bytes that its segments may take together. Default a mebibyte, which is some 40,000 calls. A topology whose state
+    /// takes more than a 64th of it gets more: a segment is at least 16 times its snapshot, so that taking snapshots stays a
+    /// small part of the work.
+    pub bytes: usize,
+}
+
+/// Records the calls of a topology.
+#[derive(Clone, Debug)]
+pub(super) struct Recorder {
+    options: RecorderOptions,
+    closed: VecDeque<Arc<Kept>>,
+    current: Kept,
+    /// The time of the last call.
+    last: Instant,
+    /// The outputs polled since.
+    polled: u32,
+    digest: Digest,
+    until_check: u32,
+}
+
+/// A segment as it is kept in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) first: u64,
+    pub(super) begun_at: Instant,
+    /// The state, serialised.
+    pub(super) snapshot: Vec<u8>,
+    pub(super) words: Vec<u64>,
+    calls: u64,
+    /// How many words it may have.
+    room: usize,
+}
+
+/// What a recorder keeps at one moment: cheap to take, and made into a file without the topology.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    pub(super) segments: Vec<Arc<Kept>>,
+    pub(super) texts: Vec<(u32, String)>,
+}
+
+/// How many segments share the memory.
+const SEGMENTS: usize = 4;
+
+/// How many times its snapshot a segment is at least.
+const SNAPSHOTS: usize = 16;
+
+/// The calls between two checks.
+const CHECK_EVERY: u32 = 64;
+
+/// The words that there is always room for: a check, a frequent call, its holder, and the end of the segment.
+const ROOM: usize = 4 * words::FREQUENT;
+
+/// The bytes of a word.
+const WORD: usize = size_of::<u64>();
+
+impl Recorder {
+    /// A recorder whose first segment begins with the present state of `machine`.
+    pub(super) fn new<C>(options: RecorderOptions, machine: &Topology<C>) -> Self {
+        let mut recorder = Self {
+            options,
+            closed: VecDeque::with_capacity(SEGMENTS),
+            current: Kept::empty(),
+            last: machine.now(),
+            polled: 0,
+            digest: Digest::default(),
+            until_check: CHECK_EVERY,
+        };
+        recorder.begin_segment(machine, 0, Vec::new());
+        recorder
+    }
+
+    /// Has room for a call, and knows the state before it where that is due.
+    #[inline]
+    pub(super) fn prepare<C>(&mut self, machine: &Topology<C>) {
+        if self.current.words.len() + ROOM > self.current.room {
+            self.change_segment(machine, 0);
+        }
+        if self.until_check == 0 {
+            self.check(machine);
+        }
+    }
+
+    /// Records a check-out, before it is made.
+    #[inline]
+    pub(super) fn record_check_out<C>(&mut self, machine: &Topology<C>, now: Instant, request: CheckOutRequest) {
+        self.prepare(machine);
+        let margin = self.margin(now);
+        if !words::push_check_out(&mut self.current.words, margin, &request) {
+            self.record_rare(machine, margin, Input::CheckOut(request));
+        }
+        self.count(now);
+    }
+
+    /// Records the check-in of a usable connection, before it is made.
+    #[inline]
+    pub(super) fn record_check_in<C>(&mut self, machine: &Topology<C>, now: Instant, connection: Handle) {
+        self.prepare(machine);
+        let margin = self.margin(now);
+        if !words::push_check_in(&mut self.current.words, margin, connection) {
+            self.record_rare(machine, margin, Input::CheckIn(connection, crate::pool::Condition::Usable));
+        }
+        self.count(now);
+    }
+
+    /// Records any other call, before it is made.
+    #[cold]
+    pub(super) fn record<C>(&mut self, machine: &Topology<C>, now: Instant, input: Input) {
+        self.prepare(machine);
+        let margin = self.margin(now);
+        self.record_rare(machine, margin, input);
+        self.count(now);
+    }
+
+    /// Records what a call returned.
+    #[inline]
+    pub(super) fn take_answer(&mut self, answer: &Answer) {
+        self.digest.take_answer(answer);
+    }
+
+    /// Records that an output was polled.
+    pub(super) fn take_output<C>(&mut self, output: &Output<C>) {
+        self.digest.take_output(output);
+        self.polled = self.polled.saturating_add(1);
+    }
+
+    /// Records who made the last call.
+    #[inline]
+    pub(super) fn note_holder(&mut self, text: u32) {
+        words::push_holder(&mut self.current.words, text);
+    }
+
+    /// Records something that the machine does not see.
+    #[cold]
+    pub(super) fn note<C>(&mut self, machine: &Topology<C>, note: Note) {
+        self.push(machine, &Item::Note(note));
+    }
+
+    /// What is kept now.
+    pub(super) fn contents(&self) -> Contents {
+        let mut current = self.current.clone();
+        current.end(self.polled);
+        let segments = self.closed.iter().map(Arc::clone).chain([Arc::new(current)]).collect();
+        Contents { segments, texts: Vec::new() }
+    }
+
+    /// The bytes that are kept.
+    pub(super) fn bytes(&self) -> usize {
+        self.closed.iter().map(|kept| kept.bytes()).sum::<usize>() + self.current.bytes()
+    }
+
+    #[inline]
+    fn margin(&self, now: Instant) -> Margin {
+        let after = now.as_nanos().wrapping_sub(self.last.as_nanos()).cast_signed();
+        Margin { polled: self.polled, digest: self.digest, after }
+    }
+
+    #[inline]
+    fn count(&mut self, now: Instant) {
+        self.last = now;
+        self.polled = 0;
+        self.current.calls += 1;
+        self.until_check -= 1;
+    }
+
+    #[cold]
+    fn record_rare<C>(&mut self, machine: &Topology<C>, margin: Margin, input: Input) {
+        let Margin { polled, digest, after } = margin;
+        self.push(machine, &Item::Call(Call { polled, digest: digest.part(), after, input }));
+    }
+
+    /// Adds what is not frequent. A new segment begins without anything polled, and with a digest of its own.
+    fn push<C>(&mut self, machine: &Topology<C>, item: &Item) {
+        let Some(mut words) = words::of_rare(item) else { return };
+        if self.current.words.len() + words.len() + ROOM / 2 > self.current.room {
+            self.change_segment(machine, words.len());
+            if let Item::Call(call) = item {
+                let anew = Call { polled: 0, digest: self.digest.part(), ..call.clone() };
+                words = words::of_rare(&Item::Call(anew)).unwrap_or(words);
+            }
+        }
+        self.current.words.append(&mut words);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check<C>(&mut self, machine: &Topology<C>) {
+        self.until_check = CHECK_EVERY;
+        let timeout = machine.poll_timeout().map(|timeout| timeout.at);
+        self.digest.take_timeout(timeout);
+        let polled = core::mem::take(&mut self.polled);
+        self.push(machine, &Item::Polled(polled));
+        words::push_check(&mut self.current.words, self.digest, timeout);
+    }
+
+    /// Ends a segment, and begins the next one, in the memory of the one that has to go.
+    #[cold]
+    #[inline(never)]
+    fn change_segment<C>(&mut self, machine: &Topology<C>, needed: usize) {
+        let polled = core::mem::take(&mut self.polled);
+        self.current.end(polled);
+        let first = self.current.first + self.current.calls;
+        let ended = core::mem::replace(&mut self.current, Kept::empty());
+        self.closed.push_back(Arc::new(ended));
+        let mut memory = Vec::new();
+        while self.closed.len() >= SEGMENTS
+            && let Some(dropped) = self.closed.pop_front()
+        {
+            memory = Arc::try_unwrap(dropped).map(|kept| kept.words).unwrap_or_default();
+        }
+        memory.clear();
+        self.begin_segment(machine, first, memory);
+        self.current.make_room(needed);
+    }
+
+    fn begin_segment<C>(&mut self, machine: &Topology<C>, first: u64, mut memory: Vec<u64>) {
+        // States have no maps of unknown length, which alone would be refused.
+        let snapshot = postcard::to_allocvec(&machine.snapshot()).unwrap_or_default();
+        let room = (self.options.bytes / SEGMENTS).max(SNAPSHOTS * snapshot.len()) / WORD;
+        memory.reserve_exact(room);
+        if memory.capacity() > 2 * room {
+            memory.shrink_to(room);
+        }
+        self.digest = Digest::default();
+        self.until_check = CHECK_EVERY;
+        self.current = Kept { first, begun_at: self.last, snapshot, words: memory, calls: 0, room };
+    }
+}
+
+impl Kept {
+    fn empty() -> Self {
+        Self { first: 0, begun_at: Instant::ORIGIN, snapshot: Vec::new(), words: Vec::new(), calls: 0, room: 0 }
+    }
+
+    /// Notes the outputs that were polled after the last call.
+    fn end(&mut self, polled: u32) {
+        if polled > 0 {
+            self.words.extend(words::of_rare(&Item::Polled(polled)).into_iter().flatten());
+        }
+    }
+
+    /// Makes room for an item that is larger than a segment.
+    fn make_room(&mut self, needed: usize) {
+        let needed = needed + 2 * ROOM;
+        if self.room < needed {
+            self.room = needed;
+            self.words.reserve_exact(needed);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.snapshot.capacity() + self.words.capacity() * WORD
+    }
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self { bytes: 1 << 20 }
+    }
+}
+
+impl Contents {
+    /// The same with the texts of [holders](Note::Holder).
+    #[must_use]
+    pub fn with_texts(mut self, texts: impl IntoIterator<Item = (u32, String)>) -> Self {
+        self.texts.extend(texts);
+        self.texts.sort_unstable();
+        self
+    }
+}

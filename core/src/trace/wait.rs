@@ -1,0 +1,220 @@
+//! A check-out that waited: from when to when, how it ended, and what bound it meanwhile.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::Serialize;
+
+use crate::connection::Phase;
+use crate::pool::{CheckOutId, Handle};
+use crate::time::Instant;
+use crate::topology::CheckOut;
+
+/// A check-out that waited.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The number of the call that began it, from 1. `None` if it was made before the trace begins.
+    pub call: Option<u64>,
+    /// The check-out, as it was called at first.
+    pub check_out: CheckOut,
+    /// Who asked, where that was noted.
+    pub holder: Option<String>,
+    /// When it began.
+    pub began: Instant,
+    /// How it ended.
+    pub end: WaitEnd,
+    /// When it ended for its caller; where it has not ended, the end of the trace.
+    pub ended: Instant,
+    /// What bound it: without gaps, from `began` to `ended`. Empty unless it was [explained](super::explain).
+    pub intervals: Vec<Interval>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum WaitEnd {
+    /// With a connection, which was in use as this check-out from then on.
+    Delivered {
+        /// The connection.
+        connection: Handle,
+        /// The check-out as it was called then.
+        check_out: CheckOutId,
+        /// When the machine delivered it; its task took it later.
+        at: Instant,
+    },
+    /// With an error.
+    Failed {
+        /// Its text.
+        error: String,
+    },
+    /// Its caller gave up.
+    Cancelled,
+    /// Not before the trace ends.
+    Open,
+}
+
+/// A part of a wait in which one limit bound.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Interval {
+    /// Its beginning.
+    pub from: Instant,
+    /// Its end.
+    pub to: Instant,
+    /// The limit.
+    pub limit: Limit,
+}
+
+/// What binds a check-out that waits: a closed list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Limit {
+    /// Nobody knows: it was before the trace begins.
+    BeforeTheTrace,
+    /// No server suited.
+    Selection {
+        /// What was known of the servers.
+        servers: Vec<String>,
+    },
+    /// The pool was paused.
+    Paused {
+        /// The server.
+        server: String,
+        /// Since when.
+        since: Instant,
+        /// Why.
+        cause: String,
+    },
+    /// maxPoolSize: all connections were in use.
+    MaxPoolSize {
+        /// Those in use at the end of the interval, the longest use first, at most eight.
+        uses: Vec<Use>,
+        /// How many there were.
+        in_use: usize,
+    },
+    /// Its own connection was being established.
+    Establishment(Establishment),
+    /// maxConnecting: others were being established.
+    MaxConnecting {
+        /// How many.
+        establishing: u32,
+        /// The one that took longest.
+        longest: Establishment,
+    },
+    /// The pause after the refusal of an overloaded server.
+    Backoff,
+    /// maxNewConnectionsPerSecond.
+    CreationRate,
+    /// A limit that pools share: the client's, or that of a server's users.
+    MaxConnections,
+    /// Others came first, or the driver came late.
+    Turn,
+    /// Nothing in the pool: it had its connection, and its task was not run.
+    LateWakeUp,
+}
+
+/// A connection in use while others waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Use {
+    /// The connection.
+    pub connection: u64,
+    /// Who used it, where that was noted.
+    pub holder: Option<String>,
+    /// For how long, at the end of the interval.
+    pub held_for: Duration,
+}
+
+/// A connection that was being established while others waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Establishment {
+    /// The connection.
+    pub connection: u64,
+    /// For how long, at the end of the interval.
+    pub elapsed: Duration,
+    /// What it was at, where that was noted.
+    pub phase: Option<Phase>,
+}
+
+impl Wait {
+    /// How long its caller waited.
+    pub fn duration(&self) -> Duration {
+        self.ended.saturating_since(self.began)
+    }
+
+    /// The limits by the time that they bound in all, the longest first.
+    pub fn by_limit(&self) -> Vec<(&'static str, Duration)> {
+        let mut sums: Vec<(&'static str, Duration)> = Vec::new();
+        for interval in &self.intervals {
+            let (name, time) = (interval.limit.name(), interval.duration());
+            match sums.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += time,
+                None => sums.push((name, time)),
+            }
+        }
+        sums.sort_by_key(|(_, sum)| core::cmp::Reverse(*sum));
+        sums
+    }
+
+    /// The interval of the limit that bound longest in all, the last one of them.
+    pub fn cause(&self) -> Option<&Interval> {
+        let (name, _) = self.by_limit().into_iter().next()?;
+        self.intervals.iter().rev().find(|interval| interval.limit.name() == name)
+    }
+}
+
+impl Interval {
+    /// How long it lasted.
+    pub fn duration(&self) -> Duration {
+        self.to.saturating_since(self.from)
+    }
+}
+
+impl Limit {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::BeforeTheTrace => "before the trace",
+            Self::Selection { .. } => "server selection",
+            Self::Paused { .. } => "paused pool",
+            Self::MaxPoolSize { .. } => "maxPoolSize",
+            Self::Establishment(_) => "establishment",
+            Self::MaxConnecting { .. } => "maxConnecting",
+            Self::Backoff => "backoff",
+            Self::CreationRate => "maxNewConnectionsPerSecond",
+            Self::MaxConnections => "shared limit",
+            Self::Turn => "turn",
+            Self::LateWakeUp => "late wake-up",
+        }
+    }
+
+    /// The same when more time has passed.
+    pub(super) fn aged(mut self, by: Duration) -> Self {
+        match &mut self {
+            Self::MaxPoolSize { uses, .. } => uses.iter_mut().for_each(|held| held.held_for += by),
+            Self::Establishment(own) | Self::MaxConnecting { longest: own, .. } => own.elapsed += by,
+            Self::BeforeTheTrace
+            | Self::Selection { .. }
+            | Self::Paused { .. }
+            | Self::Backoff
+            | Self::CreationRate
+            | Self::MaxConnections
+            | Self::Turn
+            | Self::LateWakeUp => {}
+        }
+        self
+    }
+
+    /// Whether both are the same limit for the same reason, though its figures have changed.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Paused { server, since, .. }, Self::Paused { server: same, since: then, .. }) => {
+                server == same && since == then
+            }
+            (Self::Establishment(own), Self::Establishment(others)) => own.connection == others.connection,
+            (Self::Selection { servers }, Self::Selection { servers: others }) => servers == others,
+            _ => self.name() == other.name(),
+        }
+    }
+}

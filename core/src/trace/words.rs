@@ -1,0 +1,145 @@
+//! Calls in memory: the frequent ones as one to three words, so that recording them costs little; the others serialised.
+//!
+//! The first word of each is its head: a kind in the lowest byte, a part of the digest in the next, the outputs polled since
+//! the call before it in 16 bits, and the nanoseconds since then in 32. A call whose numbers do not fit there is kept as a rare
+//! one.
+
+use alloc::vec::Vec;
+
+use super::digest::Digest;
+use super::item::{Call, Item, Note};
+use crate::pool::{CheckOutRequest, Condition, ConnectionId, Handle, PoolId};
+use crate::time::Instant;
+use crate::topology::Input;
+
+const CHECK_OUT: u64 = 0;
+const CHECK_OUT_UNTIL: u64 = 1;
+const CHECK_IN: u64 = 2;
+const HOLDER: u64 = 3;
+const CHECK: u64 = 4;
+const RARE: u64 = 5;
+
+/// Most words of a frequent call.
+pub(super) const FREQUENT: usize = 4;
+
+/// What stands beside a call.
+#[derive(Clone, Copy)]
+pub(super) struct Margin {
+    pub(super) polled: u32,
+    pub(super) digest: Digest,
+    pub(super) after: i64,
+}
+
+impl Margin {
+    /// The head of a frequent call, if its numbers fit.
+    #[inline]
+    fn head(self, kind: u64) -> Option<u64> {
+        let after = i32::try_from(self.after).ok()?;
+        let polled = u16::try_from(self.polled).ok()?;
+        let after = u64::from(after.cast_unsigned()) << 32;
+        Some(after | u64::from(polled) << 16 | u64::from(self.digest.part()) << 8 | kind)
+    }
+}
+
+/// Adds a check-out, if it is one of the frequent ones.
+#[inline]
+pub(super) fn push_check_out(words: &mut Vec<u64>, margin: Margin, request: &CheckOutRequest) -> bool {
+    if request.affinity.is_some() || request.identity.is_some() {
+        return false;
+    }
+    let kind = if request.deadline.is_some() { CHECK_OUT_UNTIL } else { CHECK_OUT };
+    let Some(head) = margin.head(kind) else { return false };
+    match request.deadline {
+        Some(deadline) => words.extend_from_slice(&[head, deadline.as_nanos()]),
+        None => words.push(head),
+    }
+    true
+}
+
+/// Adds the check-in of a usable connection, if its numbers fit.
+#[inline]
+pub(super) fn push_check_in(words: &mut Vec<u64>, margin: Margin, connection: Handle) -> bool {
+    let Some(head) = margin.head(CHECK_IN) else { return false };
+    let place = u64::from(connection.key) << 32 | u64::from(connection.pool.slot);
+    words.extend_from_slice(&[head, connection.id.0, place, u64::from(connection.pool.digest)]);
+    true
+}
+
+/// Adds the number of a holder's text.
+#[inline]
+pub(super) fn push_holder(words: &mut Vec<u64>, text: u32) {
+    words.push(u64::from(text) << 32 | HOLDER);
+}
+
+/// Adds what is known of the state.
+pub(super) fn push_check(words: &mut Vec<u64>, digest: Digest, timeout: Option<Instant>) {
+    words.extend_from_slice(&[CHECK, digest.get(), timeout.map_or(u64::MAX, Instant::as_nanos)]);
+}
+
+/// The words of anything else.
+pub(super) fn of_rare(item: &Item) -> Option<Vec<u64>> {
+    let bytes = postcard::to_allocvec(item).ok()?;
+    let head = u64::try_from(bytes.len()).ok()? << 8 | RARE;
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        u64::from_le_bytes(word)
+    });
+    Some(core::iter::once(head).chain(words).collect())
+}
+
+/// Reads what was added, in its order.
+pub(super) fn items(mut words: &[u64]) -> impl Iterator<Item = Item> {
+    core::iter::from_fn(move || next(&mut words))
+}
+
+fn next(words: &mut &[u64]) -> Option<Item> {
+    let head = take(words)?;
+    let call = |input| Item::Call(Call { polled: polled(head), digest: part(head), after: after(head), input });
+    Some(match head & 0xff {
+        CHECK_OUT => call(Input::CheckOut(CheckOutRequest::default())),
+        CHECK_OUT_UNTIL => {
+            let deadline = Some(Instant::from_nanos(take(words)?));
+            call(Input::CheckOut(CheckOutRequest { deadline, ..CheckOutRequest::default() }))
+        }
+        CHECK_IN => {
+            let (id, place, digest) = (ConnectionId(take(words)?), take(words)?, take(words)?);
+            let pool = PoolId { digest: low(digest), slot: low(place) };
+            call(Input::CheckIn(Handle { id, key: low(place >> 32), pool }, Condition::Usable))
+        }
+        HOLDER => Item::Note(Note::Holder(low(head >> 32))),
+        CHECK => {
+            let (digest, timeout) = (take(words)?, take(words)?);
+            Item::Check { digest, timeout: (timeout != u64::MAX).then(|| Instant::from_nanos(timeout)) }
+        }
+        _ => {
+            let length = usize::try_from(head >> 8).ok()?;
+            let (bytes, rest) = words.split_at_checked(length.div_ceil(8))?;
+            *words = rest;
+            let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
+            postcard::from_bytes(&bytes).ok()?
+        }
+    })
+}
+
+fn take(words: &mut &[u64]) -> Option<u64> {
+    let (first, rest) = words.split_first()?;
+    *words = rest;
+    Some(*first)
+}
+
+fn low(word: u64) -> u32 {
+    u32::try_from(word & 0xffff_ffff).unwrap_or(u32::MAX)
+}
+
+fn polled(head: u64) -> u32 {
+    low(head >> 16) & 0xffff
+}
+
+fn part(head: u64) -> u8 {
+    head.to_le_bytes()[1]
+}
+
+fn after(head: u64) -> i64 {
+    i64::from(low(head >> 32).cast_signed())
+}

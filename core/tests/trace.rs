@@ -1,0 +1,453 @@
+//! What a recorder keeps is what happened: replayed from the file alone, the same calls lead to the same outputs and the same
+//! state; and a file that is not whole, not intact or not of this version is refused.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test fails by panicking"
+)]
+
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::monitor::Finding;
+use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
+use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
+use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, Criteria, Input, Output, ServerSelector, Topology, TopologyOptions};
+use cmap_core::trace::{
+    BEHAVIOUR, Difference, Header, Item, Limit, Note, Question, Recorded, RecorderOptions, Replay, Trace,
+    TraceErrorKind, WaitEnd, explain, waits,
+};
+use proptest::prelude::*;
+
+/// A client of three routers, recorded, and everything that its driver holds.
+struct Driver {
+    topology: Recorded<()>,
+    now: Instant,
+    pending: Vec<Handle>,
+    in_use: Vec<Handle>,
+    waiting: Vec<CheckOut>,
+}
+
+impl Driver {
+    fn recorded_in(bytes: usize) -> Self {
+        let options = TopologyOptions::of_seeds((0..3).map(address).collect());
+        let mut pool_options = PoolOptions::default();
+        pool_options.max_pool_size = Some(3);
+        pool_options.maintenance = Some(Maintenance::Every(Duration::from_millis(50)));
+        let mut topology = Recorded::from(Topology::new(options, pool_options).unwrap());
+        let mut recorder = RecorderOptions::default();
+        recorder.bytes = bytes;
+        topology.start_recording(recorder);
+        let now = Instant::from_millis(1);
+        topology.open(now);
+        let mut driver = Self { topology, now, pending: Vec::new(), in_use: Vec::new(), waiting: Vec::new() };
+        driver.drain(usize::MAX);
+        driver
+    }
+
+    fn id(&self, server: usize) -> ServerId {
+        self.topology.servers().find(|(_, it)| *it.description().address == address(server)).unwrap().0
+    }
+
+    /// Does one of the things that happen in a client, as two numbers say.
+    fn step(&mut self, what: u8, which: u16) {
+        let nth = usize::from(which);
+        self.now = self.now + Duration::from_micros(u64::from(which));
+        match what % 20 {
+            0..=4 if self.waiting.len() < 20 => self.check_out(which),
+            0..=4 => self.cancel(0),
+            5..=8 => self.check_in(nth, Condition::Usable),
+            9 => self.check_in(nth, Condition::Errored),
+            10 | 11 => self.establish(nth),
+            12 => self.fail_to_establish(nth),
+            13 => self.find(nth % 3),
+            14 => self.lose(nth % 3),
+            15 => self.cancel(nth),
+            16 => self.pass_time(which),
+            17 => self.manage(which),
+            18 => self.fail_operation(nth),
+            // An older time, as callers have who read their clocks before they have the lock.
+            _ => self.topology.handle_timeout(Instant::from_nanos(self.now.as_nanos() - 500)),
+        }
+        // Now and then outputs stay queued while the next call is made.
+        self.drain(if which.is_multiple_of(7) { 1 } else { usize::MAX });
+    }
+
+    fn check_out(&mut self, which: u16) {
+        let mut request = CheckOutRequest::default();
+        request.deadline = which.is_multiple_of(3).then(|| self.now + Duration::from_millis(u64::from(which % 40)));
+        let (check_out, delivery) = if which.is_multiple_of(2) {
+            self.topology.check_out(self.now, request)
+        } else {
+            let selector = ServerSelector::AnyOf([address(usize::from(which) % 3)].into());
+            self.topology.check_out_for(self.now, &Criteria { selector, ..Criteria::default() }, request)
+        };
+        self.topology.note_holder(u32::from(which % 4));
+        match delivery {
+            Some(delivery) => self.in_use.push(delivery.connection),
+            None => self.waiting.push(check_out),
+        }
+    }
+
+    fn check_in(&mut self, nth: usize, condition: Condition) {
+        if let Some(connection) = take(&mut self.in_use, nth) {
+            let checked_in = self.topology.check_in(self.now, connection, (), condition).unwrap();
+            self.in_use.extend(checked_in.delivery().map(|delivery| delivery.connection));
+        }
+    }
+
+    fn establish(&mut self, nth: usize) {
+        if let Some(connection) = take(&mut self.pending, nth) {
+            self.topology.handle_established(self.now, connection, ()).unwrap();
+        }
+    }
+
+    fn fail_to_establish(&mut self, nth: usize) {
+        if let Some(connection) = take(&mut self.pending, nth) {
+            let error = EstablishError::new(Phase::Connect, Fault::Network, "refused".to_string());
+            self.topology.handle_establish_failed(self.now, connection, error).unwrap();
+        }
+    }
+
+    fn find(&mut self, server: usize) {
+        let mut description = ServerDescription::new(address(server).into(), ServerType::Mongos);
+        description.wire_versions = Some((0, 21));
+        description.round_trip_time = Some(Duration::from_micros(300));
+        let id = self.id(server);
+        self.topology.handle_check(self.now, id, Finding::Description(Box::new(description))).unwrap();
+    }
+
+    fn lose(&mut self, server: usize) {
+        let id = self.id(server);
+        let finding = Finding::Failure { fault: Fault::Network, cause: Cause::new("connection refused") };
+        self.topology.handle_check(self.now, id, finding).unwrap();
+    }
+
+    fn cancel(&mut self, nth: usize) {
+        if let Some(check_out) = take(&mut self.waiting, nth) {
+            let _ = self.topology.cancel_check_out(self.now, check_out);
+        }
+    }
+
+    fn pass_time(&mut self, which: u16) {
+        self.now = self.now + Duration::from_millis(u64::from(which % 100));
+        self.topology.handle_timeout(self.now);
+    }
+
+    fn manage(&mut self, which: u16) {
+        match which % 6 {
+            0 => {
+                let mut sizes = PoolSizes::default();
+                sizes.max_pool_size = Some(u32::from(which % 5));
+                let _ = self.topology.resize(self.now, sizes);
+            }
+            1 => self.topology.retire_all(self.now, Duration::from_millis(5)),
+            2 => self.topology.observe(which.is_multiple_of(4)),
+            3 => self.topology.resume(self.now),
+            4 => drop(self.topology.warm_up(self.now, &Criteria::default(), Some(1))),
+            _ => self.topology.note_taken(self.now, self.waiting.first().copied().unwrap_or(self.any_check_out())),
+        }
+    }
+
+    fn any_check_out(&self) -> CheckOut {
+        let mut other = self.topology.clone();
+        other.check_out(self.now, CheckOutRequest::default()).0
+    }
+
+    fn fail_operation(&mut self, nth: usize) {
+        if let Some(&connection) = self.in_use.get(nth % self.in_use.len().max(1)) {
+            let error = OperationError::new(Fault::Network, Cause::new("connection reset"));
+            self.topology.handle_operation_failed(self.now, connection, error).unwrap();
+        }
+    }
+
+    fn drain(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(output) = self.topology.poll_output() else { break };
+            match output {
+                Output::Pool { output: PoolOutput::Action(action), .. } => self.act(action),
+                Output::Selected { selection, check_out } => {
+                    let waiter = self.waiting.iter_mut().find(|it| **it == CheckOut::Selecting(selection));
+                    waiter.into_iter().for_each(|waiter| *waiter = CheckOut::Started(check_out));
+                }
+                Output::Reselecting { check_out, selection } => {
+                    let waiter = self.waiting.iter_mut().find(|it| **it == CheckOut::Started(check_out));
+                    waiter.into_iter().for_each(|waiter| *waiter = CheckOut::Selecting(selection));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action<()>) {
+        match action {
+            Action::Connect { connection } => self.pending.push(connection),
+            Action::Check { connection } => {
+                self.topology.handle_checked(self.now, connection, connection.id().get() % 3 > 0).unwrap();
+            }
+            Action::Deliver { check_out, connection, .. } => {
+                self.waiting.retain(|waiter| *waiter != CheckOut::Started(check_out));
+                self.in_use.push(connection);
+            }
+            Action::Fail { check_out, .. } => self.waiting.retain(|waiter| *waiter != CheckOut::Started(check_out)),
+            Action::Close { connection, .. } => self.pending.retain(|pending| *pending != connection),
+            Action::Interrupt { connection } => {
+                if let Some(at) = self.pending.iter().position(|pending| *pending == connection) {
+                    self.fail_to_establish(at);
+                }
+            }
+            Action::Refresh { .. } | Action::WarmedUp { .. } => {}
+        }
+    }
+
+    fn file(&self) -> Vec<u8> {
+        let texts = (0..4).map(|number| (number, format!("task {number}")));
+        self.topology.recording().unwrap().with_texts(texts).encode(&Header::default())
+    }
+}
+
+fn address(server: usize) -> ServerAddress {
+    ServerAddress::tcp(["a", "b", "c"][server], 27017)
+}
+
+fn take<T>(from: &mut Vec<T>, nth: usize) -> Option<T> {
+    (!from.is_empty()).then(|| from.remove(nth % from.len()))
+}
+
+/// A driver after enough steps for several segments.
+fn busy(steps: usize, bytes: usize) -> Driver {
+    let mut driver = Driver::recorded_in(bytes);
+    (0..3).for_each(|server| driver.find(server));
+    for step in 0..steps {
+        let number = u32::try_from(step).unwrap().wrapping_mul(0x9e37_79b9);
+        let [what, ..] = number.to_be_bytes();
+        driver.step(what, u16::try_from(number % 1009).unwrap());
+    }
+    driver
+}
+
+fn replayed(trace: &Trace) -> Topology<()> {
+    let mut replay = Replay::new(trace).unwrap();
+    while replay.step().unwrap().is_some() {}
+    replay.machine().clone()
+}
+
+fn text(machine: &Topology<()>) -> String {
+    serde_json::to_string(machine).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Also where outputs stay queued between calls, times go back, and the oldest calls are dropped.
+    #[test]
+    fn the_file_alone_leads_to_the_same_state(
+        steps in proptest::collection::vec((any::<u8>(), 0..1009_u16), 0..400),
+        bytes in prop_oneof![Just(0_usize), Just(4096), Just(1 << 20)],
+    ) {
+        let mut driver = Driver::recorded_in(bytes);
+        for (what, which) in steps {
+            driver.step(what, which);
+        }
+
+        let trace = Trace::read(&driver.file()).unwrap();
+
+        prop_assert_eq!(text(&replayed(&trace)), text(&driver.topology.snapshot()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Every part of a wait has its limit, also where results lie in the queue and callers give up.
+    #[test]
+    fn the_intervals_of_every_wait_add_up_to_it(
+        steps in proptest::collection::vec((any::<u8>(), 0..1009_u16), 0..300),
+        bytes in prop_oneof![Just(0_usize), Just(1 << 20)],
+    ) {
+        let mut driver = Driver::recorded_in(bytes);
+        for (what, which) in steps {
+            driver.step(what, which);
+        }
+        let trace = Trace::read(&driver.file()).unwrap();
+
+        let explained = explain(&trace, Question::Slowest(usize::MAX)).unwrap();
+
+        prop_assert_eq!(explained.len(), waits(&trace).unwrap().len());
+        for wait in explained {
+            let mut at = wait.began;
+            for interval in &wait.intervals {
+                prop_assert!(interval.from == at && interval.to > at, "{wait:?}");
+                at = interval.to;
+            }
+            prop_assert_eq!(at, wait.ended.max(wait.began));
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_a_leaked_connection_names_who_has_it() {
+    let mut driver = Driver::recorded_in(1 << 20);
+    driver.find(0);
+    driver.drain(usize::MAX);
+    for task in 0..3 {
+        let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        driver.topology.note_holder(task);
+        driver.drain(usize::MAX);
+        while !driver.pending.is_empty() {
+            driver.establish(0);
+            driver.drain(usize::MAX);
+        }
+        driver.now = driver.now + Duration::from_millis(10);
+    }
+    let mut request = CheckOutRequest::default();
+    request.deadline = Some(driver.now + Duration::from_secs(2));
+    let _ = driver.topology.check_out(driver.now, request);
+    driver.topology.note_holder(3);
+    driver.now = driver.now + Duration::from_secs(2);
+    driver.topology.handle_timeout(driver.now);
+    driver.drain(usize::MAX);
+    let trace = Trace::read(&driver.file()).unwrap();
+
+    let failures = explain(&trace, Question::Failures(10)).unwrap();
+
+    let [wait] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!((wait.duration(), wait.holder.as_deref()), (Duration::from_secs(2), Some("task 3")));
+    assert!(matches!(&wait.end, WaitEnd::Failed { error } if error.contains("maxPoolSize")), "{wait:?}");
+    let [interval] = &wait.intervals[..] else { panic!("{wait:?}") };
+    let Limit::MaxPoolSize { uses, in_use: 3 } = &interval.limit else { panic!("{interval:?}") };
+    assert_eq!(uses[0].holder.as_deref(), Some("task 0"));
+    assert_eq!(uses[0].held_for, Duration::from_millis(2030));
+}
+
+#[test]
+fn the_oldest_segments_go_and_memory_stays_bounded() {
+    let driver = busy(40_000, 64 << 10);
+
+    let trace = Trace::read(&driver.file()).unwrap();
+
+    assert!(trace.segments.len() <= 4, "{}", trace.segments.len());
+    assert!(trace.segments[0].first > 10_000, "{}", trace.segments[0].first);
+    let snapshot = driver.topology.recorded_bytes();
+    assert!(snapshot < 512 << 10, "{snapshot}");
+    assert_eq!(text(&replayed(&trace)), text(&driver.topology.snapshot()));
+}
+
+#[test]
+fn a_step_has_the_call_its_answer_and_the_outputs_that_followed() {
+    let mut driver = Driver::recorded_in(1 << 20);
+    (0..3).for_each(|server| driver.find(server));
+    driver.drain(usize::MAX);
+    let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    driver.topology.note_holder(2);
+    driver.drain(usize::MAX);
+    let trace = Trace::read(&driver.file()).unwrap();
+
+    let mut replay = Replay::new(&trace).unwrap();
+    let mut last = None;
+    while let Some(step) = replay.step().unwrap() {
+        last = Some(step);
+    }
+
+    let last = last.unwrap();
+    assert_eq!(*last.input, Input::CheckOut(CheckOutRequest::default()));
+    assert_eq!(last.answer, cmap_core::topology::Answer::CheckOut(check_out, None));
+    assert_eq!(last.notes, [&Note::Holder(2)]);
+    assert_eq!(trace.text(2), Some("task 2"));
+    let connects = last
+        .outputs
+        .iter()
+        .filter(|output| matches!(output, Output::Pool { output: PoolOutput::Action(Action::Connect { .. }), .. }));
+    assert_eq!(connects.count(), 1);
+}
+
+#[test]
+fn another_answer_is_found_at_its_call() {
+    let driver = busy(300, 1 << 20);
+    let mut trace = Trace::read(&driver.file()).unwrap();
+    let items = &mut trace.segments[0].items;
+    let is_check_out = |item: &Item| matches!(item, Item::Call(call) if matches!(call.input, Input::CheckOut(_)));
+    let position = items.iter().rposition(is_check_out).unwrap();
+    // As if the version that recorded it had taken no connection.
+    let Item::Call(call) = &mut items[position] else { unreachable!() };
+    call.input = Input::Timeout;
+
+    let mut replay = Replay::new(&trace).unwrap();
+    let divergence = loop {
+        match replay.step() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("nothing was found"),
+            Err(divergence) => break divergence,
+        }
+    };
+
+    assert_eq!(divergence.input.as_deref(), Some(&Input::Timeout));
+    assert!(matches!(divergence.difference, Difference::Digest { .. }));
+    let text = divergence.to_string();
+    assert!(text.contains("differs from the recording after call") && text.contains("Timeout"), "{text}");
+}
+
+#[test]
+fn no_damaged_byte_goes_unnoticed() {
+    let file = busy(40, 1 << 20).file();
+    let line = file.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+
+    for at in 0..file.len() {
+        for flip in [0x01, 0x80, 0xff] {
+            let mut damaged = file.clone();
+            damaged[at] ^= flip;
+            let error = Trace::read(&damaged).expect_err("damage is refused");
+            assert!(error.offset <= at.max(line), "byte {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_is_refused_wherever_it_ends() {
+    let file = busy(40, 1 << 20).file();
+
+    for length in 0..file.len() {
+        let error = Trace::read(&file[..length]).expect_err("the end is missing");
+        let is_expected = matches!(error.kind, TraceErrorKind::Truncated | TraceErrorKind::NoTrace);
+        assert!(is_expected, "{length}: {error}");
+    }
+}
+
+#[test]
+fn what_follows_the_end_is_refused() {
+    let mut file = busy(4, 1 << 20).file();
+    file.push(0);
+
+    assert_eq!(Trace::read(&file).expect_err("too long").kind, TraceErrorKind::Excess);
+}
+
+#[test]
+fn newer_traces_and_other_files_are_refused_by_name() {
+    let file = busy(4, 1 << 20).file();
+    let with_line = |line: &str| {
+        let rest = file.iter().position(|&byte| byte == b'\n').unwrap();
+        let other = [line.as_bytes(), &file[rest..]].concat();
+        Trace::read(&other).expect_err("not of this version").to_string()
+    };
+
+    let newer = BEHAVIOUR + 1;
+    let errors = [
+        with_line("cmap-trace 2 behaviour 1"),
+        with_line(&format!("cmap-trace 1 behaviour {newer}")),
+        with_line("cmap-tracing 1 behaviour 1"),
+        Trace::read(b"{\"schema\": 1}\n").expect_err("another format").to_string(),
+        Trace::read(b"").expect_err("empty").to_string(),
+    ];
+
+    assert!(errors[0].contains("it has schema 2, and this program reads 1"), "{}", errors[0]);
+    assert!(errors[1].contains(&format!("recorded with behaviour {newer}")), "{}", errors[1]);
+    for error in &errors[2..] {
+        assert!(error.contains("at byte 0, it does not begin as traces do"), "{error}");
+    }
+}

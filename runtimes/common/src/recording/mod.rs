@@ -1,0 +1,20 @@
+//! What a client's machine does, recorded in memory and written to files that `spec-runner replay` repeats and explains.
+//!
+//! The calls are recorded by [`cmap_core::trace`], under the client's lock. Making a file of them, and writing it, happens
+//! without that lock; a disk delays no caller.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `recorder` | what users ask for |
+//! | `trigger` | when a file is written, and where |
+//! | `on_panic` | files of all clients when the program panics |
+//! | `holders` | the texts of those who make the calls |
+
+mod holders;
+mod on_panic;
+mod recorder;
+mod trigger;
+
+pub(crate) use self::holders::Holders;
+pub use self::recorder::Recorder;
+pub(crate) use self::trigger::Trigger;

@@ -1,0 +1,109 @@
+//! What users ask for: how much is recorded, and when a file is written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::trace::RecorderOptions;
+
+use crate::events::{Event, PoolEvent};
+
+/// How a client records what its machine does: [`Builder::recorder`](crate::Builder::recorder).
+///
+/// By itself it keeps the last calls in memory, for [`Client::trace`](crate::Client::trace). With a
+/// [`directory`](Self::directory) it also writes files: when an event calls for it, and when the program panics; at most one a
+/// minute.
+///
+/// ```
+/// use std::time::Duration;
+/// use cmap_runtime::Recorder;
+///
+/// let recorder = Recorder::new().bytes(4 << 20).directory("/var/tmp").when_wait_exceeds(Duration::from_secs(2));
+/// ```
+#[derive(Clone)]
+#[must_use = "it records nothing before a client is built with it"]
+pub struct Recorder {
+    options: RecorderOptions,
+    pub(super) directory: Option<PathBuf>,
+    pub(super) when: Vec<Predicate>,
+    pub(super) linger: Duration,
+}
+
+/// Whether an event calls for a file.
+pub(super) type Predicate = Arc<dyn Fn(&ServerAddress, &Event) -> bool + Send + Sync>;
+
+/// The variable of the environment that turns recorders on.
+const DIRECTORY: &str = "CMAP_TRACE_DIR";
+
+/// The wait that calls for a file where the environment turns a recorder on.
+const LONG_WAIT: Duration = Duration::from_secs(2);
+
+impl Recorder {
+    /// A recorder that keeps some 40,000 calls in a mebibyte, and writes no files.
+    pub fn new() -> Self {
+        Self { options: RecorderOptions::default(), directory: None, when: Vec::new(), linger: Duration::from_secs(1) }
+    }
+
+    /// That of the environment: where CMAP_TRACE_DIR names a directory, clients without a recorder of their own write files
+    /// there when a check-out waits for more than two seconds or fails, and when the program panics.
+    pub(crate) fn of_environment() -> Option<Self> {
+        let directory = std::env::var_os(DIRECTORY).filter(|directory| !directory.is_empty())?;
+        Some(Self::new().directory(directory).when_wait_exceeds(LONG_WAIT).when(|_, event| is_failed_check_out(event)))
+    }
+
+    pub(crate) fn options(&self) -> RecorderOptions {
+        self.options
+    }
+
+    /// How many bytes of memory the calls take. Default a mebibyte. Clients with thousands of connections or waiters take more:
+    /// up to 70 times what their state takes.
+    pub fn bytes(mut self, bytes: usize) -> Self {
+        self.options.bytes = bytes;
+        self
+    }
+
+    /// Where files are written: `cmap-<process>-<number>.trace`. It has to exist. Default nowhere.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Writes a file when `predicate` holds for an event, in addition to those named before. It is called as handlers are:
+    /// [`Builder::on_event`](crate::Builder::on_event). That makes events, which cost more than recording.
+    pub fn when(mut self, predicate: impl Fn(&ServerAddress, &Event) -> bool + Send + Sync + 'static) -> Self {
+        self.when.push(Arc::new(predicate));
+        self
+    }
+
+    /// Writes a file when a check-out has waited for longer than `limit`, whether or not it got its connection.
+    pub fn when_wait_exceeds(self, limit: Duration) -> Self {
+        self.when(move |_, event| wait(event).is_some_and(|wait| wait > limit))
+    }
+
+    /// How long recording goes on before the file is written, so that it shows what followed, too. Default one second.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How long the check-out waited that an event ends.
+fn wait(event: &Event) -> Option<Duration> {
+    match event {
+        Event::Pool(
+            PoolEvent::ConnectionCheckedOut { duration, .. } | PoolEvent::ConnectionCheckOutFailed { duration, .. },
+        ) => Some(*duration),
+        _ => None,
+    }
+}
+
+fn is_failed_check_out(event: &Event) -> bool {
+    matches!(event, Event::Pool(PoolEvent::ConnectionCheckOutFailed { .. }))
+}

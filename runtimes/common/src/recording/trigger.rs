@@ -1,0 +1,130 @@
+//! When a file is written, and where.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::on_panic;
+use super::recorder::{Predicate, Recorder};
+use crate::events::Listeners;
+use crate::runtime::Runtime;
+use crate::topology::Topology;
+
+/// What writes the files of a client that has a recorder with a directory.
+pub(crate) struct Trigger<R: Runtime> {
+    topology: OnceLock<Weak<Topology<R>>>,
+    directory: PathBuf,
+    linger: Duration,
+    /// When the last file was called for.
+    last: Mutex<Option<Instant>>,
+}
+
+/// Shortest time between two files of a client.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+impl<R: Runtime> Trigger<R> {
+    /// Listens to the events that call for files. `None` if the recorder has no directory.
+    pub(crate) fn of(recorder: &Recorder, listeners: &mut Listeners) -> Option<Arc<Self>> {
+        let trigger = Arc::new(Self {
+            topology: OnceLock::new(),
+            directory: recorder.directory.clone()?,
+            linger: recorder.linger,
+            last: Mutex::default(),
+        });
+        for predicate in &recorder.when {
+            let (trigger, predicate): (_, Predicate) = (Arc::clone(&trigger), Arc::clone(predicate));
+            listeners.handlers.push(Box::new(move |address, event| {
+                if predicate(address, event) {
+                    trigger.pull(event.name());
+                }
+            }));
+        }
+        Some(trigger)
+    }
+
+    /// Names the client, once it is there.
+    pub(crate) fn attach(self: &Arc<Self>, topology: &Arc<Topology<R>>) {
+        if self.topology.set(Arc::downgrade(topology)).is_ok() {
+            let files: Weak<dyn on_panic::Files> = Arc::<Self>::downgrade(self);
+            on_panic::register(files);
+        }
+    }
+
+    /// Writes a file after a while, in the background, unless one was called for within the last minute.
+    fn pull(self: &Arc<Self>, reason: &'static str) {
+        let Some(topology) = self.topology.get().and_then(Weak::upgrade) else { return };
+        let runtime = topology.clock().runtime().clone();
+        if !self.is_due(runtime.now()) {
+            return;
+        }
+        let trigger = Arc::clone(self);
+        let at = runtime.now() + self.linger;
+        runtime.clone().spawn(async move {
+            runtime.sleep_until(at).await;
+            if let Some(file) = topology.trace(reason) {
+                drop(topology);
+                let written = runtime.spawn_blocking(move || trigger.write(&file)).await;
+                tell(written.unwrap_or_else(|| Err(io::Error::other(crate::error::RuntimeGone))));
+            }
+        });
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+
+    fn write(&self, file: &[u8]) -> io::Result<PathBuf> {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = self.directory.join(format!("cmap-{}-{number}.trace", std::process::id()));
+        // Under another name first: whoever finds it finds it whole.
+        let unfinished = path.with_extension("part");
+        std::fs::write(&unfinished, file)?;
+        std::fs::rename(&unfinished, &path)?;
+        Ok(path)
+    }
+}
+
+impl<R: Runtime> on_panic::Files for Trigger<R> {
+    fn write_now(&self) {
+        let Some(topology) = self.topology.get().and_then(Weak::upgrade) else { return };
+        if self.is_due(topology.clock().runtime().now())
+            && let Some(file) = topology.trace_if_unlocked("panic")
+        {
+            tell(self.write(&file));
+        }
+    }
+}
+
+/// Says where a file is, or why there is none.
+fn tell(written: io::Result<PathBuf>) {
+    match &written {
+        Ok(path) => tell_path(path),
+        Err(error) => tell_error(error),
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn tell_path(path: &Path) {
+    tracing::info!(target: "mongodb.trace", path = %path.display(), "Trace written");
+}
+
+#[cfg(not(feature = "tracing"))]
+fn tell_path(_: &Path) {}
+
+#[cfg(feature = "tracing")]
+fn tell_error(error: &io::Error) {
+    tracing::warn!(target: "mongodb.trace", %error, "Trace not written: check that CMAP_TRACE_DIR, or the recorder's directory, can be written to");
+}
+
+#[cfg(not(feature = "tracing"))]
+fn tell_error(error: &io::Error) {
+    eprintln!("cmap: a trace was not written: {error}; check that the recorder's directory can be written to");
+}
