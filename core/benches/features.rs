@@ -1,8 +1,8 @@
 //! What a feature of the pool costs when it is on, in instructions (callgrind): the pair of `instructions.rs` with it, beside the
 //! same pair without.
 //!
-//! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. Each line of
-//! the report has the figure with the feature and, after the bar, that of the plain pair; divide both by [`OPERATIONS`].
+//! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. The report has
+//! the figure with the feature beside that of the plain pair; divide both by [`OPERATIONS`]. It fails where a limit is exceeded.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
@@ -14,12 +14,28 @@ use cmap_core::options::{Affinity, PoolOptions, QueueDepth, Reuse, WaitOrder};
 use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Delivery, Output, Pool};
 use cmap_core::time::Instant;
 use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind};
 
 /// How often each benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
+/// Instructions that a check-out/check-in pair may cost with nothing on.
+const PLAIN: u64 = 280;
+
+/// What a feature may cost beside that.
+const BUDGET: u64 = 60;
+
+/// The same of a random choice: the draw, two calls, and the walk along the list to the place that was drawn.
+const BUDGET_OF_RANDOM: u64 = 125;
+
+/// The same of keys that hold their connections, for which the check-in takes another way as well, and a second list changes twice.
+const BUDGET_OF_HOLD: u64 = 215;
+
 /// Connections that are available.
 const CONNECTIONS: u32 = 8;
+
+/// Keys that are bound to connections. Each holds one, where they do.
+const KEYS: u64 = 8;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -61,14 +77,24 @@ fn warm(switch_on: impl FnOnce(&mut PoolOptions), request: CheckOutRequest) -> W
     warm
 }
 
+fn limit(budget: u64) -> LibraryBenchmarkConfig {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, (PLAIN + budget) * OPERATIONS as u64)]));
+    config
+}
+
 fn with(switch_on: impl FnOnce(&mut PoolOptions)) -> Warm {
     warm(switch_on, CheckOutRequest::default())
 }
 
-fn with_affinity() -> Warm {
-    let mut request = CheckOutRequest::default();
-    request.affinity = Some(AffinityKey(1));
-    warm(|options| options.affinity = Some(Affinity::Prefer), request)
+/// A pool that knows some keys, and the check-outs of one of them.
+fn with_affinity(affinity: Affinity) -> Warm {
+    let mut warm = with(|options| options.affinity = Some(affinity));
+    for key in (0..KEYS).map(AffinityKey) {
+        warm.request = CheckOutRequest::default().affinity(key);
+        run(&mut warm);
+    }
+    warm
 }
 
 fn run(Warm { pool, request }: &mut Warm) {
@@ -85,8 +111,9 @@ fn run(Warm { pool, request }: &mut Warm) {
 }
 
 // The same pool for each, so that each feature stands beside it.
-#[library_benchmark]
+#[library_benchmark(config = limit(0))]
 #[bench::affinity(with(|_| {}))]
+#[bench::affinity_hold(with(|_| {}))]
 #[bench::max_uses(with(|_| {}))]
 #[bench::max_lifetime(with(|_| {}))]
 #[bench::refresh(with(|_| {}))]
@@ -100,14 +127,21 @@ fn plain(mut warm: Warm) -> Warm {
     warm
 }
 
-#[library_benchmark]
-#[bench::affinity(with_affinity())]
+#[library_benchmark(config = limit(BUDGET))]
+#[bench::affinity(with_affinity(Affinity::Prefer))]
+#[bench::affinity_hold(
+    args = (with_affinity(Affinity::Hold { time: HOUR, lend: false })),
+    config = limit(BUDGET_OF_HOLD),
+)]
 #[bench::max_uses(with(|options| options.max_uses = Some(1_000_000)))]
 #[bench::max_lifetime(with(|options| options.max_lifetime = Some(HOUR)))]
 #[bench::refresh(with(|options| options.refresh_requirement = Some(HOUR)))]
 #[bench::wait_order(with(|options| options.wait_order = Some(WaitOrder::Deadline)))]
 #[bench::reuse_first_in(with(|options| options.reuse = Some(Reuse::FirstIn)))]
-#[bench::reuse_random(with(|options| options.reuse = Some(Reuse::Random)))]
+#[bench::reuse_random(
+    args = (with(|options| options.reuse = Some(Reuse::Random))),
+    config = limit(BUDGET_OF_RANDOM),
+)]
 #[bench::creation_rate(with(|options| options.max_new_connections_per_second = Some(1000)))]
 #[bench::queue_depth(with(|options| options.max_wait_queue_depth = Some(QueueDepth::Waiters(100))))]
 fn with_feature(mut warm: Warm) -> Warm {

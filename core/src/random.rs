@@ -16,6 +16,7 @@ impl Random {
     }
 
     /// The next 64 bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -25,6 +26,7 @@ impl Random {
     }
 
     /// A number from 0 to `bound`, both included.
+    #[inline]
     pub fn up_to(&mut self, bound: u64) -> u64 {
         match bound.checked_add(1) {
             Some(count) => self.next_u64() % count,

@@ -63,7 +63,9 @@ impl Histogram {
             *count = count.wrapping_add(1);
         }
         self.sum = self.sum.saturating_add(nanos);
-        self.longest = self.longest.max(nanos);
+        if nanos > self.longest {
+            self.longest = nanos;
+        }
     }
 
     /// How many durations are recorded.
@@ -138,12 +140,11 @@ impl Histogram {
 }
 
 /// The bucket of a duration.
-#[inline]
+#[inline(always)]
 fn bucket(nanos: u64) -> usize {
     let units = nanos >> UNIT;
-    let width = u64::BITS - units.leading_zeros();
     // Buckets below 2^(STEPS + 1) units are one unit wide; of each further power of two the first bits count.
-    let shift = width.saturating_sub(STEPS + 1);
+    let shift = (units | (1 << STEPS)).ilog2() - STEPS;
     let steps = (units >> shift) as usize;
     (((shift as usize) << STEPS) + steps).min(BUCKETS - 1)
 }

@@ -85,11 +85,38 @@ impl<C> Pool<C> {
         matches!(self.own_of(request), Own::Ready(_))
     }
 
+    /// Whether connections are held for their keys.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.limits.affinity.and_then(Affinity::hold_time).is_some()
+    }
+
+    /// Whether a check-out waits for the connection of its key.
+    pub(super) fn has_loyal_waiters(&self) -> bool {
+        self.affinity.as_ref().is_some_and(|affinity| affinity.loyal > 0)
+    }
+
+    /// A connection is about to be delivered at `now` and held no more, unless holds are over that have to be ended first.
+    pub(super) fn end_hold_at_once(&mut self, connection: Key, now: Instant) -> bool {
+        let is_over = self.next_hold().is_some_and(|(_, end)| end <= now);
+        if !is_over {
+            self.release(connection);
+        }
+        !is_over
+    }
+
+    /// An available connection is kept for its keys, where connections are.
+    #[inline]
+    pub(super) fn hold(&mut self, connection: Key) {
+        if self.holds()
+            && let Some(affinity) = &mut self.affinity
+        {
+            affinity.hold(connection);
+        }
+    }
+
     /// As [`serve_arrival`](Self::serve_arrival) in a pool with affinity.
     pub(super) fn serve_arrival_by_key(&mut self, check_out: Key, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if let Some(affinity) = &mut self.affinity {
-            affinity.note_key(check_out, request.affinity);
-        }
         match self.own_of(&request) {
             Own::Ready(connection) => {
                 self.release(connection);
@@ -97,21 +124,21 @@ impl<C> Pool<C> {
             }
             Own::Unchecked(connection) => {
                 self.begin_check(connection);
-                self.wait_for(connection, check_out, request.deadline);
+                self.wait_for(connection, check_out, request);
                 // A connection that was held back may be due.
                 self.serve();
             }
             Own::Busy(connection) => {
-                self.wait_for(connection, check_out, request.deadline);
+                self.wait_for(connection, check_out, request);
                 // It may have been checked for somebody in the queue.
                 self.serve();
             }
             Own::Perished(connection, reason) => {
                 self.close_connection(connection, reason);
                 self.serve();
-                return self.serve_arrival_by_choice(check_out, request.deadline);
+                return self.serve_arrival_by_choice(check_out, request);
             }
-            Own::None => return self.serve_arrival_by_choice(check_out, request.deadline),
+            Own::None => return self.serve_arrival_by_choice(check_out, request),
         }
         None
     }
@@ -173,13 +200,8 @@ impl<C> Pool<C> {
     /// A connection was checked in, or has passed its check, and is available: it goes to the first check-out that is loyal
     /// to it, or is held for its keys.
     pub(super) fn serve_loyal(&mut self, connection: Key) {
-        let Some(affinity) = &mut self.affinity else { return };
-        let Some(waiter) = affinity.first_loyal(connection) else {
-            if self.limits.affinity.and_then(Affinity::hold_time).is_some() {
-                affinity.hold(connection);
-            }
-            return;
-        };
+        let Some(affinity) = &self.affinity else { return };
+        let Some(waiter) = affinity.first_loyal(connection) else { return self.hold(connection) };
         self.leave_loyal(waiter);
         let delivery = self.take_bound(connection, waiter);
         self.outputs.extend(delivery.map(Output::from));
@@ -215,6 +237,7 @@ impl<C> Pool<C> {
         {
             self.wait_queue.leave_list(&mut bond.waiters, check_out);
             affinity.loyal -= 1;
+            self.renew_attention();
         }
     }
 
@@ -292,7 +315,10 @@ impl<C> Pool<C> {
         if bound != affinity.keys.len() || !affinity.keys.iter().all(is_bound) {
             return Err("a key and its connection do not know each other");
         }
-        let holds = self.limits.affinity.and_then(Affinity::hold_time).is_some();
+        if affinity.recent.iter().any(|(key, connection)| affinity.keys.get(&key) != Some(&connection)) {
+            return Err("a recent key has another connection than it has");
+        }
+        let holds = self.holds();
         let mut loyal = 0;
         for (connection, bond) in bonds() {
             let stage = self.connections.slots.get(connection as usize).map(|slot| &slot.stage);
@@ -355,12 +381,14 @@ impl<C> Pool<C> {
         self.outputs.push_back(Output::Action(Action::Check { connection }));
     }
 
-    fn wait_for(&mut self, connection: Key, check_out: Key, deadline: Option<Instant>) {
+    fn wait_for(&mut self, connection: Key, check_out: Key, request: CheckOutRequest) {
         let timeout = self.limits.wait_queue_timeout;
         if let Some(affinity) = &mut self.affinity {
+            affinity.note_key(check_out, request.affinity);
             let bond = &mut affinity.bonds[connection as usize];
-            self.wait_queue.enqueue_for(connection, &mut bond.waiters, check_out, deadline, timeout);
+            self.wait_queue.enqueue_for(connection, &mut bond.waiters, check_out, request.deadline, timeout);
             affinity.loyal += 1;
+            self.renew_attention();
         }
         self.note_waiting();
     }

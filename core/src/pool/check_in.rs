@@ -3,6 +3,7 @@
 use super::connections::{Perished, Stage};
 use super::event::{ConnectionClosedReason, Event};
 use super::list::Key;
+use super::share::Way;
 use super::{Action, ApiMisuse, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
 use crate::time::Instant;
 
@@ -39,14 +40,20 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        let socket = match self.check_in_recorded(now, connection, socket, condition) {
-            Ok(()) => return Ok(CheckedIn::Done),
-            Err(socket) => socket,
-        };
-        let socket = match self.check_in_counted(now, connection, socket, condition) {
-            Ok(()) => return Ok(CheckedIn::Done),
-            Err(socket) => socket,
-        };
+        match self.check_in_with_options(now, connection, socket, condition) {
+            Ok(()) => Ok(CheckedIn::Done),
+            Err(socket) => self.check_in_at_length(now, connection, socket, condition),
+        }
+    }
+
+    #[inline(never)]
+    fn check_in_at_length(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
         let was_drained = self.is_drained();
         self.advance(now);
         let refused = |misuse, socket| Err(Refused { misuse, socket });
@@ -59,7 +66,7 @@ impl<C> Pool<C> {
             return refused(ApiMisuse::NotInUse, socket);
         };
         let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
-        let retires = self.attention.check_in && self.note_check_in(key, connection);
+        let retires = self.attention.check_in != Way::Plain && self.note_check_in(key, connection);
         self.wait_queue.finish(check_out);
         if purpose != Purpose::Other {
             self.connections.set_purpose(key, Purpose::Other);

@@ -36,6 +36,7 @@ impl<C> Pool<C> {
                     Some(_) if !self.limits.profile.pauses() => true,
                     Some(paused) => {
                         self.state = paused;
+                        self.renew_attention();
                         self.paused_by = clear.cause.clone();
                         self.paused_since = self.now;
                         true

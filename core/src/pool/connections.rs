@@ -261,31 +261,41 @@ impl<C> Connections<C> {
     }
 
     /// The available connection at `place`, from the coldest on; the walk begins at the nearer end.
+    #[inline]
     pub(crate) fn available_at(&self, place: u32) -> Option<Key> {
         let list = &self.available;
         let behind = list.len().checked_sub(place + 1)?;
         if place <= behind {
-            (0..place).try_fold(list.front()?, |key, _| list.next(&self.slots, key))
+            let mut key = list.front()?;
+            for _ in 0..place {
+                key = self.slots.get(key as usize)?.links.next;
+            }
+            Some(key)
         } else {
-            (0..behind).try_fold(list.back()?, |key, _| list.previous(&self.slots, key))
+            let mut key = list.back()?;
+            for _ in 0..behind {
+                key = self.slots.get(key as usize)?.links.previous;
+            }
+            Some(key)
         }
     }
 
-    /// An available connection moves to the hot end of the list, to be taken from there at once.
-    pub(crate) fn make_hottest(&mut self, key: Key) {
-        self.available.remove(&mut self.slots, key);
-        self.available.push_back(&mut self.slots, key);
-    }
-
-    /// The hottest connection is in use from now on; its socket moves out.
+    /// An available connection, or the hottest, is in use from now on; its socket moves out.
     #[inline(always)]
-    pub(crate) fn take_hottest(
+    pub(crate) fn take(
         &mut self,
         generations: &mut Generations,
         check_out: Key,
+        chosen: Option<Key>,
     ) -> Option<(Key, ConnectionId, C)> {
         let slots = self.slots.as_mut_slice();
-        let key = self.available.pop_back(slots)?;
+        let key = match chosen {
+            None => self.available.pop_back(slots)?,
+            Some(key) => {
+                self.available.remove(slots, key);
+                key
+            }
+        };
         let slot = &mut slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::InUse));
         let before =

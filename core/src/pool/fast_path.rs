@@ -7,50 +7,44 @@
 
 use super::connections::Stage;
 use super::list::Key;
-use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, PoolState, Purpose};
-use crate::options::Reuse;
+use super::share::Way;
+use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// Delivers the hottest connection, if nothing stands in the way.
     #[inline(always)]
     pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        self.check_out_plainly::<false>(now, request)
-    }
-
-    /// The same where it is recorded how long everything takes.
-    #[inline(always)]
-    pub(crate) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if self.durations.is_none() { None } else { self.check_out_plainly::<true>(now, request) }
-    }
-
-    #[inline(always)]
-    fn check_out_plainly<const RECORDED: bool>(
-        &mut self,
-        now: Instant,
-        request: CheckOutRequest,
-    ) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
-        if !matches!(self.state, PoolState::Ready)
-            || !self.is_quiet(if RECORDED { !self.attention.recorded_check_out } else { self.attention.check_out })
+        if !self.goes(self.attention.check_out, Way::Plain)
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || !self.can_serve_arrival(latest)
         {
             return None;
         }
-        self.take_at_once::<RECORDED>(latest)
-    }
-
-    /// The hottest connection serves a check-out that begins now.
-    #[inline(always)]
-    fn take_at_once<const RECORDED: bool>(&mut self, latest: Instant) -> Option<Delivery<C>> {
         self.now = latest;
         // The connection first: what is known of it from above need not be read again.
         let key = self.wait_queue.next_key();
-        if RECORDED {
-            self.record_immediate_delivery();
+        let (connection, socket) = self.take(key, None)?;
+        let check_out = self.wait_queue.start_delivered(latest, key);
+        Some(Delivery { check_out, connection, socket })
+    }
+
+    /// The same where options ask for more: another connection than the hottest, that of a key, histograms.
+    #[inline(always)]
+    pub(crate) fn check_out_with_options(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        let latest = self.now.max(now);
+        if !self.goes(self.attention.check_out, Way::WithOptions)
+            || request.deadline.is_some_and(|deadline| deadline <= latest)
+            || self.wait_queue.len() > 0
+        {
+            return None;
         }
-        let (connection, socket) = self.take_hottest(key)?;
+        let (chosen, idle_time) = self.choose_at_once(latest, request.affinity)?;
+        self.now = latest;
+        self.record_immediate_delivery(idle_time);
+        let key = self.wait_queue.next_key();
+        let (connection, socket) = self.take(key, Some(chosen))?;
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
     }
@@ -64,86 +58,29 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        self.check_in_plainly::<false>(now, connection, socket, condition)
-    }
-
-    /// The same where it is recorded how long everything takes.
-    #[inline(always)]
-    pub(crate) fn check_in_recorded(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<(), C> {
-        if self.durations.is_none() {
+        if !self.goes(self.attention.check_in, Way::Plain) {
             return Err(socket);
         }
-        self.check_in_plainly::<true>(now, connection, socket, condition)
-    }
-
-    #[inline(always)]
-    fn check_in_plainly<const RECORDED: bool>(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<(), C> {
-        if !self.is_quiet(if RECORDED { !self.attention.recorded_check_in } else { self.attention.check_in })
-            || self.wait_queue.len() > 0
-            || matches!(condition, Condition::Errored)
-        {
-            return Err(socket);
-        }
-        let Some(check_out) = self.reusable(connection) else { return Err(socket) };
+        let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
         self.now = self.now.max(now);
-        if RECORDED {
-            self.record_use_of(check_out);
-        }
         self.wait_queue.finish(check_out);
         self.put_hottest(connection.key, socket);
         Ok(())
     }
 
-    /// As [`check_out_available`](Self::check_out_available), where another connection than the hottest may be next.
-    pub(super) fn check_out_by_reuse(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        let latest = self.now.max(now);
-        if self.limits.reuse == Reuse::LastIn
-            || self.observed
-            || self.affinity.is_some()
-            || self.share.is_sought()
-            || !matches!(self.state, PoolState::Ready)
-            || !self.outputs.is_empty()
-            || self.wait_queue.len() > 0
-            || request.deadline.is_some_and(|deadline| deadline <= latest)
-        {
-            return None;
-        }
-        let key = self.next_at_once(latest)?;
-        self.connections.make_hottest(key);
-        self.take_at_once::<true>(latest)
-    }
-
-    /// As [`check_in_available`](Self::check_in_available), where lives of connections end.
-    pub(super) fn check_in_counted(
+    /// The same where options ask for more: lives that end, connections that are held for keys, histograms.
+    #[inline(always)]
+    pub(crate) fn check_in_with_options(
         &mut self,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        if self.retirement.is_none()
-            || self.observed
-            || self.affinity.is_some()
-            || self.is_given_up()
-            || !self.outputs.is_empty()
-            || self.wait_queue.len() > 0
-            || matches!(condition, Condition::Errored)
-        {
+        if !self.goes(self.attention.check_in, Way::WithOptions) || self.share.yields() {
             return Err(socket);
         }
-        let Some(check_out) = self.reusable(connection) else { return Err(socket) };
+        let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
         let latest = self.now.max(now);
         if !self.count_use(connection.key, latest) {
             return Err(socket);
@@ -152,17 +89,21 @@ impl<C> Pool<C> {
         self.record_use_of(check_out);
         self.wait_queue.finish(check_out);
         self.put_hottest(connection.key, socket);
+        self.hold(connection.key);
         Ok(())
     }
 
-    /// The check-out that a connection was delivered to, if the connection may be used again and was used by one operation.
+    /// The check-out that a connection was delivered to, if the connection was used by one operation and may be used again, and nobody
+    /// waits for it.
     #[inline(always)]
-    fn reusable(&self, connection: Handle) -> Option<Key> {
+    fn reusable(&self, connection: Handle, condition: Condition) -> Option<Key> {
+        if self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
+            return None;
+        }
         let slot = self.connections.slots.get(connection.key as usize)?;
         let Stage::InUse { check_out, perished: None, purpose: Purpose::Other } = slot.stage else { return None };
         let may_be_used = slot.id == connection.id
             && connection.pool == self.id
-            && !matches!(self.state, PoolState::Closed)
             && !self.generations.is_stale(slot.generation, slot.service.as_ref());
         may_be_used.then_some(check_out)
     }
@@ -176,18 +117,25 @@ impl<C> Pool<C> {
 
     /// Whether an available connection can be delivered at `now` as it is.
     #[inline(always)]
-    pub(super) fn can_deliver(&self, key: Key, now: Instant) -> bool {
-        let slot = self.connections.slot(key);
-        let Stage::Available { since, .. } = slot.stage else { return false };
-        let idle_time = now.nanos_since(since);
-        !self.generations.is_stale(slot.generation, slot.service.as_ref())
-            && idle_time <= self.limits.max_idle
-            && idle_time <= self.limits.check_after_idle
+    fn can_deliver(&self, key: Key, now: Instant) -> bool {
+        self.idle_time_if_deliverable(key, now).is_some()
     }
 
-    /// Whether no outputs are queued, and nothing asks for another way.
+    /// For how long it has been available, if it can.
     #[inline(always)]
-    fn is_quiet(&self, takes_another_way: bool) -> bool {
-        !takes_another_way && self.outputs.is_empty()
+    pub(super) fn idle_time_if_deliverable(&self, key: Key, now: Instant) -> Option<u64> {
+        let slot = self.connections.slot(key);
+        let Stage::Available { since, .. } = slot.stage else { return None };
+        let idle_time = now.nanos_since(since);
+        let is_deliverable = !self.generations.is_stale(slot.generation, slot.service.as_ref())
+            && idle_time <= self.limits.max_idle
+            && idle_time <= self.limits.check_after_idle;
+        is_deliverable.then_some(idle_time)
+    }
+
+    /// Whether a call takes this way.
+    #[inline(always)]
+    fn goes(&self, needed: Way, way: Way) -> bool {
+        needed == way && self.outputs.is_empty()
     }
 }

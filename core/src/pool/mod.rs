@@ -10,7 +10,7 @@
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff`, `creation_rate` | the pause before the next connection to an overloaded server; the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
-//! | `affinity`, `bonds` | keys that keep their connections |
+//! | `affinity`, `bonds`, `recent_keys` | keys that keep their connections |
 //! | `refresh` | connections that are kept alive between their uses |
 //! | `resume` | what becomes of idle connections when the machine was suspended |
 //! | `rotation` | a new credential |
@@ -57,6 +57,7 @@ mod maintenance;
 mod output;
 mod phases;
 mod queries;
+mod recent_keys;
 mod refresh;
 mod resize;
 mod resume;
@@ -267,12 +268,14 @@ impl<C> Pool<C> {
         now: Instant,
         request: CheckOutRequest,
     ) -> (CheckOutId, Option<Delivery<C>>) {
-        if let Some(delivery) = self.check_out_recorded(now, request) {
-            return (delivery.check_out, Some(delivery));
+        match self.check_out_with_options(now, &request) {
+            Some(delivery) => (delivery.check_out, Some(delivery)),
+            None => self.check_out_at_length(now, request),
         }
-        if let Some(delivery) = self.check_out_by_reuse(now, request) {
-            return (delivery.check_out, Some(delivery));
-        }
+    }
+
+    #[inline(never)]
+    fn check_out_at_length(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {
         let was_drained = self.is_drained();
         self.advance(now);
         self.use_host();
@@ -333,6 +336,7 @@ impl<C> Pool<C> {
         self.advance(now);
         if let Some(state) = self.state.after(PoolCall::Ready) {
             self.state = state;
+            self.renew_attention();
             // The first population after ready waits for no interval.
             self.last_maintenance = None;
             self.population_failed = false;
@@ -374,6 +378,7 @@ impl<C> Pool<C> {
         self.advance(now);
         if let Some(state) = self.state.after(PoolCall::Close) {
             self.state = state;
+            self.renew_attention();
             self.close_available();
             self.emit(|| Event::PoolClosed);
             self.evict_waiters();

@@ -141,12 +141,13 @@ impl<C> Pool<C> {
         self.renew_attention();
     }
 
-    /// A connection comes back from a use, and its life is not over at `now`: counts the use. Otherwise nothing changes, and it
-    /// returns false.
+    /// A connection comes back from a use, and its life is not over at `now`: counts the use, where lives end. Otherwise nothing
+    /// changes, and it returns false.
     #[inline]
     pub(super) fn count_use(&mut self, key: Key, now: Instant) -> bool {
-        let life = self.retirement.as_mut().and_then(|retirement| retirement.lives.get_mut(key as usize));
-        let Some(life) = life.filter(|life| life.ends_at > now) else { return false };
+        let Some(retirement) = &mut self.retirement else { return true };
+        let life = retirement.lives.get_mut(key as usize).filter(|life| life.ends_at > now);
+        let Some(life) = life else { return false };
         let uses = life.uses.saturating_add(1);
         if uses >= self.limits.max_uses {
             return false;

@@ -1,12 +1,12 @@
 //! Which available connection serves next: the one returned last, the one returned first, or any.
 //!
 //! The list of available connections is in the order of their return whatever the choice, so maintenance still closes the
-//! coldest. Only the first choice has a fast path.
+//! coldest.
 
-use super::connections::Stage;
+use super::bonds::AffinityKey;
 use super::list::Key;
 use super::output::{Action, Delivery, Output};
-use super::{CheckOutId, Pool};
+use super::{CheckOutId, CheckOutRequest, Pool};
 use crate::options::Reuse;
 use crate::time::Instant;
 
@@ -28,32 +28,47 @@ impl<C> Pool<C> {
     }
 
     /// The available connection that is next by the option `reuse`.
+    #[inline(always)]
     pub(super) fn next_by_reuse(&mut self) -> Option<Key> {
         let available = &self.connections.available;
         match self.limits.reuse {
             Reuse::LastIn => available.back(),
             Reuse::FirstIn => available.front(),
-            Reuse::Random if available.len() < 2 => available.front(),
-            Reuse::Random => {
-                let last = available.len().checked_sub(1)?;
-                let place = self.place_by_reuse(last);
-                self.connections.available_at(place)
+            Reuse::Random => self.next_at_random(),
+        }
+    }
+
+    fn next_at_random(&mut self) -> Option<Key> {
+        let last = self.connections.available.len().checked_sub(1)?;
+        let place = self.place_by_reuse(last);
+        self.connections.available_at(place)
+    }
+
+    /// The available connection for an arrival that may have a key, and for how long it has been so, if it is known at once and
+    /// can be delivered at `now` as it is; it is held no more. Otherwise nothing has changed: who asks again gets the same.
+    #[inline(always)]
+    pub(super) fn choose_at_once(&mut self, now: Instant, key: Option<AffinityKey>) -> Option<(Key, u64)> {
+        let random = self.random.clone();
+        let chosen = match &mut self.affinity {
+            None => self.next_by_reuse()?,
+            Some(affinity) => match key {
+                Some(key) => affinity.connection_of(key)?,
+                None if affinity.held.is_empty() => self.next_by_reuse()?,
+                // What is held is not for all.
+                None => return None,
+            },
+        };
+        match self.idle_time_if_deliverable(chosen, now) {
+            Some(idle_time) if !self.holds() || self.end_hold_at_once(chosen, now) => Some((chosen, idle_time)),
+            Some(_) | None => {
+                self.random = random;
+                None
             }
         }
     }
 
-    /// The same, if it can be delivered at `now` as it is. Otherwise nothing has changed: who asks again gets the same.
-    #[inline]
-    pub(super) fn next_at_once(&mut self, now: Instant) -> Option<Key> {
-        let random = self.random.clone();
-        let next = self.next_by_reuse().filter(|&key| self.can_deliver(key, now) && !self.is_suspect(key));
-        if next.is_none() {
-            self.random = random;
-        }
-        next
-    }
-
     /// The place of the connection to take, by the option `reuse`, among those from the coldest to the one at `last`.
+    #[inline]
     pub(super) fn place_by_reuse(&mut self, last: u32) -> u32 {
         match self.limits.reuse {
             Reuse::LastIn => last,
@@ -65,15 +80,18 @@ impl<C> Pool<C> {
 
     /// As [`serve_arrival`](Self::serve_arrival) where the hottest connection is not the one to take.
     #[cold]
-    pub(super) fn serve_arrival_by_choice(&mut self, check_out: Key, deadline: Option<Instant>) -> Option<Delivery<C>> {
-        if self.affinity.is_none()
-            && self.wait_queue.len() == 0
-            && let Some(key) = self.next_at_once(self.now)
+    pub(super) fn serve_arrival_by_choice(&mut self, check_out: Key, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.wait_queue.len() == 0
+            && self.suspects.is_empty()
+            && let Some((key, _)) = self.choose_at_once(self.now, request.affinity)
         {
             return self.take_for(key, check_out);
         }
         let id = self.wait_queue.id(check_out);
-        self.enqueue(check_out, deadline);
+        if let Some(affinity) = &mut self.affinity {
+            affinity.note_key(check_out, request.affinity);
+        }
+        self.enqueue(check_out, request.deadline);
         self.take_back_delivery(id)
     }
 
@@ -97,12 +115,5 @@ impl<C> Pool<C> {
                 None
             }
         }
-    }
-
-    /// Gives an available connection to a check-out that has stopped waiting.
-    pub(super) fn take_for(&mut self, key: Key, check_out: Key) -> Option<Delivery<C>> {
-        debug_assert!(matches!(self.connections.slot(key).stage, Stage::Available { .. }));
-        self.connections.make_hottest(key);
-        self.take_hottest_for(check_out)
     }
 }

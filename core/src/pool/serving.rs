@@ -14,6 +14,7 @@ use super::handle::Handle;
 use super::input::Reaction;
 use super::list::Key;
 use super::output::{Action, Delivery, Output};
+use super::share::Way;
 use super::state::PoolState;
 use super::wait_bound::WaitBound;
 use super::wait_queue::{CheckOutId, CheckOutRequest};
@@ -37,12 +38,13 @@ impl<C> Pool<C> {
             return self.serve_arrival_by_key(check_out, request);
         }
         if self.chooses() {
-            return self.serve_arrival_by_choice(check_out, deadline);
+            return self.serve_arrival_by_choice(check_out, request);
         }
         if !self.connections.available.is_empty()
             && (self.can_serve_arrival(self.now) || self.can_serve_arrival_after_closing())
         {
-            return self.take_hottest_for(check_out);
+            let hottest = self.connections.available.back()?;
+            return self.take_for(hottest, check_out);
         }
         self.enqueue(check_out, deadline);
         None
@@ -327,16 +329,12 @@ impl<C> Pool<C> {
         self.unproven_time(key) > self.limits.check_after_idle || self.is_suspect(key)
     }
 
-    /// Gives the hottest connection to a check-out that does not wait, or has stopped waiting.
-    #[inline(always)]
-    pub(super) fn take_hottest_for(&mut self, check_out: Key) -> Option<Delivery<C>> {
+    /// Gives an available connection to a check-out that does not wait, or has stopped waiting.
+    #[inline]
+    pub(super) fn take_for(&mut self, key: Key, check_out: Key) -> Option<Delivery<C>> {
         let id = self.wait_queue.deliver(check_out);
-        if self.attention.check_out
-            && let Some(hottest) = self.connections.available.back()
-        {
-            self.record_idle(hottest);
-        }
-        let (connection, socket) = self.take_hottest(check_out)?;
+        self.record_idle(key);
+        let (connection, socket) = self.take(check_out, Some(key))?;
         self.begin_use(id, connection);
         Some(Delivery { check_out: id, connection, socket })
     }
@@ -384,7 +382,7 @@ impl<C> Pool<C> {
     /// Reports a delivery; from now on its connection is held.
     #[inline(always)]
     fn begin_use(&mut self, check_out: CheckOutId, connection: Handle) {
-        if self.attention.check_out {
+        if self.attention.check_out != Way::Plain {
             let duration = self.now.saturating_since(self.wait_queue.started_at(check_out.key));
             self.emit(|| Event::ConnectionCheckedOut { check_out, connection_id: connection.id, duration });
             self.record_wait(check_out.key);
@@ -392,10 +390,10 @@ impl<C> Pool<C> {
         self.wait_queue.begin_use(check_out.key, self.now);
     }
 
-    /// The hottest connection is in use from now on, by this check-out.
+    /// An available connection, or the hottest, is in use from now on, by this check-out.
     #[inline(always)]
-    pub(super) fn take_hottest(&mut self, check_out: Key) -> Option<(Handle, C)> {
-        let (key, id, socket) = self.connections.take_hottest(&mut self.generations, check_out)?;
+    pub(super) fn take(&mut self, check_out: Key, chosen: Option<Key>) -> Option<(Handle, C)> {
+        let (key, id, socket) = self.connections.take(&mut self.generations, check_out, chosen)?;
         let high = &mut self.totals.high_water;
         high.in_use = high.in_use.max(self.connections.in_use);
         Some((Handle { id, key, pool: self.id }, socket))

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 use super::event::ConnectionClosedReason;
+use super::state::PoolState;
+use crate::options::Reuse;
 use crate::time::Instant;
 
 /// The pool's part in its deployment.
@@ -31,32 +33,47 @@ struct Permits {
     has_more: bool,
 }
 
-/// Which calls take the long way: because events are produced, an option asks for more than the short way does, there are
-/// more connections than maxPoolSize, or a waiter of another server needs one.
+/// The way that a call takes first, where nothing is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// The shortest: the hottest connection, and nothing else.
+    Plain,
+    /// A short one that does what options ask for: another choice, a key, the life of a connection, histograms.
+    WithOptions,
+    /// The long one: the pool is not ready, events are produced, there are more connections than maxPoolSize, a waiter of another server needs one, or
+    /// connections are under suspicion, or waited for by their keys.
+    Long,
+}
+
+/// What calls have to attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Attention {
-    /// Check-outs.
-    pub(super) check_out: bool,
-    /// Check-ins.
-    pub(super) check_in: bool,
-    /// Check-outs that go the way of a pool that records how long everything takes, because nothing else is asked for.
-    pub(super) recorded_check_out: bool,
-    /// Check-ins that do.
-    pub(super) recorded_check_in: bool,
+    pub(super) check_out: Way,
+    pub(super) check_in: Way,
     /// Whether something but maxIdleTimeMS may happen to an available connection at some time.
     pub(super) idle: bool,
 }
 
 impl Attention {
     /// Until the options have been looked at.
-    pub(super) const EVERYWHERE: Self =
-        Self { check_out: true, check_in: true, recorded_check_out: false, recorded_check_in: false, idle: true };
+    pub(super) const EVERYWHERE: Self = Self { check_out: Way::Long, check_in: Way::Long, idle: true };
 }
 
 impl Share {
-    /// Whether a waiter of another server needs a permit.
-    pub(super) fn is_sought(self) -> bool {
-        self.is_sought
+    /// Whether the next connection that comes back is given up.
+    #[inline]
+    pub(super) fn yields(self) -> bool {
+        self.yields
+    }
+}
+
+impl Way {
+    fn of(is_long: bool, has_options: bool) -> Self {
+        match (is_long, has_options) {
+            (true, _) => Self::Long,
+            (false, true) => Self::WithOptions,
+            (false, false) => Self::Plain,
+        }
     }
 }
 
@@ -176,14 +193,18 @@ impl<C> Pool<C> {
     }
 
     pub(super) fn needed_attention(&self) -> Attention {
-        let everywhere = self.observed || self.affinity.is_some() || self.share.is_sought || self.has_surplus();
-        let (check_out, check_in) = (everywhere || self.takes_another(), everywhere || self.retirement.is_some());
+        let everywhere = self.observed || self.share.is_sought || self.has_surplus() || self.has_loyal_waiters();
         let is_recorded = self.durations.is_some();
+        let chooses = self.limits.reuse != Reuse::LastIn || self.affinity.is_some();
         Attention {
-            check_out: check_out || is_recorded,
-            check_in: check_in || is_recorded,
-            recorded_check_out: is_recorded && !check_out,
-            recorded_check_in: is_recorded && !check_in,
+            check_out: Way::of(
+                everywhere || self.state != PoolState::Ready || !self.suspects.is_empty(),
+                is_recorded || chooses,
+            ),
+            check_in: Way::of(
+                everywhere || self.state == PoolState::Closed,
+                is_recorded || self.retirement.is_some() || self.holds(),
+            ),
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
         }
     }

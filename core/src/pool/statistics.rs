@@ -169,16 +169,13 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The hottest connection is taken without a wait.
+    /// A connection that was available for so long is taken without a wait.
     #[inline(always)]
-    pub(super) fn record_immediate_delivery(&mut self) {
-        if let Some(durations) = &mut self.durations
-            && let Some(hottest) = self.connections.available.back()
-            && let Stage::Available { since, .. } = self.connections.slot(hottest).stage
-        {
+    pub(super) fn record_immediate_delivery(&mut self, idle_time: u64) {
+        if let Some(durations) = &mut self.durations {
             durations.wait.record_none();
-            if since < self.now {
-                durations.idle.record_nanos(self.now.nanos_since(since));
+            if idle_time > 0 {
+                durations.idle.record_nanos(idle_time);
             }
         }
     }

@@ -73,7 +73,7 @@ impl<C> Topology<C> {
         request: CheckOutRequest,
         delivery: &mut Option<Delivery<C>>,
     ) -> CheckOut {
-        if let Some(taken) = self.check_out_recorded(now, request) {
+        if let Some(taken) = self.check_out_at_once(now, &request) {
             return CheckOut::Started(delivery.insert(taken).check_out);
         }
         let (check_out, delivered) = self.check_out_for(now, &Criteria::default(), request);
@@ -81,12 +81,20 @@ impl<C> Topology<C> {
         check_out
     }
 
-    /// The short way of pools that record how long everything takes.
+    /// The connection for a request to any server that takes writes, if one can be delivered and nothing else has to be done.
+    /// Otherwise nothing has changed, and [`check_out`](Self::check_out) says what becomes of the request.
     #[inline(always)]
-    fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        let writer = self.writer.filter(|_| request.identity.is_none() && self.outputs.is_empty())?;
-        let request = bounded(now, request, self.check_out_limit);
-        self.servers.get_mut(writer)?.pool.check_out_recorded(now, request)
+    pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        let writer = self.writer.filter(|_| self.outputs.is_empty())?;
+        let request = bounded(now, *request, self.check_out_limit);
+        let pool = match request.identity {
+            None => &mut self.servers.get_mut(writer)?.pool,
+            Some(identity) => self.pool_of_identity(writer, identity)?,
+        };
+        match pool.check_out_available(now, request) {
+            Some(delivery) => Some(delivery),
+            None => pool.check_out_with_options(now, &request),
+        }
     }
 
     /// The same for a server that meets `criteria`.
@@ -217,7 +225,7 @@ impl<C> Topology<C> {
     ) -> Result<CheckedIn<C>, Refused<C>> {
         let socket = match self.servers.at(connection.slot()) {
             Some(server) if self.outputs.is_empty() => {
-                match server.pool.check_in_recorded(now, connection, socket, condition) {
+                match server.pool.check_in_with_options(now, connection, socket, condition) {
                     Ok(()) => return Ok(CheckedIn::Done),
                     Err(socket) => socket,
                 }

@@ -13,6 +13,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,22 @@ pub(super) struct Identities {
     are_shared: bool,
     /// The number of the last turn.
     last_turn: u64,
+    #[serde(skip)]
+    recent: RecentPools,
+}
+
+/// Where the pools of identities are that were asked for lately. An identity has one place here, by its number; what is there counts
+/// only if the pool says so, too.
+#[derive(Clone, Copy, Default)]
+struct RecentPools([u32; RECENT]);
+
+const RECENT: usize = 16;
+
+impl fmt::Debug for RecentPools {
+    /// What is in it makes no difference between topologies.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecentPools")
+    }
 }
 
 impl<C> Topology<C> {
@@ -117,6 +134,23 @@ impl<C> Topology<C> {
         let Some(identity) = identity else { return Some(server) };
         let known = self.identities.pools.get(&identity)?.iter().find(|(of, _)| *of == server);
         known.map(|&(_, pool)| pool)
+    }
+
+    /// The pool of an identity at a server, if it was asked for lately or is found otherwise.
+    #[inline(always)]
+    pub(super) fn pool_of_identity(&mut self, server: ServerId, identity: IdentityId) -> Option<&mut Pool<C>> {
+        let slot = self.identities.recent.0[identity.0 as usize % RECENT];
+        let wanted = IdentityOfServer { server, identity };
+        let is_wanted = self.servers.peek(slot).is_some_and(|recent| recent.of_identity == Some(wanted));
+        let slot = if is_wanted { slot } else { self.search_pool(wanted)? };
+        Some(&mut self.servers.at(slot)?.pool)
+    }
+
+    #[cold]
+    fn search_pool(&mut self, IdentityOfServer { server, identity }: IdentityOfServer) -> Option<u32> {
+        let slot = self.known_pool(server, Some(identity))?.slot();
+        self.identities.recent.0[identity.0 as usize % RECENT] = slot;
+        Some(slot)
     }
 
     /// The server that a pool belongs to: itself, unless it is an identity's.

@@ -101,6 +101,12 @@ impl<C> Recorded<C> {
         if self.recorder.is_some() { self.record_check_out(now, request) } else { self.machine.check_out(now, request) }
     }
 
+    /// [`Topology::check_out_at_once`]; where calls are recorded, [`check_out`](Self::check_out) has to be asked.
+    #[inline(always)]
+    pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        if self.recorder.is_some() { None } else { self.machine.check_out_at_once(now, request) }
+    }
+
     #[inline(never)]
     fn record_check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
         if let Some(recorder) = &mut self.recorder {

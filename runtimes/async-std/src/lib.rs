@@ -35,9 +35,9 @@ use socket2::SockRef;
 pub use cmap_runtime::Metrics;
 pub use cmap_runtime::{
     CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
-    CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, LabelUses, Labelled, Limit,
-    NoSession, Notice, OperationError, OperationErrorKind, ParseError, PastUse, Place, PoolEvent, Reply, Runtime,
-    RuntimeGone, SelectionEvent, ServerEvent, ServerLine, ServerStatus, SessionOptions, SlowUse, Subscription,
+    CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Label, LabelUses, Labelled,
+    Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError, PastUse, Place, PoolEvent, Reply,
+    Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerLine, ServerStatus, SessionOptions, SlowUse, Subscription,
     TimeLimit, TimeoutMode, TopologyEvent, UseReport, WaitingCheckOut, WaitsFor, bson, core, tls,
 };
 

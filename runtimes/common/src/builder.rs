@@ -342,6 +342,7 @@ impl<R: Runtime, T> Builder<R, T> {
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
+            number: pool_number,
             watches_holders: watches_holders || slow_use_limit.is_some(),
             slow_use_limit,
             // CSOT-1: zero sets no limit.

@@ -14,7 +14,7 @@ use crate::deadline::{Deadline, Limit};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 use crate::topology::{Answer, Begun, Delivery, Narrowed, Topology, Unanswered};
-use crate::watch::Tag;
+use crate::watch::{Label, Tag};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
 /// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
@@ -99,6 +99,16 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     /// 128 labels of 64 bytes; all beyond count as other labels, so that a label should say what is done and not for whom.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
         self.tag.label = self.topology.label(label.as_ref());
+        self
+    }
+}
+
+impl<R: Runtime> CheckOut<'_, R> {
+    /// As [`label`](Self::label), by a label that was [made before](crate::Client::label): for check-outs that are many. One of
+    /// another client counts as none.
+    #[inline]
+    pub fn labelled(mut self, label: Label) -> Self {
+        self.tag.label = self.topology.own_label(label);
         self
     }
 }

@@ -22,7 +22,7 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
 use crate::topology::ServerStatus;
-use crate::watch::{ClientStatus, Holder, UseReport, WaitingCheckOut};
+use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// A client of one server, with a pool of connections to it.
 ///
@@ -381,6 +381,12 @@ impl<R: Runtime> Client<R> {
     /// [`Builder::slow_use_limit`] is set. A client that is closed tells it to the log.
     pub fn uses(&self) -> UseReport {
         self.pool.uses()
+    }
+
+    /// A label for [many check-outs](crate::CheckOut::labelled), with the text that [`CheckOut::label`](crate::CheckOut::label)
+    /// takes.
+    pub fn label(&self, text: impl AsRef<str>) -> Label {
+        self.pool.label(text)
     }
 
     /// How often a check-out had a label that there was no room for, since 128 others were known.

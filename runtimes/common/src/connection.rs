@@ -65,6 +65,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// The same where uses are noted.
+    #[inline(always)]
     pub(crate) fn noted(mut self) -> Self {
         if self.topology.watches_uses() {
             self.stage = Stage::WithMoreToDo;

@@ -105,6 +105,6 @@ pub use topology::ServerStatus;
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use watch::Metrics;
 pub use watch::{
-    ClientStatus, CommandInUse, Holder, LabelUses, PastUse, Place, ServerLine, SlowUse, UseReport, WaitingCheckOut,
-    WaitsFor,
+    ClientStatus, CommandInUse, Holder, Label, LabelUses, PastUse, Place, ServerLine, SlowUse, UseReport,
+    WaitingCheckOut, WaitsFor,
 };

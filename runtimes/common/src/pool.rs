@@ -21,7 +21,7 @@ use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
 use crate::topology::Topology;
-use crate::watch::{ClientStatus, Holder, UseReport, WaitingCheckOut};
+use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,
 /// cleared and closed by its owner, who checks the server.
@@ -309,6 +309,12 @@ impl<R: Runtime> Pool<R> {
     /// [`Builder::slow_use_limit`] is set. A client that is closed tells it to the log.
     pub fn uses(&self) -> UseReport {
         self.topology().uses()
+    }
+
+    /// A label for [many check-outs](crate::CheckOut::labelled), with the text that [`CheckOut::label`](crate::CheckOut::label)
+    /// takes.
+    pub fn label(&self, text: impl AsRef<str>) -> Label {
+        self.topology().new_label(text.as_ref())
     }
 
     /// How often a check-out had a label that there was no room for, since 128 others were known.

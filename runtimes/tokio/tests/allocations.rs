@@ -5,10 +5,12 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use cmap_conformance::LocalServer;
-use cmap_tokio::Client;
 use cmap_tokio::bson::rawdoc;
+use cmap_tokio::core::options::ClientOptions;
+use cmap_tokio::{CheckOut, Client};
 
 #[test]
 fn an_uncontended_pair_allocates_nothing() {
@@ -35,6 +37,40 @@ fn an_uncontended_pair_allocates_nothing() {
     });
 
     assert_eq!(allocated.count_total, 0);
+}
+
+#[test]
+fn labels_histograms_and_watch_allocate_nothing_once_warm() {
+    let server = LocalServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (client, made) = runtime.block_on(async {
+        let (options, _) = ClientOptions::parse(&server.uri("")).unwrap();
+        let builder = Client::builder(options).watch_holders(true).slow_use_limit(Duration::from_secs(60));
+        let client = builder.build().await.unwrap();
+        let made = client.label("made before");
+        // The driver comes back for the first look at slow uses.
+        for _ in 0..3 {
+            drop(client.check_out().label("as text").await.unwrap());
+        }
+        (client, made)
+    });
+    let pair = |check_out: CheckOut<'_>| match pin!(check_out).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(connection) => drop(connection.unwrap()),
+        Poll::Pending => panic!("the connection is available"),
+    };
+
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            pair(client.check_out().label("as text"));
+            pair(client.check_out().labelled(made));
+        }
+    });
+
+    assert_eq!(allocated.count_total, 0);
+    let uses = client.uses().labels.into_iter().map(|of| (of.label.map(|label| label.to_string()), of.count));
+    let mut uses: Vec<_> = uses.collect();
+    uses.sort();
+    assert_eq!(uses, [(Some("as text".to_owned()), 103), (Some("made before".to_owned()), 100)]);
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(crate) struct Settings<R> {
     pub(crate) command_defaults: Option<CommandDefaults>,
     /// Whether there are events of commands.
     pub(crate) command_events: bool,
+    /// A number that tells the client from others.
+    pub(crate) number: u32,
     /// Whether it is noted who holds connections.
     pub(crate) watches_holders: bool,
     /// How long a use may last before it is told of.

@@ -9,7 +9,7 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria};
 
 use super::Topology;
-use super::state::{Answer, CheckInResult, Delivery, State};
+use super::state::{Answer, CheckInResult, Delivery, State, Writes};
 use super::waiters::{Found, Left};
 use super::work::Work;
 use crate::deadline::Deadline;
@@ -45,7 +45,7 @@ impl<R: Runtime> Topology<R> {
     pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
         let mut state = self.lock();
-        if !state.serves_writes_plainly {
+        if state.writes != Writes::Plain {
             return Err(Unanswered { state, now, begun: None });
         }
         let begun = state.machine.check_out(now, request(self.check_out_limit.map(|limit| now + limit)));
@@ -53,19 +53,25 @@ impl<R: Runtime> Topology<R> {
     }
 
     /// The same by a caller who is noted, if that alone kept the machine from being asked.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn check_out_noted<'a>(
         &'a self,
         unanswered: Unanswered<'a, R>,
         tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
         let Unanswered { mut state, now, begun } = unanswered;
-        if begun.is_some() || state.runtime_gone || self.has_server_filter() {
+        if begun.is_some() || state.writes != Writes::Noted {
             return Err(Unanswered { state, now, begun });
         }
-        let begun = state.machine.check_out(now, request(self.check_out_limit.map(|limit| now + limit)));
-        state.note(now, begun.0, tag);
-        delivered_and_noted(state, now, begun)
+        let request = request(self.check_out_limit.map(|limit| now + limit));
+        match state.machine.check_out_at_once(now, &request) {
+            Some(delivery) if state.note_delivered(now, delivery.check_out, tag) => Ok(delivery),
+            Some(delivery) => {
+                let begun = (CheckOut::Started(delivery.check_out), Some(delivery));
+                Err(Unanswered { state, now, begun: Some(begun) })
+            }
+            None => ask_and_note(state, now, request, tag),
+        }
     }
 
     /// The longest wait of a check-out for which its caller sets none.
@@ -100,10 +106,7 @@ impl<R: Runtime> Topology<R> {
         request: CheckOutRequest,
         tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
-        let mut state = self.lock_if_alive(now)?;
-        let begun = state.machine.check_out(now, request);
-        state.note(now, begun.0, tag);
-        delivered_and_noted(state, now, begun)
+        ask_and_note(self.lock_if_alive(now)?, now, request, tag)
     }
 
     /// Begins a check-out for a server that meets `criteria`.
@@ -261,6 +264,19 @@ impl<R: Runtime> Topology<R> {
         drop(state);
         self.finish(self.unfinished(work));
     }
+}
+
+/// Begins a check-out by a caller who is noted.
+#[inline(never)]
+fn ask_and_note<R: Runtime>(
+    mut state: MutexGuard<'_, State<R>>,
+    now: Instant,
+    request: CheckOutRequest,
+    tag: Tag,
+) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    let begun = state.machine.check_out(now, request);
+    state.note(now, begun.0, tag);
+    delivered_and_noted(state, now, begun)
 }
 
 /// The same of one that is noted: the driver may have to look how long it takes.

@@ -16,8 +16,8 @@ use crate::socket::Socket;
 #[cfg(feature = "metrics")]
 use crate::watch::PoolFigures;
 use crate::watch::{
-    ClientStatus, CommandInUse, Holder, LabelId, NotedCommand, Place, ServerLine, Tag, WaitingCheckOut, WaitsFor, Who,
-    shown,
+    ClientStatus, CommandInUse, Holder, Label, LabelId, NotedCommand, Place, ServerLine, Tag, WaitingCheckOut,
+    WaitsFor, Who, shown,
 };
 
 impl<R: Runtime> Topology<R> {
@@ -44,6 +44,17 @@ impl<R: Runtime> Topology<R> {
             return LabelId::NONE;
         }
         self.lock().watch.as_mut().map_or(LabelId::NONE, |watch| watch.label(text))
+    }
+
+    /// A label for many check-outs.
+    pub(crate) fn new_label(&self, text: &str) -> Label {
+        Label::new(self.label(text), self.settings.number)
+    }
+
+    /// The number of a label that was made for a client, if it was this one.
+    #[inline]
+    pub(crate) fn own_label(&self, label: Label) -> LabelId {
+        label.id_at(self.settings.number)
     }
 
     /// A command is about to be sent.

@@ -56,14 +56,24 @@ pub(crate) struct State<R: Runtime> {
     /// The time at which the driver comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
-    /// Whether the machine alone decides on a check-out for writes: the runtime is there, and no user chooses among servers.
-    pub(super) serves_writes_plainly: bool,
+    pub(super) writes: Writes,
     /// Who asked for connections, where that is noted.
     pub(super) watch: Option<Box<Watch>>,
     /// Numbers of those who make calls, for what is recorded of them.
     #[cfg(feature = "trace")]
     pub(super) holders: Holders,
     is_alive: fn(&mut Socket<R::Stream>) -> bool,
+}
+
+/// How a check-out for writes begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// The machine alone decides on it.
+    Plain,
+    /// The same, and it is noted who asks.
+    Noted,
+    /// A user chooses among servers, or the runtime has gone.
+    AtLength,
 }
 
 /// A connection among those of all servers.
@@ -108,7 +118,11 @@ impl<R: Runtime> State<R> {
             members.insert(id, Member::new(id, address, &settings, None));
         }
         let is_observed = settings.watches_holders || machine::is_recording(&machine);
-        let serves_writes_plainly = settings.server_filter.is_none() && !is_observed;
+        let writes = match (settings.server_filter.is_some(), is_observed) {
+            (true, _) => Writes::AtLength,
+            (false, true) => Writes::Noted,
+            (false, false) => Writes::Plain,
+        };
         let watch = settings.watches_holders.then(|| Box::new(Watch::new(settings.slow_use_limit)));
         machine.record_durations(settings.watches_holders);
         Self {
@@ -127,7 +141,7 @@ impl<R: Runtime> State<R> {
             warm_ups: WarmUps::new(),
             armed: None,
             runtime_gone: false,
-            serves_writes_plainly,
+            writes,
             watch,
             #[cfg(feature = "trace")]
             holders: Holders::default(),
@@ -374,13 +388,22 @@ impl<R: Runtime> State<R> {
     pub(super) fn note(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
         let Some(watch) = &mut self.watch else { return };
         watch.note(check_out, tag);
-        if let Some(uses) = &mut watch.uses
-            && uses.next_look.is_none()
-        {
-            uses.next_look = Some(now + uses.limit);
+        if let Some(uses) = &mut watch.uses {
+            uses.look_from(now);
         }
         #[cfg(feature = "trace")]
         self.record_holder(tag);
+    }
+
+    /// The same of one that has its connection. Returns whether the driver need not come back earlier to look how long it
+    /// takes.
+    #[inline(always)]
+    pub(super) fn note_delivered(&mut self, now: Instant, check_out: CheckOutId, tag: Tag) -> bool {
+        let Some(watch) = &mut self.watch else { return true };
+        watch.note_started(check_out, tag);
+        let Some(uses) = &mut watch.uses else { return true };
+        let look = uses.look_from(now);
+        self.driver_comes_before(Some(look))
     }
 
     /// Notes whether the work at a connection is the pool's own.
@@ -399,7 +422,7 @@ impl<R: Runtime> State<R> {
     /// Tells every waiter that the runtime is gone, and gives up its check-out. Returns the tasks to wake.
     pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
         self.runtime_gone = true;
-        self.serves_writes_plainly = false;
+        self.writes = Writes::AtLength;
         let mut wake = self.abort_all(false, AbortReason::RuntimeGone);
         wake.append(&mut self.abort_all(true, AbortReason::RuntimeGone));
         wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));

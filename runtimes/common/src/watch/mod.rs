@@ -33,6 +33,7 @@ use cmap_core::topology::{CheckOut, SelectionId};
 
 pub(crate) use self::holder::Who;
 pub use self::holder::{CommandInUse, Holder, Place, WaitingCheckOut, WaitsFor};
+pub use self::labels::Label;
 pub(crate) use self::labels::{LabelId, Labels};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
@@ -149,7 +150,7 @@ impl Watch {
     }
 
     #[inline]
-    fn note_started(&mut self, check_out: CheckOutId, tag: Tag) {
+    pub(crate) fn note_started(&mut self, check_out: CheckOutId, tag: Tag) {
         let (server, index) = (check_out.server_index(), check_out.index());
         match self.tags.get_mut(server).and_then(|of_server| of_server.get_mut(index)) {
             Some(noted) => *noted = tag,

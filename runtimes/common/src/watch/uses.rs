@@ -119,6 +119,12 @@ impl Uses {
         Self { limit, next_look: None, tallies, slowest: Vec::with_capacity(SLOWEST + 1), was_told: false }
     }
 
+    /// A use begins at `now`: says when to look for slow ones.
+    #[inline]
+    pub(crate) fn look_from(&mut self, now: Instant) -> Instant {
+        *self.next_look.get_or_insert_with(|| now + self.limit)
+    }
+
     /// Notes a use that is over. Allocates nothing.
     pub(crate) fn note(&mut self, over: NotedUse) {
         let place = over.tag.label.place().min(self.tallies.len() - 1);
