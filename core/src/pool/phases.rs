@@ -14,7 +14,7 @@ use crate::connection::Phase;
 use crate::statistics::Histogram;
 
 /// How long the phases of one establishment took; those that it had none of are left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseTimes([Option<Duration>; PHASES]);
 
 /// How long the phases of establishments took.

@@ -13,7 +13,7 @@ use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::pool::{
     AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery,
-    Handle, IdentityId, Purpose, Refused,
+    Handle, IdentityId, PhaseTimes, Purpose, Refused,
 };
 use crate::server::{OperationError, ServerId};
 use crate::service_id::ServiceId;
@@ -93,6 +93,8 @@ pub enum Input {
     ObserveSelections(SelectionDetail),
     /// [`Topology::record_durations`].
     RecordDurations(bool),
+    /// [`Topology::note_phases`].
+    Phases(PhaseTimes),
 }
 
 /// What a call returned.
@@ -172,6 +174,7 @@ impl Topology<()> {
             Input::Observe(on) => self.observe(on),
             Input::ObserveSelections(detail) => self.observe_selections(detail),
             Input::RecordDurations(on) => self.record_durations(on),
+            Input::Phases(times) => self.note_phases(&times),
         }
         Answer::Done
     }

@@ -444,9 +444,9 @@ impl<C> Recorded<C> {
         self.call(self.machine.now(), || Input::RecordDurations(on), |machine| machine.record_durations(on));
     }
 
-    /// [`Topology::note_phases`]. It is not recorded: nothing that a topology does follows from it.
+    /// [`Topology::note_phases`].
     pub fn note_phases(&mut self, times: &PhaseTimes) {
-        self.machine.note_phases(times);
+        self.call(self.machine.now(), || Input::Phases(*times), |machine| machine.note_phases(times));
     }
 
     // Recording a call.

@@ -24,6 +24,7 @@ use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
+#[cfg(feature = "trace")]
 use crate::machine::Machine;
 use crate::pool::Pool;
 #[cfg(feature = "trace")]

@@ -1,6 +1,6 @@
 //! The texts of those who make calls: a label, a place in the source, or both, each with a number.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::Location;
 
 use crate::watch::{LabelId, Tag, Watch};
@@ -8,7 +8,7 @@ use crate::watch::{LabelId, Tag, Watch};
 /// The numbers of tags. There are as many as labels times places, which a program has a few of; further ones have none.
 #[derive(Default)]
 pub(crate) struct Holders {
-    numbers: HashMap<(LabelId, Option<&'static Location<'static>>), u32>,
+    numbers: BTreeMap<(LabelId, Option<&'static Location<'static>>), u32>,
 }
 
 /// Most tags with a number.

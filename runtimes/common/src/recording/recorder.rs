@@ -96,11 +96,13 @@ impl Default for Recorder {
 
 /// How long the check-out waited that an event ends.
 fn wait(event: &Event) -> Option<Duration> {
-    match event {
-        Event::Pool(
-            PoolEvent::ConnectionCheckedOut { duration, .. } | PoolEvent::ConnectionCheckOutFailed { duration, .. },
-        ) => Some(*duration),
-        _ => None,
+    let Event::Pool(event) = event else { return None };
+    if let PoolEvent::ConnectionCheckedOut { duration, .. } | PoolEvent::ConnectionCheckOutFailed { duration, .. } =
+        event
+    {
+        Some(*duration)
+    } else {
+        None
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Label {
 }
 
 /// The number of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LabelId(u16);
 
 /// The texts.
