@@ -63,7 +63,7 @@ impl Segment {
 pub enum Item {
     /// A call.
     Call(Call),
-    /// Something that the machine did not see, but whoever explains wants to know.
+    /// Something that the machine did not see, and that an explanation needs.
     Note(Note),
     /// What is known of the state before the next call.
     Check {

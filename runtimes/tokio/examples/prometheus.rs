@@ -4,7 +4,7 @@
 //! cargo run -p cmap-tokio --example prometheus -- mongodb://localhost/
 //! ```
 //!
-//! It prints what a scrape would get. A service hands the same text to whoever asks for `/metrics`.
+//! It prints what a scrape would get. A service answers requests for `/metrics` with the same text.
 
 use std::error::Error;
 use std::time::Duration;

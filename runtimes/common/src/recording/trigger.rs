@@ -84,7 +84,7 @@ impl<R: Runtime> Trigger<R> {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let path = self.directory.join(format!("cmap-{}-{number}.trace", std::process::id()));
-        // Under another name first: whoever finds it finds it whole.
+        // Under another name first, so that a file with the right name is always complete.
         let unfinished = path.with_extension("part");
         std::fs::write(&unfinished, file)?;
         std::fs::rename(&unfinished, &path)?;
