@@ -1,6 +1,6 @@
 //! What happened in a topology, recorded so that it can be repeated: the calls with their times, from a known state on.
 //!
-//! [`Recorded`] is a [`Topology`](crate::topology::Topology) whose calls go through a [`Recorder`], if there is one. The recorder
+//! [`Recorded`] is a [`Topology`](crate::topology::Topology) whose calls go through a recorder, if there is one. The recorder
 //! keeps *segments*: a copy of the state without its sockets, and the calls that followed. It drops whole segments, so that what
 //! it keeps can always be repeated from its beginning. [`Contents::encode`] makes a file of it, [`Trace::read`] reads it, and
 //! [`Replay`] makes the same calls again and compares what they led to.
