@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 use cmap_core::address::ServerAddress;
-use cmap_core::options::PoolOptions;
+use cmap_core::options::{PoolOptions, Reuse};
 use cmap_core::pool::{
     Action, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, ConnectionClosedReason, Handle, Output,
     Pool, TimeoutReason,
@@ -64,6 +64,39 @@ fn a_waiter_that_gives_up_leaves_the_connection_available() {
 
     assert_eq!(actions(&mut pool), []);
     assert_eq!((pool.counts().available, pool.counts().in_use), (1, 0));
+}
+
+/// The check of 1 was begun for a waiter that gave up, so it serves the next one; 2 would have to be checked as well.
+#[test]
+fn a_new_connection_serves_the_waiter_though_an_older_one_comes_first_by_reuse() {
+    let mut options = PoolOptions::default();
+    options.min_pool_size = Some(3);
+    options.max_connecting = Some(3);
+    options.reuse = Some(Reuse::FirstIn);
+    let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN).unwrap();
+    pool.ready(Instant::ORIGIN);
+    pool.handle_timeout(Instant::ORIGIN);
+    let [
+        Action::Connect { connection: first },
+        Action::Connect { connection: second },
+        Action::Connect { connection: third },
+    ] = actions(&mut pool)[..]
+    else {
+        panic!("the pool is populated")
+    };
+    for connection in [first, second] {
+        pool.handle_established(Instant::ORIGIN, connection, "socket").unwrap();
+    }
+    let (given_up, _) = pool.check_out(LATER, CheckOutRequest::default());
+    assert_eq!(actions(&mut pool), [Action::Check { connection: first }]);
+    let _ = pool.cancel_check_out(LATER, given_up);
+    let (waiter, _) = pool.check_out(LATER, CheckOutRequest::default());
+    assert_eq!(actions(&mut pool), []);
+
+    pool.handle_established(LATER, third, "new").unwrap();
+
+    assert_eq!(actions(&mut pool), [Action::Deliver { check_out: waiter, connection: third, socket: "new" }]);
+    assert_eq!(pool.check_invariants(), Ok(()));
 }
 
 #[test]

@@ -415,6 +415,27 @@ fn new_limits_hold_for_all_users() {
 }
 
 #[test]
+fn a_connection_in_use_is_closed_at_check_in_while_all_users_together_have_too_many() {
+    let mut driver = Driver::new();
+    // Without listeners a connection comes back by a short way, if nothing speaks against it.
+    driver.topology.observe(false);
+    driver.check_out(0);
+    driver.establish(0);
+    driver.check_out(1);
+    driver.establish(0);
+
+    driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(1).min_pool_size(0)).unwrap();
+    driver.max_pool_size = 1;
+    driver.drain();
+    assert_eq!((driver.in_use.len(), driver.topology.connections()), (2, 2));
+    driver.check_in(0, Condition::Usable);
+    assert_eq!(driver.topology.connections(), 1);
+    driver.check_in(0, Condition::Usable);
+
+    assert_eq!(driver.topology.connections(), 1);
+}
+
+#[test]
 fn a_user_whom_nobody_has_added_gets_no_connection_and_no_pool() {
     let mut driver = Driver::new();
     let stranger = driver.users[2];

@@ -80,6 +80,17 @@ impl<C> Pool<C> {
         self.connections.available.len() - self.affinity.as_ref().map_or(0, |affinity| affinity.held.len())
     }
 
+    /// The one of them that was returned last.
+    pub(super) fn hottest_free(&self) -> Option<Key> {
+        match self.affinity.as_deref() {
+            Some(affinity) if !affinity.held.is_empty() => {
+                let last = self.free().checked_sub(1)?;
+                self.connections.available_from(|key| !affinity.is_held(key), last)
+            }
+            Some(_) | None => self.connections.available.back(),
+        }
+    }
+
     /// Whether an arrival takes the connection of its key, however many wait.
     pub(super) fn can_serve_own(&self, request: &CheckOutRequest) -> bool {
         matches!(self.own_of(request), Own::Ready(_))

@@ -292,15 +292,28 @@ impl<C> Pool<C> {
             && let Some(Next { key, needs_check }) = self.next()
         {
             if !needs_check {
-                self.leave_queue(waiter);
-                let delivery = self.take_bound(key, waiter);
-                self.outputs.extend(delivery.map(Output::from));
+                self.serve_head(waiter, key);
             } else if self.wait_queue.len() > self.checks() {
                 self.begin_check(key);
+            } else if let Some(proven) = self.proven_at_once() {
+                self.serve_head(waiter, proven);
             } else {
                 break;
             }
         }
+    }
+
+    fn serve_head(&mut self, head: Key, connection: Key) {
+        self.leave_queue(head);
+        let delivery = self.take_bound(connection, head);
+        self.outputs.extend(delivery.map(Output::from));
+    }
+
+    /// The hottest connection that any waiter may take, if it needs no check. Where colder ones come first and a check runs
+    /// for each waiter, it must not lie idle: one that was just established has its origin no more.
+    fn proven_at_once(&self) -> Option<Key> {
+        let hottest = self.hottest_free()?;
+        (self.perished(hottest).is_none() && !self.needs_check(hottest)).then_some(hottest)
     }
 
     /// As [`can_serve_arrival`](Self::can_serve_arrival) at the latest time, after closing the perished connections in

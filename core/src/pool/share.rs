@@ -18,7 +18,8 @@ pub(crate) struct Share {
     followed: u32,
     /// The limit of connections that all pools of the client have together, if there is one.
     budget: Option<Permits>,
-    /// Whether a waiter of another server needs a permit.
+    /// Whether a connection that comes back may be given up: a waiter of another server needs a permit, or the pools that
+    /// share a server's limits have too many connections.
     is_sought: bool,
     /// Whether the next connection that comes back is given up for a waiter of another server.
     yields: bool,
@@ -97,7 +98,7 @@ impl<C> Pool<C> {
     }
 
     /// Takes back what was lent. `has_more` says whether the client's budget has permits left, `is_sought` whether a
-    /// waiter of another server needs one.
+    /// connection that comes back may be given up.
     pub(crate) fn end_of_call(&mut self, has_more: bool, is_sought: bool) {
         self.share.budget = Some(Permits { left: 0, has_more });
         self.share.is_sought = is_sought;

@@ -105,9 +105,10 @@ impl<C> Topology<C> {
         }
         let is_sought = self.neediest(&[]).is_some();
         for slot in 0..self.servers.slots() {
-            let has_more = self.servers.id_at(slot).is_some_and(|id| self.free_permits(id) > 0);
+            let Some(id) = self.servers.id_at(slot) else { continue };
+            let (has_more, has_too_many) = (self.free_permits(id) > 0, self.has_too_many(id));
             if let Some(server) = self.servers.at(slot) {
-                server.pool.end_of_call(has_more, is_sought);
+                server.pool.end_of_call(has_more, is_sought || has_too_many);
             }
         }
     }

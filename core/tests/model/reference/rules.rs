@@ -58,10 +58,18 @@ impl Reference {
             } else if self.waiters.len() > self.checks() {
                 self.change(next.id, |c| (c.state, c.suspect) = (State::Checking, false));
                 self.outputs.push(Output::Check(next.id));
+            } else if let Some(proven) = self.proven_at_once() {
+                self.deliver(head, proven);
             } else {
                 break;
             }
         }
+    }
+
+    /// Enough connections are being checked: the hottest that is free serves, if it needs no check.
+    fn proven_at_once(&self) -> Option<Id> {
+        let hottest = self.connections.iter().rfind(|c| c.state == State::Available && !self.is_held(c))?;
+        (self.perished(hottest).is_none() && !self.needs_check(hottest)).then_some(hottest.id)
     }
 
     pub(super) fn deliver(&mut self, waiter: Waiter, id: Id) {
@@ -76,12 +84,12 @@ impl Reference {
         self.outputs.push(Output::Deliver(waiter.check_out, id));
     }
 
-    /// Creates a connection for the first waiter that is not an origin, if there is one, room and a permit.
     /// Whether an available connection has shown no sign of life for so long that it is checked before its delivery.
     pub(super) fn needs_check(&self, c: &Connection) -> bool {
         self.now - c.since.max(c.refreshed_at) > self.options.check_after_idle || c.suspect
     }
 
+    /// Creates a connection for the first waiter that is not an origin, if there is one, room and a permit.
     pub(super) fn create_for_waiter(&mut self) -> bool {
         let origin = self.waiters.iter().map(|w| w.check_out).find(|&check_out| !self.is_origin(check_out));
         let creates = origin.is_some() && self.may_create();
