@@ -541,3 +541,15 @@ impl<C> Recorded<C> {
         result
     }
 }
+
+impl Recorded<()> {
+    /// [`Topology::apply`]: any call, as data.
+    pub fn apply(&mut self, now: Instant, input: Input) -> Answer {
+        self.record(now, || input.clone());
+        let answer = self.machine.apply(now, input);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_answer(&answer);
+        }
+        answer
+    }
+}

@@ -3,10 +3,12 @@
 //! 1. `args` is the command line;
 //! 2. `source` reads a trace, binary or as JSON lines, and writes the latter;
 //! 3. `verify` makes all calls again and compares; `timeline` prints them;
-//! 4. `explanation` prints the waits that are asked for, as text or as JSON.
+//! 4. `hosts` writes a copy without the names of hosts;
+//! 5. `explanation` prints the waits that are asked for, as text or as JSON.
 
 mod args;
 mod explanation;
+mod hosts;
 mod source;
 mod timeline;
 mod verify;
@@ -24,6 +26,12 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
         Ok(trace) => trace,
         Err(error) => return writeln!(err, "error: {}: {error}", args.trace.display()).map(|()| 2),
     };
+    if let Some(copy) = &args.hash_hosts {
+        return match hosts::replaced(&trace) {
+            Ok(file) => std::fs::write(copy, file).map(|()| 0),
+            Err(error) => writeln!(err, "error: {error}").map(|()| 1),
+        };
+    }
     let outcome = if args.json_lines {
         source::write_lines(&trace, out)?;
         Ok(())
