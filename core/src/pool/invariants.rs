@@ -28,6 +28,12 @@ impl<C> Pool<C> {
         self.find_contradiction().map_or(Ok(()), |problem| Err(BrokenInvariant(problem)))
     }
 
+    /// Counts a connection that is not there.
+    #[cfg(all(test, feature = "trace"))]
+    pub(crate) fn break_invariant(&mut self) {
+        self.connections.pending += 1;
+    }
+
     fn find_contradiction(&self) -> Option<String> {
         // Counts first: the checks below add them up.
         self.connections

@@ -270,6 +270,18 @@ impl<C> Topology<C> {
         self.servers.id_at(connection.slot())
     }
 
+    /// Whether it produces events, and which of selections.
+    #[cfg(feature = "trace")]
+    pub(crate) fn observation(&self) -> (bool, SelectionDetail) {
+        (self.observed, self.selection_detail)
+    }
+
+    /// Lets the first pool contradict itself.
+    #[cfg(all(test, feature = "trace"))]
+    pub(crate) fn break_invariant(&mut self) {
+        self.servers.iter_mut().take(1).for_each(|(_, server)| server.pool.break_invariant());
+    }
+
     /// The latest time that a call has named.
     pub fn now(&self) -> Instant {
         self.now

@@ -4,6 +4,7 @@
 //! afterwards; without a recorder it is just made. The questions are the topology's own, by `Deref`.
 
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::time::Duration;
@@ -31,12 +32,21 @@ use crate::topology::{
 pub struct Recorded<C> {
     machine: Topology<C>,
     recorder: Option<Box<Recorder>>,
+    frozen: Option<Box<Frozen>>,
+}
+
+/// A recorder that has stopped, with what led to that.
+#[derive(Clone, Debug)]
+struct Frozen {
+    recorder: Box<Recorder>,
+    reason: String,
+    is_told: bool,
 }
 
 impl<C> From<Topology<C>> for Recorded<C> {
     /// Without a recorder.
     fn from(machine: Topology<C>) -> Self {
-        Self { machine, recorder: None }
+        Self { machine, recorder: None, frozen: None }
     }
 }
 
@@ -55,6 +65,21 @@ impl<C> Recorded<C> {
     /// Records from now on, and forgets what was recorded before.
     pub fn start_recording(&mut self, options: RecorderOptions) {
         self.recorder = Some(Box::new(Recorder::new(options, &self.machine)));
+        self.frozen = None;
+    }
+
+    /// Stops recording, and keeps what was recorded until here: it led to what `reason` tells. By itself this happens when a pool
+    /// is found to contradict itself, for which each new segment looks.
+    pub fn freeze(&mut self, reason: String) {
+        let frozen = self.recorder.take().map(|recorder| Box::new(Frozen { recorder, reason, is_told: false }));
+        self.frozen = frozen.or(self.frozen.take());
+    }
+
+    /// Why recording was frozen, once.
+    pub fn take_reason(&mut self) -> Option<String> {
+        let frozen = self.frozen.as_mut().filter(|frozen| !frozen.is_told)?;
+        frozen.is_told = true;
+        Some(frozen.reason.clone())
     }
 
     /// Stops, and returns what was recorded.
@@ -68,9 +93,10 @@ impl<C> Recorded<C> {
         self.recorder.is_some()
     }
 
-    /// What is recorded now. Copies at most one segment.
+    /// What is recorded now, or was until recording was frozen. Copies at most one segment.
     pub fn recording(&self) -> Option<Contents> {
-        self.recorder.as_ref().map(|recorder| recorder.contents())
+        let frozen = self.frozen.as_ref().map(|frozen| &frozen.recorder);
+        self.recorder.as_ref().or(frozen).map(|recorder| recorder.contents())
     }
 
     /// The bytes that the recorder keeps.
@@ -179,10 +205,18 @@ impl<C> Recorded<C> {
 
     #[inline(always)]
     fn prepare(&mut self) {
+        if self.recorder.as_ref().is_some_and(|recorder| recorder.is_due()) {
+            self.prepare_now();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prepare_now(&mut self) {
         if let Some(recorder) = &mut self.recorder
-            && recorder.is_due()
+            && let Err(broken) = recorder.prepare(&self.machine)
         {
-            recorder.prepare(&self.machine);
+            self.freeze(broken.to_string());
         }
     }
 
@@ -481,13 +515,19 @@ impl<C> Recorded<C> {
         self.call(now, || Input::ResetAfterFork, |machine| machine.reset_after_fork(now));
     }
 
-    /// [`Topology::observe`].
+    /// [`Topology::observe`]. Drivers ask for it again and again: what changes nothing is not recorded.
     pub fn observe(&mut self, on: bool) {
+        if self.machine.observation().0 == on {
+            return;
+        }
         self.call(self.machine.now(), || Input::Observe(on), |machine| machine.observe(on));
     }
 
-    /// [`Topology::observe_selections`].
+    /// [`Topology::observe_selections`]; the same as at [`observe`](Self::observe).
     pub fn observe_selections(&mut self, detail: SelectionDetail) {
+        if self.machine.observation().1 == detail {
+            return;
+        }
         let input = || Input::ObserveSelections(detail);
         self.call(self.machine.now(), input, |machine| machine.observe_selections(detail));
     }
@@ -529,6 +569,9 @@ impl<C> Recorded<C> {
     }
 
     fn record(&mut self, now: Instant, input: impl FnOnce() -> Input) {
+        if self.recorder.is_some() {
+            self.prepare_now();
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.record(&self.machine, now, input());
         }
@@ -551,5 +594,35 @@ impl Recorded<()> {
             recorder.take_answer(&answer);
         }
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::super::{Header, Replay, Trace};
+    use super::*;
+    use crate::address::ServerAddress;
+    use crate::options::PoolOptions;
+    use crate::topology::TopologyOptions;
+
+    #[test]
+    fn recording_stops_before_a_state_that_contradicts_itself() {
+        let options = TopologyOptions::of_seeds(vec![ServerAddress::tcp("a", 27017)]);
+        let mut recorded: Recorded<()> = Topology::new(options, PoolOptions::default()).unwrap().into();
+        recorded.start_recording(RecorderOptions { bytes: 0 });
+        recorded.open(Instant::ORIGIN);
+        recorded.machine.break_invariant();
+
+        for millis in 0..2000 {
+            recorded.handle_timeout(Instant::from_millis(millis));
+        }
+
+        assert!(!recorded.is_recording());
+        assert!(recorded.take_reason().unwrap().contains("contradicts itself"));
+        assert_eq!(recorded.take_reason(), None);
+        let trace = Trace::read(&recorded.recording().unwrap().encode(&Header::default())).unwrap();
+        assert!(Replay::new(&trace).unwrap().step().unwrap().is_some());
     }
 }

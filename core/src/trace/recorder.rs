@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::digest::Digest;
 use super::item::{Call, Item, Note};
 use super::words::{self, Margin, Staged};
-use crate::pool::{CheckOutRequest, Condition, ConnectionId, Handle};
+use crate::pool::{BrokenInvariant, CheckOutRequest, Condition, ConnectionId, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, Input, Output, Topology};
 
@@ -103,11 +103,15 @@ impl Recorder {
     }
 
     /// Has room for a call, and knows the state before it where that is due.
+    ///
+    /// # Errors
+    /// A segment would begin with a state that contradicts itself. Such a state cannot be read again.
     #[cold]
     #[inline(never)]
-    pub(super) fn prepare<C>(&mut self, machine: &Topology<C>) {
+    pub(super) fn prepare<C>(&mut self, machine: &Topology<C>) -> Result<(), BrokenInvariant> {
         self.settle();
         if self.current.words.len() + ROOM > self.current.room {
+            machine.pools().try_for_each(|(_, pool)| pool.check_invariants())?;
             self.change_segment(machine, 0);
         }
         if self.until_check == 0 {
@@ -117,6 +121,7 @@ impl Recorder {
         // There is room for a call beside the check.
         self.left = self.left.max(1);
         self.granted = self.left;
+        Ok(())
     }
 
     /// Records a check-out that was served at once and [prepared](Self::prepare) for, if it is a frequent one. Takes numbers
@@ -196,10 +201,9 @@ impl Recorder {
         self.grant_anew();
     }
 
-    /// Records any other call, before it is made.
+    /// Records any other call, before it is made. It was [prepared](Self::prepare) for.
     #[cold]
     pub(super) fn record<C>(&mut self, machine: &Topology<C>, now: Instant, input: Input) {
-        self.prepare(machine);
         let margin = self.margin(now);
         self.record_rare(machine, margin, input);
         self.count(now);

@@ -46,14 +46,14 @@ impl<R: Runtime> Trigger<R> {
 
     /// Names the client, once it is there.
     pub(crate) fn attach(self: &Arc<Self>, topology: &Arc<Topology<R>>) {
-        if self.topology.set(Arc::downgrade(topology)).is_ok() {
+        if self.topology.set(Arc::downgrade(topology)).is_ok() && topology.trigger.set(Arc::clone(self)).is_ok() {
             let files: Weak<dyn on_panic::Files> = Arc::<Self>::downgrade(self);
             on_panic::register(files);
         }
     }
 
     /// Writes a file after a while, in the background, unless one was called for within the last minute.
-    fn pull(self: &Arc<Self>, reason: &'static str) {
+    pub(crate) fn pull(self: &Arc<Self>, reason: &'static str) {
         let Some(topology) = self.topology.get().and_then(Weak::upgrade) else { return };
         let runtime = topology.clock().runtime().clone();
         if !self.is_due(runtime.now()) {

@@ -52,6 +52,8 @@ impl<R: Runtime> Driver<R> {
                 topology.resume();
             }
             let next = topology.handle_timeout();
+            #[cfg(feature = "trace")]
+            topology.report_if_broken();
             drop(topology);
             let mut timer = pin!(async {
                 match next {

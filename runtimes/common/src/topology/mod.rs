@@ -93,6 +93,8 @@ pub(crate) struct Topology<R: Runtime> {
     /// What large messages and compression borrow from. The state's lock has no part in it.
     spares: SharedSpares,
     state: Mutex<State<R>>,
+    #[cfg(feature = "trace")]
+    pub(crate) trigger: std::sync::OnceLock<Arc<crate::recording::Trigger<R>>>,
 }
 
 /// One server of a client at one moment.
@@ -141,6 +143,8 @@ impl<R: Runtime> Topology<R> {
             alarm: Arc::default(),
             spares: SharedSpares::default(),
             state: Mutex::new(state),
+            #[cfg(feature = "trace")]
+            trigger: std::sync::OnceLock::new(),
         });
         driver::start(&topology, clock);
         topology

@@ -28,6 +28,15 @@ impl<R: Runtime> Topology<R> {
         Some(self.encode(&contents, reason))
     }
 
+    /// Has a file written if the machine was found to contradict itself, and says so.
+    pub(super) fn report_if_broken(&self) {
+        let Some(reason) = self.lock().machine.take_reason() else { return };
+        tell_broken(&reason);
+        if let Some(trigger) = self.trigger.get() {
+            trigger.pull("broken invariant");
+        }
+    }
+
     fn encode(&self, contents: &Contents, reason: &str) -> Vec<u8> {
         let mut header = Header::default();
         header.producer = format!("cmap-runtime {}", env!("CARGO_PKG_VERSION"));
@@ -57,4 +66,14 @@ impl<R: Runtime> State<R> {
     pub(super) fn record_taken(&mut self, now: Instant, check_out: CheckOut) {
         self.machine.note_taken(now, check_out);
     }
+}
+
+#[cfg(feature = "tracing")]
+fn tell_broken(reason: &str) {
+    tracing::error!(target: "mongodb.trace", reason, "The pool contradicts itself: report this with the trace, which ends before it was found");
+}
+
+#[cfg(not(feature = "tracing"))]
+fn tell_broken(reason: &str) {
+    eprintln!("cmap: {reason}; report this with the trace, which ends before it was found");
 }
