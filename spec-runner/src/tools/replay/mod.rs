@@ -3,10 +3,15 @@
 //! 1. `args` is the command line;
 //! 2. `source` reads a trace, binary or as JSON lines, and writes the latter;
 //! 3. `verify` makes all calls again and compares; `timeline` prints them;
-//! 4. `explanation` prints the waits that are asked for, as text or as JSON.
+//! 4. `explanation` prints the waits that are asked for, as text or as JSON;
+//! 5. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
 
 mod args;
+mod drawing;
 mod explanation;
+mod page;
+mod perfetto;
+mod picture;
 mod source;
 mod timeline;
 mod verify;
@@ -24,6 +29,9 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
         Ok(trace) => trace,
         Err(error) => return writeln!(err, "error: {}: {error}", args.trace.display()).map(|()| 2),
     };
+    if args.perfetto.is_some() || args.html.is_some() {
+        return drawing::run(&trace, args, out, err);
+    }
     let outcome = if args.json_lines {
         source::write_lines(&trace, out)?;
         Ok(())
