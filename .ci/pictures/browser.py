@@ -106,7 +106,7 @@ for wait in [waits[0], failures[0], blamed]:
     assert not requests, requests
     assert sorted(page.rows) == sorted(numbers), "the table has other waits"
     assert page.texts["headline"].strip() == words.splitlines()[0], page.texts["headline"]
-    assert f"cause: {page.texts['cause'].strip()}" in words, page.texts["cause"]
+    assert page.texts["cause"].startswith("cause: ") and f"  {page.texts['cause']}\n" in words, page.texts["cause"]
     assert sum(length for length, _ in page.intervals) == wait["nanoseconds"], "the intervals do not add up"
     assert len(page.intervals) == len(wait["wait"]["intervals"]), "intervals are missing"
     assert all(f": {text.strip()}\n" in words for _, text in page.intervals), page.intervals

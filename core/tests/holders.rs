@@ -8,7 +8,10 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutError, CheckOutRequest, Clear, Condition, ConnectionState, Delivery, Output, Pool, Reaction, WaitBound};
+use cmap_core::pool::{
+    Action, Cause, CheckOutError, CheckOutRequest, Clear, Condition, ConnectionState, Delivery, Output, Pool, Reaction,
+    WaitBound,
+};
 use cmap_core::time::Instant;
 
 fn at(millis: u64) -> Instant {

@@ -3,6 +3,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::wildcard_enum_match_arm,
     reason = "a test stops where something is not as it should be"
 )]
@@ -130,7 +131,8 @@ fn the_page_has_every_wait_with_the_words_of_its_explanation() {
     for wait in &waits {
         let id = wait.call.unwrap().to_string();
         let it = shown.iter().find(|it| it["id"] == id.as_str()).unwrap();
-        let lengths = it["intervals"].as_array().unwrap().iter().map(|it| it[2].as_u64().unwrap() - it[1].as_u64().unwrap());
+        let lengths =
+            it["intervals"].as_array().unwrap().iter().map(|it| it[2].as_u64().unwrap() - it[1].as_u64().unwrap());
         assert_eq!(u128::from(lengths.sum::<u64>()), wait.duration().as_nanos());
         assert_eq!(it["cause"].as_str(), wait.cause().map(|cause| cause.limit.name()));
     }
@@ -141,7 +143,10 @@ fn the_page_has_every_wait_with_the_words_of_its_explanation() {
 fn no_text_of_a_trace_can_leave_the_data_of_a_page_and_the_page_asks_for_nothing() {
     let (_, page) = draw("hostile", &incident::file());
 
-    assert!(!page.contains(LEAK) && page.contains("\\u003c/script>\\u003cimg src=x"), "the label stands there as it is");
+    assert!(
+        !page.contains(LEAK) && page.contains("\\u003c/script>\\u003cimg src=x"),
+        "the label stands there as it is"
+    );
     assert_eq!(page.matches("<script").count(), 3);
     assert!(page.contains("default-src 'none'") && !page.contains("unsafe-inline"));
     assert!(!["http://", "https://", "src=\"", "@import", "url("].iter().any(|it| page.contains(it)));

@@ -127,7 +127,9 @@ impl Incident {
             // One that was given up is refused.
             Due::Establish(connection) => drop(self.topology.handle_established(self.now, connection, ())),
             Due::CheckIn(connection) => self.check_in(connection),
-            Due::Check(0) if self.is_broken => self.find(0, Finding::Failure { fault: Fault::Network, cause: refused() }),
+            Due::Check(0) if self.is_broken => {
+                self.find(0, Finding::Failure { fault: Fault::Network, cause: refused() });
+            }
             Due::Check(server) => self.find(server, Finding::Description(Box::new(description(server)))),
             Due::Break => {
                 self.is_broken = true;

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::super::explanation::{end, headline, told};
 use super::super::picture::{MarkKind, Picture, PoolPicture, Span, lanes, name_of};
-use super::WAITS;
 
 /// Most spans that a page shows: the last ones.
 const SPANS: usize = 100_000;
@@ -143,13 +142,9 @@ fn count_data(at: u64, counts: &Counts) -> [u64; 5] {
     [at, counts.in_use.into(), counts.available.into(), counts.pending.into(), counts.waiting.into()]
 }
 
-/// The longest waits, in the order of their beginnings.
+/// The waits that are explained, in the order of their beginnings.
 fn wait_data(picture: &Picture, clock: Clock) -> Vec<WaitData<'_>> {
-    let mut longest: Vec<usize> = (0..picture.waits.len()).collect();
-    longest.sort_by_key(|&at| core::cmp::Reverse(picture.waits.get(at).map(Wait::duration)));
-    longest.truncate(WAITS);
-    longest.sort_unstable();
-    let shown: Vec<&Wait> = longest.iter().filter_map(|&at| picture.waits.get(at)).collect();
+    let shown: Vec<&Wait> = picture.explained.iter().filter_map(|&at| picture.waits.get(at)).collect();
     let mut before = 0_u32;
     let mut id = |call: Option<u64>| {
         before += u32::from(call.is_none());

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use self::data::Data;
 use super::picture::Picture;
 
-/// Most waits that a page shows: the longest ones.
+/// So many of the longest waits are shown on a page, and half as many of the longest that failed.
 pub(super) const WAITS: usize = 500;
 
 const PAGE: &str = include_str!("page.html");

@@ -29,8 +29,8 @@ const duration = nanos => {
 // A time as the client's clock had it, as `replay --timeline` prints it.
 const seconds = (nanos, digits = 6) => `${((data.origin + nanos) / 1e9).toFixed(digits)} s`;
 
-// Rows: what each of them shows, and where.
-const SLOT = 15, COUNTS = 46, TITLE = 26, AXIS = 22, GAP = 10;
+// Rows: what each of them shows, and where. Where there are many, they are thin and without words.
+const LANE = 15, THIN = 5, COUNTS = 46, TITLE = 26, AXIS = 22, GAP = 10;
 const rows = [];
 let contents = AXIS;
 const row = (kind, height, more) => {
@@ -38,19 +38,31 @@ const row = (kind, height, more) => {
   contents += height;
 };
 const lanes = data.waits.reduce((most, wait) => Math.max(most, wait.lane + 1), 0);
-if (lanes) row('title', TITLE, { label: 'Waiting check-outs' });
-for (let lane = 0; lane < lanes; lane++) {
-  row('lane', SLOT, { label: lane ? '' : 'who waits', waits: data.waits.filter(wait => wait.lane === lane) });
-}
+const laneHeight = lanes > 24 ? THIN : LANE;
+const slotHeight = data.pools.reduce((sum, pool) => sum + pool.slots, 0) > 60 ? THIN : LANE;
+// Labels are no closer than they are high.
+const labelOf = (index, height, label) => index % Math.ceil(12 / height) ? '' : label;
+const rowsOfWaits = () => {
+  if (!lanes) return;
+  contents += rows.length ? GAP : 0;
+  row('title', TITLE, { label: 'Waiting check-outs' });
+  for (let lane = 0; lane < lanes; lane++) {
+    row('lane', laneHeight, { label: lane ? '' : 'who waits', waits: data.waits.filter(wait => wait.lane === lane) });
+  }
+};
+// Many would push all else out of sight.
+if (laneHeight === LANE) rowsOfWaits();
 for (const pool of data.pools) {
   contents += rows.length ? GAP : 0;
   row('title', TITLE, { label: pool.name, pool });
-  row('counts', COUNTS, { label: 'connections', pool, most: pool.counts.reduce((most, it) => Math.max(most, it[1] + it[2] + it[3], it[4]), 1) });
+  const most = pool.counts.reduce((most, it) => Math.max(most, it[1] + it[2] + it[3]), 0);
+  const waiting = pool.counts.reduce((most, it) => Math.max(most, it[4]), 0);
+  row('counts', COUNTS, { label: `≤ ${most} connections`, second: `≤ ${waiting} waiting`, pool, most: Math.max(most, 1), waiting: Math.max(waiting, 1) });
   const slots = Array.from({ length: pool.slots }, () => []);
   for (const span of pool.spans) slots[span[0]].push(span);
-  slots.forEach((spans, slot) => row('slot', SLOT, { label: `slot ${slot + 1}`, spans, pool }));
+  slots.forEach((spans, slot) => row('slot', slotHeight, { label: labelOf(slot, slotHeight, `slot ${slot + 1}`), spans, pool }));
 }
-at('height').style.height = '0';
+if (laneHeight !== LANE) rowsOfWaits();
 
 // What is seen: from, and how long.
 const view = { from: data.shownFrom, length: Math.max(data.length - data.shownFrom, 1) };
@@ -83,7 +95,7 @@ const showWait = wait => {
   const length = Math.max(wait.ended - wait.began, 1000);
   look(wait.began - length * .35, length * 1.7);
   const lane = rows.find(it => it.waits && it.waits.includes(wait));
-  if (lane && (lane.top < timeline.scrollTop + AXIS || lane.top > timeline.scrollTop + height - SLOT)) timeline.scrollTop = lane.top - height / 2;
+  if (lane && (lane.top < timeline.scrollTop + AXIS || lane.top > timeline.scrollTop + height - lane.height)) timeline.scrollTop = lane.top - height / 2;
 };
 
 function resize() {
@@ -153,7 +165,9 @@ function drawLabel(pen, it, top) {
   pen.fillStyle = colour(it.kind === 'title' ? 'text' : 'faint');
   const font = pen.font;
   if (it.kind === 'title') pen.font = `600 ${font.replace('11px', '12px')}`;
-  pen.fillText(fit(pen, it.label, it.kind === 'title' && !it.pool ? width : gutter - 10), it.kind === 'title' ? 0 : 10, top + it.height / 2 + 1);
+  const isTitle = it.kind === 'title', middle = top + it.height / 2 + 1;
+  pen.fillText(fit(pen, it.label, isTitle && !it.pool ? width : gutter - (isTitle ? 6 : 14)), isTitle ? 0 : 10, it.second ? middle - 7 : middle);
+  if (it.second) pen.fillText(fit(pen, it.second, gutter - 14), 10, middle + 7);
   pen.font = font;
 }
 
@@ -169,7 +183,7 @@ function bar(pen, from, to, top, height, fill, text, ink) {
   if (right < gutter || left > width) return;
   pen.fillStyle = fill;
   pen.fillRect(left, top, Math.max(right - left - (right - left > 3 ? .5 : 0), 1), height);
-  if (text && right - left > 34) {
+  if (text && height > 8 && right - left > 34) {
     pen.fillStyle = ink;
     const start = Math.max(left, gutter) + 4;
     pen.fillText(fit(pen, text, right - start - 3), start, top + height / 2 + .5);
@@ -195,9 +209,10 @@ const DRAW = {
       pen.fill();
     }
   },
-  // In use, available and pending on top of each other; the line is those who wait.
+  // In use, available and pending on top of each other; the line is those who wait, in a scale of its own.
   counts(pen, it, top) {
-    const { counts } = it.pool, scale = (COUNTS - 8) / it.most, ground = top + COUNTS - 3;
+    const { counts } = it.pool, ground = top + COUNTS - 3;
+    const scale = (COUNTS - 8) / it.most, scaleOfLine = (COUNTS - 8) / it.waiting;
     const right = counts.map((_, index) => index + 1 < counts.length ? counts[index + 1][0] : data.length);
     pen.fillStyle = colour('line');
     pen.fillRect(gutter, ground, width - gutter, 1);
@@ -212,8 +227,8 @@ const DRAW = {
         level -= count * scale;
       }
       line = line || new Path2D();
-      line.lineTo(left, ground - waiting * scale);
-      line.lineTo(left + wide, ground - waiting * scale);
+      line.lineTo(left, ground - waiting * scaleOfLine);
+      line.lineTo(left + wide, ground - waiting * scaleOfLine);
     });
     if (!line) return;
     pen.strokeStyle = colour('text');
@@ -229,17 +244,17 @@ const DRAW = {
       if (right === last && state === lastState && !closed) continue;
       [last, lastState] = [right, state];
       const ink = state === 'in use' ? '#fff' : colour('text');
-      bar(pen, from, to, top + 1, SLOT - 2, colour(state), wordsOf(state, holder, connection), ink);
-      if (closed) { pen.fillStyle = colour(closed === 'idle' ? 'faint' : 'cleared'); pen.fillRect(x(to) - 1, top, 2, SLOT); }
+      bar(pen, from, to, top + 1, it.height - 2, colour(state), wordsOf(state, holder, connection), ink);
+      if (closed) { pen.fillStyle = colour(closed === 'idle' ? 'faint' : 'cleared'); pen.fillRect(x(to) - 1, top, 2, it.height); }
     }
   },
   lane(pen, it, top) {
     for (const wait of it.waits) {
       if (wait.ended < view.from || wait.began > view.from + view.length) continue;
-      for (const [limit, from, to] of wait.intervals) bar(pen, from, to, top + 1, SLOT - 2, colour(limit), '', '');
-      if (!wait.intervals.length) bar(pen, wait.began, wait.ended, top + 1, SLOT - 2, colour('turn'), '', '');
-      bar(pen, wait.began, wait.ended, top + 1, SLOT - 2, 'transparent', `${wait.by || 'somebody'}: ${wait.cause || ''}`, '#fff');
-      if (wait.outcome === 'failed') { pen.fillStyle = colour('cleared'); pen.fillRect(Math.max(x(wait.ended) - 2, gutter), top, 2, SLOT); }
+      for (const [limit, from, to] of wait.intervals) bar(pen, from, to, top + 1, it.height - 2, colour(limit), '', '');
+      if (!wait.intervals.length) bar(pen, wait.began, wait.ended, top + 1, it.height - 2, colour('turn'), '', '');
+      bar(pen, wait.began, wait.ended, top + 1, it.height - 2, 'transparent', [wait.by, wait.cause].filter(Boolean).join(': '), '#fff');
+      if (wait.outcome === 'failed') { pen.fillStyle = colour('cleared'); pen.fillRect(Math.max(x(wait.ended) - 2, gutter), top, 2, it.height); }
     }
   },
 };
@@ -254,17 +269,20 @@ function drawChosen(pen, scroll) {
   pen.clip();
   pen.strokeStyle = colour('accent');
   pen.lineWidth = 2;
-  pen.strokeRect(x(chosen.began) - 1, lane.top - scroll, Math.max(x(chosen.ended) - x(chosen.began), 2) + 2, SLOT);
+  pen.strokeRect(x(chosen.began) - 1, lane.top - scroll, Math.max(x(chosen.ended) - x(chosen.began), 2) + 2, lane.height);
   if (chosen.ledTo) {
     const [pool, slot] = chosen.ledTo;
     const target = rows.filter(it => it.kind === 'slot' && it.pool === data.pools[pool])[slot];
-    const from = lane.top + SLOT - scroll, to = target.top - scroll, place = x(chosen.ended);
+    const isBelow = target.top > lane.top, place = x(chosen.ended);
+    const from = (isBelow ? lane.top + lane.height : lane.top) - scroll;
+    const to = (isBelow ? target.top : target.top + target.height) - scroll;
+    const side = isBelow ? -6 : 6;
     pen.beginPath();
     pen.moveTo(place, from);
     pen.lineTo(place, to);
-    pen.moveTo(place - 4, to - 6);
+    pen.moveTo(place - 4, to + side);
     pen.lineTo(place, to);
-    pen.lineTo(place + 4, to - 6);
+    pen.lineTo(place + 4, to + side);
     pen.stroke();
   }
   pen.restore();
@@ -360,10 +378,11 @@ at('zoom-out').addEventListener('click', KEYS['-']);
 at('zoom-all').addEventListener('click', showAll);
 at('zoom-wait').addEventListener('click', KEYS.w);
 
+const seen = new Set(data.pools.flatMap(pool => pool.spans.map(span => span[2])));
 const LEGEND = [
-  ...Object.keys(STATES).map(name => [name, name]),
+  ...Object.keys(STATES).filter(name => seen.has(name)).map(name => [name, name]),
   ['text', 'line: how many wait'], ['cleared', 'cleared, closed'], ['lost', 'check failed'],
-  ...[...new Set(data.waits.flatMap(wait => wait.intervals.map(it => it[0])))].map(name => [name, `waits: ${name}`]),
+  ...[...new Set(data.waits.flatMap(wait => wait.intervals.map(it => it[0])))].sort().map(name => [name, `waits: ${name}`]),
 ];
 for (const [name, words] of LEGEND) {
   const entry = document.createElement('span');

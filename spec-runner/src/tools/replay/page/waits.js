@@ -24,7 +24,8 @@ const count = (number, one, many = `${one}s`) => `${number.toLocaleString('en')}
     `by ${data.producer || 'somebody'}`,
   ].filter(Boolean).join(' · ');
   const missing = [
-    data.waits.length < data.allWaits && `Of ${count(data.allWaits, 'wait')} only the ${data.waits.length} longest are shown.`,
+    data.waits.length < data.allWaits
+      && `Of ${count(data.allWaits, 'wait')} ${data.waits.length} are shown: the longest, and the longest of those that failed.`,
     data.shownFrom > 0 && `What connections did before ${seconds(data.shownFrom)} is left out.`,
   ].filter(Boolean);
   at('left-out').hidden = !missing.length;
@@ -59,7 +60,7 @@ const lines = new Map(data.waits.map(wait => {
     element('td', duration(wait.ended - wait.began), 'number'),
     cause,
     element('td', wait.outcome, wait.outcome === 'failed' ? 'word failed' : 'word'),
-    element('td', wait.by || 'somebody'),
+    element('td', wait.by || 'somebody', 'who'),
     element('td', seconds(wait.began, 3), 'number'),
   );
   line.addEventListener('click', () => { location.hash = `wait=${wait.id}`; });
@@ -93,7 +94,7 @@ at('no-waits').hidden = data.waits.length > 0;
 // The explanation.
 function explain(wait) {
   at('headline').textContent = wait ? wait.headline : data.waits.length ? 'Choose a wait.' : 'There is nothing to explain.';
-  at('cause').textContent = wait && wait.explanation ? wait.explanation : '';
+  at('cause').textContent = wait && wait.explanation ? `cause: ${wait.explanation}` : '';
   const intervals = wait ? wait.intervals : [];
   const marked = (made, limit) => { made.style.setProperty('--mark', `var(${variable(limit)})`); return made; };
   at('share').replaceChildren(...intervals.map(([limit, from, to]) => {
@@ -131,6 +132,7 @@ if (!location.hash && data.waits.length) {
   history.replaceState(null, '', `#wait=${longest.id}`);
   choose();
   showAll();
+  timeline.scrollTop = 0;
 } else {
   choose();
 }

@@ -41,6 +41,9 @@ struct Drawing {
     tracks: u64,
 }
 
+/// A number of a pool over time, and its name.
+type Counter = (&'static str, fn(&Counts) -> u32);
+
 /// Arrows from clears have other numbers than those from waits.
 const CLEAR: u64 = 1 << 63;
 
@@ -132,7 +135,7 @@ impl Drawing {
     }
 
     fn draw_counts(&mut self, process: Track, pool: &PoolPicture) {
-        let counters: [(&str, fn(&Counts) -> u32); 4] = [
+        let counters: [Counter; 4] = [
             ("waiting", |counts| counts.waiting),
             ("in use", |counts| counts.in_use),
             ("available", |counts| counts.available),
@@ -164,7 +167,8 @@ impl Drawing {
             waited.into_iter().fold(event, Event::ends_flow)
         });
         if let Some(closing) = &span.closing {
-            let closed = Event::new(span.to, Kind::Instant, track).named("close", &format!("closed: {}", closing.reason));
+            let closed =
+                Event::new(span.to, Kind::Instant, track).named("close", &format!("closed: {}", closing.reason));
             let closed = closed.with("connection", &connection);
             let flow = closing.clear.map(|_| flow_of_clear(pool, number as u64));
             self.events.push(flow.into_iter().fold(closed, Event::ends_flow));

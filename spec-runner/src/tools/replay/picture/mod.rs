@@ -7,7 +7,7 @@ mod connections;
 mod holders;
 mod observer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cmap_core::pool::{CheckOutId, ConnectionState, Counts, Handle};
 use cmap_core::time::Instant;
@@ -23,8 +23,10 @@ pub(super) struct Picture {
     pub(super) calls: u64,
     /// In the order in which they were seen first.
     pub(super) pools: Vec<PoolPicture>,
-    /// All check-outs that waited, in the order of their beginnings. The longest have intervals.
+    /// All check-outs that waited, in the order of their beginnings. Those that are explained have intervals.
     pub(super) waits: Vec<Wait>,
+    /// The places of those that are explained.
+    pub(super) explained: BTreeSet<usize>,
     /// The use that each check-out has led to: its pool, and its place among that one's spans.
     uses: BTreeMap<CheckOutId, (usize, usize)>,
     /// The number of the wait, from 1, that led to each use.
@@ -97,17 +99,17 @@ pub(super) enum MarkKind {
 
 impl Picture {
     fn empty(began: Instant) -> Self {
-        let (pools, waits) = (Vec::new(), Vec::new());
-        Self { began, ended: began, calls: 0, pools, waits, uses: BTreeMap::new(), numbers: BTreeMap::new() }
+        let (pools, waits, explained) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (uses, numbers) = (BTreeMap::new(), BTreeMap::new());
+        Self { began, ended: began, calls: 0, pools, waits, explained, uses, numbers }
     }
 
-    /// Repeats all calls. The longest waits are explained, so many at most.
+    /// Repeats all calls. So many of the longest waits are explained, and half as many of the longest that failed.
     pub(super) fn draw(trace: &Trace, explained: usize) -> Result<Self, Box<Divergence>> {
         let mut picture = observer::observe(trace)?;
         picture.waits = waits(trace)?;
-        for wait in explain(trace, Question::Slowest(explained))? {
-            let is_it = |it: &&mut Wait| it.check_out == wait.check_out && it.began == wait.began;
-            picture.waits.iter_mut().find(is_it).into_iter().for_each(|it| it.intervals.clone_from(&wait.intervals));
+        for question in [Question::Slowest(explained), Question::Failures(explained / 2)] {
+            explain(trace, question)?.into_iter().for_each(|wait| picture.explain(wait));
         }
         for (pool, it) in picture.pools.iter().enumerate() {
             let uses = it.spans.iter().enumerate().filter_map(|(place, span)| Some((span.check_out?, (pool, place))));
@@ -123,6 +125,16 @@ impl Picture {
         picture.began = first.map_or(picture.began, |first| first.min(picture.began));
         picture.ended = last.map_or(picture.ended, |last| last.max(picture.ended));
         Ok(picture)
+    }
+
+    fn explain(&mut self, explained: Wait) {
+        // They are in the order of their beginnings.
+        let first = self.waits.partition_point(|wait| wait.began < explained.began);
+        let is_it = |(_, wait): &(usize, &mut Wait)| wait.check_out == explained.check_out;
+        if let Some((place, wait)) = self.waits.iter_mut().enumerate().skip(first).find(is_it) {
+            wait.intervals = explained.intervals;
+            self.explained.insert(place);
+        }
     }
 
     /// What a wait led to: the pool, and the place of the use among its spans.

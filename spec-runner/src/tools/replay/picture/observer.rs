@@ -69,7 +69,8 @@ impl<'a> Observer<'a> {
             self.mark_finding(*server, finding);
         }
         for output in &step.outputs {
-            if let Output::Pool { output: pool::Output::Action(Action::Close { connection, reason, .. }), .. } = output {
+            if let Output::Pool { output: pool::Output::Action(Action::Close { connection, reason, .. }), .. } = output
+            {
                 self.name_reason(*connection, reason.to_string());
             }
         }
