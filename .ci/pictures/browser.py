@@ -119,4 +119,11 @@ page, console, _ = open_page(address)
 assert not console and page.texts["headline"].strip() == explained(numbers[0])[0].splitlines()[0]
 page, console, _ = open_page(f"{address}#wait=nothing%of-this-kind")
 assert not console and page.texts["headline"].strip() == "Choose a wait."
-print(f"the page: {len(numbers)} waits, three of them explained as by `replay --explain`; no word on the console, no request")
+
+# All others open, too.
+others = [file for file in sorted(pathlib.Path(folder).glob("*.html")) if file.stem not in ("incident", "control")]
+for other in others:
+    page, console, requests = open_page(other.as_uri())
+    assert not console and not requests, (other.name, console, requests)
+    assert page.rows and page.intervals, f"{other.name} explains nothing"
+print(f"{len(others)} other pages open; the page: {len(numbers)} waits, three of them explained as by `replay --explain`; no word on the console, no request")

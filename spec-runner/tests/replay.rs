@@ -11,6 +11,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
+use cmap_core::trace::{BEHAVIOUR, Question, Trace, explain};
 use cmap_runtime::{Client, Recorder};
 use cmap_smol::Smol;
 use cmap_test_server::ServerConfig;
@@ -147,4 +148,33 @@ fn a_question_that_is_none_is_refused() {
 
     assert!(stderr(&output).contains("neither `slowest` nor `failures`"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_copy_has_other_names_for_hosts_and_the_same_explanation() {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(BEHAVIOUR.to_string());
+    for entry in fs::read_dir(traces).unwrap() {
+        let original = entry.unwrap().path();
+        let directory = tempfile::tempdir().unwrap();
+        let copy = directory.path().join("copy.trace");
+
+        let output = replay(&original, &["--hash-hosts", copy.to_str().unwrap()]);
+
+        assert!(output.status.success(), "{}: {}", original.display(), stderr(&output));
+        let bytes = fs::read(&copy).unwrap();
+        let names = ["example", "router0", "10.0.0."];
+        let has = |name: &str| bytes.windows(name.len()).any(|window| window == name.as_bytes());
+        assert!(
+            names.into_iter().all(|name| !has(name)),
+            "{}: {}",
+            original.display(),
+            stdout(&replay(&copy, &["--json-lines"]))
+        );
+        let waits = |path: &Path| -> Vec<_> {
+            let trace = Trace::read(&fs::read(path).unwrap()).unwrap();
+            let waits = explain(&trace, Question::Slowest(usize::MAX)).unwrap();
+            waits.iter().map(|wait| (wait.duration(), wait.by_limit(), wait.occurrences.len())).collect()
+        };
+        assert_eq!(waits(&copy), waits(&original), "{}", original.display());
+    }
 }

@@ -50,24 +50,30 @@ impl<C> Topology<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        if let Some(writer) = self.writer
-            && request.identity.is_none()
-            && self.outputs.is_empty()
-            && let Some(server) = self.servers.get_mut(writer)
-        {
-            let request = bounded(now, request, self.check_out_limit);
-            if let Some(delivery) = server.pool.check_out_available(now, request) {
-                return (CheckOut::Started(delivery.check_out), Some(delivery));
-            }
+        if let Some(delivery) = self.check_out_available(now, request) {
+            return (CheckOut::Started(delivery.check_out), Some(delivery));
         }
         let mut delivery = None;
         let check_out = self.begin_check_out(now, request, &mut delivery);
         (check_out, delivery)
     }
 
+    /// The shortest way: the hottest connection to the server that takes writes, if nothing else has to be done.
+    #[inline(always)]
+    pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if let Some(writer) = self.writer
+            && request.identity.is_none()
+            && self.outputs.is_empty()
+            && let Some(server) = self.servers.get_mut(writer)
+        {
+            return server.pool.check_out_available(now, bounded(now, request, self.check_out_limit));
+        }
+        None
+    }
+
     /// Puts the delivery at another place, so that the short way has its own in registers.
     #[inline(never)]
-    fn begin_check_out(
+    pub(crate) fn begin_check_out(
         &mut self,
         now: Instant,
         request: CheckOutRequest,
@@ -203,20 +209,31 @@ impl<C> Topology<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        let socket = match self.servers.at(connection.slot()) {
+        match self.check_in_available(now, connection, socket, condition) {
+            Ok(()) => Ok(CheckedIn::Done),
+            Err(socket) => self.begin_check_in(now, connection, socket, condition),
+        }
+    }
+
+    /// The shortest way: the connection is the hottest one, if nothing else has to be done. Otherwise its socket is returned.
+    #[inline(always)]
+    pub(crate) fn check_in_available(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        match self.servers.at(connection.slot()) {
             Some(server) if self.outputs.is_empty() => {
-                match server.pool.check_in_available(now, connection, socket, condition) {
-                    Ok(()) => return Ok(CheckedIn::Done),
-                    Err(socket) => socket,
-                }
+                server.pool.check_in_available(now, connection, socket, condition)
             }
-            _ => socket,
-        };
-        self.begin_check_in(now, connection, socket, condition)
+            _ => Err(socket),
+        }
     }
 
     #[inline(never)]
-    fn begin_check_in(
+    pub(crate) fn begin_check_in(
         &mut self,
         now: Instant,
         connection: Handle,

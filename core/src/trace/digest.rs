@@ -3,7 +3,8 @@
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
-use crate::pool::{self, Action, Handle};
+use super::words::place_of;
+use crate::pool::{self, Action, ConnectionId};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Output};
 
@@ -27,11 +28,9 @@ impl Digest {
     #[inline]
     pub(super) fn take_answer(&mut self, answer: &Answer) {
         if let Answer::CheckOut(CheckOut::Started(check_out), Some(connection)) = answer {
-            self.take(check_out.sequence);
-            self.take_handle(*connection);
-        } else if matches!(answer, Answer::CheckedIn(None)) {
-            self.take(0);
-        } else {
+            self.take_delivery(check_out.sequence, connection.id, place_of(*connection));
+        } else if !matches!(answer, Answer::CheckedIn(None)) {
+            // The most frequent answer is the one that leaves the digest as it is.
             self.take_value(answer);
         }
     }
@@ -40,8 +39,7 @@ impl Digest {
     pub(super) fn take_output<C>(&mut self, output: &Output<C>) {
         if let Output::Pool { output: pool::Output::Action(Action::Deliver { check_out, connection, .. }), .. } = output
         {
-            self.take(check_out.sequence);
-            self.take_handle(*connection);
+            self.take_delivery(check_out.sequence, connection.id, place_of(*connection));
         } else {
             self.take_value(&output.snapshot());
         }
@@ -52,10 +50,11 @@ impl Digest {
         self.take(timeout.map_or(u64::MAX, Instant::as_nanos));
     }
 
+    /// Takes in that a check-out has a connection.
     #[inline]
-    fn take_handle(&mut self, connection: Handle) {
-        self.take(connection.id.0);
-        self.take(u64::from(connection.key) << 32 | u64::from(connection.pool.slot));
+    pub(super) fn take_delivery(&mut self, check_out: u64, connection: ConnectionId, place: u64) {
+        self.take(check_out);
+        self.take(connection.0.rotate_left(16) ^ place);
     }
 
     #[inline]

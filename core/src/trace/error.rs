@@ -31,6 +31,11 @@ pub enum TraceErrorKind {
         "it was recorded with behaviour {0}, and this program has {BEHAVIOUR}; replay it with the version that wrote it"
     )]
     NewerBehaviour(u32),
+    /// An earlier behaviour, with states that this version does not know.
+    #[error(
+        "it has a state of behaviour {0}, which this program, with {BEHAVIOUR}, does not know; replay it with the version that wrote it"
+    )]
+    OlderBehaviour(u32),
     /// It ends too early.
     #[error("it ends within a section; its end is missing, copy the whole file")]
     Truncated,

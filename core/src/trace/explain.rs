@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::item::{Note, Trace};
+use super::occurrence::Occurrences;
 use super::replay::{Divergence, Replay, Step};
 use super::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
 use crate::pool::{self, Action, Cancellation, CheckOutId, Establishing, Handle, WaitBound};
@@ -88,6 +89,7 @@ struct Observer<'a> {
     /// What binds those that are followed.
     bound: BTreeMap<usize, Bound>,
     intervals: BTreeMap<usize, Vec<Interval>>,
+    occurrences: Occurrences,
     now: Instant,
 }
 
@@ -111,6 +113,7 @@ impl<'a> Observer<'a> {
             holders: BTreeMap::new(),
             bound: BTreeMap::new(),
             intervals: BTreeMap::new(),
+            occurrences: Occurrences::new(),
             now: Instant::ORIGIN,
         }
     }
@@ -118,10 +121,12 @@ impl<'a> Observer<'a> {
     fn run(mut self) -> Result<Explained, Box<Divergence>> {
         let Some(mut replay) = Replay::new(self.trace) else { return Ok((self.waits, self.intervals)) };
         self.now = replay.machine().now();
+        self.occurrences.begin(replay.machine());
         self.begin_with_those_who_wait(replay.machine());
         self.follow(replay.machine());
         while let Some(step) = replay.step()? {
             self.now = replay.machine().now();
+            self.occurrences.observe(&step, replay.machine());
             self.observe(&step);
             self.follow(replay.machine());
         }
@@ -213,8 +218,9 @@ impl<'a> Observer<'a> {
 
     fn begin(&mut self, call: Option<u64>, check_out: CheckOut, began: Instant) -> usize {
         let at = self.waits.len();
-        let (holder, intervals) = (None, Vec::new());
-        self.waits.push(Wait { call, check_out, holder, began, end: WaitEnd::Open, ended: began, intervals });
+        let (intervals, occurrences) = (Vec::new(), Vec::new());
+        let (end, ended) = (WaitEnd::Open, began);
+        self.waits.push(Wait { call, check_out, holder: None, began, end, ended, intervals, occurrences });
         self.open.insert(check_out, at);
         at
     }
@@ -241,8 +247,12 @@ impl<'a> Observer<'a> {
     }
 
     fn end(&mut self, at: usize, now: Instant, end: WaitEnd) {
+        let follows = self.follows(at);
         if let Some(wait) = self.waits.get_mut(at) {
             (wait.ended, wait.end) = (now, end);
+            if follows {
+                wait.occurrences = self.occurrences.around(wait.began, now);
+            }
         }
         self.close_interval(at, now);
         self.fill_up(at, now);

@@ -20,12 +20,14 @@
 //! | `read`, `error` | reading files, and why one cannot be read |
 //! | `replay` | making the calls again |
 //! | `explain`, `wait` | why check-outs waited |
+//! | `occurrence` | what happened meanwhile |
 
 mod digest;
 mod error;
 mod explain;
 mod file;
 mod item;
+mod occurrence;
 mod read;
 mod recorded;
 mod recorder;
@@ -36,6 +38,7 @@ mod words;
 pub use self::error::{TraceError, TraceErrorKind};
 pub use self::explain::{Question, explain, waits};
 pub use self::item::{Call, Header, Item, Note, Segment, Trace};
+pub use self::occurrence::{Demand, Happening, Occurrence};
 pub use self::recorded::Recorded;
 pub use self::recorder::{Contents, RecorderOptions};
 pub use self::replay::{Difference, Divergence, Replay, Step};

@@ -69,6 +69,7 @@ struct Sections<'a> {
     at: usize,
     next: usize,
     checksum: u32,
+    behaviour: u32,
 }
 
 impl<'a> Sections<'a> {
@@ -84,7 +85,7 @@ impl<'a> Sections<'a> {
         if behaviour > BEHAVIOUR {
             return Err(error(TraceErrorKind::NewerBehaviour(behaviour)));
         }
-        Ok(Self { bytes, at: 0, next: length, checksum: file::checksum(0, line) })
+        Ok(Self { bytes, at: 0, next: length, checksum: file::checksum(0, line), behaviour })
     }
 
     fn error(&self, kind: TraceErrorKind) -> TraceError {
@@ -123,7 +124,12 @@ impl<'a> Sections<'a> {
     }
 
     fn decode<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, TraceError> {
-        let unreadable = |problem: String| self.error(TraceErrorKind::Unreadable(problem));
+        let unreadable = |problem: String| {
+            self.error(match self.behaviour {
+                BEHAVIOUR => TraceErrorKind::Unreadable(problem),
+                older => TraceErrorKind::OlderBehaviour(older),
+            })
+        };
         let (value, rest) = postcard::take_from_bytes(payload).map_err(|error| unreadable(error.to_string()))?;
         if rest.is_empty() { Ok(value) } else { Err(unreadable("bytes are left over".to_string())) }
     }
@@ -146,4 +152,20 @@ fn versions(line: &[u8]) -> Option<[u32; 2]> {
     }
     let behaviour = words.next()?.parse().ok()?;
     words.next().is_none().then_some([schema, behaviour])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_an_older_behaviour_is_refused_by_that_version() {
+        let line = alloc::format!("{NAME} {SCHEMA} behaviour 0\n");
+        let mut sections = Sections::new(line.as_bytes()).unwrap();
+        sections.at = 7;
+
+        let error = sections.decode::<Header>(&[0xff]).unwrap_err();
+
+        assert_eq!(error, TraceError { offset: 7, kind: TraceErrorKind::OlderBehaviour(0) });
+    }
 }

@@ -10,12 +10,13 @@ use core::time::Duration;
 
 use super::item::Note;
 use super::recorder::{Contents, Recorder, RecorderOptions};
+use super::words;
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
-    IdentityId, PhaseTimes, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery,
+    Handle, IdentityId, PhaseTimes, Purpose, Refused,
 };
 use crate::server::{OperationError, ServerId};
 use crate::service_id::ServiceId;
@@ -94,29 +95,44 @@ impl<C> Recorded<C> {
 
     // The frequent calls.
 
+    // They are recorded when they have been made, which costs less than before: what they returned is at hand.
+
     /// [`Topology::check_out`].
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        if self.recorder.is_some() { self.record_check_out(now, request) } else { self.machine.check_out(now, request) }
-    }
-
-    /// [`Topology::check_out_at_once`]; where calls are recorded, [`check_out`](Self::check_out) has to be asked.
-    #[inline(always)]
-    pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
-        if self.recorder.is_some() { None } else { self.machine.check_out_at_once(now, request) }
+        self.prepare();
+        if let Some(delivery) = self.machine.check_out_available(now, request) {
+            self.record_served(now, &request, delivery.check_out, delivery.connection);
+            return (CheckOut::Started(delivery.check_out), Some(delivery));
+        }
+        let mut delivery = None;
+        let check_out = self.begin_check_out(now, request, &mut delivery);
+        (check_out, delivery)
     }
 
     #[inline(never)]
-    fn record_check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+    fn begin_check_out(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+        delivery: &mut Option<Delivery<C>>,
+    ) -> CheckOut {
+        let check_out = self.machine.begin_check_out(now, request, delivery);
         if let Some(recorder) = &mut self.recorder {
-            recorder.record_check_out(&self.machine, now, request);
+            let connection = delivery.as_ref().map(|delivery| delivery.connection);
+            recorder.record_check_out(&self.machine, now, request, &Answer::CheckOut(check_out, connection));
         }
-        let begun = self.machine.check_out(now, request);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.take_answer(&Answer::of_check_out(&begun));
-        }
-        begun
+        check_out
+    }
+
+    /// [`Topology::check_out_at_once`].
+    #[inline(always)]
+    pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        self.prepare();
+        let delivery = self.machine.check_out_at_once(now, request)?;
+        self.record_served(now, request, delivery.check_out, delivery.connection);
+        Some(delivery)
     }
 
     /// [`Topology::check_in`].
@@ -131,38 +147,75 @@ impl<C> Recorded<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        if self.recorder.is_some() {
-            self.record_check_in(now, connection, socket, condition)
-        } else {
-            self.machine.check_in(now, connection, socket, condition)
+        self.prepare();
+        match self.machine.check_in_available(now, connection, socket, condition) {
+            Ok(()) => {
+                if let Some(recorder) = &mut self.recorder
+                    && !recorder.record_returned(now, connection)
+                {
+                    recorder.record_check_in(&self.machine, now, connection, condition, &Answer::CheckedIn(None));
+                }
+                Ok(CheckedIn::Done)
+            }
+            Err(socket) => self.begin_check_in(now, connection, socket, condition),
         }
     }
 
     #[inline(never)]
-    fn record_check_in(
+    fn begin_check_in(
         &mut self,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
+        let checked_in = self.machine.begin_check_in(now, connection, socket, condition);
         if let Some(recorder) = &mut self.recorder {
-            match condition {
-                Condition::Usable => recorder.record_check_in(&self.machine, now, connection),
-                Condition::Errored => recorder.record(&self.machine, now, Input::CheckIn(connection, condition)),
-            }
-        }
-        let checked_in = self.machine.check_in(now, connection, socket, condition);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.take_answer(&Answer::of_check_in(&checked_in));
+            let answer = Answer::of_check_in(&checked_in);
+            recorder.record_check_in(&self.machine, now, connection, condition, &answer);
         }
         checked_in
     }
 
+    #[inline(always)]
+    fn prepare(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.is_due()
+        {
+            recorder.prepare(&self.machine);
+        }
+    }
+
+    #[inline(always)]
+    fn record_served(&mut self, now: Instant, request: &CheckOutRequest, check_out: CheckOutId, connection: Handle) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let is_recorded = request.affinity.is_none()
+            && request.identity.is_none()
+            && recorder.record_served(
+                now,
+                request.deadline,
+                check_out.sequence,
+                connection.id(),
+                words::place_of(connection),
+            );
+        if !is_recorded {
+            let answer = Answer::CheckOut(CheckOut::Started(check_out), Some(connection));
+            recorder.record_check_out(&self.machine, now, *request, &answer);
+        }
+    }
+
     /// [`Topology::poll_output`].
     #[must_use = "an action that is not carried out is lost"]
-    #[inline]
+    #[inline(always)]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
+        if self.recorder.is_some() && !self.machine.is_drained() {
+            return self.poll_and_record();
+        }
+        self.machine.poll_output()
+    }
+
+    #[inline(never)]
+    fn poll_and_record(&mut self) -> Option<Output<C>> {
         let output = self.machine.poll_output()?;
         if let Some(recorder) = &mut self.recorder {
             recorder.take_output(&output);
@@ -486,5 +539,17 @@ impl<C> Recorded<C> {
             recorder.take_answer(&result.into());
         }
         result
+    }
+}
+
+impl Recorded<()> {
+    /// [`Topology::apply`]: any call, as data.
+    pub fn apply(&mut self, now: Instant, input: Input) -> Answer {
+        self.record(now, || input.clone());
+        let answer = self.machine.apply(now, input);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take_answer(&answer);
+        }
+        answer
     }
 }

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use super::digest::Digest;
 use super::item::{Call, Item, Note};
-use super::words::{self, Margin};
-use crate::pool::{CheckOutRequest, Handle};
+use super::words::{self, Margin, Staged};
+use crate::pool::{CheckOutRequest, Condition, ConnectionId, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, Input, Output, Topology};
 
@@ -28,12 +28,18 @@ pub(super) struct Recorder {
     options: RecorderOptions,
     closed: VecDeque<Arc<Kept>>,
     current: Kept,
+    /// The last calls of the current segment.
+    staged: Staged,
     /// The time of the last call.
     last: Instant,
     /// The outputs polled since.
     polled: u32,
     digest: Digest,
     until_check: u32,
+    /// How many more frequent calls can be recorded before something else is due: a check, or a new segment.
+    left: u32,
+    /// How many of them could be when that was looked for.
+    granted: u32,
 }
 
 /// A segment as it is kept in memory.
@@ -65,8 +71,8 @@ const SNAPSHOTS: usize = 16;
 /// The calls between two checks.
 const CHECK_EVERY: u32 = 64;
 
-/// The words that there is always room for: a check, a frequent call, its holder, and the end of the segment.
-const ROOM: usize = 4 * words::FREQUENT;
+/// The words that there is always room for: a check, a check-out or check-in of any kind, its holder, and the end of the segment.
+const ROOM: usize = 8 * words::FREQUENT;
 
 /// The bytes of a word.
 const WORD: usize = size_of::<u64>();
@@ -78,46 +84,116 @@ impl Recorder {
             options,
             closed: VecDeque::with_capacity(SEGMENTS),
             current: Kept::empty(),
+            staged: Staged::new(),
             last: machine.now(),
             polled: 0,
             digest: Digest::default(),
             until_check: CHECK_EVERY,
+            left: 0,
+            granted: 0,
         };
         recorder.begin_segment(machine, 0, Vec::new());
         recorder
     }
 
-    /// Has room for a call, and knows the state before it where that is due.
+    /// Whether something is due before the next call; see [`prepare`](Self::prepare).
     #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Has room for a call, and knows the state before it where that is due.
+    #[cold]
+    #[inline(never)]
     pub(super) fn prepare<C>(&mut self, machine: &Topology<C>) {
+        self.settle();
         if self.current.words.len() + ROOM > self.current.room {
             self.change_segment(machine, 0);
         }
         if self.until_check == 0 {
             self.check(machine);
         }
+        self.grant();
+        // There is room for a call beside the check.
+        self.left = self.left.max(1);
+        self.granted = self.left;
     }
 
-    /// Records a check-out, before it is made.
-    #[inline]
-    pub(super) fn record_check_out<C>(&mut self, machine: &Topology<C>, now: Instant, request: CheckOutRequest) {
-        self.prepare(machine);
+    /// Records a check-out that was served at once and [prepared](Self::prepare) for, if it is a frequent one. Takes numbers
+    /// instead of what they are of, so that all of it stays in registers.
+    #[inline(always)]
+    pub(super) fn record_served(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        check_out: u64,
+        connection: ConnectionId,
+        place: u64,
+    ) -> bool {
+        let is_frequent = self.polled == 0 && self.staged.push_check_out(self.bare_margin(now), deadline);
+        if is_frequent {
+            self.count(now);
+            self.digest.take_delivery(check_out, connection, place);
+        }
+        is_frequent
+    }
+
+    /// Records a usable connection that came back and is available, if its numbers fit. It was [prepared](Self::prepare) for.
+    #[inline(always)]
+    pub(super) fn record_returned(&mut self, now: Instant, connection: Handle) -> bool {
+        let is_frequent = self.polled == 0 && self.staged.push_check_in(self.bare_margin(now), connection);
+        if is_frequent {
+            // Its answer leaves the digest as it is.
+            self.count(now);
+        }
+        is_frequent
+    }
+
+    /// Records any check-out that was made, and [prepared](Self::prepare) for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn record_check_out<C>(
+        &mut self,
+        machine: &Topology<C>,
+        now: Instant,
+        request: CheckOutRequest,
+        answer: &Answer,
+    ) {
+        self.flush();
         let margin = self.margin(now);
-        if !words::push_check_out(&mut self.current.words, margin, &request) {
+        let is_frequent = request.affinity.is_none()
+            && request.identity.is_none()
+            && self.staged.push_check_out(margin, request.deadline);
+        if !is_frequent {
             self.record_rare(machine, margin, Input::CheckOut(request));
         }
         self.count(now);
+        self.polled = 0;
+        self.digest.take_answer(answer);
+        self.grant_anew();
     }
 
-    /// Records the check-in of a usable connection, before it is made.
-    #[inline]
-    pub(super) fn record_check_in<C>(&mut self, machine: &Topology<C>, now: Instant, connection: Handle) {
-        self.prepare(machine);
+    /// Records any check-in that was made, and [prepared](Self::prepare) for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn record_check_in<C>(
+        &mut self,
+        machine: &Topology<C>,
+        now: Instant,
+        connection: Handle,
+        condition: Condition,
+        answer: &Answer,
+    ) {
+        self.flush();
         let margin = self.margin(now);
-        if !words::push_check_in(&mut self.current.words, margin, connection) {
-            self.record_rare(machine, margin, Input::CheckIn(connection, crate::pool::Condition::Usable));
+        let is_frequent = condition == Condition::Usable && self.staged.push_check_in(margin, connection);
+        if !is_frequent {
+            self.record_rare(machine, margin, Input::CheckIn(connection, condition));
         }
         self.count(now);
+        self.polled = 0;
+        self.digest.take_answer(answer);
+        self.grant_anew();
     }
 
     /// Records any other call, before it is made.
@@ -127,6 +203,8 @@ impl Recorder {
         let margin = self.margin(now);
         self.record_rare(machine, margin, input);
         self.count(now);
+        self.polled = 0;
+        self.grant_anew();
     }
 
     /// Records what a call returned.
@@ -144,18 +222,24 @@ impl Recorder {
     /// Records who made the last call.
     #[inline]
     pub(super) fn note_holder(&mut self, text: u32) {
-        words::push_holder(&mut self.current.words, text);
+        if !self.staged.push_holder(text) {
+            self.flush();
+            self.staged.push_holder(text);
+        }
     }
 
     /// Records something that the machine does not see.
     #[cold]
     pub(super) fn note<C>(&mut self, machine: &Topology<C>, note: Note) {
+        self.settle();
         self.push(machine, &Item::Note(note));
+        self.grant();
     }
 
     /// What is kept now.
     pub(super) fn contents(&self) -> Contents {
         let mut current = self.current.clone();
+        current.words.extend_from_slice(self.staged.words());
         current.end(self.polled);
         let segments = self.closed.iter().map(Arc::clone).chain([Arc::new(current)]).collect();
         Contents { segments, texts: Vec::new() }
@@ -164,6 +248,12 @@ impl Recorder {
     /// The bytes that are kept.
     pub(super) fn bytes(&self) -> usize {
         self.closed.iter().map(|kept| kept.bytes()).sum::<usize>() + self.current.bytes()
+    }
+
+    /// What stands beside a call before which no outputs were polled.
+    #[inline]
+    fn bare_margin(&self, now: Instant) -> Margin {
+        Margin { polled: 0, ..self.margin(now) }
     }
 
     #[inline]
@@ -175,9 +265,32 @@ impl Recorder {
     #[inline]
     fn count(&mut self, now: Instant) {
         self.last = now;
-        self.polled = 0;
-        self.current.calls += 1;
-        self.until_check -= 1;
+        self.left -= 1;
+    }
+
+    fn flush(&mut self) {
+        self.staged.flush(&mut self.current.words);
+    }
+
+    /// Counts the calls that were made since frequent ones were granted.
+    fn settle(&mut self) {
+        self.flush();
+        let made = self.granted - self.left;
+        self.granted = self.left;
+        self.current.calls += u64::from(made);
+        self.until_check -= made;
+    }
+
+    /// Grants as many frequent calls as can be recorded before something else is due.
+    fn grant(&mut self) {
+        let room = self.current.room.saturating_sub(self.current.words.len()) / ROOM;
+        self.left = u32::try_from(room).unwrap_or(u32::MAX).min(self.until_check);
+        self.granted = self.left;
+    }
+
+    fn grant_anew(&mut self) {
+        self.settle();
+        self.grant();
     }
 
     #[cold]
@@ -206,7 +319,9 @@ impl Recorder {
         let timeout = machine.poll_timeout().map(|timeout| timeout.at);
         self.digest.take_timeout(timeout);
         let polled = core::mem::take(&mut self.polled);
-        self.push(machine, &Item::Polled(polled));
+        if polled > 0 {
+            self.push(machine, &Item::Polled(polled));
+        }
         words::push_check(&mut self.current.words, self.digest, timeout);
     }
 

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use serde::Serialize;
 
+use super::occurrence::Occurrence;
 use crate::connection::Phase;
 use crate::pool::{CheckOutId, Handle};
 use crate::time::Instant;
@@ -29,6 +30,8 @@ pub struct Wait {
     pub ended: Instant,
     /// What bound it: without gaps, from `began` to `ended`. Empty unless it was [explained](super::explain).
     pub intervals: Vec<Interval>,
+    /// What happened meanwhile and shortly before, in its order, at most 16 things. Empty unless it was explained.
+    pub occurrences: Vec<Occurrence>,
 }
 
 /// How a wait ended.

@@ -41,34 +41,68 @@ impl Margin {
     }
 }
 
-/// Adds a check-out, if it is one of the frequent ones.
-#[inline]
-pub(super) fn push_check_out(words: &mut Vec<u64>, margin: Margin, request: &CheckOutRequest) -> bool {
-    if request.affinity.is_some() || request.identity.is_some() {
-        return false;
-    }
-    let kind = if request.deadline.is_some() { CHECK_OUT_UNTIL } else { CHECK_OUT };
-    let Some(head) = margin.head(kind) else { return false };
-    match request.deadline {
-        Some(deadline) => words.extend_from_slice(&[head, deadline.as_nanos()]),
-        None => words.push(head),
-    }
-    true
+/// Frequent calls that are not in their segment yet: a place of fixed size, which needs no code that could make it larger.
+#[derive(Clone, Debug)]
+pub(super) struct Staged {
+    words: [u64; STAGED],
+    len: usize,
 }
 
-/// Adds the check-in of a usable connection, if its numbers fit.
-#[inline]
-pub(super) fn push_check_in(words: &mut Vec<u64>, margin: Margin, connection: Handle) -> bool {
-    let Some(head) = margin.head(CHECK_IN) else { return false };
-    let place = u64::from(connection.key) << 32 | u64::from(connection.pool.slot);
-    words.extend_from_slice(&[head, connection.id.0, place, u64::from(connection.pool.digest)]);
-    true
+/// The words that are staged at most: those of the calls between two checks, and of their holders.
+const STAGED: usize = 64 * (FREQUENT + 1);
+
+impl Staged {
+    pub(super) fn new() -> Self {
+        Self { words: [0; STAGED], len: 0 }
+    }
+
+    /// What is staged.
+    pub(super) fn words(&self) -> &[u64] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
+
+    /// Moves it to its segment.
+    pub(super) fn flush(&mut self, into: &mut Vec<u64>) {
+        into.extend_from_slice(self.words());
+        self.len = 0;
+    }
+
+    /// Adds a check-out without key and identity, if its numbers fit and there is room.
+    #[inline]
+    pub(super) fn push_check_out(&mut self, margin: Margin, deadline: Option<Instant>) -> bool {
+        match deadline {
+            Some(at) => margin.head(CHECK_OUT_UNTIL).is_some_and(|head| self.push([head, at.as_nanos()])),
+            None => margin.head(CHECK_OUT).is_some_and(|head| self.push([head])),
+        }
+    }
+
+    /// Adds the check-in of a usable connection, if its numbers fit and there is room.
+    #[inline]
+    pub(super) fn push_check_in(&mut self, margin: Margin, connection: Handle) -> bool {
+        let Some(head) = margin.head(CHECK_IN) else { return false };
+        self.push([head, connection.id.0, place_of(connection), u64::from(connection.pool.digest)])
+    }
+
+    /// Adds the number of a holder's text, if there is room.
+    #[inline]
+    pub(super) fn push_holder(&mut self, text: u32) -> bool {
+        self.push([u64::from(text) << 32 | HOLDER])
+    }
+
+    #[inline]
+    fn push<const N: usize>(&mut self, words: [u64; N]) -> bool {
+        let end = self.len + N;
+        let Some(place) = self.words.get_mut(self.len..end) else { return false };
+        place.copy_from_slice(&words);
+        self.len = end;
+        true
+    }
 }
 
-/// Adds the number of a holder's text.
+/// Where a connection is kept: its slot in the pool, and the pool's in the topology.
 #[inline]
-pub(super) fn push_holder(words: &mut Vec<u64>, text: u32) {
-    words.push(u64::from(text) << 32 | HOLDER);
+pub(super) fn place_of(connection: Handle) -> u64 {
+    u64::from(connection.key) << 32 | u64::from(connection.pool.slot)
 }
 
 /// Adds what is known of the state.

@@ -34,6 +34,10 @@ pub struct ReplayArgs {
     #[arg(long, requires = "explain")]
     pub json: bool,
 
+    /// Write a copy in which hosts have other names, for those who must not know them
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines"])]
+    pub hash_hosts: Option<PathBuf>,
+
     /// Print the whole trace as JSON lines, which `replay` reads, too
     #[arg(long, conflicts_with_all = ["explain", "timeline"])]
     pub json_lines: bool,

@@ -1,9 +1,10 @@
 //! Why check-outs waited, as text for people and as JSON for programs.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use cmap_core::time::Instant;
-use cmap_core::trace::{Divergence, Establishment, Interval, Limit, Trace, Wait, WaitEnd, explain};
+use cmap_core::trace::{Divergence, Establishment, Interval, Limit, Occurrence, Trace, Wait, WaitEnd, explain};
 use serde::Serialize;
 
 use super::args::Explained;
@@ -55,9 +56,19 @@ fn print_wait(wait: &Wait, out: &mut dyn Write) -> io::Result<()> {
     if let Some(cause) = wait.cause() {
         writeln!(out, "  cause: {}", told(cause))?;
     }
-    wait.intervals.iter().try_for_each(|interval| {
+    for interval in &wait.intervals {
         let from = interval.from.saturating_since(wait.began);
-        writeln!(out, "    after {from:>12?}, for {:>12?}: {}", interval.duration(), told(interval))
+        writeln!(out, "    after {from:>12?}, for {:>12?}: {}", interval.duration(), told(interval))?;
+    }
+    if !wait.occurrences.is_empty() {
+        writeln!(out, "  what happened:")?;
+    }
+    wait.occurrences.iter().try_for_each(|occurrence| {
+        let Occurrence { at, what, .. } = occurrence;
+        match wait.began.saturating_since(*at) {
+            Duration::ZERO => writeln!(out, "    after  {:>12?}: {what}", at.saturating_since(wait.began)),
+            before => writeln!(out, "    before {before:>12?}: {what}"),
+        }
     })
 }
 

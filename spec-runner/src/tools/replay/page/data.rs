@@ -64,6 +64,8 @@ struct WaitData<'a> {
     /// The pool and the slot of the connection that it got.
     led_to: Option<(usize, u32)>,
     intervals: Vec<IntervalData>,
+    /// When, and what; before the picture begins, too.
+    occurrences: Vec<(i64, String)>,
 }
 
 /// The limit, from, to, and what it was.
@@ -99,6 +101,11 @@ struct Clock(Instant);
 impl Clock {
     fn nanos(self, at: Instant) -> u64 {
         at.as_nanos().saturating_sub(self.0.as_nanos())
+    }
+
+    /// The same where it may have been before.
+    fn signed(self, at: Instant) -> i64 {
+        at.as_nanos().wrapping_sub(self.0.as_nanos()).cast_signed()
     }
 }
 
@@ -165,6 +172,7 @@ fn wait_data(picture: &Picture, clock: Clock) -> Vec<WaitData<'_>> {
             cause: wait.cause().map(|cause| cause.limit.name()),
             explanation: wait.cause().map(told),
             led_to: led_to(picture, wait),
+            occurrences: wait.occurrences.iter().map(|it| (clock.signed(it.at), it.what.to_string())).collect(),
             intervals: wait.intervals.iter().map(|interval| interval_data(interval, clock)).collect(),
         })
         .collect()

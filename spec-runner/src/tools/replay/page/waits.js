@@ -109,6 +109,18 @@ function explain(wait) {
     item.append(element('b', limit), ' ', element('small', times), element('div', text));
     return item;
   }));
+  tell(wait ? wait.occurrences : [], wait);
+}
+
+// What happened meanwhile, and shortly before.
+function tell(occurrences, wait) {
+  at('happened').hidden = !occurrences.length;
+  at('occurrences').replaceChildren(...occurrences.map(([when, what]) => {
+    const item = element('li');
+    const words = when < wait.began ? `${duration(wait.began - when)} before` : `after ${duration(when - wait.began)}`;
+    item.append(element('small', words), ' ', element('span', what));
+    return item;
+  }));
 }
 
 function choose() {

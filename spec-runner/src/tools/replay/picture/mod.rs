@@ -132,7 +132,7 @@ impl Picture {
         let first = self.waits.partition_point(|wait| wait.began < explained.began);
         let is_it = |(_, wait): &(usize, &mut Wait)| wait.check_out == explained.check_out;
         if let Some((place, wait)) = self.waits.iter_mut().enumerate().skip(first).find(is_it) {
-            wait.intervals = explained.intervals;
+            *wait = explained;
             self.explained.insert(place);
         }
     }

@@ -1,0 +1,113 @@
+//! What recording costs an input, in instructions (callgrind): the pair of `server.rs` through a topology whose calls can be
+//! recorded, without a recorder and with one.
+//!
+//! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. The report has
+//! both beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. It fails where
+//! a limit is exceeded.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::monitor::Finding;
+use cmap_core::options::PoolOptions;
+use cmap_core::pool::{self, Action, CheckOutRequest, Condition};
+use cmap_core::server::{ServerDescription, ServerType};
+use cmap_core::time::Instant;
+use cmap_core::topology::{Output, Topology, TopologyOptions};
+use cmap_core::trace::{Recorded, RecorderOptions};
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind};
+
+/// How often each benchmark repeats its operation: often enough for the check of the state every 64 calls to count.
+const OPERATIONS: usize = 640;
+
+/// Instructions that the pair of the plain topology may cost, in this program.
+const PLAIN: u64 = 255;
+
+/// What recording may cost an input.
+const BUDGET: u64 = 45;
+
+/// What a pair may cost where a recorder could be and is none: tests at each end.
+const BUDGET_OFF: u64 = 20;
+
+/// A topology of a server that was checked, and whose pool's one connection is available.
+fn warm() -> Topology<u64> {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(1);
+    options.max_idle_time = Some(Duration::from_secs(60));
+    options.wait_queue_timeout = Some(Duration::from_secs(3600));
+    let seeds = vec![ServerAddress::tcp("localhost", 27017)];
+    let mut topology = Topology::new(TopologyOptions::of_seeds(seeds), options).unwrap();
+    topology.observe(false);
+    topology.open(Instant::ORIGIN);
+    let (id, server) = topology.servers().next().unwrap();
+    let found = ServerDescription::new(server.description().address.clone(), ServerType::Standalone);
+    topology.handle_check(Instant::ORIGIN, id, Finding::Description(Box::new(found))).unwrap();
+    let _ = topology.check_out(Instant::ORIGIN, CheckOutRequest::default());
+    while let Some(output) = topology.poll_output() {
+        let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
+        if let Action::Connect { connection } = action {
+            topology.handle_established(Instant::ORIGIN, connection, 7).unwrap();
+        } else if let Action::Deliver { connection, socket, .. } = action {
+            let _ = topology.check_in(Instant::ORIGIN, connection, socket, Condition::Usable).unwrap();
+        }
+    }
+    topology
+}
+
+fn recorded() -> Recorded<u64> {
+    Recorded::from(warm())
+}
+
+fn recording() -> Recorded<u64> {
+    let mut topology = recorded();
+    topology.start_recording(RecorderOptions::default());
+    topology
+}
+
+fn limit(beside: u64) -> LibraryBenchmarkConfig {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, (PLAIN + beside) * OPERATIONS as u64)]));
+    config
+}
+
+macro_rules! pairs {
+    ($topology:expr) => {{
+        let mut topology = $topology;
+        let mut now = Instant::ORIGIN;
+        for _ in 0..OPERATIONS {
+            now = now + Duration::from_nanos(1000);
+            let (_, delivery) = black_box(topology.check_out(now, CheckOutRequest::default()));
+            assert!(topology.poll_output().is_none());
+            let delivery = delivery.unwrap();
+            let checked_in = topology.check_in(now, delivery.connection, delivery.socket, Condition::Usable);
+            let _ = black_box(checked_in).unwrap();
+            assert!(topology.poll_output().is_none());
+        }
+        topology
+    }};
+}
+
+#[library_benchmark(config = limit(0))]
+#[bench::warm(warm())]
+fn plain(topology: Topology<u64>) -> Topology<u64> {
+    pairs!(topology)
+}
+
+#[library_benchmark(config = limit(BUDGET_OFF))]
+#[bench::warm(recorded())]
+fn off(topology: Recorded<u64>) -> Recorded<u64> {
+    pairs!(topology)
+}
+
+#[library_benchmark(config = limit(BUDGET_OFF + 2 * BUDGET))]
+#[bench::warm(recording())]
+fn dense(topology: Recorded<u64>) -> Recorded<u64> {
+    pairs!(topology)
+}
+
+library_benchmark_group!(name = recording_costs, benchmarks = [plain, off, dense]);
+main!(library_benchmark_groups = [recording_costs]);
