@@ -23,7 +23,7 @@ const colour = name => {
 
 // A duration in nanoseconds, in few words.
 const duration = nanos => {
-  const [size, unit] = nanos >= 60e9 ? [60e9, 'min'] : nanos >= 1e9 ? [1e9, 's'] : nanos >= 1e6 ? [1e6, 'ms'] : nanos >= 1e3 ? [1e3, 'µs'] : [1, 'ns'];
+  const [size, unit] = nanos >= 600e9 ? [60e9, 'min'] : nanos >= 1e9 ? [1e9, 's'] : nanos >= 1e6 ? [1e6, 'ms'] : nanos >= 1e3 ? [1e3, 'µs'] : [1, 'ns'];
   return `${Number((nanos / size).toPrecision(4))} ${unit}`;
 };
 // A time as the client's clock had it, as `replay --timeline` prints it.
