@@ -20,7 +20,7 @@
 //! | `read`, `error` | reading files, and why one cannot be read |
 //! | `replay` | making the calls again |
 //! | `explain`, `wait` | why check-outs waited |
-//! | `occurrence` | what happened meanwhile |
+//! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
 
 mod digest;
 mod error;
@@ -32,6 +32,7 @@ mod read;
 mod recorded;
 mod recorder;
 mod replay;
+mod uses;
 mod wait;
 mod words;
 
