@@ -8,7 +8,10 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, CheckOutError, CheckOutRequest, Condition, Delivery, Output, Pool, Reaction, WaitBound};
+use cmap_core::pool::{
+    Action, Cause, CheckOutError, CheckOutRequest, Clear, Condition, ConnectionState, Delivery, Output, Pool, Reaction,
+    WaitBound,
+};
 use cmap_core::time::Instant;
 
 fn at(millis: u64) -> Instant {
@@ -179,4 +182,28 @@ fn a_paused_pool_says_for_how_long() {
     let error = drain(&mut pool, 3000).1.unwrap();
 
     assert!(error.to_string().contains("the pool has been paused for 3s; try again"), "{error}");
+}
+
+#[test]
+fn every_connection_is_listed_by_its_slot_with_its_state() {
+    let mut pool = pool(|_| {});
+    ask(&mut pool, 1);
+    let held = drain(&mut pool, 2).0.unwrap();
+    ask(&mut pool, 3);
+    ignore(&mut pool);
+
+    let listed: Vec<_> = pool.connections().map(|it| (it.slot, it.connection.id().get(), it.state)).collect();
+    assert_eq!(listed, [(0, 1, ConnectionState::InUse), (1, 2, ConnectionState::Pending)]);
+    assert_eq!(pool.connections().next().unwrap().check_out, Some(held.check_out));
+}
+
+#[test]
+fn a_pause_is_told_with_its_cause_and_only_while_it_lasts() {
+    let mut pool = pool(|_| {});
+
+    assert_eq!(pool.pause(), None);
+    pool.clear(at(7), Clear::pool(Cause::new("connection reset"))).unwrap();
+    assert_eq!(pool.pause().map(|(since, cause)| (since, cause.to_string())), Some((at(7), "connection reset".into())));
+    pool.close(at(8));
+    assert_eq!(pool.pause(), None);
 }

@@ -555,7 +555,7 @@ impl<C> Slot<C> {
 }
 
 impl<C> Stage<C> {
-    fn state(&self) -> ConnectionState {
+    pub(super) fn state(&self) -> ConnectionState {
         match self {
             Self::Closed => ConnectionState::Closed,
             Self::Pending { .. } => ConnectionState::Pending,

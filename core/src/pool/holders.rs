@@ -1,4 +1,4 @@
-//! Who holds the connections, who waits, and what is being established: read from the state, so that none of it can be
+//! What the connections are at, who holds them, and who waits: read from the state, so that none of it can be
 //! wrong by an event that was missed, and nothing has to be noted for it.
 
 use core::time::Duration;
@@ -7,9 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use super::connections::{Perished, Stage};
 use super::list::Key;
-use super::{CheckOutId, ConnectionId, Handle, Pool, Purpose};
+use super::{Cause, CheckOutId, ConnectionId, ConnectionState, Handle, Pool, PoolState, Purpose};
 use crate::connection::Phase;
 use crate::time::Instant;
+
+/// A connection that has not been closed: where its pool keeps it, and its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// Its slot, from 0. A slot is used again when its connection is closed, so there are never many more slots than connections.
+    pub slot: u32,
+    /// The connection.
+    pub connection: Handle,
+    /// Its state; never closed.
+    pub state: ConnectionState,
+    /// The check-out that holds it, if it is in use.
+    pub check_out: Option<CheckOutId>,
+}
 
 /// A connection in use, and the check-out that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +68,28 @@ pub struct Establishing {
 }
 
 impl<C> Pool<C> {
+    /// All connections, in the order of their slots.
+    pub fn connections(&self) -> impl Iterator<Item = Kept> {
+        (0..).zip(&self.connections.slots).filter_map(|(key, slot)| {
+            let state = slot.stage.state();
+            let check_out = match slot.stage {
+                Stage::InUse { check_out, .. } => Some(self.wait_queue.id(check_out)),
+                Stage::Closed
+                | Stage::Pending { .. }
+                | Stage::Available { .. }
+                | Stage::Checking { .. }
+                | Stage::Refreshing { .. } => None,
+            };
+            let kept = || Kept { slot: key, connection: self.handle(key), state, check_out };
+            (state != ConnectionState::Closed).then(kept)
+        })
+    }
+
+    /// Since when the pool is paused, and why; `None` if it is ready or closed.
+    pub fn pause(&self) -> Option<(Instant, &Cause)> {
+        (self.state() == PoolState::Paused).then(|| self.paused_by())
+    }
+
     /// The connections in use, in no particular order.
     pub fn connections_in_use(&self) -> impl Iterator<Item = InUse> {
         (0..).zip(&self.connections.slots).filter_map(|(key, _)| self.in_use_at(key))

@@ -109,13 +109,13 @@ pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refuse
 pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 pub use self::generation::Generation;
 pub use self::handle::{ConnectionId, Handle};
-pub use self::holders::{Establishing, InUse, Waiting};
+pub use self::holders::{Establishing, InUse, Kept, Waiting};
 pub use self::identity::IdentityId;
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, CheckedIn, Delivery, Output};
 pub use self::phases::{PhaseDurations, PhaseTimes};
-pub use self::state::PoolState;
+pub use self::state::{ConnectionState, PoolState};
 pub use self::statistics::{Durations, Statistics};
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
 pub use self::timer::{Timeout, TimeoutReason};

@@ -64,12 +64,18 @@ pub(crate) enum PoolCall {
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionState {
+pub enum ConnectionState {
+    /// For good.
     Closed,
+    /// Being established.
     Pending,
+    /// Waiting for a check-out.
     Available,
+    /// Available, and looked at before it is delivered: has its peer hung up?
     Checking,
+    /// Available, and asked for a sign of life.
     Refreshing,
+    /// Delivered to a check-out, and not checked in.
     InUse,
 }
 

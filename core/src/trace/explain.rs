@@ -47,7 +47,9 @@ pub fn explain(trace: &Trace, question: Question) -> Result<Vec<Wait>, Box<Diver
         (0..waits.len()).filter(|&at| waits.get(at).is_some_and(|it| question.is_about(it))).collect();
     chosen.sort_by_key(|&at| core::cmp::Reverse(waits.get(at).map(Wait::duration)));
     chosen.truncate(question.most());
-    let (mut waits, mut intervals) = Observer::new(trace, Some(&chosen)).run()?;
+    let mut followed = chosen.clone();
+    followed.sort_unstable();
+    let (mut waits, mut intervals) = Observer::new(trace, Some(&followed)).run()?;
     let explained = chosen.into_iter().filter_map(|at| {
         let wait = waits.get_mut(at)?;
         wait.intervals = intervals.remove(&at).unwrap_or_default();
@@ -76,7 +78,7 @@ impl Question {
 /// Watches a replay for waits.
 struct Observer<'a> {
     trace: &'a Trace,
-    /// The waits to follow, by their places in `waits`.
+    /// The waits to follow, by their places in `waits`, sorted.
     chosen: Option<&'a [usize]>,
     waits: Vec<Wait>,
     /// The places of those that have not ended.
@@ -281,14 +283,18 @@ impl<'a> Observer<'a> {
     // What binds.
 
     fn follows(&self, at: usize) -> bool {
-        self.chosen.is_some_and(|chosen| chosen.contains(&at))
+        self.chosen.is_some_and(|chosen| chosen.binary_search(&at).is_ok())
     }
 
     /// Looks what binds now those that are followed.
     fn follow(&mut self, machine: &Topology<()>) {
         let Some(chosen) = self.chosen else { return };
-        let open: Vec<(CheckOut, usize)> =
-            self.open.iter().map(|(&check_out, &at)| (check_out, at)).filter(|(_, at)| chosen.contains(at)).collect();
+        let open: Vec<(CheckOut, usize)> = self
+            .open
+            .iter()
+            .map(|(&check_out, &at)| (check_out, at))
+            .filter(|(_, at)| chosen.binary_search(at).is_ok())
+            .collect();
         for (check_out, at) in open {
             let Some(limit) = machine.binding(check_out).map(|binding| self.limit(machine, binding)) else { continue };
             if self.bound.get(&at).is_some_and(|bound| !bound.limit.is_same(&limit)) {

@@ -41,6 +41,14 @@ pub struct ReplayArgs {
     /// Print the whole trace as JSON lines, which `replay` reads, too
     #[arg(long, conflicts_with_all = ["explain", "timeline"])]
     pub json_lines: bool,
+
+    /// Draw the whole trace for Perfetto (ui.perfetto.dev): a file of TrackEvents
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines", "until"])]
+    pub perfetto: Option<PathBuf>,
+
+    /// Draw the whole trace on a page that needs no network
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines", "until"])]
+    pub html: Option<PathBuf>,
 }
 
 /// Which waits to explain.

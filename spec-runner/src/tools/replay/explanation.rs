@@ -49,10 +49,7 @@ impl<'a> Told<'a> {
 }
 
 fn print_wait(wait: &Wait, out: &mut dyn Write) -> io::Result<()> {
-    let began = wait.began.saturating_since(Instant::ORIGIN).as_secs_f64();
-    let call = wait.call.map_or_else(|| "before the trace".to_owned(), |call| format!("call {call}"));
-    let holder = wait.holder.as_deref().unwrap_or("somebody");
-    writeln!(out, "{call} by {holder} at {began:.6} s waited for {:?}, and {}", wait.duration(), end(wait))?;
+    writeln!(out, "{}", headline(wait))?;
     for (name, time) in wait.by_limit() {
         writeln!(out, "  {time:>14?}  {name}")?;
     }
@@ -75,7 +72,16 @@ fn print_wait(wait: &Wait, out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-fn end(wait: &Wait) -> String {
+/// A wait in one line.
+pub(super) fn headline(wait: &Wait) -> String {
+    let began = wait.began.saturating_since(Instant::ORIGIN).as_secs_f64();
+    let call = wait.call.map_or_else(|| "before the trace".to_owned(), |call| format!("call {call}"));
+    let holder = wait.holder.as_deref().unwrap_or("somebody");
+    format!("{call} by {holder} at {began:.6} s waited for {:?}, and {}", wait.duration(), end(wait))
+}
+
+/// How a wait ended.
+pub(super) fn end(wait: &Wait) -> String {
     match &wait.end {
         WaitEnd::Delivered { connection, .. } => format!("got connection {}", connection.id()),
         WaitEnd::Failed { error } => format!("failed: {error}"),
@@ -84,7 +90,8 @@ fn end(wait: &Wait) -> String {
     }
 }
 
-fn told(interval: &Interval) -> String {
+/// What bound a wait for a while.
+pub(super) fn told(interval: &Interval) -> String {
     match &interval.limit {
         Limit::BeforeTheTrace => "it began before the trace does".to_owned(),
         Limit::Selection { servers } => format!("no server suited ({})", servers.join("; ")),

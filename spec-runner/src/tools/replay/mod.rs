@@ -4,11 +4,16 @@
 //! 2. `source` reads a trace, binary or as JSON lines, and writes the latter;
 //! 3. `verify` makes all calls again and compares; `timeline` prints them;
 //! 4. `hosts` writes a copy without the names of hosts;
-//! 5. `explanation` prints the waits that are asked for, as text or as JSON.
+//! 5. `explanation` prints the waits that are asked for, as text or as JSON;
+//! 6. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
 
 mod args;
+mod drawing;
 mod explanation;
 mod hosts;
+mod page;
+mod perfetto;
+mod picture;
 mod source;
 mod timeline;
 mod verify;
@@ -26,6 +31,9 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
         Ok(trace) => trace,
         Err(error) => return writeln!(err, "error: {}: {error}", args.trace.display()).map(|()| 2),
     };
+    if args.perfetto.is_some() || args.html.is_some() {
+        return drawing::run(&trace, args, out, err);
+    }
     if let Some(copy) = &args.hash_hosts {
         return match hosts::replaced(&trace) {
             Ok(file) => std::fs::write(copy, file).map(|()| 0),
