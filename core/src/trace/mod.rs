@@ -20,6 +20,7 @@
 //! | `read`, `error` | reading files, and why one cannot be read |
 //! | `replay` | making the calls again |
 //! | `explain`, `wait` | why check-outs waited |
+//! | `what_if` | how they would have waited with other options |
 //! | `occurrence` | what happened meanwhile |
 
 mod digest;
@@ -33,6 +34,7 @@ mod recorded;
 mod recorder;
 mod replay;
 mod wait;
+mod what_if;
 mod words;
 
 pub use self::error::{TraceError, TraceErrorKind};
@@ -43,6 +45,7 @@ pub use self::recorded::Recorded;
 pub use self::recorder::{Contents, RecorderOptions};
 pub use self::replay::{Difference, Divergence, Replay, Step};
 pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
+pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeError, Totals, WhatIfError, what_if};
 
 /// The version of the file's schema.
 pub const SCHEMA: u32 = 1;
