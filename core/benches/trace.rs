@@ -2,8 +2,8 @@
 //! recorded, without a recorder and with one.
 //!
 //! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. The report has
-//! both beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. It fails where
-//! a limit is exceeded.
+//! both beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. The last one is the
+//! copy of a state with many waiters, with which a segment begins. It fails where a limit is exceeded.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
@@ -109,5 +109,30 @@ fn dense(topology: Recorded<u64>) -> Recorded<u64> {
     pairs!(topology)
 }
 
-library_benchmark_group!(name = recording_costs, benchmarks = [plain, off, dense]);
+/// Check-outs that wait.
+const WAITERS: usize = 10_000;
+
+/// Instructions that the copy of a state may cost for each of them: what a call is held up by when a segment begins.
+const BUDGET_PER_WAITER: u64 = 1400;
+
+fn crowded() -> Recorded<u64> {
+    let mut topology = recorded();
+    for _ in 0..WAITERS {
+        let _ = topology.check_out(Instant::ORIGIN, CheckOutRequest::default());
+    }
+    topology
+}
+
+#[library_benchmark(config = {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, BUDGET_PER_WAITER * WAITERS as u64)]));
+    config
+})]
+#[bench::crowded(crowded())]
+fn snapshot(mut topology: Recorded<u64>) -> Recorded<u64> {
+    topology.start_recording(RecorderOptions::default());
+    topology
+}
+
+library_benchmark_group!(name = recording_costs, benchmarks = [plain, off, dense, snapshot]);
 main!(library_benchmark_groups = [recording_costs]);

@@ -321,7 +321,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
     assert_eq!((wait.duration(), wait.holder.as_deref()), (Duration::from_secs(2), Some("task 3")));
     assert!(matches!(&wait.end, WaitEnd::Failed { error } if error.contains("maxPoolSize")), "{wait:?}");
     let [interval] = &wait.intervals[..] else { panic!("{wait:?}") };
-    let Limit::MaxPoolSize { uses, in_use: 3 } = &interval.limit else { panic!("{interval:?}") };
+    let Limit::MaxPoolSize { uses, in_use: 3, .. } = &interval.limit else { panic!("{interval:?}") };
     assert_eq!(uses[0].holder.as_deref(), Some("task 0"));
     assert_eq!(uses[0].held_for, Duration::from_millis(2030));
 }
@@ -406,6 +406,28 @@ fn no_damaged_byte_goes_unnoticed() {
             assert!(error.offset <= at.max(line), "byte {at}: {error}");
         }
     }
+}
+
+#[test]
+fn a_days_load_keeps_its_memory() {
+    let mut driver = Driver::recorded_in(1 << 20);
+    let mut random = 1_u64;
+    let mut most = 0;
+    // Ten calls a second, one in ten of them something else than a check-out or a check-in.
+    for _ in 0..86_400 * 10 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let [what, high, low, which, ..] = random.to_be_bytes();
+        let what = if what < 230 { high % 9 } else { high };
+        driver.step(what, u16::from_be_bytes([low, which]));
+        driver.now = driver.now + Duration::from_millis(70);
+        most = most.max(driver.topology.recorded_bytes());
+    }
+
+    assert!(driver.now > Instant::ORIGIN + Duration::from_secs(24 * 3600 - 3600), "{:?}", driver.now);
+    assert!(most <= (1 << 20) + (1 << 16), "{most}");
+    let trace = Trace::read(&driver.file()).unwrap();
+    let mut replay = Replay::new(&trace).unwrap();
+    while replay.step().unwrap().is_some() {}
 }
 
 #[test]

@@ -29,9 +29,6 @@ pub enum Question {
     Call(u64),
 }
 
-/// Most uses that an interval names.
-const NAMED: usize = 8;
-
 /// All waits of a trace, in the order of their beginnings, without their intervals.
 ///
 /// # Errors
@@ -297,8 +294,12 @@ impl<'a> Observer<'a> {
             if self.bound.get(&at).is_some_and(|bound| !bound.limit.is_same(&limit)) {
                 self.close_interval(at, self.now);
             }
-            let since = self.bound.get(&at).map_or(self.now, |bound| bound.since);
-            self.bound.insert(at, Bound { since, limit, seen_at: self.now });
+            let now = self.now;
+            let (since, limit) = match self.bound.remove(&at) {
+                Some(before) => (before.since, limit.continued(before.limit, now.saturating_since(before.seen_at))),
+                None => (now, limit),
+            };
+            self.bound.insert(at, Bound { since, limit, seen_at: now });
         }
     }
 
@@ -306,7 +307,7 @@ impl<'a> Observer<'a> {
         if let Some(Bound { since, limit, seen_at }) = self.bound.remove(&at)
             && since < now
         {
-            let limit = limit.aged(now.saturating_since(seen_at));
+            let limit = limit.aged(now.saturating_since(seen_at)).shortened();
             self.intervals.entry(at).or_default().push(Interval { from: since, to: now, limit });
         }
     }
@@ -338,18 +339,20 @@ impl<'a> Observer<'a> {
     /// Who uses the connections of a server.
     fn uses(&self, machine: &Topology<()>, server: ServerId) -> Limit {
         let pools = machine.pools().filter(|(id, _)| machine.member_of(*id) == server);
-        let mut held: Vec<_> = pools.flat_map(|(_, pool)| pool.connections_in_use()).collect();
-        held.sort_by_key(|held| held.since);
-        let uses = held.iter().take(NAMED).map(|held| Use {
+        let held = pools.flat_map(|(_, pool)| pool.connections_in_use());
+        let uses = held.map(|held| Use {
             connection: held.connection.id().get(),
             holder: self
                 .holders
                 .get(&CheckOut::Started(held.check_out))
                 .and_then(|&text| self.trace.text(text))
                 .map(String::from),
+            since: held.since,
             held_for: self.now.saturating_since(held.since),
+            has_ended: false,
         });
-        Limit::MaxPoolSize { uses: uses.collect(), in_use: held.len() }
+        let uses: Vec<Use> = uses.collect();
+        Limit::MaxPoolSize { in_use: uses.len(), uses, ended: 0 }
     }
 }
 

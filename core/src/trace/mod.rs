@@ -20,8 +20,8 @@
 //! | `read`, `error` | reading files, and why one cannot be read |
 //! | `replay` | making the calls again |
 //! | `explain`, `wait` | why check-outs waited |
+//! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
 //! | `what_if` | how they would have waited with other options |
-//! | `occurrence` | what happened meanwhile |
 
 mod digest;
 mod error;
@@ -33,6 +33,7 @@ mod read;
 mod recorded;
 mod recorder;
 mod replay;
+mod uses;
 mod wait;
 mod what_if;
 mod words;

@@ -124,7 +124,8 @@ impl Occurrences {
         let told = if let Input::EstablishFailed(connection, error) = step.input {
             Some(failed(connection, error.to_string()))
         } else if let Input::RefreshFailed(connection, error) | Input::OperationFailed(connection, error) = step.input {
-            Some(failed(connection, error.cause.to_string()))
+            // One that clears nothing concerns its own user, or follows from one that did.
+            clears.then(|| failed(connection, error.cause.to_string()))
         } else if let Input::Srv(Err(cause)) = step.input {
             Some(Happening::SeedListUnknown(cause.to_string()))
         } else {

@@ -7,6 +7,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use super::occurrence::Occurrence;
+use super::uses;
 use crate::connection::Phase;
 use crate::pool::{CheckOutId, Handle};
 use crate::time::Instant;
@@ -90,10 +91,12 @@ pub enum Limit {
     },
     /// maxPoolSize: all connections were in use.
     MaxPoolSize {
-        /// Those in use at the end of the interval, the longest use first, at most eight.
+        /// The uses that lasted longest of those in the interval, the longest first, at most eight.
         uses: Vec<Use>,
-        /// How many there were.
+        /// How many connections were in use at its end.
         in_use: usize,
+        /// How many uses ended before it did: with many short ones the pool is too small, with none it is held up.
+        ended: usize,
     },
     /// Its own connection was being established.
     Establishment(Establishment),
@@ -124,8 +127,12 @@ pub struct Use {
     pub connection: u64,
     /// Who used it, where that was noted.
     pub holder: Option<String>,
-    /// For how long, at the end of the interval.
+    /// Since when.
+    pub since: Instant,
+    /// For how long, at its end or at the end of the interval.
     pub held_for: Duration,
+    /// Whether it ended before the interval did.
+    pub has_ended: bool,
 }
 
 /// A connection that was being established while others waited.
@@ -195,7 +202,7 @@ impl Limit {
     /// The same when more time has passed.
     pub(super) fn aged(mut self, by: Duration) -> Self {
         match &mut self {
-            Self::MaxPoolSize { uses, .. } => uses.iter_mut().for_each(|held| held.held_for += by),
+            Self::MaxPoolSize { uses, .. } => uses::age(uses, by),
             Self::Establishment(own) | Self::MaxConnecting { longest: own, .. } => own.elapsed += by,
             Self::BeforeTheTrace
             | Self::Selection { .. }
@@ -205,6 +212,25 @@ impl Limit {
             | Self::MaxConnections
             | Self::Turn
             | Self::LateWakeUp => {}
+        }
+        self
+    }
+
+    /// This limit, which binds now, as a continuation of the same one that was looked at `by` before.
+    pub(super) fn continued(self, before: Self, by: Duration) -> Self {
+        if let (Self::MaxPoolSize { uses: now, in_use, .. }, Self::MaxPoolSize { uses: then, ended, .. }) =
+            (&self, &before)
+        {
+            let (uses, ended) = uses::continued(now, then, *ended, by);
+            return Self::MaxPoolSize { uses, in_use: *in_use, ended };
+        }
+        self
+    }
+
+    /// The same with its longest uses alone.
+    pub(super) fn shortened(mut self) -> Self {
+        if let Self::MaxPoolSize { uses, .. } = &mut self {
+            uses::shorten(uses);
         }
         self
     }

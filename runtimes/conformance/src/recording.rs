@@ -54,7 +54,7 @@ pub fn a_wait_names_the_leak_by_label_and_place<H: Harness>() {
 
         let failed = only(&client, Question::Failures(10));
         assert!(failed.holder.as_deref().is_some_and(|holder| holder.starts_with("victim at ")), "{failed:?}");
-        let Some(Limit::MaxPoolSize { uses, in_use: 2 }) = failed.cause().map(|cause| &cause.limit) else {
+        let Some(Limit::MaxPoolSize { uses, in_use: 2, .. }) = failed.cause().map(|cause| &cause.limit) else {
             panic!("{failed:?}")
         };
         assert!(uses[0].holder.as_deref().unwrap().starts_with(&format!("leak at {}:{line}:", file!())), "{uses:?}");
@@ -78,7 +78,7 @@ pub fn a_pool_that_is_too_small_has_many_short_uses<H: Harness>() {
 
         let slowest = slowest(&client);
         assert!(slowest.duration() >= WHILE, "{slowest:?}");
-        let Some(Limit::MaxPoolSize { uses, in_use: 1 }) = slowest.cause().map(|cause| &cause.limit) else {
+        let Some(Limit::MaxPoolSize { uses, in_use: 1, .. }) = slowest.cause().map(|cause| &cause.limit) else {
             panic!("{slowest:?}")
         };
         assert!(uses[0].held_for >= WHILE && uses[0].connection == 1, "{uses:?}");

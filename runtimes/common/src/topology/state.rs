@@ -401,9 +401,10 @@ impl<R: Runtime> State<R> {
     pub(super) fn note_delivered(&mut self, now: Instant, check_out: CheckOutId, tag: Tag) -> bool {
         let Some(watch) = &mut self.watch else { return true };
         watch.note_started(check_out, tag);
-        let Some(uses) = &mut watch.uses else { return true };
-        let look = uses.look_from(now);
-        self.driver_comes_before(Some(look))
+        let look = watch.uses.as_mut().map(|uses| uses.look_from(now));
+        #[cfg(feature = "trace")]
+        self.record_holder(tag);
+        self.driver_comes_before(look)
     }
 
     /// Notes whether the work at a connection is the pool's own.

@@ -98,7 +98,7 @@ fn told(interval: &Interval) -> String {
             let paused = interval.to.saturating_since(*since);
             format!("the pool of {server} had been paused for {paused:?}: {cause}")
         }
-        Limit::MaxPoolSize { uses, in_use } => {
+        Limit::MaxPoolSize { uses, in_use, ended } => {
             let uses: Vec<String> = uses
                 .iter()
                 .map(|held| {
@@ -106,7 +106,12 @@ fn told(interval: &Interval) -> String {
                     format!("connection {} by {holder} for {:?}", held.connection, held.held_for)
                 })
                 .collect();
-            format!("maxPoolSize: all {in_use} connections were in use: {}", uses.join("; "))
+            let meanwhile = match ended {
+                0 => String::new(),
+                1 => ", one use ended meanwhile".to_owned(),
+                more => format!(", {more} uses ended meanwhile"),
+            };
+            format!("maxPoolSize: all {in_use} connections were in use{meanwhile}: {}", uses.join("; "))
         }
         Limit::Establishment(own) => format!("its own connection was being established: {}", establishing(own)),
         Limit::MaxConnecting { establishing: others, longest } => {

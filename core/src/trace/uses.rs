@@ -1,0 +1,41 @@
+//! Who used the connections of a pool while others waited: those in use, and those that were given back meanwhile.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::wait::Use;
+
+/// Most uses that an interval names.
+const NAMED: usize = 8;
+
+/// Most uses that are remembered until an interval ends.
+const REMEMBERED: usize = 1024;
+
+/// The uses of an interval that goes on: those now, and those that have ended since they were looked at, `by` before.
+pub(super) fn continued(now: &[Use], then: &[Use], ended: usize, by: Duration) -> (Vec<Use>, usize) {
+    let mut uses = now.to_vec();
+    let mut ended = ended;
+    for before in then {
+        if before.has_ended {
+            uses.push(before.clone());
+        } else if !now.iter().any(|now| (now.connection, now.since) == (before.connection, before.since)) {
+            ended += 1;
+            uses.push(Use { has_ended: true, held_for: before.held_for + by, ..before.clone() });
+        }
+    }
+    if uses.len() > now.len() + REMEMBERED {
+        shorten(&mut uses);
+    }
+    (uses, ended)
+}
+
+/// Lets those that go on last longer.
+pub(super) fn age(uses: &mut [Use], by: Duration) {
+    uses.iter_mut().filter(|held| !held.has_ended).for_each(|held| held.held_for += by);
+}
+
+/// Leaves the longest.
+pub(super) fn shorten(uses: &mut Vec<Use>) {
+    uses.sort_by_key(|held| core::cmp::Reverse(held.held_for));
+    uses.truncate(NAMED);
+}
