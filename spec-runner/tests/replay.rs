@@ -178,3 +178,41 @@ fn a_copy_has_other_names_for_hosts_and_the_same_explanation() {
         assert_eq!(waits(&copy), waits(&original), "{}", original.display());
     }
 }
+
+fn what_if(incident: &str, changes: &[&str], more: &[&str]) -> Output {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/1").join(incident).with_extension("trace");
+    let changes: Vec<&str> = changes.iter().flat_map(|change| ["--what-if", change]).collect();
+    replay(&trace, &[&["--explain", "slowest:1"], &changes[..], more].concat())
+}
+
+#[test]
+fn known_remedies_help_in_the_estimates_x_114() {
+    for (incident, change) in [("pool-too-small", "maxPoolSize"), ("storm", "maxConnecting")] {
+        let output = what_if(incident, &["standard"], &["--json"]);
+
+        let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        let estimates = told["estimates"].as_array().unwrap();
+        let helped = estimates.iter().find(|it| it["change"].as_str().unwrap().starts_with(change)).unwrap();
+        let [recorded, estimated] = ["recorded", "estimated"].map(|key| helped["all"][key].as_u64().unwrap());
+        assert!(estimated < recorded * 9 / 10, "{incident}: {estimated} instead of {recorded}");
+    }
+}
+
+#[test]
+fn an_option_that_does_not_matter_does_not_help_and_says_so_x_114() {
+    let output = what_if("leak", &["maxConnecting=8", "waitQueueTimeoutMS=10000"], &[]);
+
+    let text = stdout(&output);
+    assert!(text.contains("estimates, with late wake-ups left out:\n"), "{text}");
+    assert!(text.contains("  maxConnecting 8: all: ") && text.ends_with("  nothing of this helps\n"), "{text}");
+}
+
+#[test]
+fn changes_that_are_none_or_contradict_are_refused_x_114() {
+    let unknown = what_if("leak", &["colour=4"], &[]);
+    let contradicting = what_if("leak", &["maxPoolSize=2,minPoolSize=4"], &[]);
+
+    assert!(stderr(&unknown).contains("colour=4 is no change: give maxPoolSize"), "{}", stderr(&unknown));
+    assert!(stderr(&contradicting).contains("option minPoolSize is 4"), "{}", stderr(&contradicting));
+    assert_eq!((unknown.status.code(), contradicting.status.code()), (Some(2), Some(2)));
+}

@@ -3,10 +3,18 @@
 use alloc::vec::Vec;
 
 use super::Topology;
+#[cfg(feature = "trace")]
+use crate::options::PoolOptions;
 use crate::options::{PoolOptionsError, PoolSizes};
 use crate::time::Instant;
 
 impl<C> Topology<C> {
+    /// The options of each server's pool, as they are now.
+    #[cfg(feature = "trace")]
+    pub(crate) fn pool_options(&self) -> &PoolOptions {
+        &self.pool_options
+    }
+
     /// Gives all pools new limits, as [`Pool::resize`](crate::pool::Pool::resize) does: those of the servers that are
     /// there, and of those that join later. Limits of roles count more.
     ///

@@ -21,6 +21,7 @@
 //! | `replay` | making the calls again |
 //! | `explain`, `wait` | why check-outs waited |
 //! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
+//! | `what_if` | how they would have waited with other options |
 
 mod digest;
 mod error;
@@ -34,6 +35,7 @@ mod recorder;
 mod replay;
 mod uses;
 mod wait;
+mod what_if;
 mod words;
 
 pub use self::error::{TraceError, TraceErrorKind};
@@ -44,6 +46,7 @@ pub use self::recorded::Recorded;
 pub use self::recorder::{Contents, RecorderOptions};
 pub use self::replay::{Difference, Divergence, Replay, Step};
 pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
+pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeError, Totals, WhatIfError, what_if};
 
 /// The version of the file's schema.
 pub const SCHEMA: u32 = 1;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use cmap_core::trace::Question;
 
+use super::what_if::WhatIf;
+
 /// The trace, and what to say of it.
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
@@ -29,6 +31,11 @@ pub struct ReplayArgs {
     /// Say why check-outs waited: `slowest`, `failures`, either with a number (`slowest:5`), or the number of the call that began one
     #[arg(long, value_name = "WAITS")]
     pub explain: Option<Explained>,
+
+    /// Estimate the explained waits with other options: `maxConnecting=4`, several with commas between them, or `standard`;
+    /// can be given more than once
+    #[arg(long, value_name = "OPTIONS", requires = "explain")]
+    pub what_if: Vec<WhatIf>,
 
     /// Print explanations as JSON
     #[arg(long, requires = "explain")]

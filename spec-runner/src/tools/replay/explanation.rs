@@ -24,25 +24,31 @@ pub(super) fn print(
         let told: Vec<Told<'_>> = waits.iter().map(Told::of).collect();
         serde_json::to_writer_pretty(&mut *out, &told)?;
         writeln!(out)?;
-    } else if waits.is_empty() {
-        writeln!(out, "no check-out of this kind waited")?;
     } else {
-        waits.iter().try_for_each(|wait| print_wait(wait, out))?;
+        print_waits(&waits, out)?;
     }
     Ok(Ok(()))
+}
+
+/// Prints explained waits.
+pub(super) fn print_waits(waits: &[Wait], out: &mut dyn Write) -> io::Result<()> {
+    if waits.is_empty() {
+        writeln!(out, "no check-out of this kind waited")?;
+    }
+    waits.iter().try_for_each(|wait| print_wait(wait, out))
 }
 
 /// A wait with what follows from it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+pub(super) struct Told<'a> {
     cause: Option<&'static str>,
     nanoseconds: u128,
     wait: &'a Wait,
 }
 
 impl<'a> Told<'a> {
-    fn of(wait: &'a Wait) -> Self {
+    pub(super) fn of(wait: &'a Wait) -> Self {
         let cause = wait.cause().map(|cause| cause.limit.name());
         Self { cause, nanoseconds: wait.duration().as_nanos(), wait }
     }

@@ -5,7 +5,8 @@
 //! 3. `verify` makes all calls again and compares; `timeline` prints them;
 //! 4. `hosts` writes a copy without the names of hosts;
 //! 5. `explanation` prints the waits that are asked for, as text or as JSON;
-//! 6. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
+//! 6. `what_if` estimates them with other options;
+//! 7. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
 
 mod args;
 mod drawing;
@@ -17,10 +18,14 @@ mod picture;
 mod source;
 mod timeline;
 mod verify;
+mod what_if;
 
 use std::io::{self, Write};
 
+use cmap_core::trace::WhatIfError;
+
 pub use self::args::{Explained, ReplayArgs};
+pub use self::what_if::WhatIf;
 
 /// Repeats a trace. The exit status: 0; or 1 if the replay differs from the recording; or 2 if the trace cannot be read.
 ///
@@ -36,8 +41,18 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
     }
     if let Some(copy) = &args.hash_hosts {
         return match hosts::replaced(&trace) {
-            Ok(file) => std::fs::write(copy, file).map(|()| 0),
+            Ok(file) => match std::fs::write(copy, file) {
+                Ok(()) => Ok(0),
+                Err(error) => writeln!(err, "error: {}: {error}", copy.display()).map(|()| 2),
+            },
             Err(error) => writeln!(err, "error: {error}").map(|()| 1),
+        };
+    }
+    if let Some(explained) = args.explain.filter(|_| !args.what_if.is_empty()) {
+        return match what_if::print(&trace, explained, &args.what_if, args.json, out)? {
+            Ok(()) => Ok(0),
+            Err(WhatIfError::Divergence(divergence)) => writeln!(err, "error: {divergence}").map(|()| 1),
+            Err(error) => writeln!(err, "error: {error}").map(|()| 2),
         };
     }
     let outcome = if args.json_lines {
