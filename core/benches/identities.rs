@@ -21,8 +21,8 @@ use gungraun::{Callgrind, EventKind};
 /// How often the benchmark repeats its operation.
 const OPERATIONS: usize = 50;
 
-/// Instructions that a check-out/check-in pair may cost: 376 without an identity, and what one adds.
-const BUDGET_PER_PAIR: u64 = 376 + 80;
+/// Instructions that a check-out/check-in pair may cost: 348 without an identity, and what one adds.
+const BUDGET_PER_PAIR: u64 = 350 + 60;
 
 /// Drains the outputs, establishes connections, and returns the delivery.
 fn drain(topology: &mut Topology<u64>, now: Instant) -> Option<Delivery<u64>> {

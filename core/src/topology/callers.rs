@@ -61,14 +61,13 @@ impl<C> Topology<C> {
     /// The shortest way: the hottest connection to the server that takes writes, if nothing else has to be done.
     #[inline(always)]
     pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if let Some(writer) = self.writer
-            && request.identity.is_none()
-            && self.outputs.is_empty()
-            && let Some(server) = self.servers.get_mut(writer)
-        {
-            return server.pool.check_out_available(now, bounded(now, request, self.check_out_limit));
-        }
-        None
+        let writer = self.writer.filter(|_| self.outputs.is_empty())?;
+        let limit = self.check_out_limit;
+        let pool = match request.identity {
+            None => &mut self.servers.get_mut(writer)?.pool,
+            Some(identity) => self.pool_of_identity(writer, identity)?,
+        };
+        pool.check_out_available(now, bounded(now, request, limit))
     }
 
     /// Puts the delivery at another place, so that the short way has its own in registers.

@@ -83,6 +83,10 @@ struct Observer<'a> {
     waits: Vec<Wait>,
     /// The places of those that have not ended.
     open: BTreeMap<CheckOut, usize>,
+    /// Those of them that are followed, by their places.
+    followed: BTreeMap<usize, CheckOut>,
+    /// The places of those whose tasks have not taken their connections.
+    delivered: BTreeMap<CheckOut, usize>,
     /// The numbers of holders' texts.
     holders: BTreeMap<CheckOut, u32>,
     /// What binds those that are followed.
@@ -109,6 +113,8 @@ impl<'a> Observer<'a> {
             chosen,
             waits: Vec::new(),
             open: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            delivered: BTreeMap::new(),
             holders: BTreeMap::new(),
             bound: BTreeMap::new(),
             intervals: BTreeMap::new(),
@@ -221,12 +227,16 @@ impl<'a> Observer<'a> {
         let (end, ended) = (WaitEnd::Open, began);
         self.waits.push(Wait { call, check_out, holder: None, began, end, ended, intervals, occurrences });
         self.open.insert(check_out, at);
+        if self.follows(at) {
+            self.followed.insert(at, check_out);
+        }
         at
     }
 
     fn rename(&mut self, from: CheckOut, to: CheckOut) {
         if let Some(at) = self.open.remove(&from) {
             self.open.insert(to, at);
+            self.followed.entry(at).and_modify(|name| *name = to);
         }
         if let Some(holder) = self.holders.remove(&from) {
             self.holders.insert(to, holder);
@@ -236,6 +246,7 @@ impl<'a> Observer<'a> {
     fn deliver(&mut self, check_out: CheckOutId, connection: Handle) {
         if let Some(at) = self.open.remove(&CheckOut::Started(check_out)) {
             self.end(at, self.now, WaitEnd::Delivered { connection, check_out, at: self.now });
+            self.delivered.insert(CheckOut::Started(check_out), at);
         }
     }
 
@@ -246,7 +257,7 @@ impl<'a> Observer<'a> {
     }
 
     fn end(&mut self, at: usize, now: Instant, end: WaitEnd) {
-        let follows = self.follows(at);
+        let follows = self.followed.remove(&at).is_some();
         if let Some(wait) = self.waits.get_mut(at) {
             (wait.ended, wait.end) = (now, end);
             if follows {
@@ -269,8 +280,7 @@ impl<'a> Observer<'a> {
 
     /// The task of a check-out has its connection.
     fn take(&mut self, taken: CheckOut, when: Instant) {
-        let is_taken = |wait: &Wait| matches!(wait.end, WaitEnd::Delivered { check_out, .. } if CheckOut::Started(check_out) == taken);
-        let Some(at) = self.waits.iter().rposition(is_taken) else { return };
+        let Some(at) = self.delivered.remove(&taken) else { return };
         let follows = self.follows(at);
         let Some(wait) = self.waits.get_mut(at).filter(|wait| when > wait.ended) else { return };
         let from = core::mem::replace(&mut wait.ended, when);
@@ -288,14 +298,8 @@ impl<'a> Observer<'a> {
 
     /// Looks what binds now those that are followed.
     fn follow(&mut self, machine: &Topology<()>) {
-        let Some(chosen) = self.chosen else { return };
-        let open: Vec<(CheckOut, usize)> = self
-            .open
-            .iter()
-            .map(|(&check_out, &at)| (check_out, at))
-            .filter(|(_, at)| chosen.binary_search(at).is_ok())
-            .collect();
-        for (check_out, at) in open {
+        let followed: Vec<(usize, CheckOut)> = self.followed.iter().map(|(&at, &check_out)| (at, check_out)).collect();
+        for (at, check_out) in followed {
             let Some(limit) = machine.binding(check_out).map(|binding| self.limit(machine, binding)) else { continue };
             if self.bound.get(&at).is_some_and(|bound| !bound.limit.is_same(&limit)) {
                 self.close_interval(at, self.now);
