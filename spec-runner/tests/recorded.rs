@@ -4,17 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is not as it should be")]
 #![allow(dead_code, reason = "the module `program` is shared")]
 
+mod members;
 mod program;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
-use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
+use cmap_runtime::bson::rawdoc;
 use cmap_runtime::{Client, Connection, Recorder, Runtime};
+use members::{Members, order, tell};
 use program::{spec_runner, stderr, stdout};
 use serde_json::Value;
 
@@ -176,49 +176,6 @@ impl<R: Runtime> Load<R> {
         self.client.close(Duration::from_secs(20)).await.unwrap();
         file
     }
-}
-
-/// The members of a set, served by a process that ends with its standard input.
-struct Members {
-    _process: Child,
-    addresses: Vec<String>,
-}
-
-impl Members {
-    fn start() -> Self {
-        let mut process = Program::new(env!("CARGO_BIN_EXE_spec-runner"))
-            .args(["serve", "--port", "0", "--until-stdin-ends", "--replica-set", "rs0", "--members", "3"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(3).map(Result::unwrap);
-        let addresses = lines.map(|line| line.strip_prefix("listening on ").unwrap().to_owned()).collect();
-        Self { _process: process, addresses }
-    }
-
-    fn uri(&self, options: &str) -> String {
-        format!("mongodb://{}/?replicaSet=rs0&{options}", self.addresses.join(","))
-    }
-
-    /// The address of the primary, and that of another member.
-    async fn primary<R: Runtime>(&self) -> (String, String) {
-        let client = Client::<R>::connect(&self.uri("timeoutMS=10000")).await.unwrap();
-        let primary = client.check_out().await.unwrap().address().to_string();
-        let other = self.addresses.iter().find(|address| **address != primary).unwrap().clone();
-        (primary, other)
-    }
-}
-
-/// Runs a command at one member.
-async fn tell<R: Runtime>(member: &str, command: RawDocumentBuf) {
-    let uri = format!("mongodb://{member}/?directConnection=true&timeoutMS=10000");
-    let client = Client::<R>::connect(&uri).await.unwrap();
-    client.check_out().await.unwrap().run_command("admin", command).await.unwrap();
-}
-
-fn order(what: &str, member: &str) -> RawDocumentBuf {
-    rawdoc! { "testDeployment": what, "member": member }
 }
 
 async fn pause<R: Runtime>(pause: Duration) {

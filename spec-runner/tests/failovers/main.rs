@@ -8,19 +8,20 @@
 
 mod check_outs;
 mod links;
+#[path = "../members/mod.rs"]
+mod members;
 mod writes;
 
 use std::future::Future;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command as Program, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cmap_runtime::bson::{RawDocumentBuf, rawdoc};
+use cmap_runtime::bson::rawdoc;
 use cmap_runtime::{Client, Runtime};
 
 use self::links::Linked;
+use self::members::{Members, order, tell};
 
 const TASKS: usize = 200;
 
@@ -32,30 +33,6 @@ const CUT: Duration = Duration::from_secs(2);
 
 /// The longest time from the beginning of a failover until every task was served again.
 const RECOVERY: Duration = Duration::from_secs(5);
-
-/// The members of a set, served by a process that ends with its standard input.
-struct Members {
-    _process: Child,
-    addresses: Vec<String>,
-}
-
-impl Members {
-    fn start() -> Self {
-        let mut process = Program::new(env!("CARGO_BIN_EXE_spec-runner"))
-            .args(["serve", "--port", "0", "--until-stdin-ends", "--replica-set", "rs0", "--members", "3"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(3).map(Result::unwrap);
-        let addresses = lines.map(|line| line.strip_prefix("listening on ").unwrap().to_owned()).collect();
-        Self { _process: process, addresses }
-    }
-
-    fn uri(&self, options: &str) -> String {
-        format!("mongodb://{}/?replicaSet=rs0&{options}", self.addresses.join(","))
-    }
-}
 
 /// What the tasks of a client have met.
 #[derive(Default)]
@@ -108,8 +85,7 @@ async fn through_failovers<R, F>(
 /// The primary steps down, or is killed and started again, or the client's link to it is cut, or all members are killed and
 /// started again, one after the other.
 async fn fail_over<R: Runtime>(members: &Members, runtime: &R, round: usize) {
-    let order = |what: &str, member: &str| rawdoc! { "testDeployment": what, "member": member };
-    let (primary, other) = primary::<R>(members).await;
+    let (primary, other) = members.primary::<R>().await;
     match round % 4 {
         0 => tell::<R>(&primary, rawdoc! { "replSetStepDown": 10 }).await,
         1 => {
@@ -133,21 +109,6 @@ async fn fail_over<R: Runtime>(members: &Members, runtime: &R, round: usize) {
             }
         }
     }
-}
-
-/// The address of the primary, and that of another member.
-async fn primary<R: Runtime>(members: &Members) -> (String, String) {
-    let client = Client::<R>::connect(&members.uri("timeoutMS=10000")).await.unwrap();
-    let primary = client.check_out().await.unwrap().address().to_string();
-    let other = members.addresses.iter().find(|address| **address != primary).unwrap().clone();
-    (primary, other)
-}
-
-/// Runs a command at one member.
-async fn tell<R: Runtime>(member: &str, command: RawDocumentBuf) {
-    let uri = format!("mongodb://{member}/?directConnection=true&timeoutMS=10000");
-    let client = Client::<R>::connect(&uri).await.unwrap();
-    client.check_out().await.unwrap().run_command("admin", command).await.unwrap();
 }
 
 /// Waits until the tasks were served as often as there are tasks.
