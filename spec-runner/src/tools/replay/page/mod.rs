@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use self::data::Data;
 use super::picture::Picture;
 
-/// So many of the longest waits are shown on a page, and half as many of the longest that failed.
+/// The longest waits that a page shows. Of those that failed it shows half as many.
 pub(super) const WAITS: usize = 500;
 
 const PAGE: &str = include_str!("page.html");
