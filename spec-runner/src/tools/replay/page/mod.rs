@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use self::data::Data;
 use super::picture::Picture;
 
-/// The longest waits that a page shows. Of those that failed it shows half as many.
+/// How many of the longest waits a page shows; of those that failed, half as many.
 pub(super) const WAITS: usize = 500;
 
 const PAGE: &str = include_str!("page.html");
