@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use cmap_core::{options, pool, wire};
+use cmap_core::{options, pool, trace, wire};
 
 /// Runs each input in the folder of `target`.
 fn replay(target: &str, run: fn(&[u8])) {
@@ -34,6 +34,21 @@ fn connection_strings() {
 #[test]
 fn pools() {
     replay("pool", pool::fuzz::run);
+}
+
+#[test]
+fn traces() {
+    replay("trace", trace::fuzz::run);
+}
+
+#[test]
+fn what_the_corpus_of_traces_holds_is_replayed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/trace");
+    let files = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+
+    let replayed = files.filter(|file| trace::Trace::read(file).is_ok_and(|trace| trace.calls() > 0)).count();
+
+    assert!(replayed >= 8, "{replayed} files are traces");
 }
 
 #[test]

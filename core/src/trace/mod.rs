@@ -22,11 +22,13 @@
 //! | `explain`, `wait` | why check-outs waited |
 //! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
 //! | `what_if` | how they would have waited with other options |
+//! | `fuzz` | the fuzzer's target: arbitrary bytes as a file |
 
 mod digest;
 mod error;
 mod explain;
 mod file;
+pub mod fuzz;
 mod item;
 mod occurrence;
 mod read;
