@@ -99,6 +99,8 @@ impl<C> Pool<C> {
             self.return_to_keys(key);
         }
         self.serve();
+        // Waiters may leave a connection that is held for its keys.
+        self.close_surplus();
         self.retire();
         Ok(())
     }
@@ -243,7 +245,7 @@ impl<C> Pool<C> {
 mod tests {
     use super::*;
     use crate::address::ServerAddress;
-    use crate::options::{Affinity, PoolOptions};
+    use crate::options::{Affinity, PoolOptions, PoolSizes};
     use crate::pool::{AffinityKey, CheckOutRequest, Condition};
 
     fn at(millis: u64) -> Instant {
@@ -301,6 +303,20 @@ mod tests {
         assert!(pool.is_bound(AffinityKey(1)));
         pool.handle_timeout(at(50));
         assert_eq!((pool.is_bound(AffinityKey(1)), pool.is_bound(AffinityKey(2))), (false, true));
+    }
+
+    #[test]
+    fn a_held_connection_that_comes_back_to_a_pool_that_shrank_is_closed() {
+        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(50), lend: false });
+        let first = refreshing(&mut pool, at(20)).unwrap();
+        let _ = pool.check_out(at(21), CheckOutRequest::default().affinity(AffinityKey(2)));
+        let _ = pool.check_out(at(21), CheckOutRequest::default());
+        pool.resize(at(22), PoolSizes::default().max_pool_size(1)).unwrap();
+
+        pool.handle_refreshed(at(23), first, ()).unwrap();
+
+        assert_eq!(pool.check_invariants(), Ok(()));
+        assert_eq!((pool.counts().available, pool.counts().in_use, pool.counts().waiting), (0, 1, 1));
     }
 
     #[test]

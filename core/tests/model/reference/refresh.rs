@@ -30,6 +30,7 @@ impl Reference {
             }
         }
         self.serve();
+        self.close_surplus();
         self.retire();
         Ok(())
     }
