@@ -21,6 +21,7 @@ use crate::tools::interop::{self, Selection, checks};
 use crate::tools::plan::{self, PlanArgs};
 use crate::tools::replay::{self, ReplayArgs};
 use crate::tools::serve::{self, ServeArgs};
+use crate::tools::simulate::{self, SimulateArgs};
 use crate::tools::soak::{self, SoakArgs};
 
 /// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time and on real sockets;
@@ -72,6 +73,9 @@ enum Command {
     /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
     #[command(after_long_help = serve::known())]
     Serve(ServeArgs),
+    /// Lets clients live in worlds of chance, each from a seed, until a law breaks; what broke it becomes a short script and a trace
+    #[command(after_help = SIMULATE_EXIT_STATUS)]
+    Simulate(SimulateArgs),
     /// Lets many tasks use a client for a long time while its server is killed and restarted, and looks for what is left over
     #[command(after_help = SOAK_EXIT_STATUS)]
     Soak(SoakArgs),
@@ -160,6 +164,9 @@ const PLAN_EXIT_STATUS: &str =
 const REPLAY_EXIT_STATUS: &str =
     "Exit status: 0, or 1 if the replay differs from the recording, or 2 if the trace cannot be read.";
 
+/// The end of `simulate --help`.
+const SIMULATE_EXIT_STATUS: &str = "Exit status: 0 if no law broke, 1 if one did or something was never met.";
+
 const INTEROP_EXIT_STATUS: &str = "Exit status: 0 if no check failed, 1 if one did, 2 if a program could not be run.";
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -182,6 +189,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             | Command::InteropClient { .. }
             | Command::Plan(_)
             | Command::Replay(_)
+            | Command::Simulate(_)
             | Command::Soak(_),
         )
         | None => {}
@@ -204,6 +212,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::Plan(args)) => of_program(plan::run(&args, &mut out, &mut err)),
         Some(Command::Replay(args)) => of_program(replay::run(&args, &mut out, &mut err)),
+        Some(Command::Simulate(args)) => {
+            of_program(simulate::run(&args, &mut out, &mut err, io::stdout().is_terminal()))
+        }
         Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };

@@ -1,0 +1,54 @@
+//! The command line of `simulate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::step::Deployment;
+
+/// What to simulate.
+#[derive(Args, Debug)]
+pub struct SimulateArgs {
+    /// The seeds, from A up to, but without, B
+    #[arg(long, value_name = "A..B", default_value = "0..10000", value_parser = seeds)]
+    pub(super) seeds: Seeds,
+
+    /// The deployment: standalone, replica-set or sharded. Without it: each seed draws one
+    #[arg(long, value_name = "NAME", value_parser = scenario)]
+    pub(super) scenario: Option<Deployment>,
+
+    /// How many steps each seed has
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(super) steps: usize,
+
+    /// The folder for the trace of a seed that breaks a law
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(super) out: PathBuf,
+}
+
+/// A range of seeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seeds {
+    pub(super) first: u64,
+    /// The first that is not among them.
+    pub(super) end: u64,
+}
+
+impl Seeds {
+    pub(super) fn count(self) -> u64 {
+        self.end - self.first
+    }
+}
+
+fn seeds(text: &str) -> Result<Seeds, String> {
+    let parsed = text.split_once("..").and_then(|(first, end)| Some((first.parse().ok()?, end.parse().ok()?)));
+    match parsed {
+        Some((first, end)) if first < end => Ok(Seeds { first, end }),
+        _ => Err("expected two numbers, the lower one first, such as 0..10000".to_owned()),
+    }
+}
+
+fn scenario(text: &str) -> Result<Deployment, String> {
+    let known = Deployment::ALL.into_iter().find(|deployment| deployment.name() == text);
+    known.ok_or_else(|| format!("expected {}", Deployment::ALL.map(Deployment::name).join(", ")))
+}

@@ -1,0 +1,548 @@
+//! Carries out steps on a client, as the driver of a runtime would, and lets the oracle judge each of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::monitor::{Call, Finding};
+use cmap_core::options::{PoolOptionsError, PoolSizes, ReadMode, ReadPreference};
+use cmap_core::pool::{
+    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput,
+};
+use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
+use cmap_core::time::Instant;
+use cmap_core::topology::{
+    Answer, CheckOut, Criteria, Input, MonitorCall, Output, ServerSelector, Topology, TopologyOptions,
+};
+
+use super::machine::Machine;
+use super::mark::Mark;
+use super::oracle::{Broken, Oracle, law};
+use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step, Trouble};
+
+/// The calls between two looks at what only the machine itself can tell: that costs more than the calls.
+const CALLS_BETWEEN_LOOKS: u64 = 64;
+
+/// A timeout that is due again and again, this often, makes its driver a busy loop.
+const TIMEOUTS_IN_A_ROW: u32 = 100;
+
+/// When all is well, everybody is answered within this time: longer than any pause that a pool makes by itself.
+const CALM: Duration = Duration::from_secs(5);
+
+/// Something that whoever plays the servers and the callers has to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Report {
+    Connect {
+        member: usize,
+        connection: Handle,
+    },
+    Check(Handle),
+    Refresh {
+        member: usize,
+        connection: Handle,
+    },
+    Delivered {
+        check_out: CheckOut,
+        connection: Handle,
+    },
+    /// It ended without a connection.
+    Ended(CheckOut),
+    Renamed {
+        from: CheckOut,
+        to: CheckOut,
+    },
+    /// An operation on it is interrupted.
+    Interrupted(Handle),
+    /// The server's monitor checks it soon.
+    CheckServer(usize),
+}
+
+/// A client and everything that its driver holds, oldest first.
+#[derive(Debug)]
+pub(super) struct Driver<M> {
+    machine: M,
+    deployment: Deployment,
+    lateness: Duration,
+    now: Instant,
+    calls: u64,
+    pub(super) oracle: Oracle,
+    members: Vec<Option<ServerId>>,
+    numbers: BTreeMap<ServerId, usize>,
+    waiting: Vec<CheckOut>,
+    pending: Vec<Handle>,
+    checking: Vec<Handle>,
+    refreshing: Vec<Handle>,
+    in_use: Vec<Handle>,
+    pub(super) reports: Vec<Report>,
+    /// The check-outs that began, for the figures.
+    pub(super) check_outs: u64,
+    last_check_out: Option<CheckOut>,
+}
+
+/// The client's machine, before anything has happened to it.
+pub(super) fn client(case: &ClientCase) -> Result<Topology<()>, PoolOptionsError> {
+    let seeds = case.deployment.hosts().iter().map(|host| ServerAddress::tcp(host, 27017)).collect();
+    let mut options = TopologyOptions::of_seeds(seeds);
+    options.max_connections = case.max_connections;
+    options.replica_set = case.deployment.is_replica_set().then(|| "rs".into());
+    Topology::new(options, case.pool.clone())
+}
+
+impl<M: Machine> Driver<M> {
+    /// Opens the client.
+    pub(super) fn new(case: &ClientCase, machine: M) -> Result<Self, Broken> {
+        let mut driver = Self {
+            machine,
+            deployment: case.deployment,
+            lateness: case.lateness,
+            now: Instant::ORIGIN,
+            calls: 0,
+            oracle: Oracle::new(&case.pool, case.max_connections),
+            members: vec![None; case.deployment.hosts().len()],
+            numbers: BTreeMap::new(),
+            waiting: Vec::new(),
+            pending: Vec::new(),
+            checking: Vec::new(),
+            refreshing: Vec::new(),
+            in_use: Vec::new(),
+            reports: Vec::new(),
+            check_outs: 0,
+            last_check_out: None,
+        };
+        driver.call(Input::Open)?;
+        Ok(driver)
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(super) fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// How many calls were made.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The name that the last check-out had at its beginning.
+    pub(super) fn last_check_out(&self) -> Option<CheckOut> {
+        self.last_check_out
+    }
+
+    /// When the client calls on its next timeout.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.machine.next_timeout().map(|due| (due + self.lateness).max(self.now))
+    }
+
+    /// Where a connection stands among those in use, that are being established, looked at, or pinged.
+    pub(super) fn place_in_use(&self, connection: Handle) -> Option<usize> {
+        place(&self.in_use, connection)
+    }
+
+    pub(super) fn place_pending(&self, connection: Handle) -> Option<usize> {
+        place(&self.pending, connection)
+    }
+
+    pub(super) fn place_checking(&self, connection: Handle) -> Option<usize> {
+        place(&self.checking, connection)
+    }
+
+    pub(super) fn place_refreshing(&self, connection: Handle) -> Option<usize> {
+        place(&self.refreshing, connection)
+    }
+
+    pub(super) fn place_waiting(&self, check_out: CheckOut) -> Option<usize> {
+        self.waiting.iter().position(|known| *known == check_out)
+    }
+
+    // What happens.
+
+    /// Handles the next timeout if it is due by `until`. Whether one was.
+    pub(super) fn handle_timeout_by(&mut self, until: Instant) -> Result<bool, Broken> {
+        let Some(due) = self.next_timeout().filter(|due| *due <= until) else { return Ok(false) };
+        self.now = due;
+        for _ in 0..TIMEOUTS_IN_A_ROW {
+            self.call(Input::Timeout)?;
+            self.oracle.after_timeout(self.now)?;
+            if self.machine.next_timeout().is_none_or(|next| next > self.now) {
+                return Ok(true);
+            }
+        }
+        law("a timeout that was handled is over", false, || format!("{:?}", self.machine.next_timeout()))?;
+        Ok(true)
+    }
+
+    /// Lets time pass, and a step happen.
+    pub(super) fn play(&mut self, at: Instant, step: Step) -> Result<(), Broken> {
+        while self.handle_timeout_by(at)? {}
+        self.now = self.now.max(at);
+        self.step(step)
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), Broken> {
+        match step {
+            Step::CheckOut { purpose, limit, key } => self.check_out(purpose, limit, key),
+            Step::Cancel(nth) => self.cancel(nth),
+            Step::CheckIn { nth, is_usable } => {
+                let Some(connection) = take(&mut self.in_use, nth) else { return Ok(()) };
+                self.oracle.checked_in(connection, is_usable);
+                let condition = if is_usable { Condition::Usable } else { Condition::Errored };
+                self.call(Input::CheckIn(connection, condition))
+            }
+            Step::Establish { nth, end } => self.end_establishment(nth, end),
+            Step::Check { nth, is_alive } => {
+                let Some(connection) = take(&mut self.checking, nth) else { return Ok(()) };
+                self.oracle.checked(connection, is_alive);
+                self.call(Input::Checked(connection, is_alive))
+            }
+            Step::Refresh { nth, is_alive: true } => {
+                let Some(connection) = take(&mut self.refreshing, nth) else { return Ok(()) };
+                self.oracle.refreshed(connection);
+                self.call(Input::Refreshed(connection))
+            }
+            Step::Refresh { nth, is_alive: false } => {
+                let Some(connection) = take(&mut self.refreshing, nth) else { return Ok(()) };
+                self.oracle.refresh_failed(connection);
+                let error = OperationError::new(Fault::Network, Cause::new("the ping failed"));
+                self.call(Input::RefreshFailed(connection, error))
+            }
+            Step::HangUp(nth) => match nth_of(&self.in_use, nth) {
+                Some(connection) => {
+                    self.oracle.hung_up(connection);
+                    self.call(Input::PeerClosed(connection))
+                }
+                None => Ok(()),
+            },
+            Step::OperationFailed { nth, trouble } => match nth_of(&self.in_use, nth) {
+                Some(connection) => self.call(Input::OperationFailed(connection, operation_error(trouble))),
+                None => Ok(()),
+            },
+            Step::Heard { member, finding } => self.hear(member, finding),
+            Step::Resize { max_pool_size, max_connecting } => {
+                let sizes = PoolSizes::default().max_pool_size(max_pool_size).max_connecting(max_connecting);
+                // Limits that contradict the others are refused.
+                if self.machine.apply(self.now, Input::Resize(sizes)) == Answer::Done {
+                    self.oracle.resized(max_pool_size, max_connecting);
+                }
+                self.drain()?;
+                self.look()
+            }
+            Step::RetireAll(over) => self.call(Input::RetireAll(over)),
+            Step::EndAffinity(key) => self.call(Input::EndAffinity(AffinityKey(key))),
+            Step::Suspend(time) => {
+                self.oracle.marks.meet(Mark::Suspended);
+                self.now = self.now + time;
+                self.call(Input::Timeout)?;
+                self.oracle.after_timeout(self.now)
+            }
+        }
+    }
+
+    fn check_out(&mut self, purpose: Purpose, limit: Option<Duration>, key: Option<u64>) -> Result<(), Broken> {
+        self.check_outs += 1;
+        let deadline = limit.map(|limit| self.now + limit);
+        let mut request = CheckOutRequest::default();
+        (request.deadline, request.affinity) = (deadline, key.map(AffinityKey));
+        let input = match purpose {
+            Purpose::Write => Input::CheckOut(request),
+            Purpose::Read => {
+                let selector = ServerSelector::from(ReadPreference::new(ReadMode::Nearest));
+                Input::CheckOutFor(Box::new(Criteria { selector, ..Criteria::default() }), request)
+            }
+        };
+        self.call_for(input, deadline)
+    }
+
+    fn cancel(&mut self, nth: usize) -> Result<(), Broken> {
+        let Some(check_out) = nth_of(&self.waiting, nth) else { return Ok(()) };
+        // Its time may be up, if timeouts are handled late: then the answer is among the outputs.
+        let answer = self.machine.apply(self.now, Input::CancelCheckOut(check_out));
+        if answer == Answer::Cancellation(Cancellation::Cancelled) {
+            self.oracle.cancelled(check_out);
+            self.waiting.retain(|known| *known != check_out);
+        }
+        self.drain()?;
+        let has_ended = !self.oracle.is_waiting(check_out);
+        law("a check-out that was cancelled has ended", has_ended, || format!("{answer:?}"))?;
+        self.look()
+    }
+
+    fn end_establishment(&mut self, nth: usize, end: Establishment) -> Result<(), Broken> {
+        let Some(connection) = take(&mut self.pending, nth) else { return Ok(()) };
+        let (phase, fault) = match end {
+            Establishment::Done => {
+                self.oracle.established(connection);
+                return self.call(Input::Established(connection));
+            }
+            Establishment::Refused => (Phase::Connect, Fault::Network),
+            Establishment::HungUp => (Phase::Hello, Fault::Network),
+            Establishment::TimedOut => (Phase::Hello, Fault::Timeout),
+            Establishment::Unauthorized => (Phase::Authenticate, Fault::Server { code: Some(18) }),
+        };
+        self.oracle.establish_failed(connection);
+        self.call(Input::EstablishFailed(connection, EstablishError::new(phase, fault, "it failed")))
+    }
+
+    fn hear(&mut self, member: usize, heard: Heard) -> Result<(), Broken> {
+        let Some(server) = self.members.get(member).copied().flatten() else { return Ok(()) };
+        let failure = |fault| Finding::Failure { fault, cause: Cause::new("the check failed") };
+        let finding = match heard {
+            Heard::Answer { primary_of } => Finding::Description(Box::new(self.description(member, primary_of))),
+            Heard::Failure => failure(Fault::Network),
+            Heard::Timeout => failure(Fault::Timeout),
+        };
+        if matches!(finding, Finding::Failure { .. }) {
+            self.oracle.heard_failure(server);
+        }
+        self.call(Input::Check(server, finding))
+    }
+
+    fn description(&self, member: usize, primary_of: Option<u64>) -> ServerDescription {
+        let hosts = self.deployment.hosts();
+        let server_type = match (self.deployment, primary_of) {
+            (Deployment::Standalone, _) => ServerType::Standalone,
+            (Deployment::Sharded, _) => ServerType::Mongos,
+            (Deployment::ReplicaSet, Some(_)) => ServerType::RsPrimary,
+            (Deployment::ReplicaSet, None) => ServerType::RsSecondary,
+        };
+        let host = hosts.get(member).copied().unwrap_or_default();
+        let mut description = ServerDescription::new(ServerAddress::tcp(host, 27017).into(), server_type);
+        description.wire_versions = Some((0, 21));
+        description.round_trip_time = Some(Duration::from_millis(1));
+        if self.deployment.is_replica_set() {
+            description.set_name = Some("rs".into());
+            description.hosts = hosts.iter().map(|host| format!("{host}:27017")).collect();
+            description.set_version = Some(1);
+            description.election_id = primary_of.map(|election| {
+                let mut id = [0; 12];
+                id[4..].copy_from_slice(&election.to_be_bytes());
+                id
+            });
+        }
+        description
+    }
+
+    // A call, and what it leads to.
+
+    fn call(&mut self, input: Input) -> Result<(), Broken> {
+        self.call_for(input, None)
+    }
+
+    fn call_for(&mut self, input: Input, deadline: Option<Instant>) -> Result<(), Broken> {
+        let answer = self.machine.apply(self.now, input);
+        if let Answer::CheckOut(check_out, _) = answer {
+            self.oracle.began(check_out, deadline);
+            self.last_check_out = Some(check_out);
+            self.waiting.push(check_out);
+        }
+        // What the call led to came before the connection that it delivered at once.
+        self.drain()?;
+        match answer {
+            Answer::CheckOut(CheckOut::Started(check_out), Some(connection)) => {
+                self.oracle.delivered(check_out, connection, true)?;
+                self.deliver(CheckOut::Started(check_out), connection);
+            }
+            Answer::CheckedIn(Some((check_out, connection))) => {
+                self.oracle.delivered(check_out, connection, false)?;
+                self.deliver(CheckOut::Started(check_out), connection);
+            }
+            Answer::Misuse(misuse) => law("a lawful call is accepted", false, || misuse.to_string())?,
+            Answer::Done
+            | Answer::CheckOut(..)
+            | Answer::CheckedIn(None)
+            | Answer::Cancellation(_)
+            | Answer::Identity(_)
+            | Answer::WarmUp(_)
+            | Answer::WarmUpCancelled(_)
+            | Answer::Refused
+            | _ => {}
+        }
+        self.look()
+    }
+
+    fn look(&mut self) -> Result<(), Broken> {
+        self.oracle.settle()?;
+        self.calls += 1;
+        if self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
+            self.look_inside()?;
+        }
+        Ok(())
+    }
+
+    fn look_inside(&self) -> Result<(), Broken> {
+        self.oracle.compare(self.machine.counts())?;
+        let contradiction = self.machine.contradiction();
+        law("a pool does not contradict itself", contradiction.is_none(), || contradiction.unwrap_or_default())
+    }
+
+    fn drain(&mut self) -> Result<(), Broken> {
+        while let Some(output) = self.machine.poll_output() {
+            self.oracle.output(&output)?;
+            self.take(output);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, output: Output<()>) {
+        match output {
+            Output::Pool { server, output: PoolOutput::Action(action) } => {
+                let member = self.numbers.get(&server).copied().unwrap_or_default();
+                self.act(member, action);
+            }
+            Output::Selected { selection, check_out } => {
+                self.rename(CheckOut::Selecting(selection), CheckOut::Started(check_out));
+            }
+            Output::Reselecting { check_out, selection } => {
+                self.rename(CheckOut::Started(check_out), CheckOut::Selecting(selection));
+            }
+            Output::SelectionFailed { selection, .. } => self.end(CheckOut::Selecting(selection)),
+            Output::Monitor { server, call: MonitorCall::Begin { address, .. } } => {
+                let host = address.to_string();
+                let is_it = |known: &&str| host.strip_suffix(":27017") == Some(*known);
+                let member = self.deployment.hosts().iter().position(is_it).unwrap_or_default();
+                self.numbers.insert(server, member);
+                if let Some(known) = self.members.get_mut(member) {
+                    *known = Some(server);
+                }
+                self.reports.push(Report::CheckServer(member));
+            }
+            Output::Monitor { server, call: MonitorCall::Call(Call::RequestCheck) } => {
+                let member = self.numbers.get(&server).copied();
+                self.reports.extend(member.map(Report::CheckServer));
+            }
+            Output::Monitor { .. }
+            | Output::Pool { .. }
+            | Output::WarmedUp { .. }
+            | Output::Selection(_)
+            | Output::ResolveSrv { .. }
+            | Output::Topology(_)
+            | Output::Server { .. } => {}
+        }
+    }
+
+    fn act(&mut self, member: usize, action: Action<()>) {
+        match action {
+            Action::Connect { connection } => {
+                self.pending.push(connection);
+                self.reports.push(Report::Connect { member, connection });
+            }
+            Action::Check { connection } => {
+                self.checking.push(connection);
+                self.reports.push(Report::Check(connection));
+            }
+            Action::Refresh { connection, .. } => {
+                self.refreshing.push(connection);
+                self.reports.push(Report::Refresh { member, connection });
+            }
+            Action::Deliver { check_out, connection, .. } => self.deliver(CheckOut::Started(check_out), connection),
+            Action::Fail { check_out, .. } => self.end(CheckOut::Started(check_out)),
+            Action::Interrupt { connection } => self.reports.push(Report::Interrupted(connection)),
+            // One that is being looked at may be closed meanwhile: then nobody asks for the result.
+            Action::Close { connection, .. } => self.checking.retain(|known| *known != connection),
+            Action::WarmedUp { .. } => {}
+        }
+    }
+
+    fn deliver(&mut self, check_out: CheckOut, connection: Handle) {
+        self.waiting.retain(|known| *known != check_out);
+        self.in_use.push(connection);
+        self.reports.push(Report::Delivered { check_out, connection });
+    }
+
+    fn end(&mut self, check_out: CheckOut) {
+        self.waiting.retain(|known| *known != check_out);
+        self.reports.push(Report::Ended(check_out));
+    }
+
+    fn rename(&mut self, from: CheckOut, to: CheckOut) {
+        self.waiting.iter_mut().filter(|known| **known == from).for_each(|known| *known = to);
+        self.reports.push(Report::Renamed { from, to });
+    }
+
+    // The end.
+
+    /// The faults stop, callers return what they have, and servers answer: everybody who waits gets an answer soon. Then
+    /// the client closes, and nothing is left over.
+    pub(super) fn calm_down(&mut self, election: u64) -> Result<(), Broken> {
+        let end = self.now + CALM;
+        loop {
+            self.answer_all(election)?;
+            if self.oracle.waiting() == 0 {
+                break;
+            }
+            let is_busy = !self.pending.is_empty() || !self.checking.is_empty() || !self.in_use.is_empty();
+            if !is_busy && !self.handle_timeout_by(end)? {
+                let left = format!("{} at {:?}", self.oracle.waiting(), self.now);
+                law("when all is well, everybody who waits is answered soon", false, || left)?;
+            }
+        }
+        self.call(Input::Close)?;
+        while !self.in_use.is_empty() {
+            self.step(Step::CheckIn { nth: 0, is_usable: true })?;
+        }
+        while !self.pending.is_empty() {
+            self.step(Step::Establish { nth: 0, end: Establishment::Done })?;
+        }
+        while !self.checking.is_empty() {
+            self.step(Step::Check { nth: 0, is_alive: true })?;
+        }
+        while !self.refreshing.is_empty() {
+            self.step(Step::Refresh { nth: 0, is_alive: true })?;
+        }
+        self.look_inside()?;
+        self.oracle.after_close()
+    }
+
+    /// One answer to everything that there is to answer.
+    fn answer_all(&mut self, election: u64) -> Result<(), Broken> {
+        for member in 0..self.members.len() {
+            let primary_of = (self.deployment.is_replica_set() && member == 0).then_some(election);
+            self.step(Step::Heard { member, finding: Heard::Answer { primary_of } })?;
+        }
+        for _ in 0..self.pending.len() {
+            self.step(Step::Establish { nth: 0, end: Establishment::Done })?;
+        }
+        for _ in 0..self.checking.len() {
+            self.step(Step::Check { nth: 0, is_alive: true })?;
+        }
+        for _ in 0..self.refreshing.len() {
+            self.step(Step::Refresh { nth: 0, is_alive: true })?;
+        }
+        for _ in 0..self.in_use.len() {
+            self.step(Step::CheckIn { nth: 0, is_usable: true })?;
+        }
+        Ok(())
+    }
+}
+
+fn operation_error(trouble: Trouble) -> OperationError {
+    let fault = match trouble {
+        Trouble::Network | Trouble::Overload => Fault::Network,
+        Trouble::Timeout => Fault::Timeout,
+        Trouble::NotWritablePrimary | Trouble::ShuttingDown => Fault::Server { code: Some(91) },
+    };
+    let mut error = OperationError::new(fault, Cause::new("the operation failed"));
+    error.is_overload = trouble == Trouble::Overload;
+    error.state_change = match trouble {
+        Trouble::NotWritablePrimary => Some(StateChange::NotWritablePrimary),
+        Trouble::ShuttingDown => Some(StateChange::ShuttingDown),
+        Trouble::Network | Trouble::Timeout | Trouble::Overload => None,
+    };
+    error
+}
+
+fn place(connections: &[Handle], connection: Handle) -> Option<usize> {
+    connections.iter().position(|known| *known == connection)
+}
+
+fn nth_of<T: Copy>(all: &[T], nth: usize) -> Option<T> {
+    all.get(nth.checked_rem(all.len())?).copied()
+}
+
+fn take(all: &mut Vec<Handle>, nth: usize) -> Option<Handle> {
+    let nth = nth.checked_rem(all.len())?;
+    Some(all.remove(nth))
+}

@@ -1,0 +1,94 @@
+//! Coverage marks: what simulations have to have met, or they prove little.
+
+/// Something worth meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    DeliveredAtOnce,
+    DeliveredAfterWait,
+    Cancelled,
+    FailedInPool,
+    FailedInSelection,
+    Reselected,
+    Cleared,
+    Interrupted,
+    ClosedStale,
+    ClosedIdle,
+    ClosedSurplus,
+    ClosedLate,
+    FoundDead,
+    Refreshed,
+    RefreshFailed,
+    EstablishFailed,
+    Resized,
+    Suspended,
+    LeftInQueueByKey,
+}
+
+impl Mark {
+    pub(super) const ALL: [Self; 19] = [
+        Self::DeliveredAtOnce,
+        Self::DeliveredAfterWait,
+        Self::Cancelled,
+        Self::FailedInPool,
+        Self::FailedInSelection,
+        Self::Reselected,
+        Self::Cleared,
+        Self::Interrupted,
+        Self::ClosedStale,
+        Self::ClosedIdle,
+        Self::ClosedSurplus,
+        Self::ClosedLate,
+        Self::FoundDead,
+        Self::Refreshed,
+        Self::RefreshFailed,
+        Self::EstablishFailed,
+        Self::Resized,
+        Self::Suspended,
+        Self::LeftInQueueByKey,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::DeliveredAtOnce => "a check-out was served at once",
+            Self::DeliveredAfterWait => "a waiter was served",
+            Self::Cancelled => "a caller gave up",
+            Self::FailedInPool => "a check-out failed in a pool",
+            Self::FailedInSelection => "a check-out failed without a server",
+            Self::Reselected => "a check-out went on at another server",
+            Self::Cleared => "a pool was cleared",
+            Self::Interrupted => "a connection was interrupted",
+            Self::ClosedStale => "a stale connection was closed",
+            Self::ClosedIdle => "an idle connection was closed",
+            Self::ClosedSurplus => "a connection was closed because limits became smaller",
+            Self::ClosedLate => "a connection was established after it had been given up",
+            Self::FoundDead => "an idle connection was found dead",
+            Self::Refreshed => "an idle connection answered a ping",
+            Self::RefreshFailed => "an idle connection did not answer a ping",
+            Self::EstablishFailed => "an establishment failed",
+            Self::Resized => "limits changed",
+            Self::Suspended => "the process was suspended",
+            Self::LeftInQueueByKey => "a waiter was overtaken for the sake of a key",
+        }
+    }
+}
+
+/// How often each mark was met.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks([u64; Mark::ALL.len()]);
+
+impl Marks {
+    pub(super) fn meet(&mut self, mark: Mark) {
+        if let Some(times) = Mark::ALL.iter().position(|each| *each == mark).and_then(|at| self.0.get_mut(at)) {
+            *times += 1;
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(times, more)| *times += more);
+    }
+
+    /// Those that were never met, in words.
+    pub(super) fn missed(&self) -> Vec<&'static str> {
+        Mark::ALL.iter().zip(&self.0).filter(|(_, times)| **times == 0).map(|(mark, _)| mark.name()).collect()
+    }
+}

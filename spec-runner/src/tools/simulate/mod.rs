@@ -1,0 +1,169 @@
+//! `spec-runner simulate`: clients in worlds of chance, each from one seed, until a law breaks.
+//!
+//! 1. `args` is the command line;
+//! 2. `world` decides what happens, from a seed: callers, servers, their troubles, options;
+//! 3. `step` is what happens, as data; `driver` carries it out on a `machine`, the core's own topology;
+//! 4. `oracle` judges after every call, without any code of the machine; at the end the faults stop, and everybody must be answered;
+//! 5. `mark` counts what was met, and what was not;
+//! 6. `shrink` makes a script small that breaks a law, and `finding` prints it and writes its trace, which `replay` reads.
+
+mod args;
+mod driver;
+mod finding;
+mod machine;
+mod mark;
+mod oracle;
+mod shrink;
+mod step;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cmap_core::time::Instant as Time;
+
+pub use self::args::SimulateArgs;
+use self::driver::Driver;
+use self::finding::Finding;
+use self::machine::Machine;
+use self::mark::Marks;
+use self::oracle::Broken;
+use self::step::{ClientCase, Deployment, Script};
+use self::world::World;
+
+/// What a number of seeds came to.
+#[derive(Debug, Default)]
+struct Tally {
+    seeds: u64,
+    calls: u64,
+    check_outs: u64,
+    simulated: Duration,
+    marks: Marks,
+    finding: Option<(u64, Broken, Script)>,
+}
+
+/// From this number of seeds on, every mark has to be met.
+const SEEDS_FOR_MARKS: u64 = 1000;
+
+/// Simulates. The exit status: 0 if no law broke and every mark was met, 1 otherwise.
+///
+/// # Errors
+/// Nothing more can be printed.
+#[expect(clippy::disallowed_methods, reason = "the figures are of real time")]
+pub fn run(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> io::Result<u8> {
+    let began = Instant::now();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(args.seeds.first);
+    let tally = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(args, &next, &tally))).collect();
+        while is_terminal && !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            std::thread::sleep(Duration::from_millis(200));
+            let done = next.load(Ordering::Relaxed).min(args.seeds.end) - args.seeds.first;
+            write!(out, "\r{done} of {} seeds", args.seeds.count())?;
+            out.flush()?;
+        }
+        if is_terminal {
+            write!(out, "\r")?;
+        }
+        io::Result::Ok(())
+    })?;
+    let tally = tally.into_inner().unwrap_or_default();
+    print(args, &tally, began.elapsed() * u32::try_from(threads).unwrap_or(1), out)?;
+    if let Some((seed, broken, script)) = tally.finding {
+        Finding::of(seed, broken, script).report(args, out, err)?;
+        return Ok(1);
+    }
+    let missed = tally.marks.missed();
+    if tally.seeds >= SEEDS_FOR_MARKS && args.scenario.is_none() && !missed.is_empty() {
+        writeln!(out, "never met: {}", missed.join("; "))?;
+        return Ok(1);
+    }
+    Ok(0)
+}
+
+fn print(args: &SimulateArgs, tally: &Tally, cpu: Duration, out: &mut dyn Write) -> io::Result<()> {
+    let a_second = |number: f64| number / cpu.as_secs_f64().max(1e-9);
+    #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
+    let check_outs = a_second(tally.check_outs as f64);
+    writeln!(
+        out,
+        "{} seeds from {} on: {} calls, {} check-outs, {:.0?} simulated; {check_outs:.0} check-outs and {:.0} s simulated in a second of \
+         CPU",
+        tally.seeds,
+        args.seeds.first,
+        tally.calls,
+        tally.check_outs,
+        tally.simulated,
+        a_second(tally.simulated.as_secs_f64()),
+    )
+}
+
+/// Takes one seed after the other, until there is none or a law broke.
+fn work(args: &SimulateArgs, next: &AtomicU64, tally: &Mutex<Tally>) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= args.seeds.end {
+            return;
+        }
+        let done = simulate(seed, args.scenario, args.steps, shrink::sound);
+        let Ok(mut tally) = tally.lock() else { return };
+        tally.seeds += 1;
+        tally.calls += done.calls;
+        tally.check_outs += done.check_outs;
+        tally.simulated += done.simulated;
+        tally.marks.add(&done.marks);
+        if let Err(broken) = done.result {
+            // The first seed counts, whichever thread ends first.
+            if tally.finding.as_ref().is_none_or(|(known, ..)| seed < *known) {
+                tally.finding = Some((seed, broken, done.script));
+            }
+            next.store(args.seeds.end, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// The run of one seed.
+struct Done {
+    result: Result<(), Broken>,
+    script: Script,
+    calls: u64,
+    check_outs: u64,
+    simulated: Duration,
+    marks: Marks,
+}
+
+/// Runs one seed on the machine that `make` makes for its options.
+fn simulate<M: Machine>(
+    seed: u64,
+    deployment: Option<Deployment>,
+    steps: usize,
+    make: impl Fn(&ClientCase) -> Option<M>,
+) -> Done {
+    let mut world = World::new(seed, deployment);
+    let mut done = Done {
+        result: Err(shrink::unusable()),
+        script: Script { client: world.client().clone(), steps: Vec::new() },
+        calls: 0,
+        check_outs: 0,
+        simulated: Duration::ZERO,
+        marks: Marks::default(),
+    };
+    let Some(machine) = make(world.client()) else { return done };
+    done.result = Driver::new(world.client(), machine).and_then(|mut driver| {
+        let result = world.run(&mut driver, steps);
+        done.calls = driver.calls();
+        done.check_outs = driver.check_outs;
+        done.simulated = driver.now().saturating_since(Time::ORIGIN);
+        done.marks = driver.oracle.marks.clone();
+        result
+    });
+    done.script = world.into_script();
+    done
+}

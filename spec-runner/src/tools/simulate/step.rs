@@ -1,0 +1,156 @@
+//! What can happen to a client, as data: a script of steps is all that a run was.
+//!
+//! A step names connections and check-outs by their place among those that it could mean, oldest first, and places wrap
+//! around. So every script can be played on every client, whatever was left out of it: that makes it easy to shrink.
+
+use std::fmt;
+use std::time::Duration;
+
+use cmap_core::options::PoolOptions;
+use cmap_core::time::Instant;
+
+/// A client, and what happened to it.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) client: ClientCase,
+    /// Each with its time; those times never go back.
+    pub(super) steps: Vec<(Instant, Step)>,
+}
+
+/// A client and its deployment.
+#[derive(Clone, Debug)]
+pub(super) struct ClientCase {
+    pub(super) deployment: Deployment,
+    pub(super) pool: PoolOptions,
+    /// The limit of all pools together; 0 = none.
+    pub(super) max_connections: u32,
+    /// How late the client calls on a timeout.
+    pub(super) lateness: Duration,
+}
+
+/// The kind of deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deployment {
+    Standalone,
+    ReplicaSet,
+    Sharded,
+}
+
+impl Deployment {
+    pub(super) const ALL: [Self; 3] = [Self::Standalone, Self::ReplicaSet, Self::Sharded];
+
+    /// Its name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Standalone => "standalone",
+            Self::ReplicaSet => "replica-set",
+            Self::Sharded => "sharded",
+        }
+    }
+
+    /// The hosts of its servers.
+    pub(super) fn hosts(self) -> &'static [&'static str] {
+        match self {
+            Self::Standalone => &["db"],
+            Self::ReplicaSet => &["a", "b", "c"],
+            Self::Sharded => &["router-1", "router-2"],
+        }
+    }
+
+    pub(super) fn is_replica_set(self) -> bool {
+        self == Self::ReplicaSet
+    }
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A caller asks for a connection.
+    CheckOut { purpose: Purpose, limit: Option<Duration>, key: Option<u64> },
+    /// A caller that waits gives up.
+    Cancel(usize),
+    /// A caller returns a connection.
+    CheckIn { nth: usize, is_usable: bool },
+    /// An establishment ends.
+    Establish { nth: usize, end: Establishment },
+    /// The look at an idle connection ends.
+    Check { nth: usize, is_alive: bool },
+    /// A ping of an idle connection ends.
+    Refresh { nth: usize, is_alive: bool },
+    /// The server hangs up a connection in use.
+    HangUp(usize),
+    /// An operation fails on a connection in use.
+    OperationFailed { nth: usize, trouble: Trouble },
+    /// The monitor of a server has checked it.
+    Heard { member: usize, finding: Heard },
+    /// The user changes limits.
+    Resize { max_pool_size: u32, max_connecting: u32 },
+    /// The user replaces all connections within this time.
+    RetireAll(Duration),
+    /// A key is not used any more.
+    EndAffinity(u64),
+    /// The process is suspended: it calls on no timeout meanwhile.
+    Suspend(Duration),
+}
+
+/// What a caller wants a connection for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Write,
+    /// To read from any server.
+    Read,
+}
+
+/// The end of an establishment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Establishment {
+    Done,
+    /// Nobody listens.
+    Refused,
+    /// The server hangs up in the hello: it is overloaded.
+    HungUp,
+    /// The server does not answer.
+    TimedOut,
+    /// The server refuses the credential.
+    Unauthorized,
+}
+
+/// The failure of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    Network,
+    Timeout,
+    NotWritablePrimary,
+    ShuttingDown,
+    Overload,
+}
+
+/// What a monitor heard of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It answered: in a set it is the primary of this election, or else a secondary.
+    Answer { primary_of: Option<u64> },
+    /// Its connection failed.
+    Failure,
+    /// It did not answer in time.
+    Timeout,
+}
+
+impl fmt::Display for Script {
+    /// One line for each step.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClientCase { deployment, pool, max_connections, lateness } = &self.client;
+        let options = serde_json::to_string(pool).unwrap_or_default();
+        writeln!(f, "  {} with {options}", deployment.name())?;
+        if *max_connections > 0 {
+            writeln!(f, "  at most {max_connections} connections in all pools")?;
+        }
+        if !lateness.is_zero() {
+            writeln!(f, "  timeouts are handled {lateness:?} late")?;
+        }
+        self.steps.iter().try_for_each(|(at, step)| {
+            let at = at.saturating_since(Instant::ORIGIN);
+            writeln!(f, "  at {at:?}: {step:?}")
+        })
+    }
+}

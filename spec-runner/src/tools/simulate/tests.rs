@@ -1,0 +1,175 @@
+//! The oracle sees bugs: each machine here has one, and a law breaks that names it, in a script of few steps.
+
+use cmap_core::options::PoolSizes;
+use cmap_core::pool::{Action, Condition, Counts, Output as PoolOutput};
+use cmap_core::time::Instant;
+use cmap_core::topology::{Answer, Input, Output, Topology};
+use cmap_core::trace::{Replay, Trace};
+
+use super::finding::trace;
+use super::machine::Machine;
+use super::shrink::{play, shrink, sound};
+use super::simulate;
+use super::step::ClientCase;
+
+/// Enough seeds to meet each bug.
+const SEEDS: u64 = 2000;
+const STEPS: usize = 300;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    /// A check-in never reaches the pool, once in a while: a connection leaks.
+    LosesCheckIns,
+    /// A caller is never told that it has failed.
+    ForgetsFailures,
+    /// A smaller maxPoolSize has no effect.
+    IgnoresResize,
+    /// A connection in bad condition counts as usable.
+    TrustsErroredConnections,
+    /// Timeouts are handled, but not those of waiters.
+    LetsTimePass,
+    /// A socket is handed to its driver, who closes it, a second time.
+    ClosesTwice,
+}
+
+struct Wrong {
+    machine: Topology<()>,
+    bug: Bug,
+    calls: u32,
+    again: Option<Output<()>>,
+}
+
+impl Machine for Wrong {
+    fn apply(&mut self, now: Instant, input: Input) -> Answer {
+        self.calls += 1;
+        match (self.bug, input) {
+            (Bug::LosesCheckIns, Input::CheckIn(..)) if self.calls.is_multiple_of(7) => Answer::CheckedIn(None),
+            (Bug::IgnoresResize, Input::Resize(_)) => self.machine.apply(now, Input::Resize(PoolSizes::default())),
+            (Bug::TrustsErroredConnections, Input::OperationFailed(..)) => Answer::Done,
+            (Bug::TrustsErroredConnections, Input::CheckIn(connection, _)) => {
+                self.machine.apply(now, Input::CheckIn(connection, Condition::Usable))
+            }
+            (Bug::LetsTimePass, Input::Timeout) => Answer::Done,
+            (_, input) => self.machine.apply(now, input),
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<()>> {
+        let output = self.again.take().or_else(|| self.machine.poll_output())?;
+        match (&output, self.bug) {
+            (Output::Pool { output: PoolOutput::Action(Action::Fail { .. }), .. }, Bug::ForgetsFailures) => {
+                self.poll_output()
+            }
+            (Output::Pool { output: PoolOutput::Action(Action::Close { .. }), .. }, Bug::ClosesTwice)
+                if self.calls.is_multiple_of(3) =>
+            {
+                self.calls += 1;
+                self.again = Some(output.clone());
+                Some(output)
+            }
+            _ => Some(output),
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        Machine::next_timeout(&self.machine)
+    }
+
+    fn counts(&self) -> Counts {
+        self.machine.counts()
+    }
+
+    fn contradiction(&self) -> Option<String> {
+        self.machine.contradiction()
+    }
+}
+
+/// The law that the first failing seed breaks, and how many steps are enough for that.
+fn found(bug: Bug) -> (&'static str, usize) {
+    let make = |case: &ClientCase| Some(Wrong { machine: sound(case)?, bug, calls: 0, again: None });
+    let failed = (0..SEEDS).find_map(|seed| {
+        let done = simulate(seed, None, STEPS, make);
+        done.result.err().map(|broken| (broken, done.script))
+    });
+    let (broken, script) = failed.expect("no seed finds it");
+    let script = shrink(script, broken.law, &make);
+    assert!(play(&script, make(&script.client).expect("it has a machine")).1.is_err());
+    (broken.law, script.steps.len())
+}
+
+#[test]
+fn no_seed_breaks_a_law() {
+    for seed in 0..300 {
+        let done = simulate(seed, None, STEPS, sound);
+
+        assert_eq!(done.result, Ok(()), "seed {seed}:\n{}", done.script);
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let steps = |seed| simulate(seed, None, STEPS, sound).script.steps;
+
+    assert_eq!(steps(7), steps(7));
+    assert_ne!(steps(7), steps(8));
+}
+
+#[test]
+fn a_run_repeats_from_its_trace() {
+    let script = simulate(7, None, STEPS, sound).script;
+
+    let trace = Trace::read(&trace(&script, "a test").expect("it is recorded")).expect("it can be read");
+
+    let mut replay = Replay::new(&trace).expect("it has a beginning");
+    let mut calls = 0;
+    while replay.step().expect("it repeats").is_some() {
+        calls += 1;
+    }
+    assert!(calls > STEPS, "{calls}");
+    assert_eq!(replay.machine().connections(), 0);
+}
+
+#[test]
+fn a_lost_check_in_is_found() {
+    let (law, steps) = found(Bug::LosesCheckIns);
+
+    assert_eq!(law, "nobody waits while a connection is available");
+    assert!(steps <= 30, "{steps}");
+}
+
+#[test]
+fn a_caller_that_is_told_nothing_is_found() {
+    let (law, steps) = found(Bug::ForgetsFailures);
+
+    assert_eq!(law, "waiters are served in their order");
+    assert!(steps <= 30, "{steps}");
+}
+
+#[test]
+fn a_limit_that_has_no_effect_is_found() {
+    let (_, steps) = found(Bug::IgnoresResize);
+
+    assert!(steps <= 30, "{steps}");
+}
+
+#[test]
+fn a_connection_that_failed_but_counts_as_usable_is_found() {
+    let (_, steps) = found(Bug::TrustsErroredConnections);
+
+    assert!(steps <= 30, "{steps}");
+}
+
+#[test]
+fn a_deadline_that_is_missed_is_found() {
+    let (_, steps) = found(Bug::LetsTimePass);
+
+    assert!(steps <= 30, "{steps}");
+}
+
+#[test]
+fn a_socket_that_is_closed_twice_is_found() {
+    let (law, steps) = found(Bug::ClosesTwice);
+
+    assert_eq!(law, "a socket is closed once");
+    assert!(steps <= 30, "{steps}");
+}
