@@ -21,7 +21,16 @@ use super::mark::Mark;
 use super::oracle::{Broken, Oracle, law};
 use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step, Trouble};
 
-/// The calls between two looks at what only the machine itself can tell: that costs more than the calls.
+/// How often it looks at what only the machine itself can tell, which costs more than the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// After every 64 calls: for speed.
+    Seldom,
+    /// For short scripts.
+    AfterEachCall,
+}
+
+/// The calls between two looks, where they are seldom.
 const CALLS_BETWEEN_LOOKS: u64 = 64;
 
 /// A timeout that is due again and again, this often, makes its driver a busy loop.
@@ -64,6 +73,7 @@ pub(super) struct Driver<M> {
     machine: M,
     deployment: Deployment,
     lateness: Duration,
+    looks: Looks,
     now: Instant,
     calls: u64,
     pub(super) oracle: Oracle,
@@ -91,11 +101,12 @@ pub(super) fn client(case: &ClientCase) -> Result<Topology<()>, PoolOptionsError
 
 impl<M: Machine> Driver<M> {
     /// Opens the client.
-    pub(super) fn new(case: &ClientCase, machine: M) -> Result<Self, Broken> {
+    pub(super) fn new(case: &ClientCase, machine: M, looks: Looks) -> Result<Self, Broken> {
         let mut driver = Self {
             machine,
             deployment: case.deployment,
             lateness: case.lateness,
+            looks,
             now: Instant::ORIGIN,
             calls: 0,
             oracle: Oracle::new(&case.pool, case.max_connections),
@@ -177,9 +188,15 @@ impl<M: Machine> Driver<M> {
 
     /// Lets time pass, and a step happen.
     pub(super) fn play(&mut self, at: Instant, step: Step) -> Result<(), Broken> {
+        self.wait_until(at)?;
+        self.step(step)
+    }
+
+    /// Lets time pass.
+    pub(super) fn wait_until(&mut self, at: Instant) -> Result<(), Broken> {
         while self.handle_timeout_by(at)? {}
         self.now = self.now.max(at);
-        self.step(step)
+        Ok(())
     }
 
     fn step(&mut self, step: Step) -> Result<(), Broken> {
@@ -366,7 +383,7 @@ impl<M: Machine> Driver<M> {
     fn look(&mut self) -> Result<(), Broken> {
         self.oracle.settle()?;
         self.calls += 1;
-        if self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
+        if self.looks == Looks::AfterEachCall || self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
             self.look_inside()?;
         }
         Ok(())

@@ -25,7 +25,7 @@ impl Finding {
     /// Makes the script small.
     pub(super) fn of(seed: u64, broken: Broken, script: Script) -> Self {
         let steps = script.steps.len();
-        let script = shrink(script, broken.law, &sound);
+        let script = shrink(script, &sound);
         let again = sound(&script.client).and_then(|machine| play(&script, machine).1.err());
         Self { seed, broken: again.unwrap_or(broken), steps, script }
     }

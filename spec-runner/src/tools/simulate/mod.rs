@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use cmap_core::time::Instant as Time;
 
 pub use self::args::SimulateArgs;
-use self::driver::Driver;
+use self::driver::{Driver, Looks};
 use self::finding::Finding;
 use self::machine::Machine;
 use self::mark::Marks;
@@ -149,14 +149,14 @@ fn simulate<M: Machine>(
     let mut world = World::new(seed, deployment);
     let mut done = Done {
         result: Err(shrink::unusable()),
-        script: Script { client: world.client().clone(), steps: Vec::new() },
+        script: Script { client: world.client().clone(), steps: Vec::new(), until: Time::ORIGIN },
         calls: 0,
         check_outs: 0,
         simulated: Duration::ZERO,
         marks: Marks::default(),
     };
     let Some(machine) = make(world.client()) else { return done };
-    done.result = Driver::new(world.client(), machine).and_then(|mut driver| {
+    done.result = Driver::new(world.client(), machine, Looks::Seldom).and_then(|mut driver| {
         let result = world.run(&mut driver, steps);
         done.calls = driver.calls();
         done.check_outs = driver.check_outs;

@@ -1,14 +1,15 @@
-//! Makes a script smaller that breaks a law: steps are left out, and options, as long as the same law breaks.
+//! Makes a script smaller that breaks a law: steps are left out, and options, as long as a law breaks. It need not be the same one: a bug
+//! breaks several, and the shortest script shows it best.
 
 use std::time::Duration;
 
 use cmap_core::options::PoolOptions;
 use cmap_core::time::Instant;
 
-use super::driver::{Driver, client};
+use super::driver::{Driver, Looks, client};
 use super::machine::Machine;
 use super::oracle::{Broken, law};
-use super::step::{ClientCase, Script, Step};
+use super::step::{ClientCase, Script};
 use super::world::LAST_ELECTION;
 
 /// The most scripts that are tried.
@@ -16,7 +17,7 @@ const TRIES: u32 = 20_000;
 
 /// Plays a script on a machine, and calms it down: the client at its end, and the law that it broke.
 pub(super) fn play<M: Machine>(script: &Script, machine: M) -> (Option<Driver<M>>, Result<(), Broken>) {
-    let mut driver = match Driver::new(&script.client, machine) {
+    let mut driver = match Driver::new(&script.client, machine, Looks::AfterEachCall) {
         Ok(driver) => driver,
         Err(broken) => return (None, Err(broken)),
     };
@@ -25,18 +26,20 @@ pub(super) fn play<M: Machine>(script: &Script, machine: M) -> (Option<Driver<M>
         played = played.and_then(|()| driver.play(*at, *step));
     }
     driver.reports.clear();
+    let played = played.and_then(|()| driver.wait_until(script.until));
     let result = played.and_then(|()| driver.calm_down(LAST_ELECTION));
     (Some(driver), result)
 }
 
-/// The smallest script found that breaks `law`, by playing on the machines that `make` makes.
-pub(super) fn shrink<M: Machine>(script: Script, law: &'static str, make: &dyn Fn(&ClientCase) -> Option<M>) -> Script {
-    let mut shrinker = Shrinker { best: script, law, make, tries: 0 };
+/// The smallest script found that breaks a law, by playing on the machines that `make` makes.
+pub(super) fn shrink<M: Machine>(script: Script, make: &dyn Fn(&ClientCase) -> Option<M>) -> Script {
+    let mut shrinker = Shrinker { best: script, make, tries: 0 };
     loop {
-        let before = (shrinker.best.steps.len(), shrinker.tries);
+        let before = shrinker.best.steps.clone();
         shrinker.leave_out_steps();
         shrinker.leave_out_options();
-        if shrinker.best.steps.len() == before.0 || shrinker.tries >= TRIES {
+        shrinker.prefer_firsts();
+        if shrinker.best.steps == before || shrinker.tries >= TRIES {
             shrinker.round_times();
             return shrinker.best;
         }
@@ -45,17 +48,16 @@ pub(super) fn shrink<M: Machine>(script: Script, law: &'static str, make: &dyn F
 
 struct Shrinker<'a, M> {
     best: Script,
-    law: &'static str,
     make: &'a dyn Fn(&ClientCase) -> Option<M>,
     tries: u32,
 }
 
 impl<M: Machine> Shrinker<'_, M> {
-    /// Keeps `script` if it breaks the law, too.
+    /// Keeps `script` if it breaks a law.
     fn keep(&mut self, script: Script) -> bool {
         self.tries += 1;
         let Some(machine) = (self.make)(&script.client) else { return false };
-        let breaks = play(&script, machine).1.is_err_and(|broken| broken.law == self.law);
+        let breaks = play(&script, machine).1.is_err();
         if breaks {
             self.best = script;
         }
@@ -105,14 +107,22 @@ impl<M: Machine> Shrinker<'_, M> {
         }
     }
 
+    /// Lets steps mean the oldest of what they could mean: then they do not depend on as many others.
+    fn prefer_firsts(&mut self) {
+        for at in 0..self.best.steps.len() {
+            let mut script = self.best.clone();
+            if script.steps.get_mut(at).is_some_and(|(_, step)| step.mean_first()) && self.tries < TRIES {
+                self.keep(script);
+            }
+        }
+    }
+
     /// Makes times of whole milliseconds, where that changes nothing.
     fn round_times(&mut self) {
-        let round = |(at, step): &(Instant, Step)| {
-            let millis = at.as_nanos() / 1_000_000;
-            (Instant::from_millis(millis), *step)
-        };
-        let steps = self.best.steps.iter().map(round).collect();
-        self.keep(Script { client: self.best.client.clone(), steps });
+        let round = |at: Instant| Instant::from_millis(at.as_nanos() / 1_000_000);
+        let Script { client, steps, until } = &self.best;
+        let steps = steps.iter().map(|(at, step)| (round(*at), *step)).collect();
+        self.keep(Script { client: client.clone(), steps, until: round(*until) });
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cmap_core::options::PoolOptions;
 use cmap_core::time::Instant;
+use serde_json::{Map, Value};
 
 /// A client, and what happened to it.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub(super) struct Script {
     pub(super) client: ClientCase,
     /// Each with its time; those times never go back.
     pub(super) steps: Vec<(Instant, Step)>,
+    /// Until when timeouts are handled after the last step, before all calms down.
+    pub(super) until: Instant,
 }
 
 /// A client and its deployment.
@@ -136,12 +139,32 @@ pub(super) enum Heard {
     Timeout,
 }
 
+impl Step {
+    /// Makes it mean the oldest of what it could mean. Whether it meant another one.
+    pub(super) fn mean_first(&mut self) -> bool {
+        match self {
+            Self::Cancel(nth)
+            | Self::HangUp(nth)
+            | Self::CheckIn { nth, .. }
+            | Self::Establish { nth, .. }
+            | Self::Check { nth, .. }
+            | Self::Refresh { nth, .. }
+            | Self::OperationFailed { nth, .. } => std::mem::take(nth) != 0,
+            Self::CheckOut { .. }
+            | Self::Heard { .. }
+            | Self::Resize { .. }
+            | Self::RetireAll(_)
+            | Self::EndAffinity(_)
+            | Self::Suspend(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Script {
-    /// One line for each step.
+    /// The options that are not the defaults, and one line for each step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ClientCase { deployment, pool, max_connections, lateness } = &self.client;
-        let options = serde_json::to_string(pool).unwrap_or_default();
-        writeln!(f, "  {} with {options}", deployment.name())?;
+        writeln!(f, "  {} with {}", deployment.name(), options(pool))?;
         if *max_connections > 0 {
             writeln!(f, "  at most {max_connections} connections in all pools")?;
         }
@@ -151,6 +174,19 @@ impl fmt::Display for Script {
         self.steps.iter().try_for_each(|(at, step)| {
             let at = at.saturating_since(Instant::ORIGIN);
             writeln!(f, "  at {at:?}: {step:?}")
-        })
+        })?;
+        writeln!(f, "  until {:?}", self.until.saturating_since(Instant::ORIGIN))
     }
+}
+
+/// Those that are not the defaults.
+fn options(pool: &PoolOptions) -> String {
+    let fields = |pool: &PoolOptions| match serde_json::to_value(pool) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let defaults = fields(&PoolOptions::default());
+    let set = fields(pool).into_iter().filter(|(name, value)| defaults.get(name) != Some(value));
+    let words: Vec<_> = set.map(|(name, value)| format!("{name} {value}")).collect();
+    if words.is_empty() { "the default options".to_owned() } else { words.join(", ") }
 }

@@ -39,6 +39,7 @@ pub(super) struct World {
     found: u64,
     callers: BTreeMap<CheckOut, usize>,
     steps: Vec<(Instant, Step)>,
+    until: Instant,
 }
 
 /// How likely things are, in this seed: of 1024.
@@ -107,6 +108,7 @@ impl World {
             found: 0,
             callers: BTreeMap::new(),
             steps: Vec::new(),
+            until: Instant::ORIGIN,
         };
         for caller in 0..world.temper.callers {
             world.later(world.temper.think, Event::Arrive(caller), Instant::ORIGIN);
@@ -123,11 +125,19 @@ impl World {
 
     /// All that has happened.
     pub(super) fn into_script(self) -> Script {
-        Script { client: self.client, steps: self.steps }
+        Script { client: self.client, steps: self.steps, until: self.until }
     }
 
     /// Lets this many steps happen, and then calms down.
     pub(super) fn run<M: Machine>(&mut self, driver: &mut Driver<M>, steps: usize) -> Result<(), Broken> {
+        let result = self.take_steps(driver, steps);
+        self.until = driver.now();
+        result?;
+        driver.reports.clear();
+        driver.calm_down(LAST_ELECTION)
+    }
+
+    fn take_steps<M: Machine>(&mut self, driver: &mut Driver<M>, steps: usize) -> Result<(), Broken> {
         while self.steps.len() < steps {
             self.read_reports(driver);
             let next = self.queue.peek().map_or(END, |Reverse((at, ..))| *at);
@@ -138,8 +148,7 @@ impl World {
             // A process that was suspended reads everything that came meanwhile when it wakes.
             self.happen(driver, at.max(driver.now()), event)?;
         }
-        driver.reports.clear();
-        driver.calm_down(LAST_ELECTION)
+        Ok(())
     }
 
     fn happen<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant, event: Event) -> Result<(), Broken> {
@@ -259,7 +268,8 @@ impl World {
 
     fn make_trouble<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
         let member = usize::try_from(self.random.next_u64() % 8).unwrap_or_default() % self.members.len();
-        match self.random.next_u64() % 12 {
+        let kinds = if self.temper.changes { 16 } else { 12 };
+        match self.random.next_u64() % kinds {
             0..=3 => self.turn(member, Member::Up, now),
             4 => self.turn(member, Member::Down, now),
             5 => self.turn(member, Member::Hung, now),
@@ -271,7 +281,7 @@ impl World {
                 self.election += 1;
                 self.later(self.temper.latency, Event::Monitor(member), now);
             }
-            9 if self.temper.changes => {
+            9 | 12..16 if self.temper.changes => {
                 let max_pool_size = u32::try_from(1 + self.up_to(7)).unwrap_or(1);
                 let max_connecting = u32::try_from(1 + self.up_to(3)).unwrap_or(1);
                 return self.step(driver, now, Step::Resize { max_pool_size, max_connecting });
@@ -396,11 +406,12 @@ fn client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase 
     }
     let number = |random: &mut Random, bound| u32::try_from(random.up_to(bound)).unwrap_or_default();
     let max_pool_size = number(random, 9);
+    let time = Duration::from_millis(pick(random, &[20, 500]));
     let affinities = [
         Affinity::Prefer,
         Affinity::Require,
-        Affinity::Hold { time: Duration::from_millis(20), lend: false },
-        Affinity::Hold { time: Duration::from_millis(20), lend: true },
+        Affinity::Hold { time, lend: false },
+        Affinity::Hold { time, lend: true },
     ];
     let affinity = pick(random, &affinities);
     let affinity = some(random, 3, affinity);
@@ -426,7 +437,8 @@ fn client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase 
     pool.max_lifetime = some(random, 5, Duration::from_millis(300));
     pool.max_uses = some(random, 5, 20);
     pool.affinity = affinity;
-    pool.refresh_requirement = some(random, 4, Duration::from_millis(30));
+    let requirement = Duration::from_millis(pick(random, &[2, 30]));
+    pool.refresh_requirement = some(random, 3, requirement);
     pool.seed = seed;
     let max_connections = if random.up_to(5) == 0 { 2 + number(random, 6) } else { 0 };
     let lateness = pick(random, &[0, 0, 50, 5_000]);
