@@ -39,7 +39,7 @@ const TIMEOUTS_IN_A_ROW: u32 = 100;
 /// When all is well, everybody is answered within this time: longer than any pause that a pool makes by itself.
 const CALM: Duration = Duration::from_secs(5);
 
-/// Something that whoever plays the servers and the callers has to know.
+/// An output that the servers or the callers must act on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Report {
     Connect {
