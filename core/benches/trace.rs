@@ -1,8 +1,8 @@
 //! What recording costs an input, in instructions (callgrind): the pair of `server.rs` through a topology whose calls can be
-//! recorded, without a recorder and with one.
+//! recorded: without a recorder, with a dense one, and with a sparse one.
 //!
 //! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. The report has
-//! both beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. The last one is the
+//! all beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. The last one is the
 //! copy of a state with many waiters, with which a segment begins. It fails where a limit is exceeded.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
@@ -17,7 +17,7 @@ use cmap_core::pool::{self, Action, CheckOutRequest, Condition};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Output, Topology, TopologyOptions};
-use cmap_core::trace::{Recorded, RecorderOptions};
+use cmap_core::trace::{Detail, Recorded, RecorderOptions};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
@@ -28,10 +28,13 @@ const OPERATIONS: usize = 640;
 const PLAIN: u64 = 255;
 
 /// What recording may cost an input.
-const BUDGET: u64 = 45;
+const BUDGET: u64 = 47;
+
+/// What sparse recording may cost it.
+const BUDGET_SPARSE: u64 = 15;
 
 /// What a pair may cost where a recorder could be and is none: tests at each end.
-const BUDGET_OFF: u64 = 20;
+const BUDGET_OFF: u64 = 16;
 
 /// A topology of a server that was checked, and whose pool's one connection is available.
 fn warm() -> Topology<u64> {
@@ -62,9 +65,11 @@ fn recorded() -> Recorded<u64> {
     Recorded::from(warm())
 }
 
-fn recording() -> Recorded<u64> {
+fn recording(detail: Detail) -> Recorded<u64> {
     let mut topology = recorded();
-    topology.start_recording(RecorderOptions::default());
+    let mut options = RecorderOptions::default();
+    options.detail = detail;
+    topology.start_recording(options);
     topology
 }
 
@@ -104,8 +109,14 @@ fn off(topology: Recorded<u64>) -> Recorded<u64> {
 }
 
 #[library_benchmark(config = limit(BUDGET_OFF + 2 * BUDGET))]
-#[bench::warm(recording())]
+#[bench::warm(recording(Detail::Dense))]
 fn dense(topology: Recorded<u64>) -> Recorded<u64> {
+    pairs!(topology)
+}
+
+#[library_benchmark(config = limit(BUDGET_OFF + 2 * BUDGET_SPARSE))]
+#[bench::warm(recording(Detail::Sparse))]
+fn sparse(topology: Recorded<u64>) -> Recorded<u64> {
     pairs!(topology)
 }
 
@@ -134,5 +145,5 @@ fn snapshot(mut topology: Recorded<u64>) -> Recorded<u64> {
     topology
 }
 
-library_benchmark_group!(name = recording_costs, benchmarks = [plain, off, dense, snapshot]);
+library_benchmark_group!(name = recording_costs, benchmarks = [plain, off, dense, sparse, snapshot]);
 main!(library_benchmark_groups = [recording_costs]);

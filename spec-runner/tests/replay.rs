@@ -6,7 +6,7 @@
 mod program;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
@@ -148,6 +148,58 @@ fn a_question_that_is_none_is_refused() {
 
     assert!(stderr(&output).contains("neither `slowest` nor `failures`"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// What a sparse recorder would have kept of an incident, as a file.
+fn sparse(name: &str, directory: &Path) -> PathBuf {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("traces/{BEHAVIOUR}/{name}.trace"));
+    let path = directory.join("sparse.trace");
+    let output = replay(&original, &["--sparse", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    path
+}
+
+#[test]
+fn what_a_sparse_recorder_wrote_is_summed_up_told_and_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse("failover", directory.path());
+
+    let [summary, timeline, explained] =
+        [&[][..], &["--timeline"], &["--explain", "slowest:1"]].map(|options| replay(&path, options));
+    let [summary, timeline, explained] = [&summary, &timeline, &explained].map(stdout);
+
+    assert!(summary.starts_with("recorded sparsely by cmap-runtime"), "{summary}");
+    assert!(summary.contains("check-outs served at once") && summary.contains("waits are explained"), "{summary}");
+    assert!(timeline.contains("served at once") && timeline.contains("is Unknown"), "{timeline}");
+    assert!(explained.contains("cause: no server suited"), "{explained}");
+}
+
+#[test]
+fn what_needs_calls_is_refused_where_a_sparse_recorder_kept_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse("leak", directory.path());
+
+    for options in [&["--verify"][..], &["--json-lines"], &["--explain", "slowest", "--what-if", "standard"]] {
+        let output = replay(&path, options);
+
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(stderr(&output).contains("needs the calls, and a sparse recorder keeps none"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_copy_of_what_a_sparse_recorder_wrote_names_no_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse("failover", directory.path());
+    let copy = directory.path().join("copy.trace");
+
+    let output = replay(&path, &["--hash-hosts", copy.to_str().unwrap()]);
+
+    assert!(output.status.success(), "{}", stderr(&output));
+    let has_name = |path: &Path| fs::read(path).unwrap().windows(7).any(|bytes| bytes == b"example");
+    assert!(has_name(&path) && !has_name(&copy));
+    let longest = |path: &Path| stdout(&replay(path, &["--explain", "slowest:1"])).lines().next().map(str::to_owned);
+    assert_eq!(longest(&copy), longest(&path));
 }
 
 #[test]

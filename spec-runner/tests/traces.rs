@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cmap_core::trace::{BEHAVIOUR, Question, Replay, Trace, TraceErrorKind, Wait, explain};
+use cmap_core::trace::{BEHAVIOUR, Header, History, Question, Replay, Trace, TraceErrorKind, Wait, explain};
 
 /// The incidents, and the limit that bound the wait in question longest.
 const INCIDENTS: [(&str, Question, &str); 12] = [
@@ -61,6 +61,25 @@ fn traces_of_this_version_are_explained_by_their_causes() {
         let wait = explain(&trace, question).unwrap().remove(0);
 
         assert_eq!(cause(&wait), limit, "{name}: {wait:?}");
+        assert_eq!(
+            wait.intervals.iter().map(|interval| interval.duration()).sum::<std::time::Duration>(),
+            wait.duration()
+        );
+    }
+}
+
+#[test]
+fn a_sparse_recorder_names_the_same_causes() {
+    for (name, question, limit) in INCIDENTS {
+        let trace = Trace::read(&read(BEHAVIOUR, name)).unwrap();
+        let history = History::of(&trace, 1 << 20).unwrap();
+        let sparse = Trace::read(&history.encode(&Header::default(), &trace.texts)).unwrap();
+
+        let (replayed, wait) =
+            (explain(&trace, question).unwrap().remove(0), explain(&sparse, question).unwrap().remove(0));
+
+        assert_eq!(cause(&wait), limit, "{name}: {wait:?}");
+        assert_eq!((wait.call, wait.duration()), (replayed.call, replayed.duration()), "{name}");
         assert_eq!(
             wait.intervals.iter().map(|interval| interval.duration()).sum::<std::time::Duration>(),
             wait.duration()

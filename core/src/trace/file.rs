@@ -11,6 +11,7 @@
 //! | `T` | the texts |
 //! | `S` | a segment: the calls before it, its time, its snapshot |
 //! | `I` | items of the segment, up to 64 |
+//! | `W` | a [`History`](super::History), in a file without segments |
 //! | `E` | the end: how many calls the trace has |
 //!
 //! A checksum covers all of its section and the one before it, the first of them the line, too: so that no section can be lost
@@ -22,8 +23,8 @@ use crc::{CRC_32_ISCSI, Crc};
 use serde::Serialize;
 
 use super::item::{Header, Item};
-use super::recorder::Contents;
-use super::{BEHAVIOUR, SCHEMA, words};
+use super::tape::{Contents, ContentsKept};
+use super::{BEHAVIOUR, DENSE_SCHEMA, words};
 
 /// The first words of the line that names a trace.
 pub(super) const NAME: &str = "cmap-trace";
@@ -35,6 +36,7 @@ pub(super) enum Tag {
     Texts,
     Segment,
     Items,
+    History,
     End,
 }
 
@@ -56,13 +58,15 @@ impl Tag {
             Self::Texts => b'T',
             Self::Segment => b'S',
             Self::Items => b'I',
+            Self::History => b'W',
             Self::End => b'E',
         }
     }
 
     /// The tag of a byte.
     pub(super) fn of(byte: u8) -> Option<Self> {
-        [Self::Header, Self::Texts, Self::Segment, Self::Items, Self::End].into_iter().find(|tag| tag.byte() == byte)
+        let all = [Self::Header, Self::Texts, Self::Segment, Self::Items, Self::History, Self::End];
+        all.into_iter().find(|tag| tag.byte() == byte)
     }
 }
 
@@ -77,11 +81,15 @@ pub(super) fn checksum(before: u32, bytes: &[u8]) -> u32 {
 impl Contents {
     /// The file. Its behaviour is that of this version, whatever `header` says.
     pub fn encode(&self, header: &Header) -> Vec<u8> {
-        let mut writer = Writer::new();
+        let segments = match &self.kept {
+            ContentsKept::Segments(segments) => segments,
+            ContentsKept::History(kept) => return kept.history().encode(header, &self.texts),
+        };
+        let mut writer = Writer::new(DENSE_SCHEMA);
         writer.section(Tag::Header, &Header { behaviour: BEHAVIOUR, ..header.clone() });
         writer.section(Tag::Texts, &self.texts);
         let mut calls = 0_u64;
-        for segment in &self.segments {
+        for segment in segments {
             writer.section(Tag::Segment, &(segment.first, segment.begun_at, &segment.snapshot));
             let mut items = words::items(&segment.words).peekable();
             while items.peek().is_some() {
@@ -95,18 +103,22 @@ impl Contents {
     }
 }
 
-struct Writer {
-    bytes: Vec<u8>,
+/// Writes sections.
+pub(super) struct Writer {
+    /// The file until here.
+    pub(super) bytes: Vec<u8>,
     checksum: u32,
 }
 
 impl Writer {
-    fn new() -> Self {
-        let bytes = alloc::format!("{NAME} {SCHEMA} behaviour {BEHAVIOUR}\n").into_bytes();
+    /// A file of this schema.
+    pub(super) fn new(schema: u32) -> Self {
+        let bytes = alloc::format!("{NAME} {schema} behaviour {BEHAVIOUR}\n").into_bytes();
         Self { checksum: checksum(0, &bytes), bytes }
     }
 
-    fn section(&mut self, tag: Tag, payload: &impl Serialize) {
+    /// Adds a section.
+    pub(super) fn section(&mut self, tag: Tag, payload: &impl Serialize) {
         // Neither refused, since no type here has a length that is not known beforehand, nor as long as 4 GiB.
         let payload = postcard::to_allocvec(payload).unwrap_or_default();
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);

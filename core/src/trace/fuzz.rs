@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::file::{self, HEAD, TAIL};
-use super::{Replay, Trace};
+use super::{Replay, Trace, waits};
 
 /// Reads a file as it is, and with checksums that fit, which a fuzzer cannot guess. What can be read is replayed.
 pub fn run(data: &[u8]) {
@@ -13,7 +13,11 @@ pub fn run(data: &[u8]) {
 
 fn try_all(data: &[u8]) {
     let Ok(trace) = Trace::read(data) else { return };
-    let Some(mut replay) = Replay::new(&trace) else { return };
+    let Some(mut replay) = Replay::new(&trace) else {
+        // A history has its waits explained.
+        let _ = waits(&trace);
+        return;
+    };
     while let Ok(Some(_)) = replay.step() {}
 }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::history::History;
 use crate::time::Instant;
 use crate::topology::{CheckOut, Input, Topology};
 
@@ -16,8 +17,10 @@ pub struct Trace {
     pub header: Header,
     /// Texts by their numbers, as [`Note::Holder`] uses them: sorted, and possibly none, since nothing depends on them.
     pub texts: Vec<(u32, String)>,
-    /// At least one. Each goes on where the one before it ends, unless calls between them were dropped.
+    /// Each goes on where the one before it ends, unless calls between them were dropped. None where there is a history.
     pub segments: Vec<Segment>,
+    /// What a sparse recorder kept.
+    pub history: Option<History>,
 }
 
 /// What a trace is of.

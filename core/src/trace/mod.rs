@@ -13,13 +13,15 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `recorded` | a topology whose calls are recorded |
-//! | `recorder` | segments in bounded memory |
+//! | `tape` | what records them |
+//! | `recorder` | all calls, as segments in bounded memory |
+//! | `sparse`, `history` | hours of them, as counts and explained waits |
 //! | `words` | how a call is kept in memory: the frequent ones in one to three words |
 //! | `digest` | the digest of answers and outputs |
 //! | `item`, `file` | the schema: what a trace consists of, and how a file holds it |
 //! | `read`, `error` | reading files, and why one cannot be read |
 //! | `replay` | making the calls again |
-//! | `explain`, `wait` | why check-outs waited |
+//! | `explain`, `follow`, `wait` | why check-outs waited |
 //! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
 //! | `what_if` | how they would have waited with other options |
 //! | `fuzz` | the fuzzer's target: arbitrary bytes as a file |
@@ -28,13 +30,17 @@ mod digest;
 mod error;
 mod explain;
 mod file;
+mod follow;
 pub mod fuzz;
+mod history;
 mod item;
 mod occurrence;
 mod read;
 mod recorded;
 mod recorder;
 mod replay;
+mod sparse;
+mod tape;
 mod uses;
 mod wait;
 mod what_if;
@@ -42,16 +48,23 @@ mod words;
 
 pub use self::error::{TraceError, TraceErrorKind};
 pub use self::explain::{Question, explain, waits};
+pub use self::history::{History, Period};
 pub use self::item::{Call, Header, Item, Note, Segment, Trace};
 pub use self::occurrence::{Demand, Happening, Occurrence};
 pub use self::recorded::Recorded;
-pub use self::recorder::{Contents, RecorderOptions};
 pub use self::replay::{Difference, Divergence, Replay, Step};
+pub use self::tape::{Contents, Detail, RecorderOptions};
 pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
 pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeError, Totals, WhatIfError, what_if};
 
 /// The version of the file's schema.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = SPARSE_SCHEMA;
+
+/// That of files with calls, which earlier versions read, too.
+const DENSE_SCHEMA: u32 = 1;
+
+/// That of files with a history.
+const SPARSE_SCHEMA: u32 = 2;
 
 /// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs.
 pub const BEHAVIOUR: u32 = 1;

@@ -6,16 +6,16 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::replay::Step;
+use super::follow::address;
 use crate::monitor::ServerDescription;
 use crate::pool::Handle;
 use crate::time::Instant;
 use crate::topology::{Input, Topology};
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Occurrence {
     /// The number of the call that told of it, from 1.
@@ -27,7 +27,7 @@ pub struct Occurrence {
 }
 
 /// What can happen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Happening {
     /// The error of one connection, in use or being established.
@@ -63,7 +63,7 @@ pub enum Happening {
 }
 
 /// What an application asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Demand {
     /// A clear of the pool.
     Clear,
@@ -81,9 +81,12 @@ pub enum Demand {
     Close,
 }
 
-/// Watches a replay for occurrences.
+/// Watches a topology for occurrences.
+#[derive(Clone, Debug)]
 pub(super) struct Occurrences {
+    /// The last ones, at most [`most`](Self::most).
     found: Vec<Occurrence>,
+    most: usize,
     servers: Vec<Arc<ServerDescription>>,
     cleared: u64,
 }
@@ -98,20 +101,19 @@ const NAMED: usize = 16;
 const RECENT: core::time::Duration = core::time::Duration::from_secs(10);
 
 impl Occurrences {
-    pub(super) fn new() -> Self {
-        Self { found: Vec::new(), servers: Vec::new(), cleared: 0 }
+    /// Begins with the present state, and keeps the last `most`.
+    pub(super) fn new<C>(machine: &Topology<C>, most: usize) -> Self {
+        let servers = machine.description().servers.clone();
+        Self { found: Vec::new(), most, servers, cleared: machine.stats().cleared }
     }
 
-    /// Begins with the state at the beginning of a trace.
-    pub(super) fn begin(&mut self, machine: &Topology<()>) {
-        self.servers.clone_from(&machine.description().servers);
-        self.cleared = machine.stats().cleared;
-    }
-
-    /// Looks what a call has changed.
-    pub(super) fn observe(&mut self, step: &Step<'_>, machine: &Topology<()>) {
-        if is_frequent(step.input) {
+    /// Looks what a call has changed: its number, its time, and what was called.
+    pub(super) fn observe<C>(&mut self, call: u64, at: Instant, input: &Input, machine: &Topology<C>) {
+        if is_frequent(input) {
             return;
+        }
+        if self.found.len() >= self.most {
+            self.found.drain(..self.most / 2);
         }
         let cleared = machine.stats().cleared;
         let clears = cleared > core::mem::replace(&mut self.cleared, cleared);
@@ -121,32 +123,33 @@ impl Occurrences {
             error,
             clears,
         };
-        let told = if let Input::EstablishFailed(connection, error) = step.input {
+        let told = if let Input::EstablishFailed(connection, error) = input {
             Some(failed(connection, error.to_string()))
-        } else if let Input::RefreshFailed(connection, error) | Input::OperationFailed(connection, error) = step.input {
+        } else if let Input::RefreshFailed(connection, error) | Input::OperationFailed(connection, error) = input {
             // One that clears nothing concerns its own user, or follows from one that did.
             clears.then(|| failed(connection, error.cause.to_string()))
-        } else if let Input::Srv(Err(cause)) = step.input {
+        } else if let Input::Srv(Err(cause)) = input {
             Some(Happening::SeedListUnknown(cause.to_string()))
         } else {
-            demand(step.input).map(Happening::Asked)
+            demand(input).map(Happening::Asked)
         };
-        self.found.extend(told.map(|what| Occurrence { call: step.number, at: step.at, what }));
-        self.compare(step, &machine.description().servers);
+        self.found.extend(told.map(|what| Occurrence { call, at, what }));
+        self.compare(call, at, &machine.description().servers);
     }
 
     /// Those that a wait names.
     pub(super) fn around(&self, from: Instant, to: Instant) -> Vec<Occurrence> {
-        let first = self.found.partition_point(|found| found.at < from);
-        let recent = |found: &&Occurrence| from.saturating_since(found.at) <= RECENT;
-        let before = self.found.get(first.saturating_sub(BEFORE)..first).unwrap_or_default().iter().filter(recent);
-        let during = self.found.get(first..).unwrap_or_default().iter().take_while(|found| found.at <= to);
-        before.chain(during).take(NAMED).cloned().collect()
+        around(&self.found, from, to)
     }
 
-    fn compare(&mut self, step: &Step<'_>, servers: &[Arc<ServerDescription>]) {
+    /// All that are kept, in their order.
+    pub(super) fn all(&self) -> &[Occurrence] {
+        &self.found
+    }
+
+    fn compare(&mut self, call: u64, at: Instant, servers: &[Arc<ServerDescription>]) {
         let before = core::mem::replace(&mut self.servers, servers.to_vec());
-        let mut tell = |what| self.found.push(Occurrence { call: step.number, at: step.at, what });
+        let mut tell = |what| self.found.push(Occurrence { call, at, what });
         for now in servers {
             match before.iter().find(|before| before.address == now.address) {
                 Some(before) if before.server_type != now.server_type => tell(Happening::ServerChanged {
@@ -165,6 +168,15 @@ impl Occurrences {
             }
         }
     }
+}
+
+/// Those, of some in their order, that a wait from `from` to `to` names.
+pub(super) fn around(found: &[Occurrence], from: Instant, to: Instant) -> Vec<Occurrence> {
+    let first = found.partition_point(|found| found.at < from);
+    let recent = |found: &&Occurrence| from.saturating_since(found.at) <= RECENT;
+    let before = found.get(first.saturating_sub(BEFORE)..first).unwrap_or_default().iter().filter(recent);
+    let during = found.get(first..).unwrap_or_default().iter().take_while(|found| found.at <= to);
+    before.chain(during).take(NAMED).cloned().collect()
 }
 
 /// Whether a call is of those that change nothing which occurrences tell of.
@@ -196,10 +208,6 @@ fn demand(input: &Input) -> Option<Demand> {
         // All others.
         Input::Timeout | _ => return None,
     })
-}
-
-fn address(machine: &Topology<()>, server: crate::server::ServerId) -> String {
-    machine.server(server).map_or_else(String::new, |server| server.description().address.to_string())
 }
 
 impl core::fmt::Display for Happening {

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{TraceError, TraceErrorKind};
 use super::file::{self, HEAD, NAME, TAIL, Tag};
+use super::history::History;
 use super::item::{Header, Item, Segment, Trace};
 use super::{BEHAVIOUR, SCHEMA};
 use crate::time::Instant;
@@ -27,16 +28,18 @@ impl Trace {
         }
         let texts: Vec<(u32, String)> = sections.expect(Tag::Texts)?;
         let mut segments: Vec<Segment> = Vec::new();
+        let mut history: Option<History> = None;
         let calls: u64 = loop {
             let (tag, payload) = sections.next()?;
             match (tag, segments.last_mut()) {
-                (Tag::Segment, _) => segments.push(sections.segment(payload)?),
+                (Tag::Segment, _) if history.is_none() => segments.push(sections.segment(payload)?),
                 (Tag::Items, Some(segment)) => segment.items.append(&mut sections.decode::<Vec<Item>>(payload)?),
-                (Tag::End, Some(_)) => break sections.decode(payload)?,
+                (Tag::History, None) if history.is_none() => history = Some(sections.decode(payload)?),
+                (Tag::End, last) if last.is_some() || history.is_some() => break sections.decode(payload)?,
                 _ => return Err(sections.error(TraceErrorKind::OutOfOrder)),
             }
         };
-        let trace = Self { header, texts, segments };
+        let trace = Self { header, texts, segments, history };
         if trace.calls() != calls {
             return Err(sections.error(TraceErrorKind::OutOfOrder));
         }
@@ -47,7 +50,7 @@ impl Trace {
     /// A trace of these parts, of another encoding.
     pub fn new(header: Header, mut texts: Vec<(u32, String)>, segments: Vec<Segment>) -> Self {
         texts.sort_unstable();
-        Self { header, texts, segments }
+        Self { header, texts, segments, history: None }
     }
 
     /// How many calls it has.

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::time::Duration;
 
-use super::item::Note;
-use super::recorder::{Contents, Recorder, RecorderOptions};
+use super::history::History;
+use super::tape::{Contents, RecorderOptions, Tape};
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolOptionsError, PoolSizes};
@@ -33,14 +33,14 @@ use crate::topology::{
 #[derive(Clone, Debug)]
 pub struct Recorded<C> {
     machine: Topology<C>,
-    recorder: Option<Box<Recorder>>,
+    tape: Option<Box<Tape>>,
     frozen: Option<Box<Frozen>>,
 }
 
-/// A recorder that has stopped, with what led to that.
+/// What was recorded until something led to the end of it.
 #[derive(Clone, Debug)]
 struct Frozen {
-    recorder: Box<Recorder>,
+    contents: Contents,
     reason: String,
     is_told: bool,
 }
@@ -48,7 +48,7 @@ struct Frozen {
 impl<C> From<Topology<C>> for Recorded<C> {
     /// Without a recorder.
     fn from(machine: Topology<C>) -> Self {
-        Self { machine, recorder: None, frozen: None }
+        Self { machine, tape: None, frozen: None }
     }
 }
 
@@ -66,15 +66,16 @@ impl<C> Recorded<C> {
 
     /// Records from now on, and forgets what was recorded before.
     pub fn start_recording(&mut self, options: RecorderOptions) {
-        self.recorder = Some(Box::new(Recorder::new(options, &self.machine)));
+        self.tape = Some(Box::new(Tape::new(options, &self.machine)));
         self.frozen = None;
     }
 
     /// Stops recording, and keeps what was recorded until here: it led to what `reason` tells. By itself this happens when a pool
     /// is found to contradict itself, for which each new segment looks.
     pub fn freeze(&mut self, reason: String) {
-        let frozen = self.recorder.take().map(|recorder| Box::new(Frozen { recorder, reason, is_told: false }));
-        self.frozen = frozen.or(self.frozen.take());
+        if let Some(contents) = self.stop_recording() {
+            self.frozen = Some(Box::new(Frozen { contents, reason, is_told: false }));
+        }
     }
 
     /// Why recording was frozen, once.
@@ -86,38 +87,43 @@ impl<C> Recorded<C> {
 
     /// Stops, and returns what was recorded.
     pub fn stop_recording(&mut self) -> Option<Contents> {
-        self.recorder.take().map(|recorder| recorder.contents())
+        self.tape.take().map(|tape| tape.contents(&self.machine))
     }
 
     /// Whether there is a recorder.
     #[inline]
     pub fn is_recording(&self) -> bool {
-        self.recorder.is_some()
+        self.tape.is_some()
     }
 
     /// What is recorded now, or was until recording was frozen. Copies at most one segment.
     pub fn recording(&self) -> Option<Contents> {
-        let frozen = self.frozen.as_ref().map(|frozen| &frozen.recorder);
-        self.recorder.as_ref().or(frozen).map(|recorder| recorder.contents())
+        let now = self.tape.as_ref().map(|tape| tape.contents(&self.machine));
+        now.or_else(|| self.frozen.as_ref().map(|frozen| frozen.contents.clone()))
+    }
+
+    /// What a sparse recorder keeps now.
+    pub(super) fn history(&self) -> Option<History> {
+        self.tape.as_ref()?.contents(&self.machine).history()
     }
 
     /// The bytes that the recorder keeps.
     pub fn recorded_bytes(&self) -> usize {
-        self.recorder.as_ref().map_or(0, |recorder| recorder.bytes())
+        self.tape.as_ref().map_or(0, |tape| tape.bytes())
     }
 
-    /// Records who made the last call: the number of a text.
+    /// Records who made the last call, which began this check-out: the number of a text.
     #[inline]
-    pub fn note_holder(&mut self, text: u32) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.note_holder(text);
+    pub fn note_holder(&mut self, check_out: CheckOut, text: u32) {
+        if let Some(tape) = &mut self.tape {
+            tape.note_holder(check_out, text);
         }
     }
 
     /// Records that the task of a check-out that waited has taken its answer.
     pub fn note_taken(&mut self, now: Instant, check_out: CheckOut) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.note(&self.machine, Note::Taken(check_out, now));
+        if let Some(tape) = &mut self.tape {
+            tape.note_taken(&self.machine, now, check_out);
         }
     }
 
@@ -421,24 +427,24 @@ impl<C> Recorded<C> {
     ) -> T {
         self.record(now, input);
         let result = call(&mut self.machine);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.take_answer(&answer(&result));
+        if let Some(tape) = &mut self.tape {
+            tape.take_answer(&answer(&result));
         }
         result
     }
 
     fn record(&mut self, now: Instant, input: impl FnOnce() -> Input) {
-        if self.recorder.is_some() {
-            self.prepare_now();
+        if self.tape.is_some() {
+            self.prepare_now(now);
         }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record(&self.machine, now, input());
+        if let Some(tape) = &mut self.tape {
+            tape.record(&self.machine, now, input());
         }
     }
 
     fn answer<T: Copy + Into<Answer>>(&mut self, result: T) -> T {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.take_answer(&result.into());
+        if let Some(tape) = &mut self.tape {
+            tape.take_answer(&result.into());
         }
         result
     }
@@ -449,8 +455,8 @@ impl Recorded<()> {
     pub fn apply(&mut self, now: Instant, input: Input) -> Answer {
         self.record(now, || input.clone());
         let answer = self.machine.apply(now, input);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.take_answer(&answer);
+        if let Some(tape) = &mut self.tape {
+            tape.take_answer(&answer);
         }
         answer
     }
@@ -470,7 +476,7 @@ mod tests {
     fn recording_stops_before_a_state_that_contradicts_itself() {
         let options = TopologyOptions::of_seeds(vec![ServerAddress::tcp("a", 27017)]);
         let mut recorded: Recorded<()> = Topology::new(options, PoolOptions::default()).unwrap().into();
-        recorded.start_recording(RecorderOptions { bytes: 0 });
+        recorded.start_recording(RecorderOptions { bytes: 0, ..RecorderOptions::default() });
         recorded.open(Instant::ORIGIN);
         recorded.machine.break_invariant();
 

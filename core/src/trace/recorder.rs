@@ -1,7 +1,6 @@
 //! Segments in bounded memory: each begins with a copy of the state, and whole ones are dropped.
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -12,20 +11,11 @@ use crate::pool::{BrokenInvariant, CheckOutRequest, Condition, ConnectionId, Han
 use crate::time::Instant;
 use crate::topology::{Answer, Input, Output, Topology};
 
-/// How much a recorder keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecorderOptions {
-    /// The bytes that its segments may take together. Default a mebibyte, which is some 40,000 calls. A topology whose state
-    /// takes more than a 64th of it gets more: a segment is at least 16 times its snapshot, so that taking snapshots stays a
-    /// small part of the work.
-    pub bytes: usize,
-}
-
 /// Records the calls of a topology.
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
-    options: RecorderOptions,
+    /// The bytes that its segments may take together.
+    limit: usize,
     closed: VecDeque<Arc<Kept>>,
     current: Kept,
     /// The last calls of the current segment.
@@ -36,10 +26,6 @@ pub(super) struct Recorder {
     polled: u32,
     digest: Digest,
     until_check: u32,
-    /// How many more frequent calls can be recorded before something else is due: a check, or a new segment.
-    left: u32,
-    /// How many of them could be when that was looked for.
-    granted: u32,
 }
 
 /// A segment as it is kept in memory.
@@ -53,13 +39,6 @@ pub(super) struct Kept {
     calls: u64,
     /// How many words it may have.
     room: usize,
-}
-
-/// What a recorder keeps at one moment: cheap to take, and made into a file without the topology.
-#[derive(Clone, Debug)]
-pub struct Contents {
-    pub(super) segments: Vec<Arc<Kept>>,
-    pub(super) texts: Vec<(u32, String)>,
 }
 
 /// How many segments share the memory.
@@ -79,9 +58,9 @@ const WORD: usize = size_of::<u64>();
 
 impl Recorder {
     /// A recorder whose first segment begins with the present state of `machine`.
-    pub(super) fn new<C>(options: RecorderOptions, machine: &Topology<C>) -> Self {
+    pub(super) fn new<C>(limit: usize, machine: &Topology<C>) -> Self {
         let mut recorder = Self {
-            options,
+            limit,
             closed: VecDeque::with_capacity(SEGMENTS),
             current: Kept::empty(),
             staged: Staged::new(),
@@ -89,27 +68,20 @@ impl Recorder {
             polled: 0,
             digest: Digest::default(),
             until_check: CHECK_EVERY,
-            left: 0,
-            granted: 0,
         };
         recorder.begin_segment(machine, 0, Vec::new());
         recorder
     }
 
-    /// Whether something is due before the next call; see [`prepare`](Self::prepare).
-    #[inline]
-    pub(super) fn is_due(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Has room for a call, and knows the state before it where that is due.
+    /// Has room for a call after so many frequent ones, and knows the state before it where that is due. Returns how many frequent
+    /// calls can be recorded before something is due again.
     ///
     /// # Errors
     /// A segment would begin with a state that contradicts itself. Such a state cannot be read again.
     #[cold]
     #[inline(never)]
-    pub(super) fn prepare<C>(&mut self, machine: &Topology<C>) -> Result<(), BrokenInvariant> {
-        self.settle();
+    pub(super) fn prepare<C>(&mut self, machine: &Topology<C>, made: u32) -> Result<u32, BrokenInvariant> {
+        self.settle(made);
         if self.current.words.len() + ROOM > self.current.room {
             machine.pools().try_for_each(|(_, pool)| pool.check_invariants())?;
             self.change_segment(machine, 0);
@@ -117,11 +89,8 @@ impl Recorder {
         if self.until_check == 0 {
             self.check(machine);
         }
-        self.grant();
         // There is room for a call beside the check.
-        self.left = self.left.max(1);
-        self.granted = self.left;
-        Ok(())
+        Ok(self.grant().max(1))
     }
 
     /// Records a check-out that was served at once and [prepared](Self::prepare) for, if it is a frequent one. Takes numbers
@@ -137,7 +106,7 @@ impl Recorder {
     ) -> bool {
         let is_frequent = self.polled == 0 && self.staged.push_check_out(self.bare_margin(now), deadline);
         if is_frequent {
-            self.count(now);
+            self.last = now;
             self.digest.take_delivery(check_out, connection, place);
         }
         is_frequent
@@ -149,12 +118,12 @@ impl Recorder {
         let is_frequent = self.polled == 0 && self.staged.push_check_in(self.bare_margin(now), connection);
         if is_frequent {
             // Its answer leaves the digest as it is.
-            self.count(now);
+            self.last = now;
         }
         is_frequent
     }
 
-    /// Records any check-out that was made, and [prepared](Self::prepare) for.
+    /// Records any check-out that was made, and [prepared](Self::prepare) for, after so many frequent calls. Returns what that does.
     #[cold]
     #[inline(never)]
     pub(super) fn record_check_out<C>(
@@ -163,7 +132,8 @@ impl Recorder {
         now: Instant,
         request: CheckOutRequest,
         answer: &Answer,
-    ) {
+        made: u32,
+    ) -> u32 {
         self.flush();
         let margin = self.margin(now);
         let is_frequent = request.affinity.is_none()
@@ -172,13 +142,14 @@ impl Recorder {
         if !is_frequent {
             self.record_rare(machine, margin, Input::CheckOut(request));
         }
-        self.count(now);
+        self.last = now;
         self.polled = 0;
         self.digest.take_answer(answer);
-        self.grant_anew();
+        self.settle(made + 1);
+        self.grant()
     }
 
-    /// Records any check-in that was made, and [prepared](Self::prepare) for.
+    /// The same of a check-in.
     #[cold]
     #[inline(never)]
     pub(super) fn record_check_in<C>(
@@ -188,27 +159,30 @@ impl Recorder {
         connection: Handle,
         condition: Condition,
         answer: &Answer,
-    ) {
+        made: u32,
+    ) -> u32 {
         self.flush();
         let margin = self.margin(now);
         let is_frequent = condition == Condition::Usable && self.staged.push_check_in(margin, connection);
         if !is_frequent {
             self.record_rare(machine, margin, Input::CheckIn(connection, condition));
         }
-        self.count(now);
+        self.last = now;
         self.polled = 0;
         self.digest.take_answer(answer);
-        self.grant_anew();
+        self.settle(made + 1);
+        self.grant()
     }
 
-    /// Records any other call, before it is made. It was [prepared](Self::prepare) for.
+    /// The same of any other call, before it is made.
     #[cold]
-    pub(super) fn record<C>(&mut self, machine: &Topology<C>, now: Instant, input: Input) {
+    pub(super) fn record<C>(&mut self, machine: &Topology<C>, now: Instant, input: Input, made: u32) -> u32 {
         let margin = self.margin(now);
         self.record_rare(machine, margin, input);
-        self.count(now);
+        self.last = now;
         self.polled = 0;
-        self.grant_anew();
+        self.settle(made + 1);
+        self.grant()
     }
 
     /// Records what a call returned.
@@ -232,21 +206,20 @@ impl Recorder {
         }
     }
 
-    /// Records something that the machine does not see.
+    /// The same of something that the machine does not see.
     #[cold]
-    pub(super) fn note<C>(&mut self, machine: &Topology<C>, note: Note) {
-        self.settle();
+    pub(super) fn note<C>(&mut self, machine: &Topology<C>, note: Note, made: u32) -> u32 {
+        self.settle(made);
         self.push(machine, &Item::Note(note));
-        self.grant();
+        self.grant()
     }
 
-    /// What is kept now.
-    pub(super) fn contents(&self) -> Contents {
+    /// What is kept now. Copies the last segment only.
+    pub(super) fn segments(&self) -> Vec<Arc<Kept>> {
         let mut current = self.current.clone();
         current.words.extend_from_slice(self.staged.words());
         current.end(self.polled);
-        let segments = self.closed.iter().map(Arc::clone).chain([Arc::new(current)]).collect();
-        Contents { segments, texts: Vec::new() }
+        self.closed.iter().map(Arc::clone).chain([Arc::new(current)]).collect()
     }
 
     /// The bytes that are kept.
@@ -266,35 +239,21 @@ impl Recorder {
         Margin { polled: self.polled, digest: self.digest, after }
     }
 
-    #[inline]
-    fn count(&mut self, now: Instant) {
-        self.last = now;
-        self.left -= 1;
-    }
-
     fn flush(&mut self) {
         self.staged.flush(&mut self.current.words);
     }
 
     /// Counts the calls that were made since frequent ones were granted.
-    fn settle(&mut self) {
+    fn settle(&mut self, made: u32) {
         self.flush();
-        let made = self.granted - self.left;
-        self.granted = self.left;
         self.current.calls += u64::from(made);
         self.until_check -= made;
     }
 
-    /// Grants as many frequent calls as can be recorded before something else is due.
-    fn grant(&mut self) {
+    /// How many frequent calls can be recorded before something else is due: a check, or a new segment.
+    fn grant(&self) -> u32 {
         let room = self.current.room.saturating_sub(self.current.words.len()) / ROOM;
-        self.left = u32::try_from(room).unwrap_or(u32::MAX).min(self.until_check);
-        self.granted = self.left;
-    }
-
-    fn grant_anew(&mut self) {
-        self.settle();
-        self.grant();
+        u32::try_from(room).unwrap_or(u32::MAX).min(self.until_check)
     }
 
     #[cold]
@@ -352,7 +311,7 @@ impl Recorder {
     fn begin_segment<C>(&mut self, machine: &Topology<C>, first: u64, mut memory: Vec<u64>) {
         // States have no maps of unknown length, which alone would be refused.
         let snapshot = postcard::to_allocvec(&machine.snapshot()).unwrap_or_default();
-        let room = (self.options.bytes / SEGMENTS).max(SNAPSHOTS * snapshot.len()) / WORD;
+        let room = (self.limit / SEGMENTS).max(SNAPSHOTS * snapshot.len()) / WORD;
         memory.reserve_exact(room);
         if memory.capacity() > 2 * room {
             memory.shrink_to(room);
@@ -386,21 +345,5 @@ impl Kept {
 
     fn bytes(&self) -> usize {
         self.snapshot.capacity() + self.words.capacity() * WORD
-    }
-}
-
-impl Default for RecorderOptions {
-    fn default() -> Self {
-        Self { bytes: 1 << 20 }
-    }
-}
-
-impl Contents {
-    /// The same with the texts of [holders](Note::Holder).
-    #[must_use]
-    pub fn with_texts(mut self, texts: impl IntoIterator<Item = (u32, String)>) -> Self {
-        self.texts.extend(texts);
-        self.texts.sort_unstable();
-        self
     }
 }

@@ -12,7 +12,7 @@ const NAMED: usize = 8;
 const REMEMBERED: usize = 1024;
 
 /// The uses of an interval that goes on: those now, and those that have ended since they were looked at, `by` before.
-pub(super) fn continued(now: &[Use], then: &[Use], ended: usize, by: Duration) -> (Vec<Use>, usize) {
+pub(super) fn continued<H: Clone>(now: &[Use<H>], then: &[Use<H>], ended: usize, by: Duration) -> (Vec<Use<H>>, usize) {
     let mut uses = now.to_vec();
     let mut ended = ended;
     for before in then {
@@ -30,12 +30,22 @@ pub(super) fn continued(now: &[Use], then: &[Use], ended: usize, by: Duration) -
 }
 
 /// Lets those that go on last longer.
-pub(super) fn age(uses: &mut [Use], by: Duration) {
+pub(super) fn age<H>(uses: &mut [Use<H>], by: Duration) {
     uses.iter_mut().filter(|held| !held.has_ended).for_each(|held| held.held_for += by);
 }
 
+/// Adds those of an earlier interval which are not among them, and leaves the longest.
+pub(super) fn join<H: Clone>(uses: &mut Vec<Use<H>>, before: &[Use<H>]) {
+    for earlier in before {
+        if !uses.iter().any(|later| (later.connection, later.since) == (earlier.connection, earlier.since)) {
+            uses.push(Use { has_ended: true, ..earlier.clone() });
+        }
+    }
+    shorten(uses);
+}
+
 /// Leaves the longest.
-pub(super) fn shorten(uses: &mut Vec<Use>) {
+pub(super) fn shorten<H>(uses: &mut Vec<Use<H>>) {
     uses.sort_by_key(|held| core::cmp::Reverse(held.held_for));
     uses.truncate(NAMED);
 }

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::occurrence::Occurrence;
 use super::uses;
@@ -13,16 +13,16 @@ use crate::pool::{CheckOutId, Handle};
 use crate::time::Instant;
 use crate::topology::CheckOut;
 
-/// A check-out that waited.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A check-out that waited. `H` names a caller: by its text, or by the text's number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Wait {
+pub struct Wait<H = String> {
     /// The number of the call that began it, from 1. `None` if it was made before the trace begins.
     pub call: Option<u64>,
     /// The check-out, as it was called at first.
     pub check_out: CheckOut,
     /// Who asked, where that was noted.
-    pub holder: Option<String>,
+    pub holder: Option<H>,
     /// When it began.
     pub began: Instant,
     /// How it ended.
@@ -30,13 +30,13 @@ pub struct Wait {
     /// When it ended for its caller; where it has not ended, the end of the trace.
     pub ended: Instant,
     /// What bound it: without gaps, from `began` to `ended`. Empty unless it was [explained](super::explain).
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<Interval<H>>,
     /// What happened meanwhile and shortly before, in its order, at most 16 things. Empty unless it was explained.
     pub occurrences: Vec<Occurrence>,
 }
 
 /// How a wait ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitEnd {
     /// With a connection, which was in use as this check-out from then on.
     Delivered {
@@ -59,20 +59,20 @@ pub enum WaitEnd {
 }
 
 /// A part of a wait in which one limit bound.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Interval {
+pub struct Interval<H = String> {
     /// Its beginning.
     pub from: Instant,
     /// Its end.
     pub to: Instant,
     /// The limit.
-    pub limit: Limit,
+    pub limit: Limit<H>,
 }
 
 /// What binds a check-out that waits: a closed list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Limit {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limit<H = String> {
     /// Nobody knows: it was before the trace begins.
     BeforeTheTrace,
     /// No server suited.
@@ -92,7 +92,7 @@ pub enum Limit {
     /// maxPoolSize: all connections were in use.
     MaxPoolSize {
         /// The uses that lasted longest of those in the interval, the longest first, at most eight.
-        uses: Vec<Use>,
+        uses: Vec<Use<H>>,
         /// How many connections were in use at its end.
         in_use: usize,
         /// How many uses ended before it did: with many short ones the pool is too small, with none it is held up.
@@ -120,13 +120,13 @@ pub enum Limit {
 }
 
 /// A connection in use while others waited.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Use {
+pub struct Use<H = String> {
     /// The connection.
     pub connection: u64,
     /// Who used it, where that was noted.
-    pub holder: Option<String>,
+    pub holder: Option<H>,
     /// Since when.
     pub since: Instant,
     /// For how long, at its end or at the end of the interval.
@@ -136,7 +136,7 @@ pub struct Use {
 }
 
 /// A connection that was being established while others waited.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Establishment {
     /// The connection.
@@ -147,7 +147,7 @@ pub struct Establishment {
     pub phase: Option<Phase>,
 }
 
-impl Wait {
+impl<H: Clone> Wait<H> {
     /// How long its caller waited.
     pub fn duration(&self) -> Duration {
         self.ended.saturating_since(self.began)
@@ -168,20 +168,71 @@ impl Wait {
     }
 
     /// The interval of the limit that bound longest in all, the last one of them.
-    pub fn cause(&self) -> Option<&Interval> {
+    pub fn cause(&self) -> Option<&Interval<H>> {
         let (name, _) = self.by_limit().into_iter().next()?;
         self.intervals.iter().rev().find(|interval| interval.limit.name() == name)
     }
 }
 
-impl Interval {
+impl Wait<u32> {
+    /// The same, which goes on until `now` if it has not ended.
+    pub(super) fn lasting_until(mut self, now: Instant) -> Self {
+        if self.end == WaitEnd::Open && now > self.ended {
+            let by = now.saturating_since(self.ended);
+            self.ended = now;
+            if let Some(last) = self.intervals.pop() {
+                self.intervals.push(Interval { from: last.from, to: now, limit: last.limit.aged(by) });
+            }
+        }
+        self.intervals.retain(|interval| interval.from < interval.to);
+        self
+    }
+
+    /// The same with the texts of callers.
+    pub(super) fn named(self, text: &impl Fn(u32) -> Option<String>) -> Wait {
+        let Self { call, check_out, holder, began, end, ended, intervals, occurrences } = self;
+        let named = |it: Interval<u32>| Interval { from: it.from, to: it.to, limit: it.limit.named(text) };
+        let intervals = intervals.into_iter().map(named).collect();
+        Wait { call, check_out, holder: holder.and_then(text), began, end, ended, intervals, occurrences }
+    }
+}
+
+impl<H> Interval<H> {
     /// How long it lasted.
     pub fn duration(&self) -> Duration {
         self.to.saturating_since(self.from)
     }
 }
 
-impl Limit {
+impl Limit<u32> {
+    fn named(self, text: &impl Fn(u32) -> Option<String>) -> Limit {
+        match self {
+            Self::MaxPoolSize { uses, in_use, ended } => {
+                let uses = uses.into_iter().map(|held| held.named(text)).collect();
+                Limit::MaxPoolSize { uses, in_use, ended }
+            }
+            Self::BeforeTheTrace => Limit::BeforeTheTrace,
+            Self::Selection { servers } => Limit::Selection { servers },
+            Self::Paused { server, since, cause } => Limit::Paused { server, since, cause },
+            Self::Establishment(own) => Limit::Establishment(own),
+            Self::MaxConnecting { establishing, longest } => Limit::MaxConnecting { establishing, longest },
+            Self::Backoff => Limit::Backoff,
+            Self::CreationRate => Limit::CreationRate,
+            Self::MaxConnections => Limit::MaxConnections,
+            Self::Turn => Limit::Turn,
+            Self::LateWakeUp => Limit::LateWakeUp,
+        }
+    }
+}
+
+impl Use<u32> {
+    fn named(self, text: &impl Fn(u32) -> Option<String>) -> Use {
+        let Self { connection, holder, since, held_for, has_ended } = self;
+        Use { connection, holder: holder.and_then(text), since, held_for, has_ended }
+    }
+}
+
+impl<H: Clone> Limit<H> {
     /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
@@ -231,6 +282,22 @@ impl Limit {
     pub(super) fn shortened(mut self) -> Self {
         if let Self::MaxPoolSize { uses, .. } = &mut self {
             uses::shorten(uses);
+        }
+        self
+    }
+
+    /// What it is to others in the queue, of whom none has the connection that is being established.
+    pub(super) fn of_another(self) -> Self {
+        if let Self::Establishment(longest) = self { Self::MaxConnecting { establishing: 1, longest } } else { self }
+    }
+
+    /// The same with the uses of an interval before, of the same limit.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        if let (Self::MaxPoolSize { uses, ended, .. }, Self::MaxPoolSize { uses: then, ended: more, .. }) =
+            (&mut self, before)
+        {
+            *ended += more;
+            uses::join(uses, then);
         }
         self
     }

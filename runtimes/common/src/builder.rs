@@ -238,8 +238,9 @@ impl<R: Runtime, T> Builder<R, T> {
     }
 
     /// Records what the client's machine does: the calls with their times, without bytes of commands and without
-    /// credentials. [`Client::trace`](crate::Client::trace) makes a file of it, which `spec-runner replay` repeats and explains. Default
-    /// none, unless CMAP_TRACE_DIR names a directory: then every client writes files there.
+    /// credentials. [`Client::trace`](crate::Client::trace) makes a file of it, which `spec-runner replay` repeats and explains.
+    /// [`Recorder::sparse`] costs least and reaches back for hours. Default none, unless CMAP_TRACE_DIR names a directory: then every
+    /// client writes files there.
     #[cfg(feature = "trace")]
     #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
     pub fn recorder(mut self, recorder: Recorder) -> Self {

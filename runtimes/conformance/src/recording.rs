@@ -208,6 +208,28 @@ pub fn a_long_wait_writes_one_file<H: Harness>() {
     });
 }
 
+pub fn a_sparse_recorder_explains_a_wait_and_keeps_no_calls<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let builder: ClientBuilder<H::Runtime> =
+            Client::builder(options(&server, "maxPoolSize=2&waitQueueTimeoutMS=80"));
+        let client = builder.recorder(Recorder::sparse()).watch_holders(true).build().await.unwrap();
+        let leaked = client.check_out().label("leak").await.unwrap();
+        let web = client.check_out().label("web").await.unwrap();
+
+        client.check_out().label("victim").await.unwrap_err();
+
+        let failed = only(&client, Question::Failures(10));
+        assert!(failed.holder.as_deref().is_some_and(|holder| holder.starts_with("victim at ")), "{failed:?}");
+        let Some(Limit::MaxPoolSize { uses, in_use: 2, .. }) = failed.cause().map(|cause| &cause.limit) else {
+            panic!("{failed:?}")
+        };
+        assert!(uses[0].holder.as_deref().is_some_and(|holder| holder.starts_with("leak at ")), "{uses:?}");
+        assert!(Replay::new(&traced(&client)).is_none());
+        drop((leaked, web));
+    });
+}
+
 pub fn a_client_without_a_recorder_has_no_trace<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

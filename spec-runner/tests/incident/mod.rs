@@ -149,7 +149,7 @@ impl Incident {
         let allowed = (0..2).filter(|server| servers >> server & 1 == 1).map(address).collect();
         let criteria = Criteria { selector: ServerSelector::AnyOf(allowed), ..Criteria::default() };
         let (check_out, delivery) = self.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
-        self.topology.note_holder(label);
+        self.topology.note_holder(check_out, label);
         self.uses.insert(check_out, micros);
         if let Some(delivery) = delivery {
             self.deliver(delivery.check_out, delivery.connection);

@@ -4,9 +4,8 @@
 
 use alloc::string::ToString;
 
-use super::super::words;
 use super::Recorded;
-use crate::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
+use crate::pool::{CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Output};
 
@@ -15,9 +14,11 @@ impl<C> Recorded<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        self.prepare();
+        self.prepare(now);
         if let Some(delivery) = self.machine.check_out_available(now, request) {
-            self.record_served(now, &request, delivery.check_out, delivery.connection);
+            if let Some(tape) = &mut self.tape {
+                tape.record_served(&self.machine, now, &request, delivery.check_out, delivery.connection);
+            }
             return (CheckOut::Started(delivery.check_out), Some(delivery));
         }
         let mut delivery = None;
@@ -33,9 +34,9 @@ impl<C> Recorded<C> {
         delivery: &mut Option<Delivery<C>>,
     ) -> CheckOut {
         let check_out = self.machine.begin_check_out(now, request, delivery);
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(tape) = &mut self.tape {
             let connection = delivery.as_ref().map(|delivery| delivery.connection);
-            recorder.record_check_out(&self.machine, now, request, &Answer::CheckOut(check_out, connection));
+            tape.record_check_out(&self.machine, now, request, &Answer::CheckOut(check_out, connection));
         }
         check_out
     }
@@ -43,9 +44,11 @@ impl<C> Recorded<C> {
     /// [`Topology::check_out_at_once`](crate::topology::Topology::check_out_at_once).
     #[inline(always)]
     pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
-        self.prepare();
+        self.prepare(now);
         let delivery = self.machine.check_out_at_once(now, request)?;
-        self.record_served(now, request, delivery.check_out, delivery.connection);
+        if let Some(tape) = &mut self.tape {
+            tape.record_served(&self.machine, now, request, delivery.check_out, delivery.connection);
+        }
         Some(delivery)
     }
 
@@ -61,13 +64,11 @@ impl<C> Recorded<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        self.prepare();
+        self.prepare(now);
         match self.machine.check_in_available(now, connection, socket, condition) {
             Ok(()) => {
-                if let Some(recorder) = &mut self.recorder
-                    && !recorder.record_returned(now, connection)
-                {
-                    recorder.record_check_in(&self.machine, now, connection, condition, &Answer::CheckedIn(None));
+                if let Some(tape) = &mut self.tape {
+                    tape.record_returned(&self.machine, now, connection, condition);
                 }
                 Ok(CheckedIn::Done)
             }
@@ -84,45 +85,27 @@ impl<C> Recorded<C> {
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         let checked_in = self.machine.begin_check_in(now, connection, socket, condition);
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(tape) = &mut self.tape {
             let answer = Answer::of_check_in(&checked_in);
-            recorder.record_check_in(&self.machine, now, connection, condition, &answer);
+            tape.record_check_in(&self.machine, now, connection, condition, &answer);
         }
         checked_in
     }
 
     #[inline(always)]
-    fn prepare(&mut self) {
-        if self.recorder.as_ref().is_some_and(|recorder| recorder.is_due()) {
-            self.prepare_now();
+    fn prepare(&mut self, now: Instant) {
+        if self.tape.as_ref().is_some_and(|tape| tape.is_due()) {
+            self.prepare_now(now);
         }
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn prepare_now(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && let Err(broken) = recorder.prepare(&self.machine)
+    pub(super) fn prepare_now(&mut self, now: Instant) {
+        if let Some(tape) = &mut self.tape
+            && let Err(broken) = tape.prepare(&self.machine, now)
         {
             self.freeze(broken.to_string());
-        }
-    }
-
-    #[inline(always)]
-    fn record_served(&mut self, now: Instant, request: &CheckOutRequest, check_out: CheckOutId, connection: Handle) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let is_recorded = request.affinity.is_none()
-            && request.identity.is_none()
-            && recorder.record_served(
-                now,
-                request.deadline,
-                check_out.sequence,
-                connection.id(),
-                words::place_of(connection),
-            );
-        if !is_recorded {
-            let answer = Answer::CheckOut(CheckOut::Started(check_out), Some(connection));
-            recorder.record_check_out(&self.machine, now, *request, &answer);
         }
     }
 
@@ -130,7 +113,7 @@ impl<C> Recorded<C> {
     #[must_use = "an action that is not carried out is lost"]
     #[inline(always)]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
-        if self.recorder.is_some() && !self.machine.is_drained() {
+        if self.tape.is_some() && !self.machine.is_drained() {
             return self.poll_and_record();
         }
         self.machine.poll_output()
@@ -139,8 +122,8 @@ impl<C> Recorded<C> {
     #[inline(never)]
     fn poll_and_record(&mut self) -> Option<Output<C>> {
         let output = self.machine.poll_output()?;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.take_output(&output);
+        if let Some(tape) = &mut self.tape {
+            tape.take_output(&self.machine, &output);
         }
         Some(output)
     }

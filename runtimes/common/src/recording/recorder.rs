@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::trace::RecorderOptions;
+use cmap_core::trace::{Detail, RecorderOptions};
 
 use crate::events::{Event, PoolEvent};
 
 /// How a client records what its machine does: [`Builder::recorder`](crate::Builder::recorder).
 ///
-/// By itself it keeps the last calls in memory, for [`Client::trace`](crate::Client::trace). With a
+/// By itself it keeps the last calls in memory, for [`Client::trace`](crate::Client::trace); a [sparse](Self::sparse) one keeps hours. With a
 /// [`directory`](Self::directory) it also writes files: when an event calls for it, and when the program panics; at most one a
 /// minute.
 ///
@@ -45,6 +45,15 @@ impl Recorder {
         Self { options: RecorderOptions::default(), directory: None, when: Vec::new(), linger: Duration::from_secs(1) }
     }
 
+    /// A sparse recorder, which may always be on: it keeps hours in a mebibyte. Each check-out that waits for a millisecond or
+    /// longer is explained while it waits, of more than sixteen at a time by what bound those before it; the others are counted. Its
+    /// files explain what happened, and cannot be repeated.
+    pub fn sparse() -> Self {
+        let mut recorder = Self::new();
+        recorder.options.detail = Detail::Sparse;
+        recorder
+    }
+
     /// That of the environment: where CMAP_TRACE_DIR names a directory, clients without a recorder of their own write files
     /// there when a check-out waits for more than two seconds or fails, and when the program panics.
     pub(crate) fn of_environment() -> Option<Self> {
@@ -56,8 +65,8 @@ impl Recorder {
         self.options
     }
 
-    /// How many bytes of memory the calls take. Default a mebibyte. Clients with thousands of connections or waiters take more:
-    /// up to 70 times what their state takes.
+    /// How many bytes of memory the recording takes. Default a mebibyte. Calls of clients with thousands of connections or waiters
+    /// take more: up to 70 times what their state takes.
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.options.bytes = bytes;
         self

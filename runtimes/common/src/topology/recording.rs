@@ -53,12 +53,12 @@ impl<R: Runtime> State<R> {
         Some(self.machine.recording()?.with_texts(texts.unwrap_or_default()))
     }
 
-    /// Records who made the last call.
-    pub(super) fn record_holder(&mut self, tag: Tag) {
+    /// Records who made the last call, which began a check-out.
+    pub(super) fn record_holder(&mut self, check_out: CheckOut, tag: Tag) {
         if self.machine.is_recording()
             && let Some(number) = self.holders.number(tag)
         {
-            self.machine.note_holder(number);
+            self.machine.note_holder(check_out, number);
         }
     }
 

@@ -392,7 +392,7 @@ impl<R: Runtime> State<R> {
             uses.look_from(now);
         }
         #[cfg(feature = "trace")]
-        self.record_holder(tag);
+        self.record_holder(check_out, tag);
     }
 
     /// The same of one that has its connection. Returns whether the driver need not come back earlier to look how long it
@@ -403,7 +403,7 @@ impl<R: Runtime> State<R> {
         watch.note_started(check_out, tag);
         let look = watch.uses.as_mut().map(|uses| uses.look_from(now));
         #[cfg(feature = "trace")]
-        self.record_holder(tag);
+        self.record_holder(CheckOut::Started(check_out), tag);
         self.driver_comes_before(look)
     }
 

@@ -45,6 +45,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines"])]
     pub hash_hosts: Option<PathBuf>,
 
+    /// Write what a sparse recorder would have kept of it: the waits and the counts, without the calls
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines", "hash_hosts"])]
+    pub sparse: Option<PathBuf>,
+
     /// Print the whole trace as JSON lines, which `replay` reads, too
     #[arg(long, conflicts_with_all = ["explain", "timeline"])]
     pub json_lines: bool,

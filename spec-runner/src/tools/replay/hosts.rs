@@ -2,7 +2,8 @@
 //!
 //! Every label of a name gets a name of its own, in the same order, so that what depends on domains or on the order of names
 //! stays as it was. The names come from a key that nobody keeps. Wherever a name stands, it is replaced: in addresses,
-//! descriptions and DNS records, and in the texts of errors; the replies to heartbeats are left out. Then the calls are made again with the new names, and recorded.
+//! descriptions and DNS records, and in the texts of errors; the replies to heartbeats are left out. Then the calls are made again
+//! with the new names, and recorded. A history has no calls, and its texts get the new names.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +11,8 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use cmap_core::server::ServerId;
-use cmap_core::topology::Topology;
-use cmap_core::trace::{Divergence, Note, Recorded, RecorderOptions, Replay, Step, Trace};
+use cmap_core::topology::{Answer, Topology};
+use cmap_core::trace::{Divergence, Header, History, Note, Recorded, RecorderOptions, Replay, Step, Trace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -45,10 +46,18 @@ pub(super) fn replaced(trace: &Trace) -> Result<Vec<u8>, HostsError> {
             add_digests(replay.machine(), &copy, &mut digests)?;
         }
     }
-    let mut header = trace.header.clone();
-    header.trigger = names.text(&header.trigger);
-    let texts = trace.texts.iter().map(|(number, text)| (*number, names.text(text)));
+    let (header, texts) = names.around(trace);
     Ok(copy.recording().map(|contents| contents.with_texts(texts).encode(&header)).unwrap_or_default())
+}
+
+/// The file of the copy of what a sparse recorder wrote.
+pub(super) fn replaced_in(trace: &Trace, history: &History) -> Result<Vec<u8>, HostsError> {
+    let mut found = BTreeSet::new();
+    collect(&serde_json::to_value(history)?, None, &mut found);
+    let names = Names::new(&found);
+    let copy: History = names.replace(history, &BTreeMap::new())?;
+    let (header, texts) = names.around(trace);
+    Ok(copy.encode(&header, &texts))
 }
 
 /// Makes a call with the new names.
@@ -69,7 +78,11 @@ fn repeat(
     }
     for note in &step.notes {
         match names.replace::<Note, Note>(note, digests)? {
-            Note::Holder(text) => copy.note_holder(text),
+            Note::Holder(text) => {
+                if let Answer::CheckOut(check_out, _) = &answer {
+                    copy.note_holder(*check_out, text);
+                }
+            }
             Note::Taken(check_out, at) => copy.note_taken(at, check_out),
             // Whatever a later schema adds stays out.
             _ => {}
@@ -102,6 +115,10 @@ impl Names {
                 collect(&serde_json::to_value(item)?, None, &mut found);
             }
         }
+        Ok(Self::new(&found))
+    }
+
+    fn new(found: &BTreeSet<String>) -> Self {
         let all: BTreeSet<&str> = found.iter().flat_map(|name| labels(name)).collect();
         let key = RandomState::new();
         let named = |(rank, label)| (label, format!("n{rank:03}-{:06x}", key.hash_one(label) & 0xff_ffff));
@@ -112,7 +129,15 @@ impl Names {
         };
         let mut of_hosts: Vec<(String, String)> = found.iter().map(whole).collect();
         of_hosts.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        Ok(Self { of_hosts })
+        Self { of_hosts }
+    }
+
+    /// What a trace has beside its calls, with the new names.
+    fn around(&self, trace: &Trace) -> (Header, Vec<(u32, String)>) {
+        let mut header = trace.header.clone();
+        header.trigger = self.text(&header.trigger);
+        let texts = trace.texts.iter().map(|(number, text)| (*number, self.text(text)));
+        (header, texts.collect())
     }
 
     /// The same with the new names, and with the digests of the pools of the copy.

@@ -4,13 +4,15 @@
 //! 2. `source` reads a trace, binary or as JSON lines, and writes the latter;
 //! 3. `verify` makes all calls again and compares; `timeline` prints them;
 //! 4. `hosts` writes a copy without the names of hosts;
-//! 5. `explanation` prints the waits that are asked for, as text or as JSON;
-//! 6. `what_if` estimates them with other options;
-//! 7. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
+//! 5. `history` tells what a sparse recorder wrote;
+//! 6. `explanation` prints the waits that are asked for, as text or as JSON;
+//! 7. `what_if` estimates them with other options;
+//! 8. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
 
 mod args;
 mod drawing;
 mod explanation;
+mod history;
 mod hosts;
 mod page;
 mod perfetto;
@@ -20,9 +22,11 @@ mod timeline;
 mod verify;
 mod what_if;
 
+use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 
-use cmap_core::trace::WhatIfError;
+use cmap_core::trace::{Divergence, WhatIfError};
 
 pub use self::args::{Explained, ReplayArgs};
 pub use self::what_if::WhatIf;
@@ -36,17 +40,17 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
         Ok(trace) => trace,
         Err(error) => return writeln!(err, "error: {}: {error}", args.trace.display()).map(|()| 2),
     };
+    if let Some(history) = &trace.history {
+        return history::run(&trace, history, args, out, err);
+    }
     if args.perfetto.is_some() || args.html.is_some() {
         return drawing::run(&trace, args, out, err);
     }
     if let Some(copy) = &args.hash_hosts {
-        return match hosts::replaced(&trace) {
-            Ok(file) => match std::fs::write(copy, file) {
-                Ok(()) => Ok(0),
-                Err(error) => writeln!(err, "error: {}: {error}", copy.display()).map(|()| 2),
-            },
-            Err(error) => writeln!(err, "error: {error}").map(|()| 1),
-        };
+        return write_file(hosts::replaced(&trace), copy, err);
+    }
+    if let Some(copy) = &args.sparse {
+        return write_file(history::of(&trace), copy, err);
     }
     if let Some(explained) = args.explain.filter(|_| !args.what_if.is_empty()) {
         return match what_if::print(&trace, explained, &args.what_if, args.json, out)? {
@@ -65,6 +69,22 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
     } else {
         verify::print(&trace, args.until, out)?
     };
+    status(outcome, err)
+}
+
+/// Writes a file that was made of a trace. The exit status is that of [`run`].
+fn write_file<E: Display>(file: Result<Vec<u8>, E>, path: &Path, err: &mut dyn Write) -> io::Result<u8> {
+    match file {
+        Ok(file) => match std::fs::write(path, file) {
+            Ok(()) => Ok(0),
+            Err(error) => writeln!(err, "error: {}: {error}", path.display()).map(|()| 2),
+        },
+        Err(error) => writeln!(err, "error: {error}").map(|()| 1),
+    }
+}
+
+/// The exit status of what makes the calls again.
+fn status(outcome: Result<(), Box<Divergence>>, err: &mut dyn Write) -> io::Result<u8> {
     match outcome {
         Ok(()) => Ok(0),
         Err(divergence) => writeln!(err, "error: {divergence}").map(|()| 1),
