@@ -28,7 +28,7 @@ const OPERATIONS: usize = 640;
 const PLAIN: u64 = 255;
 
 /// What recording may cost an input.
-const BUDGET: u64 = 47;
+const BUDGET: u64 = 46;
 
 /// What sparse recording may cost it.
 const BUDGET_SPARSE: u64 = 15;

@@ -45,7 +45,8 @@ impl Margin {
 #[derive(Clone, Debug)]
 pub(super) struct Staged {
     words: [u64; STAGED],
-    len: usize,
+    /// So small that its sum with a call's words needs no check.
+    len: u16,
 }
 
 /// The words that are staged at most: those of the calls between two checks, and of their holders.
@@ -58,7 +59,7 @@ impl Staged {
 
     /// What is staged.
     pub(super) fn words(&self) -> &[u64] {
-        self.words.get(..self.len).unwrap_or_default()
+        self.words.get(..usize::from(self.len)).unwrap_or_default()
     }
 
     /// Moves it to its segment.
@@ -91,10 +92,11 @@ impl Staged {
 
     #[inline]
     fn push<const N: usize>(&mut self, words: [u64; N]) -> bool {
-        let end = self.len + N;
-        let Some(place) = self.words.get_mut(self.len..end) else { return false };
+        let Ok(added) = u16::try_from(N) else { return false };
+        let start = usize::from(self.len);
+        let Some(place) = self.words.get_mut(start..start + N) else { return false };
         place.copy_from_slice(&words);
-        self.len = end;
+        self.len += added;
         true
     }
 }
