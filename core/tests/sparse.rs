@@ -32,8 +32,11 @@ fn read(topology: &Recorded<()>) -> Trace {
     Trace::read(&topology.recording().unwrap().with_texts(texts).encode(&Header::default())).unwrap()
 }
 
+/// From when to when what bound.
+type Bound = (Instant, Instant, &'static str);
+
 /// What is compared of a wait: the call, the caller, the end, and what bound it from when to when.
-fn told(wait: &Wait) -> (Option<u64>, Option<String>, String, Vec<(Instant, Instant, &'static str)>) {
+fn told(wait: &Wait) -> (Option<u64>, Option<String>, String, Vec<Bound>) {
     let ended = match &wait.end {
         // It lasts until the last call here, and there until the last one that changed something.
         WaitEnd::Open => return (wait.call, wait.holder.clone(), "Open".to_owned(), Vec::new()),
