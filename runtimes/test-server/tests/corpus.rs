@@ -35,3 +35,8 @@ fn connections() {
 fn embedded_servers() {
     replay("embedded_server", fuzz::server::run);
 }
+
+#[test]
+fn monitors() {
+    replay("monitor", fuzz::monitor::run);
+}

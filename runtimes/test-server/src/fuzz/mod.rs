@@ -4,4 +4,5 @@
 
 pub mod auth;
 pub mod connection;
+pub mod monitor;
 pub mod server;

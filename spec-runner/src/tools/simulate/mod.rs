@@ -5,11 +5,13 @@
 //! 3. `step` is what happens, as data; `driver` carries it out on a `machine`, the core's own topology;
 //! 4. `oracle` judges after every call, without any code of the machine; at the end the faults stop, and everybody must be answered;
 //! 5. `mark` counts what was met, and what was not;
-//! 6. `shrink` makes a script small that breaks a law, and `finding` prints it and writes its trace, which `replay` reads.
+//! 6. `shrink` makes a script small that breaks a law, and `finding` prints it and writes its trace, which `replay` reads;
+//! 7. `fuzz` is the fuzzer's target, whose bytes are a script.
 
 mod args;
 mod driver;
 mod finding;
+pub mod fuzz;
 mod machine;
 mod mark;
 mod oracle;

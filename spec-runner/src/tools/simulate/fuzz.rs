@@ -1,0 +1,113 @@
+//! The fuzzer's target: its bytes are a script, played on the machine under the oracle's eyes.
+//!
+//! A seed of chance lets time go its way from seed to seed; a fuzzer goes where the code has branches that nothing has met. What it
+//! finds is a script like any other: it is shrunk, and printed with the law that it breaks.
+
+use std::time::Duration;
+
+use cmap_core::time::Instant;
+
+use super::shrink::{play, shrink, sound};
+use super::step::{Deployment, Establishment, Heard, Purpose, Script, Step, Trouble};
+use super::world::World;
+
+/// Most steps of a script.
+const STEPS: usize = 300;
+
+/// Plays one input. The first three bytes choose the options, as a seed draws them, and the deployment; each five that follow are
+/// a step: what happens, with two arguments, and how long after the step before.
+///
+/// # Panics
+/// If a law breaks: that is a finding.
+pub fn run(data: &[u8]) {
+    let Some((&[low, high, deployment], rest)) = data.split_first_chunk() else { return };
+    let seed = u64::from(u16::from_le_bytes([low, high]));
+    let deployment = nth(&Deployment::ALL, deployment);
+    let mut now = Instant::ORIGIN;
+    let (steps, _) = rest.as_chunks::<5>();
+    let steps = steps.iter().take(STEPS).map(|&[what, argument, more, mantissa, exponent]| {
+        now = now + Duration::from_micros(u64::from(mantissa) << (exponent % 18));
+        (now, step(what, argument, more))
+    });
+    let steps = steps.collect();
+    let client = World::new(seed, Some(deployment)).client().clone();
+    let script = Script { client, steps, until: now };
+    let Some(machine) = sound(&script.client) else { return };
+    if let Err(broken) = play(&script, machine).1 {
+        let smallest = shrink(script, &sound);
+        assert_eq!(broken.law, "", "{}\n{smallest}", broken.detail);
+    }
+}
+
+fn step(what: u8, argument: u8, more: u8) -> Step {
+    let place = usize::from(argument % 16);
+    let time = Duration::from_micros(u64::from(argument) << (more % 18));
+    let is_true = more.is_multiple_of(2);
+    match what % 24 {
+        0..=5 => Step::CheckOut {
+            purpose: if is_true { Purpose::Write } else { Purpose::Read },
+            limit: (argument >= 128).then_some(time),
+            key: (more >= 192).then(|| u64::from(argument % 6)),
+        },
+        6 => Step::Cancel(place),
+        7..=10 => Step::CheckIn { nth: place, is_usable: !more.is_multiple_of(4) },
+        11..=13 => Step::Establish { nth: place, end: nth(&ENDS, more) },
+        14 => Step::Check { nth: place, is_alive: is_true },
+        15 => Step::Refresh { nth: place, is_alive: is_true },
+        16 => Step::HangUp(place),
+        17 => Step::OperationFailed { nth: place, trouble: nth(&TROUBLES, more) },
+        18 | 19 => Step::Heard { member: place, finding: heard(more) },
+        20 => Step::Resize { max_pool_size: u32::from(argument % 8), max_connecting: u32::from(more % 3) + 1 },
+        21 => Step::RetireAll(time),
+        22 => Step::EndAffinity(u64::from(argument % 6)),
+        _ => Step::Suspend(time),
+    }
+}
+
+fn heard(argument: u8) -> Heard {
+    match argument % 8 {
+        0 => Heard::Failure,
+        1 => Heard::Timeout,
+        2..=4 => Heard::Answer { primary_of: None },
+        _ => Heard::Answer { primary_of: Some(u64::from(argument / 8)) },
+    }
+}
+
+/// Most establishments succeed, as in life.
+const ENDS: [Establishment; 8] = [
+    Establishment::Done,
+    Establishment::Done,
+    Establishment::Done,
+    Establishment::Done,
+    Establishment::Refused,
+    Establishment::HungUp,
+    Establishment::TimedOut,
+    Establishment::Unauthorized,
+];
+
+const TROUBLES: [Trouble; 5] =
+    [Trouble::Network, Trouble::Timeout, Trouble::NotWritablePrimary, Trouble::ShuttingDown, Trouble::Overload];
+
+fn nth<T: Copy, const N: usize>(of: &[T; N], argument: u8) -> T {
+    of[usize::from(argument) % N]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// Every input that the fuzzer has kept.
+    #[test]
+    fn the_corpus_breaks_no_law() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/topology");
+        let mut count = 0;
+        for entry in fs::read_dir(&corpus).unwrap() {
+            let path = entry.unwrap().path();
+            let input = fs::read(&path).unwrap();
+            assert!(std::panic::catch_unwind(|| super::run(&input)).is_ok(), "{}", path.display());
+            count += 1;
+        }
+        assert!(count > 0, "nothing in {}", corpus.display());
+    }
+}
