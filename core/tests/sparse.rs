@@ -7,6 +7,7 @@ mod recorded_client;
 
 use std::time::Duration;
 
+use cmap_core::options::PoolSizes;
 use cmap_core::pool::{CheckOutRequest, Condition};
 use cmap_core::time::Instant;
 use cmap_core::topology::CheckOut;
@@ -240,6 +241,25 @@ fn a_pair_allocates_nothing_once_warm() {
     (0..10).for_each(|_| pair(&mut driver, MILLI));
 
     let allocations = allocation_counter::measure(|| (0..100_000).for_each(|_| pair(&mut driver, MILLI)));
+
+    assert_eq!(allocations.count_total, 0);
+}
+
+#[test]
+fn a_short_wait_allocates_nothing_once_warm() {
+    let mut driver = warm(sparse_in(1 << 20));
+    driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(1)).unwrap();
+    let round = |driver: &mut Driver| {
+        driver.now = driver.now + 10 * MILLI;
+        let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        driver.in_use.extend(delivery.map(|delivery| delivery.connection));
+        let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        driver.now = driver.now + MILLI / 2;
+        (0..2).for_each(|_| check_in(driver));
+    };
+    (0..100).for_each(|_| round(&mut driver));
+
+    let allocations = allocation_counter::measure(|| (0..10_000).for_each(|_| round(&mut driver)));
 
     assert_eq!(allocations.count_total, 0);
 }

@@ -15,6 +15,8 @@ pub(super) struct Following {
     /// The check-out as it is called now.
     pub(super) check_out: CheckOut,
     pub(super) wait: Wait<u32>,
+    /// The time of the last look, or of the beginning.
+    pub(super) looked_at: Instant,
     bound: Option<Bound>,
 }
 
@@ -32,7 +34,7 @@ impl Following {
         let (intervals, occurrences) = (Vec::new(), Vec::new());
         let (end, ended) = (WaitEnd::Open, began);
         let wait = Wait { call, check_out, holder: None, began, end, ended, intervals, occurrences };
-        Self { check_out, wait, bound: None }
+        Self { check_out, wait, looked_at: began, bound: None }
     }
 
     /// One that nobody has looked at until `now`. What bound `other`, which waits in the same queue or has waited there until now,
@@ -57,6 +59,7 @@ impl Following {
 
     /// Looks what binds it since `now`, or bound it already. `holder` says who uses a connection.
     pub(super) fn look<C>(&mut self, machine: &Topology<C>, now: Instant, holder: &dyn Fn(&InUse) -> Option<u32>) {
+        self.looked_at = now;
         let Some(binding) = machine.binding(self.check_out) else { return };
         let limit = limit(machine, now, binding, holder);
         if self.bound.as_ref().is_some_and(|bound| !bound.limit.is_same(&limit)) {
@@ -74,6 +77,12 @@ impl Following {
         (self.wait.ended, self.wait.end) = (now, end);
         self.close_interval(now);
         self.close_with(now, Limit::Turn);
+    }
+
+    /// Ends it so soon that nobody cares what bound it.
+    pub(super) fn end_unexplained(&mut self, now: Instant, end: WaitEnd) {
+        (self.wait.ended, self.wait.end, self.bound) = (now, end, None);
+        self.wait.intervals.clear();
     }
 
     /// Stops following it. Its last interval, which may have no length yet, lasts until nobody knows when.

@@ -7,7 +7,6 @@
 
 mod memory;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -36,10 +35,9 @@ pub(super) struct Sparse {
     period: Period,
     before: (u64, u64),
     /// The last call that is neither a check-out nor a check-in: its number, its time, and what was called.
-    rare: Option<(u64, Instant, Box<Input>)>,
+    rare: Option<(u64, Instant, Input)>,
     /// The time of the last call that is not frequent.
     last: Instant,
-    looked_at: Instant,
     followed: Vec<Following>,
     /// Those that wait behind them: nobody has looked at these yet.
     behind: VecDeque<Following>,
@@ -98,7 +96,6 @@ impl Sparse {
             before: (0, 0),
             rare: None,
             last: now,
-            looked_at: now,
             followed,
             behind: VecDeque::new(),
             unfollowed: 0,
@@ -123,10 +120,7 @@ impl Sparse {
             self.occurrences.observe(call, at, &input, machine);
             self.learn_hosts(machine);
         }
-        if !self.followed.is_empty() && now.saturating_since(self.looked_at) >= LOOK_EVERY {
-            self.looked_at = now;
-            self.look(machine);
-        }
+        self.look(machine, now);
         if now >= self.period_ends {
             let ended = self.counted(machine);
             if !ended.is_empty() {
@@ -171,7 +165,7 @@ impl Sparse {
             // All others are counted by their answers, or not at all.
             Input::Timeout | _ => {}
         }
-        self.rare = Some((self.calls(), now, Box::new(input)));
+        self.rare = Some((self.calls(), now, input));
         0
     }
 
@@ -188,7 +182,7 @@ impl Sparse {
             }
             Answer::Cancellation(Cancellation::Cancelled) => {
                 let Some((_, _, input)) = &self.rare else { return };
-                if let Input::CancelCheckOut(check_out) = **input {
+                if let Input::CancelCheckOut(check_out) = *input {
                     self.period.cancelled += 1;
                     if let Some(cancelled) = self.end(check_out, || WaitEnd::Cancelled) {
                         self.keep(&cancelled);
@@ -253,7 +247,7 @@ impl Sparse {
         }
         now.learn_hosts(machine);
         now.last = now.last.max(machine.now());
-        now.look(machine);
+        now.look(machine, Instant::from_nanos(u64::MAX));
         let last = now.counted(machine);
         let mut open = core::mem::take(&mut now.followed);
         for behind in core::mem::take(&mut now.behind) {
@@ -261,7 +255,8 @@ impl Sparse {
             open.push(before.map_or(behind.clone(), |before| behind.clone().behind(&before, now.last)));
         }
         open.iter_mut().for_each(|it| it.leave_open(now.last));
-        let waits = now.delivered.iter().chain(&open).map(|it| it.wait.clone()).collect();
+        let delivered = now.delivered.iter().filter(|it| it.wait.duration() >= LOOK_EVERY);
+        let waits = delivered.chain(&open).map(|it| it.wait.clone()).collect();
         let mut periods = now.periods.all();
         periods.extend(Some(last).filter(|last| !last.is_empty()));
         let history = History {
@@ -339,7 +334,12 @@ impl Sparse {
                 self.behind.remove(place).map(|it| before.map_or(it.clone(), |before| it.behind(before, now)))?
             }
         };
-        ended.end(now, end());
+        if now.saturating_since(ended.wait.began) < LOOK_EVERY {
+            // It is counted alone, unless its task is late: then that is what it waited for.
+            ended.end_unexplained(now, end());
+        } else {
+            ended.end(now, end());
+        }
         if self.followed.len() < FOLLOWED
             && let Some(next) = self.behind.pop_front()
         {
@@ -359,9 +359,10 @@ impl Sparse {
         }
     }
 
-    fn look<C>(&mut self, machine: &Topology<C>) {
+    /// Looks what has bound since the last call those at whom it has not looked for long enough.
+    fn look<C>(&mut self, machine: &Topology<C>, now: Instant) {
         let Self { followed, holders, .. } = self;
-        for waiting in followed {
+        for waiting in followed.iter_mut().filter(|it| now.saturating_since(it.looked_at) >= LOOK_EVERY) {
             waiting.look(machine, machine.now(), &|held| {
                 let (check_out, text) = holders.get(&place_of(held.check_out))?;
                 (*check_out == held.check_out).then_some(*text)
