@@ -1,0 +1,319 @@
+//! A pool and everything that its driver holds, what can happen to them, and the laws that hold afterwards.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
+use cmap_core::pool::{
+    Action as PoolAction, Answer, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input,
+    Output, Pool, PoolState, Reaction,
+};
+use cmap_core::time::Instant;
+
+use super::canonical::canonical;
+
+/// The bounds of a search, and the options of its pool.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) connections: u32,
+    pub(super) waiters: usize,
+    pub(super) max_connecting: u32,
+    pub(super) min_pool_size: u32,
+    /// Zero: none.
+    pub(super) wait_queue_timeout: Duration,
+    /// Zero: none.
+    pub(super) max_idle: Duration,
+    /// How much time passes at once; zero: none ever does.
+    pub(super) pass: Duration,
+    /// Whether maxPoolSize changes between one and `connections`.
+    pub(super) resizes: bool,
+}
+
+/// A state of the world.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pool: Pool<()>,
+    now: Instant,
+    waiting: Vec<CheckOutId>,
+    pending: Vec<Handle>,
+    checking: Vec<Handle>,
+    in_use: Vec<Handle>,
+    /// The law that the last call broke.
+    pub(super) broken: Option<String>,
+    key: String,
+}
+
+/// What happens. Connections and check-outs are named by their places, the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    CheckOut,
+    Cancel(usize),
+    CheckIn(usize, Condition),
+    HangUp(usize),
+    Establish(usize),
+    EstablishFails(usize, Reaction),
+    Check(usize, bool),
+    Clear { interrupts: bool },
+    Ready,
+    Resize(u32),
+    RetireAll,
+    Resume,
+    Pass,
+    Close,
+}
+
+impl Default for World {
+    /// Nothing depends on time.
+    fn default() -> Self {
+        let (wait_queue_timeout, max_idle, pass) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let (connections, waiters, max_connecting, min_pool_size) = (2, 2, 2, 0);
+        let resizes = false;
+        Self { connections, waiters, max_connecting, min_pool_size, wait_queue_timeout, max_idle, pass, resizes }
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.broken == other.broken
+    }
+}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+        self.broken.hash(state);
+    }
+}
+
+impl World {
+    pub(super) fn begin(&self) -> Node {
+        let mut options = PoolOptions::default();
+        options.max_pool_size = Some(self.connections);
+        options.min_pool_size = Some(self.min_pool_size);
+        options.max_connecting = Some(self.max_connecting);
+        options.wait_queue_timeout = Some(self.wait_queue_timeout).filter(|limit| !limit.is_zero());
+        options.max_idle_time = Some(self.max_idle).filter(|limit| !limit.is_zero());
+        // Without time nothing is ever idle for long.
+        options.check_after_idle = Some(if self.pass.is_zero() { Duration::MAX } else { 3 * self.pass });
+        options.maintenance = Some(if self.pass.is_zero() { Maintenance::Off } else { Maintenance::Every(self.pass) });
+        options.backoff = Some(false);
+        let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN).unwrap();
+        pool.observe(false);
+        let (waiting, pending, checking, in_use) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let now = Instant::from_millis(1);
+        let mut node = Node { pool, now, waiting, pending, checking, in_use, broken: None, key: String::new() };
+        node.drain().unwrap();
+        node.key = canonical(&node.pool);
+        node
+    }
+
+    /// All that can happen in a state.
+    pub(super) fn possible(&self, node: &Node) -> Vec<Action> {
+        let conditions = [Condition::Usable, Condition::Errored];
+        let reactions = [Reaction::KeepPool, Reaction::ClearPool];
+        let mut actions = vec![Action::Clear { interrupts: false }, Action::Clear { interrupts: true }, Action::Ready];
+        if node.waiting.len() < self.waiters {
+            actions.push(Action::CheckOut);
+        }
+        if !self.pass.is_zero() {
+            actions.push(Action::Pass);
+        }
+        if self.resizes {
+            actions.extend([Action::Resize(1), Action::Resize(self.connections)]);
+        }
+        actions.extend([Action::RetireAll, Action::Resume, Action::Close]);
+        actions.extend((0..node.waiting.len()).map(Action::Cancel));
+        for place in 0..node.in_use.len() {
+            actions.extend(conditions.map(|condition| Action::CheckIn(place, condition)));
+            actions.push(Action::HangUp(place));
+        }
+        for place in 0..node.pending.len() {
+            actions.push(Action::Establish(place));
+            actions.extend(reactions.map(|reaction| Action::EstablishFails(place, reaction)));
+        }
+        for place in 0..node.checking.len() {
+            actions.extend([true, false].map(|alive| Action::Check(place, alive)));
+        }
+        actions
+    }
+
+    /// The state after something has happened.
+    pub(super) fn next(&self, node: &Node, action: Action) -> Node {
+        let mut next = node.clone();
+        next.broken = next.act(self, action).and_then(|()| next.judge(self)).err();
+        next.key = canonical(&next.pool);
+        next
+    }
+
+    /// The faults stop: servers answer, callers give back what they have, and everybody has to be answered. Then the pool is closed,
+    /// and nothing may be left.
+    pub(super) fn calms_down(&self, node: &Node) -> Result<(), String> {
+        let mut node = node.clone();
+        for _ in 0..20 {
+            if node.pool.state() == PoolState::Paused {
+                node.act(self, Action::Ready)?;
+            }
+            while !node.pending.is_empty() {
+                node.act(self, Action::Establish(0))?;
+            }
+            while !node.checking.is_empty() {
+                node.act(self, Action::Check(0, true))?;
+            }
+            if !node.in_use.is_empty() {
+                node.act(self, Action::CheckIn(0, Condition::Usable))?;
+            }
+        }
+        law("nobody waits", node.waiting.is_empty() || node.pool.state() == PoolState::Closed)?;
+        node.act(self, Action::Close)?;
+        let counts = node.pool.counts();
+        law("nothing is left", (counts.pending, counts.available, counts.in_use, counts.waiting) == (0, 0, 0, 0))
+    }
+}
+
+impl Node {
+    fn act(&mut self, world: &World, action: Action) -> Result<(), String> {
+        match action {
+            Action::CheckOut => {
+                // Its id is needed before its delivery is seen.
+                let Ok(Answer::CheckOut(check_out)) =
+                    self.pool.apply(self.now, Input::CheckOut(CheckOutRequest::default()))
+                else {
+                    return Err("a check-out begins".to_owned());
+                };
+                self.waiting.push(check_out);
+                self.drain()
+            }
+            Action::Cancel(place) => {
+                let check_out = self.waiting.remove(place);
+                let answer = self.pool.apply(self.now, Input::CancelCheckOut(check_out));
+                law("one that waits can be cancelled", answer == Ok(Answer::Cancellation(Cancellation::Cancelled)))?;
+                self.drain()
+            }
+            Action::CheckIn(place, condition) => {
+                let connection = self.in_use.remove(place);
+                self.call(Input::CheckIn(connection, condition))
+            }
+            Action::HangUp(place) => self.call(Input::PeerClosed(self.in_use[place])),
+            Action::Establish(place) => {
+                let connection = self.pending.remove(place);
+                self.call(Input::Established(connection))
+            }
+            Action::EstablishFails(place, reaction) => {
+                let connection = self.pending.remove(place);
+                let error = EstablishError::new(Phase::Connect, Fault::Network, "refused");
+                self.call(Input::EstablishFailed(connection, error, reaction))
+            }
+            Action::Check(place, alive) => {
+                let connection = self.checking.remove(place);
+                self.call(Input::Checked(connection, alive))
+            }
+            Action::Clear { interrupts } => {
+                let mut clear = Clear::pool(Cause::new("cleared"));
+                clear.interrupt_in_use_connections = interrupts;
+                self.call(Input::Clear(clear))
+            }
+            Action::Ready => self.call(Input::Ready),
+            Action::Resize(size) => {
+                let mut sizes = PoolSizes::default();
+                sizes.max_pool_size = Some(size);
+                self.call(Input::Resize(sizes))
+            }
+            Action::RetireAll => self.call(Input::RetireAll(Duration::ZERO)),
+            Action::Resume => self.call(Input::Resume),
+            Action::Pass => self.pass(world.pass),
+            Action::Close => self.call(Input::Close),
+        }
+    }
+
+    fn call(&mut self, input: Input) -> Result<(), String> {
+        self.pool.apply(self.now, input).map_err(|misuse| format!("a call that makes sense is taken: {misuse}"))?;
+        self.drain()
+    }
+
+    fn pass(&mut self, by: Duration) -> Result<(), String> {
+        let end = self.now + by;
+        while let Some(timeout) = self.pool.poll_timeout().filter(|timeout| timeout.at <= end) {
+            self.now = timeout.at;
+            self.handle_timeout()?;
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    /// Carries out what the pool wants, and comes back when it asks for it.
+    fn drain(&mut self) -> Result<(), String> {
+        self.carry_out()?;
+        if self.is_due() { self.handle_timeout() } else { Ok(()) }
+    }
+
+    fn handle_timeout(&mut self) -> Result<(), String> {
+        self.pool.handle_timeout(self.now);
+        self.carry_out()?;
+        law("a timer does not spin", !self.is_due())
+    }
+
+    fn is_due(&self) -> bool {
+        self.pool.poll_timeout().is_some_and(|timeout| timeout.at <= self.now)
+    }
+
+    fn carry_out(&mut self) -> Result<(), String> {
+        while let Some(output) = self.pool.poll_output() {
+            let Output::Action(action) = output else { continue };
+            match action {
+                PoolAction::Connect { connection } => self.pending.push(connection),
+                PoolAction::Check { connection } => self.checking.push(connection),
+                PoolAction::Deliver { check_out, connection, .. } => {
+                    law("a check-out ends once", self.end(check_out))?;
+                    law("a stale connection is never delivered", !self.pool.is_stale(connection))?;
+                    law("a connection has one user", !self.in_use.contains(&connection))?;
+                    self.in_use.push(connection);
+                }
+                PoolAction::Fail { check_out, .. } => law("a check-out ends once", self.end(check_out))?,
+                PoolAction::Close { connection, .. } => {
+                    law("a connection in use is not closed", !self.in_use.contains(&connection))?;
+                    self.checking.retain(|checking| *checking != connection);
+                }
+                PoolAction::Interrupt { connection } => self.pending.retain(|pending| *pending != connection),
+                PoolAction::Refresh { .. } | PoolAction::WarmedUp { .. } => {
+                    return Err("nothing is refreshed or warmed up here".to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, check_out: CheckOutId) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| *waiting != check_out);
+        self.waiting.len() < before
+    }
+
+    /// What holds in every state.
+    fn judge(&self, world: &World) -> Result<(), String> {
+        self.pool.check_invariants().map_err(|broken| broken.to_string())?;
+        let counts = self.pool.counts();
+        let (waiting, checking) = (self.waiting.len(), self.checking.len());
+        law("the pool counts who waits", counts.waiting as usize == waiting)?;
+        law("the pool counts what is established", counts.pending as usize == self.pending.len())?;
+        law("the pool counts what is in use", counts.in_use as usize == self.in_use.len())?;
+        let total = counts.pending + counts.available + counts.in_use;
+        // Those in use stay when the limit sinks.
+        law("there are at most maxPoolSize connections", total <= world.connections)?;
+        law("at most maxConnecting are established at a time", counts.pending <= world.max_connecting)?;
+        let idle = counts.available as usize - checking;
+        // One that was idle for long is checked first, one for each waiter.
+        law("nobody waits while a connection is available", waiting <= checking || idle == 0)?;
+        let max = self.pool.options().max_pool_size.unwrap_or(world.connections);
+        let has_room = self.pool.state() == PoolState::Ready && total < max && counts.pending < world.max_connecting;
+        let lacks_one = waiting > self.pending.len() + checking;
+        law("nobody waits while a connection could be created", !(has_room && lacks_one))?;
+        law("a closed pool keeps nobody waiting", self.pool.state() != PoolState::Closed || waiting == 0)
+    }
+}
+
+/// Fails unless the law holds.
+fn law(law: &str, holds: bool) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(law.to_owned()) }
+}
