@@ -1,6 +1,7 @@
 //! What of a pool's state a call can tell from another one: the rest is left out, and what grows for ever is made relative.
 
 use cmap_core::pool::Pool;
+use cmap_core::time::Instant;
 use serde_json::Value;
 
 /// Fields that no call depends on, or that are the same throughout a search.
@@ -21,10 +22,10 @@ const LEFT_OUT: [&str; 14] = [
     "created_until",
 ];
 
-/// The state as a text, which is the same for states that behave alike.
-pub(super) fn canonical(pool: &Pool<()>) -> String {
+/// The state as a text, which is the same for states that behave alike. Its driver's time is `now`: the pool may not know it yet.
+pub(super) fn canonical(pool: &Pool<()>, now: Instant) -> String {
     let mut state = serde_json::to_value(pool.snapshot()).unwrap();
-    let now = state["now"].as_u64().unwrap();
+    let now = now.as_nanos();
     let generation = state["generations"]["pool"].as_u64().unwrap();
     let fields = state.as_object_mut().unwrap();
     LEFT_OUT.iter().for_each(|name| drop(fields.remove(*name)));

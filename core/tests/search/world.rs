@@ -105,7 +105,7 @@ impl World {
         let now = Instant::from_millis(1);
         let mut node = Node { pool, now, waiting, pending, checking, in_use, broken: None, key: String::new() };
         node.drain().unwrap();
-        node.key = canonical(&node.pool);
+        node.key = canonical(&node.pool, node.now);
         node
     }
 
@@ -143,7 +143,7 @@ impl World {
     pub(super) fn next(&self, node: &Node, action: Action) -> Node {
         let mut next = node.clone();
         next.broken = next.act(self, action).and_then(|()| next.judge(self)).err();
-        next.key = canonical(&next.pool);
+        next.key = canonical(&next.pool, next.now);
         next
     }
 
