@@ -179,6 +179,22 @@ fn a_server_that_crashed_keeps_its_documents_or_loses_them() {
 }
 
 #[test]
+fn a_restarted_server_gives_cursors_other_ids() {
+    let sim = Sim::new(5);
+    let server = sim.server("db.example");
+    let open = || {
+        server.run_command("shop", rawdoc! { "insert": "orders", "documents": [{}, {}] });
+        let opened = server.run_command("shop", rawdoc! { "find": "orders", "batchSize": 1 });
+        opened[0].get_document("cursor").unwrap().get_i64("id").unwrap()
+    };
+
+    let before = open();
+    server.restart(Data::Kept);
+
+    assert_ne!(open(), before);
+}
+
+#[test]
 fn a_partition_is_silent_and_ends() {
     let sim = Sim::new(6);
     let server = sim.server("db.example");

@@ -226,6 +226,7 @@ impl Service {
     pub(crate) fn replace_state(&mut self, state: State) {
         let State { store, sessions, users, cluster_time } = state;
         (self.store, self.sessions, self.users, self.cluster_time) = (store, sessions, users, cluster_time);
+        self.store.seed_cursor_ids(self.random.next_u64());
         self.transactions.abort_all();
         self.snapshots.clear();
         self.changes += 1;

@@ -89,6 +89,8 @@ pub(super) struct Reply {
 impl Service {
     pub(super) fn new(mut config: ServerConfig, now: Instant) -> Self {
         let mut random = Random::new(config.seed);
+        let mut store = Store::new(config.limits.clone());
+        store.seed_cursor_ids(!config.seed);
         config.compressors.retain(|id| id.is_built_in());
         Self {
             clock: Clock { started: now, time_of_day: config.time_of_day },
@@ -108,7 +110,7 @@ impl Service {
             sessions: Sessions::default(),
             transactions: Transactions::default(),
             snapshots: Snapshots::default(),
-            store: Store::new(config.limits.clone()),
+            store,
             work: Duration::ZERO,
             slept: Duration::ZERO,
             goal: None,
@@ -120,6 +122,7 @@ impl Service {
 
     pub(super) fn keep_documents_of(&mut self, earlier: Self) {
         self.store = earlier.store.without_cursors();
+        self.store.seed_cursor_ids(self.random.next_u64());
     }
 
     pub(super) fn topology_version(&self) -> TopologyVersion {

@@ -74,6 +74,28 @@ impl Owner {
             (None, None) => Self::Nobody,
         }
     }
+
+    /// Fails if this caller may not read the cursor: it belongs to the session that opened it, or to none.
+    fn lets(&self, cursor: i64, caller: &Self) -> Result<(), CommandFailure> {
+        let (code, why) = match (self, caller) {
+            (Self::Session(own), Self::Session(other)) if own == other => return Ok(()),
+            (Self::Session(own), Self::Session(other)) => {
+                (code::CURSOR_OF_OTHER_SESSION, format!("created in session {}, in session {}", hex(own), hex(other)))
+            }
+            (Self::Session(own), Self::Connection(_) | Self::Nobody) => {
+                (code::CURSOR_OF_SESSION, format!("created in session {}, without an lsid", hex(own)))
+            }
+            (Self::Connection(_) | Self::Nobody, Self::Session(other)) => {
+                (code::CURSOR_OF_NO_SESSION, format!("not created in a session, in session {}", hex(other)))
+            }
+            (Self::Connection(_) | Self::Nobody, Self::Connection(_) | Self::Nobody) => return Ok(()),
+        };
+        Err(CommandFailure::new(code, format!("Cannot run getMore on cursor {cursor}, which was {why}")))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Default for Cursors {
@@ -84,6 +106,10 @@ impl Default for Cursors {
 }
 
 impl Cursors {
+    pub(super) fn seed_ids(&mut self, seed: u64) {
+        self.ids = Random::new(seed);
+    }
+
     /// The reply that opens a cursor: its first batch, and its id if there may be more.
     pub(super) fn open(
         &mut self,
@@ -135,9 +161,10 @@ impl Cursors {
         batch_size: usize,
         collection: Option<&Collection>,
     ) -> Result<RawDocumentBuf, CommandFailure> {
-        let Some(Open { cursor, .. }) = self.open.get_mut(&id) else {
+        let Some(Open { cursor, owner, .. }) = self.open.get_mut(&id) else {
             return Err(CommandFailure::new(code::CURSOR_NOT_FOUND, format!("cursor id {id} not found")));
         };
+        owner.lets(id, &call.owner)?;
         let namespace = namespace.full();
         if cursor.namespace != namespace {
             return Err(CommandFailure::new(

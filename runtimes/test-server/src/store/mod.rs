@@ -154,6 +154,12 @@ impl Store {
         Self { catalog: Catalog::new(limits), cursors: Cursors::default() }
     }
 
+    /// Gives cursors that are opened from now on the ids of this seed. Processes need ids of their own: a cursor of one must not be
+    /// taken for one of another.
+    pub fn seed_cursor_ids(&mut self, seed: u64) {
+        self.cursors.seed_ids(seed);
+    }
+
     /// Whether `name` is a command on data.
     pub fn knows(name: &str) -> bool {
         commands::named(name).is_some()

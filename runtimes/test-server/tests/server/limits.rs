@@ -29,7 +29,17 @@ impl Network {
 
     /// Whether a cursor is open. It goes on, but does not end.
     fn is_open(&mut self, client: &mut Client, id: i64) -> bool {
-        let reply = self.run(client, "test", &rawdoc! { "getMore": id, "collection": "pets", "batchSize": 1 });
+        self.is_open_to(client, &rawdoc! { "getMore": id, "collection": "pets", "batchSize": 1 })
+    }
+
+    /// The same for a cursor of a session.
+    fn is_open_in(&mut self, client: &mut Client, id: i64, session: RawDocumentBuf) -> bool {
+        let more = rawdoc! { "getMore": id, "collection": "pets", "batchSize": 1, "lsid": session };
+        self.is_open_to(client, &more)
+    }
+
+    fn is_open_to(&mut self, client: &mut Client, get_more: &RawDocumentBuf) -> bool {
+        let reply = self.run(client, "test", get_more);
         match reply.get_i32("code") {
             Ok(code) => {
                 assert_eq!(code, 43);
@@ -74,13 +84,13 @@ fn a_cursor_of_a_session_outlives_its_connection_and_ends_with_its_session() {
             (network.open(&mut other, &find_in_session(1)), network.open(&mut client, &find_in_session(2)));
 
         network.server.handle_hang_up(network.now, other.id);
-        assert!(network.is_open(&mut client, mine));
+        assert!(network.is_open_in(&mut client, mine, lsid(1)));
         let mut end = RawDocumentBuf::new();
         end.append(bson::raw::CString::try_from(command).unwrap(), bson::rawbson!([lsid(1)]));
         network.admin(&mut client, &end);
 
-        assert!(!network.is_open(&mut client, mine));
-        assert!(network.is_open(&mut client, others), "that of another session");
+        assert!(!network.is_open_in(&mut client, mine, lsid(1)));
+        assert!(network.is_open_in(&mut client, others, lsid(2)), "that of another session");
     }
 }
 
@@ -103,12 +113,12 @@ fn a_cursor_that_is_idle_for_ten_minutes_is_closed() {
     let (idle, used) = (network.open(&mut client, &find()), network.open(&mut client, &find_in_session(1)));
 
     network.pass(9 * MINUTE);
-    assert!(network.is_open(&mut client, used));
+    assert!(network.is_open_in(&mut client, used, lsid(1)));
     network.pass(2 * MINUTE);
 
     assert_eq!(network.open_cursors(&mut client), 1);
     assert!(!network.is_open(&mut client, idle));
-    assert!(network.is_open(&mut client, used));
+    assert!(network.is_open_in(&mut client, used, lsid(1)));
     network.pass(11 * MINUTE);
     assert_eq!(network.open_cursors(&mut client), 0);
     assert_eq!(network.server.poll_timeout(), None);

@@ -1,6 +1,7 @@
 //! Batches, getMore, killCursors, and cursors that wait for more.
 
-use bson::doc;
+use bson::spec::BinarySubtype;
+use bson::{Binary, doc};
 
 use super::*;
 
@@ -218,4 +219,22 @@ fn a_tail_ends_at_its_limit() {
     let reply = server.ok(doc! { "find": "pets", "tailable": true, "limit": 1 });
 
     assert_eq!((ids(&batch(&reply)), cursor_id(&reply)), (vec![1], 0));
+}
+
+#[test]
+fn a_cursor_belongs_to_the_session_that_opened_it() {
+    let session = |byte| doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } };
+    let mut server = three();
+    let opened = server.ok(doc! { "find": "pets", "batchSize": 1, "lsid": session(1) });
+    let without_session = cursor_id(&server.ok(doc! { "find": "pets", "batchSize": 1 }));
+    let more = |id, byte| {
+        let mut command = get_more(id);
+        command.insert("lsid", session(byte));
+        command
+    };
+
+    assert_eq!(server.code(more(cursor_id(&opened), 2)), 50738);
+    assert_eq!(server.code(get_more(cursor_id(&opened))), 50737);
+    assert_eq!(server.code(more(without_session, 1)), 50736);
+    assert_eq!(ids(&batch(&server.ok(more(cursor_id(&opened), 1)))), [2, 3]);
 }

@@ -17,13 +17,27 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "NAME", value_parser = scenario)]
     pub(super) scenario: Option<Deployment>,
 
-    /// How many steps each seed has
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(super) steps: usize,
+    /// The machine alone, every call judged. So it is without --whole-stack
+    #[arg(long, overrides_with = "whole_stack")]
+    machine: bool,
+
+    /// The client as it is in production, on a simulated network, against the test server
+    #[arg(long, overrides_with = "machine")]
+    whole_stack: bool,
+
+    /// How many steps each seed has: by default 1000 of the machine, or 60 operations of the whole stack
+    #[arg(long, value_name = "N")]
+    pub(super) steps: Option<usize>,
 
     /// The folder for the trace of a seed that breaks a law
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(super) out: PathBuf,
+}
+
+impl SimulateArgs {
+    pub(super) fn is_of_whole_stack(&self) -> bool {
+        self.whole_stack && !self.machine
+    }
 }
 
 /// A range of seeds.

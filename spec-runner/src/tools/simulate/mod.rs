@@ -6,7 +6,8 @@
 //! 4. `oracle` judges after every call, without any code of the machine; at the end the faults stop, and everybody must be answered;
 //! 5. `mark` counts what was met, and what was not;
 //! 6. `shrink` makes a script small that breaks a law, and `finding` prints it and writes its trace, which `replay` reads;
-//! 7. `fuzz` is the fuzzer's target, whose bytes are a script.
+//! 7. `fuzz` is the fuzzer's target, whose bytes are a script;
+//! 8. `whole_stack` does the same with clients on a simulated network; `seeds` is the loop of both.
 
 mod args;
 mod driver;
@@ -15,17 +16,19 @@ pub mod fuzz;
 mod machine;
 mod mark;
 mod oracle;
+mod seeds;
 mod shrink;
 mod step;
+mod whole_stack;
 mod world;
 
 #[cfg(test)]
 mod tests;
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cmap_core::time::Instant as Time;
 
@@ -35,6 +38,7 @@ use self::finding::Finding;
 use self::machine::Machine;
 use self::mark::Marks;
 use self::oracle::Broken;
+use self::seeds::{a_second, each_seed};
 use self::step::{ClientCase, Deployment, Script};
 use self::world::World;
 
@@ -52,31 +56,21 @@ struct Tally {
 /// From this number of seeds on, every mark has to be met.
 const SEEDS_FOR_MARKS: u64 = 1000;
 
+/// How many steps a seed has, unless the command line says.
+const STEPS: usize = 1000;
+
 /// Simulates. The exit status: 0 if no law broke and every mark was met, 1 otherwise.
 ///
 /// # Errors
 /// Nothing more can be printed.
-#[expect(clippy::disallowed_methods, reason = "the figures are of real time")]
 pub fn run(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> io::Result<u8> {
-    let began = Instant::now();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicU64::new(args.seeds.first);
+    if args.is_of_whole_stack() {
+        return whole_stack::run(args, out, err, is_terminal);
+    }
     let tally = Mutex::new(Tally::default());
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(args, &next, &tally))).collect();
-        while is_terminal && !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-            std::thread::sleep(Duration::from_millis(200));
-            let done = next.load(Ordering::Relaxed).min(args.seeds.end) - args.seeds.first;
-            write!(out, "\r{done} of {} seeds", args.seeds.count())?;
-            out.flush()?;
-        }
-        if is_terminal {
-            write!(out, "\r")?;
-        }
-        io::Result::Ok(())
-    })?;
+    let cpu = each_seed(args.seeds, out, is_terminal, |seed| work(args, seed, &tally))?;
     let tally = tally.into_inner().unwrap_or_default();
-    print(args, &tally, began.elapsed() * u32::try_from(threads).unwrap_or(1), out)?;
+    print(args, &tally, cpu, out)?;
     if let Some((seed, broken, script)) = tally.finding {
         Finding::of(seed, broken, script).report(args, out, err)?;
         return Ok(1);
@@ -90,9 +84,8 @@ pub fn run(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write, is_ter
 }
 
 fn print(args: &SimulateArgs, tally: &Tally, cpu: Duration, out: &mut dyn Write) -> io::Result<()> {
-    let a_second = |number: f64| number / cpu.as_secs_f64().max(1e-9);
     #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
-    let check_outs = a_second(tally.check_outs as f64);
+    let check_outs = a_second(tally.check_outs as f64, cpu);
     writeln!(
         out,
         "{} seeds from {} on: {} calls, {} check-outs, {:.0?} simulated; {check_outs:.0} check-outs and {:.0} s simulated in a second of \
@@ -102,33 +95,25 @@ fn print(args: &SimulateArgs, tally: &Tally, cpu: Duration, out: &mut dyn Write)
         tally.calls,
         tally.check_outs,
         tally.simulated,
-        a_second(tally.simulated.as_secs_f64()),
+        a_second(tally.simulated.as_secs_f64(), cpu),
     )
 }
 
-/// Takes one seed after the other, until there is none or a law broke.
-fn work(args: &SimulateArgs, next: &AtomicU64, tally: &Mutex<Tally>) {
-    loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= args.seeds.end {
-            return;
-        }
-        let done = simulate(seed, args.scenario, args.steps, shrink::sound);
-        let Ok(mut tally) = tally.lock() else { return };
-        tally.seeds += 1;
-        tally.calls += done.calls;
-        tally.check_outs += done.check_outs;
-        tally.simulated += done.simulated;
-        tally.marks.add(&done.marks);
-        if let Err(broken) = done.result {
-            // The first seed counts, whichever thread ends first.
-            if tally.finding.as_ref().is_none_or(|(known, ..)| seed < *known) {
-                tally.finding = Some((seed, broken, done.script));
-            }
-            next.store(args.seeds.end, Ordering::Relaxed);
-            return;
-        }
+/// Takes one seed. Breaks off if a law broke.
+fn work(args: &SimulateArgs, seed: u64, tally: &Mutex<Tally>) -> ControlFlow<()> {
+    let done = simulate(seed, args.scenario, args.steps.unwrap_or(STEPS), shrink::sound);
+    let Ok(mut tally) = tally.lock() else { return ControlFlow::Break(()) };
+    tally.seeds += 1;
+    tally.calls += done.calls;
+    tally.check_outs += done.check_outs;
+    tally.simulated += done.simulated;
+    tally.marks.add(&done.marks);
+    let Err(broken) = done.result else { return ControlFlow::Continue(()) };
+    // The first seed counts, whichever thread ends first.
+    if tally.finding.as_ref().is_none_or(|(known, ..)| seed < *known) {
+        tally.finding = Some((seed, broken, done.script));
     }
+    ControlFlow::Break(())
 }
 
 /// The run of one seed.
