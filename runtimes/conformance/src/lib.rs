@@ -47,6 +47,7 @@ pub mod phases;
 pub mod pools;
 pub mod pools_of_a_deployment;
 mod proxy;
+#[cfg(feature = "trace")]
 pub mod recording;
 mod recovery;
 pub mod refresh;

@@ -5,8 +5,14 @@
 /// `virtual`, those for a runtime in virtual time are run: a case that needs more than that says so, and is ignored.
 #[macro_export]
 macro_rules! conformance {
-    ($harness:ty) => { $crate::conformance! { @cases real $harness } };
-    (virtual $harness:ty) => { $crate::conformance! { @cases virtual $harness } };
+    ($harness:ty) => {
+        $crate::conformance! { @cases real $harness }
+        $crate::conformance_of_recorders! { real $harness }
+    };
+    (virtual $harness:ty) => {
+        $crate::conformance! { @cases virtual $harness }
+        $crate::conformance_of_recorders! { virtual $harness }
+    };
     (alone $harness:ty) => {
         $crate::conformance! { @modules real $harness,
             flood {
@@ -236,19 +242,6 @@ macro_rules! conformance {
                 a_service_is_cleared_only_behind_a_load_balancer_lb_8,
                 the_last_pool_dropped_closes_it,
             }
-            recording {
-                the_file_of_a_client_under_load_replays_bit_for_bit,
-                a_wait_names_the_leak_by_label_and_place,
-                a_pool_that_is_too_small_has_many_short_uses,
-                a_server_that_establishes_slowly_binds_by_establishment_and_max_connecting,
-                a_broken_login_is_the_end_of_its_waits,
-                a_server_that_is_gone_binds_by_selection,
-                a_starved_task_is_told_from_a_busy_pool,
-                a_caller_that_gives_up_is_told_from_a_failure,
-                a_long_wait_writes_one_file,
-                a_sparse_recorder_explains_a_wait_and_keeps_no_calls,
-                a_client_without_a_recorder_has_no_trace,
-            }
             uses {
                 each_slow_use_is_told_once_with_the_one_who_holds_it,
                 a_reply_begins_the_time_of_a_slow_use_anew,
@@ -418,4 +411,36 @@ macro_rules! conformance {
             <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
         }
     };
+}
+
+/// The cases of recorders: part of the suite where the feature `trace` is on.
+#[cfg(feature = "trace")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_of_recorders {
+    ($kind:ident $harness:ty) => {
+        $crate::conformance! { @modules $kind $harness,
+            recording {
+                the_file_of_a_client_under_load_replays_bit_for_bit,
+                a_wait_names_the_leak_by_label_and_place,
+                a_pool_that_is_too_small_has_many_short_uses,
+                a_server_that_establishes_slowly_binds_by_establishment_and_max_connecting,
+                a_broken_login_is_the_end_of_its_waits,
+                a_server_that_is_gone_binds_by_selection,
+                a_starved_task_is_told_from_a_busy_pool,
+                a_caller_that_gives_up_is_told_from_a_failure,
+                a_long_wait_writes_one_file,
+                a_sparse_recorder_explains_a_wait_and_keeps_no_calls,
+                a_client_without_a_recorder_has_no_trace,
+            }
+        }
+    };
+}
+
+/// There are no recorders.
+#[cfg(not(feature = "trace"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_of_recorders {
+    ($kind:ident $harness:ty) => {};
 }
