@@ -81,6 +81,7 @@
 //! | [`connection`] | from an open socket to a reply: hello, compression, authentication, commands (feature `wire`) |
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
 //! | [`address`], [`time`], [`random`] | where a server is; nanoseconds since the caller's origin; chance from a seed |
+//! | `reverse` | feature `reverse`: the protocol of connections that the database's side opens |
 //! | `sim` | feature `sim`: a seeded virtual network and server that run all of it in virtual time |
 
 #![no_std]
@@ -100,6 +101,8 @@ pub mod options;
 pub mod pool;
 pub mod random;
 pub mod retry;
+#[cfg(feature = "reverse")]
+pub mod reverse;
 pub mod server;
 mod service_id;
 pub mod session;

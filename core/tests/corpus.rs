@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use cmap_core::{options, pool, trace, wire};
+use cmap_core::{options, pool, reverse, trace, wire};
 
 /// Runs each input in the folder of `target`.
 fn replay(target: &str, run: fn(&[u8])) {
@@ -34,6 +34,11 @@ fn connection_strings() {
 #[test]
 fn pools() {
     replay("pool", pool::fuzz::run);
+}
+
+#[test]
+fn connections_the_other_way() {
+    replay("reverse", reverse::fuzz::run);
 }
 
 #[test]

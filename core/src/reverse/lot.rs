@@ -1,0 +1,225 @@
+//! An application's parked sockets: whose they are, which one is taken next, and who is turned away before it is parked.
+//!
+//! Strangers cost little: so many sockets may be on their way to being parked, from one address a few of them fail in a minute, and no
+//! member has more than its share.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use thiserror::Error;
+
+use super::message::{BootId, Refusal};
+use crate::address::ServerAddress;
+use crate::time::Instant;
+
+/// The time in which failures from one address are counted.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The most addresses whose failures are remembered. Of more, those whose minute ends first are forgotten.
+const ADDRESSES: usize = 4096;
+
+/// What an application takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LotOptions {
+    /// The most sockets that are accepted and not parked yet. Default 256.
+    pub max_greeting: u32,
+    /// The most sockets that are parked for one member. Default 256.
+    pub max_parked: u16,
+    /// How many sockets from one address may fail to be parked in a minute. Default 20.
+    pub max_failures: u32,
+}
+
+impl Default for LotOptions {
+    fn default() -> Self {
+        Self { max_greeting: 256, max_parked: 256, max_failures: 20 }
+    }
+}
+
+/// A socket, by a number of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId(pub u64);
+
+/// The parked sockets of an application.
+#[derive(Clone, Debug, Default)]
+pub struct Lot {
+    options: LotOptions,
+    now: Instant,
+    greeting: u32,
+    members: BTreeMap<ServerAddress, Member>,
+    failures: BTreeMap<IpAddr, Failures>,
+    /// Their addresses, the one first whose minute ends first.
+    failed: VecDeque<IpAddr>,
+}
+
+/// Those of one member.
+#[derive(Clone, Debug)]
+struct Member {
+    boot: BootId,
+    /// In the order in which they were parked.
+    parked: Vec<SocketId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    number: u32,
+    /// When they are forgotten.
+    until: Instant,
+}
+
+/// Why a socket is closed as soon as it is accepted, before its TLS handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TurnedAway {
+    /// Too many are on their way.
+    #[error("{0} sockets are not parked yet, as many as are allowed; look for clients that connect and say nothing")]
+    TooManyGreeting(u32),
+    /// Too many of this address have failed.
+    #[error(
+        "{number} sockets from {address} have failed within a minute; look for a wrong token or a wrong name of a member there"
+    )]
+    TooManyFailures {
+        /// The address.
+        address: IpAddr,
+        /// How many.
+        number: u32,
+    },
+}
+
+crate::error_text::readable_debug!(TurnedAway);
+
+/// How a socket came to its end that was not parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotParked {
+    /// It was refused, or did not speak the protocol.
+    Failed,
+    /// It was closed for a reason that speaks against nobody.
+    Left,
+}
+
+/// A socket that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The socket: start it.
+    pub socket: SocketId,
+    /// How many more sockets to demand by it, before that: those who wait find none.
+    pub demand: u16,
+}
+
+impl Lot {
+    /// Nothing is parked.
+    pub fn new(options: LotOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// A socket was accepted. It is on its way until it is [parked](Self::park) or [not](Self::end_greeting).
+    ///
+    /// # Errors
+    /// It is to be closed.
+    pub fn accept(&mut self, now: Instant, address: IpAddr) -> Result<(), TurnedAway> {
+        self.advance(now);
+        if let Some(failures) =
+            self.failures.get(&address).filter(|failures| failures.number >= self.options.max_failures)
+        {
+            return Err(TurnedAway::TooManyFailures { address, number: failures.number });
+        }
+        if self.greeting >= self.options.max_greeting {
+            return Err(TurnedAway::TooManyGreeting(self.greeting));
+        }
+        self.greeting += 1;
+        Ok(())
+    }
+
+    /// A socket that was accepted will not be parked.
+    pub fn end_greeting(&mut self, now: Instant, address: IpAddr, ended: NotParked) {
+        self.advance(now);
+        self.greeting = self.greeting.saturating_sub(1);
+        if ended == NotParked::Left {
+            return;
+        }
+        let until = self.now + MINUTE;
+        if let Some(failures) = self.failures.get_mut(&address) {
+            failures.number = failures.number.saturating_add(1);
+            return;
+        }
+        if self.failed.len() >= ADDRESSES {
+            self.forget_first();
+        }
+        self.failed.push_back(address);
+        self.failures.insert(address, Failures { number: 1, until });
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.failed.pop_front() {
+            self.failures.remove(&first);
+        }
+    }
+
+    /// Parks a socket that was accepted, and whose agent has proven that it speaks for the member. Returns those of an earlier run of
+    /// the agent, which are parked no longer: close them.
+    ///
+    /// # Errors
+    /// It is to be refused; it is still on its way until [`end_greeting`](Self::end_greeting).
+    pub fn park(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        member: ServerAddress,
+        boot: BootId,
+    ) -> Result<Vec<SocketId>, Refusal> {
+        self.advance(now);
+        let own = self.members.entry(member).or_insert(Member { boot, parked: Vec::new() });
+        if boot < own.boot {
+            return Err(Refusal::Superseded);
+        }
+        let earlier = if boot > own.boot { core::mem::take(&mut own.parked) } else { Vec::new() };
+        if own.parked.len() >= usize::from(self.options.max_parked) {
+            return Err(Refusal::Full);
+        }
+        own.boot = boot;
+        own.parked.push(socket);
+        self.greeting = self.greeting.saturating_sub(1);
+        Ok(earlier)
+    }
+
+    /// Takes the socket of a member that was parked last: what was heard of it is newest. `waiting` check-outs want one, this one among
+    /// them.
+    pub fn take(&mut self, member: &ServerAddress, waiting: u16) -> Option<Taken> {
+        let own = self.members.get_mut(member)?;
+        let socket = own.parked.pop()?;
+        // Each that is started is replaced without being asked for.
+        let served = u16::try_from(own.parked.len()).unwrap_or(u16::MAX).saturating_add(2);
+        Some(Taken { socket, demand: waiting.saturating_sub(served) })
+    }
+
+    /// A parked socket has ended. Returns whether it was parked.
+    pub fn remove(&mut self, member: &ServerAddress, socket: SocketId) -> bool {
+        let Some(own) = self.members.get_mut(member) else { return false };
+        let place = own.parked.iter().position(|parked| *parked == socket);
+        place.is_some_and(|place| {
+            own.parked.remove(place);
+            true
+        })
+    }
+
+    /// The members that agents have spoken for, and how many sockets are parked for each.
+    pub fn members(&self) -> impl Iterator<Item = (&ServerAddress, usize)> {
+        self.members.iter().map(|(member, own)| (member, own.parked.len()))
+    }
+
+    /// Sockets that are accepted and not parked yet.
+    pub fn greeting(&self) -> u32 {
+        self.greeting
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(first) = self.failed.front().and_then(|first| self.failures.get(first))
+            && first.until <= self.now
+        {
+            self.forget_first();
+        }
+    }
+}
