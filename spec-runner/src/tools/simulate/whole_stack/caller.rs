@@ -1,4 +1,4 @@
-//! callers: what they do with a client, and what must hold for the result.
+//! Callers: what they do with a client, and what must hold for the result.
 
 use std::future::poll_fn;
 use std::pin::pin;

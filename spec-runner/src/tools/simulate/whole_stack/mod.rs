@@ -35,7 +35,7 @@ use shrink::shrink;
 /// How many operations a seed has, unless the command line says.
 const OPERATIONS: usize = 60;
 
-/// What a number of seeds came to.
+/// The sum over several seeds.
 #[derive(Default)]
 struct Tally {
     seeds: u64,

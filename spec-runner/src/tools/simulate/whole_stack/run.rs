@@ -16,7 +16,7 @@ use super::plan::{Operation, Patience, Plan, Trouble, Work};
 use super::servers::Target;
 use crate::tools::simulate::oracle::{Broken, law};
 
-/// What came of a plan.
+/// The result of a plan.
 pub(super) struct Outcome {
     pub(super) result: Result<(), Broken>,
     pub(super) marks: BTreeSet<Mark>,
