@@ -1,6 +1,5 @@
 //! Check-outs and check-ins: calls of the machine where they are made, and what follows from them.
 
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::deadline::Deadline;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
+use crate::sync::{Arc, MutexGuard};
 use crate::watch::Tag;
 
 /// A check-out whose result the machine may still have in its queue. The lock is held.
