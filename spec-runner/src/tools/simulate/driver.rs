@@ -1,6 +1,5 @@
 //! Carries out steps on a client, as the driver of a runtime would, and lets the oracle judge each of them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
@@ -77,14 +76,19 @@ pub(super) struct Driver<M> {
     now: Instant,
     calls: u64,
     pub(super) oracle: Oracle,
+    /// What the servers say of themselves while they are no primaries.
+    descriptions: Vec<ServerDescription>,
     members: Vec<Option<ServerId>>,
-    numbers: BTreeMap<ServerId, usize>,
+    /// The members of servers, those included that have left.
+    numbers: Vec<(ServerId, usize)>,
     waiting: Vec<CheckOut>,
     pending: Vec<Handle>,
     checking: Vec<Handle>,
     refreshing: Vec<Handle>,
     in_use: Vec<Handle>,
     pub(super) reports: Vec<Report>,
+    /// When the machine wants to be called, if it was asked since its last call.
+    due: Option<Option<Instant>>,
     /// The check-outs that began, for the figures.
     pub(super) check_outs: u64,
     last_check_out: Option<CheckOut>,
@@ -110,14 +114,16 @@ impl<M: Machine> Driver<M> {
             now: Instant::ORIGIN,
             calls: 0,
             oracle: Oracle::new(&case.pool, case.max_connections),
+            descriptions: (0..case.deployment.hosts().len()).map(|member| describe(case.deployment, member)).collect(),
             members: vec![None; case.deployment.hosts().len()],
-            numbers: BTreeMap::new(),
+            numbers: Vec::new(),
             waiting: Vec::new(),
             pending: Vec::new(),
             checking: Vec::new(),
             refreshing: Vec::new(),
             in_use: Vec::new(),
             reports: Vec::new(),
+            due: None,
             check_outs: 0,
             last_check_out: None,
         };
@@ -144,8 +150,12 @@ impl<M: Machine> Driver<M> {
     }
 
     /// When the client calls on its next timeout.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.machine.next_timeout().map(|due| (due + self.lateness).max(self.now))
+    fn next_timeout(&mut self) -> Option<Instant> {
+        self.due().map(|due| (due + self.lateness).max(self.now))
+    }
+
+    fn due(&mut self) -> Option<Instant> {
+        *self.due.get_or_insert_with(|| self.machine.next_timeout())
     }
 
     /// Where a connection stands among those in use, that are being established, looked at, or pinged.
@@ -178,7 +188,7 @@ impl<M: Machine> Driver<M> {
         for _ in 0..TIMEOUTS_IN_A_ROW {
             self.call(Input::Timeout)?;
             self.oracle.after_timeout(self.now)?;
-            if self.machine.next_timeout().is_none_or(|next| next > self.now) {
+            if self.due().is_none_or(|next| next > self.now) {
                 return Ok(true);
             }
         }
@@ -241,7 +251,7 @@ impl<M: Machine> Driver<M> {
             Step::Resize { max_pool_size, max_connecting } => {
                 let sizes = PoolSizes::default().max_pool_size(max_pool_size).max_connecting(max_connecting);
                 // Limits that contradict the others are refused.
-                if self.machine.apply(self.now, Input::Resize(sizes)) == Answer::Done {
+                if self.apply(Input::Resize(sizes)) == Answer::Done {
                     self.oracle.resized(max_pool_size, max_connecting);
                 }
                 self.drain()?;
@@ -276,7 +286,7 @@ impl<M: Machine> Driver<M> {
     fn cancel(&mut self, nth: usize) -> Result<(), Broken> {
         let Some(check_out) = nth_of(&self.waiting, nth) else { return Ok(()) };
         // Its time may be up, if timeouts are handled late: then the answer is among the outputs.
-        let answer = self.machine.apply(self.now, Input::CancelCheckOut(check_out));
+        let answer = self.apply(Input::CancelCheckOut(check_out));
         if answer == Answer::Cancellation(Cancellation::Cancelled) {
             self.oracle.cancelled(check_out);
             self.waiting.retain(|known| *known != check_out);
@@ -318,30 +328,16 @@ impl<M: Machine> Driver<M> {
     }
 
     fn description(&self, member: usize, primary_of: Option<u64>) -> ServerDescription {
-        let hosts = self.deployment.hosts();
-        let server_type = match (self.deployment, primary_of) {
-            (Deployment::Standalone, _) => ServerType::Standalone,
-            (Deployment::Sharded, _) => ServerType::Mongos,
-            (Deployment::ReplicaSet, Some(_)) => ServerType::RsPrimary,
-            (Deployment::ReplicaSet, None) => ServerType::RsSecondary,
-        };
-        let host = hosts.get(member).copied().unwrap_or_default();
-        let mut description = ServerDescription::new(ServerAddress::tcp(host, 27017).into(), server_type);
-        description.wire_versions = Some((0, 21));
-        description.round_trip_time = Some(Duration::from_millis(1));
-        if self.deployment.is_replica_set() {
-            description.set_name = Some("rs".into());
-            description.hosts = hosts.iter().map(|host| format!("{host}:27017")).collect();
-            description.set_version = Some(1);
-            description.election_id = primary_of.map(|election| {
-                let mut id = [0; 12];
-                id[4..].copy_from_slice(&election.to_be_bytes());
-                id
-            });
+        let Some(known) = self.descriptions.get(member) else { return describe(self.deployment, member) };
+        let mut description = known.clone();
+        if let Some(election) = primary_of.filter(|_| self.deployment.is_replica_set()) {
+            description.server_type = ServerType::RsPrimary;
+            let mut id = [0; 12];
+            id[4..].copy_from_slice(&election.to_be_bytes());
+            description.election_id = Some(id);
         }
         description
     }
-
     // A call, and what it leads to.
 
     fn call(&mut self, input: Input) -> Result<(), Broken> {
@@ -349,7 +345,7 @@ impl<M: Machine> Driver<M> {
     }
 
     fn call_for(&mut self, input: Input, deadline: Option<Instant>) -> Result<(), Broken> {
-        let answer = self.machine.apply(self.now, input);
+        let answer = self.apply(input);
         if let Answer::CheckOut(check_out, _) = answer {
             self.oracle.began(check_out, deadline);
             self.last_check_out = Some(check_out);
@@ -380,6 +376,11 @@ impl<M: Machine> Driver<M> {
         self.look()
     }
 
+    fn apply(&mut self, input: Input) -> Answer {
+        self.due = None;
+        self.machine.apply(self.now, input)
+    }
+
     fn look(&mut self) -> Result<(), Broken> {
         self.oracle.settle()?;
         self.calls += 1;
@@ -406,7 +407,7 @@ impl<M: Machine> Driver<M> {
     fn take(&mut self, output: Output<()>) {
         match output {
             Output::Pool { server, output: PoolOutput::Action(action) } => {
-                let member = self.numbers.get(&server).copied().unwrap_or_default();
+                let member = self.number(server).unwrap_or_default();
                 self.act(member, action);
             }
             Output::Selected { selection, check_out } => {
@@ -420,14 +421,14 @@ impl<M: Machine> Driver<M> {
                 let host = address.to_string();
                 let is_it = |known: &&str| host.strip_suffix(":27017") == Some(*known);
                 let member = self.deployment.hosts().iter().position(is_it).unwrap_or_default();
-                self.numbers.insert(server, member);
+                self.numbers.push((server, member));
                 if let Some(known) = self.members.get_mut(member) {
                     *known = Some(server);
                 }
                 self.reports.push(Report::CheckServer(member));
             }
             Output::Monitor { server, call: MonitorCall::Call(Call::RequestCheck) } => {
-                let member = self.numbers.get(&server).copied();
+                let member = self.number(server);
                 self.reports.extend(member.map(Report::CheckServer));
             }
             Output::Monitor { .. }
@@ -438,6 +439,10 @@ impl<M: Machine> Driver<M> {
             | Output::Topology(_)
             | Output::Server { .. } => {}
         }
+    }
+
+    fn number(&self, server: ServerId) -> Option<usize> {
+        self.numbers.iter().rfind(|(known, _)| *known == server).map(|(_, member)| *member)
     }
 
     fn act(&mut self, member: usize, action: Action<()>) {
@@ -533,6 +538,26 @@ impl<M: Machine> Driver<M> {
         }
         Ok(())
     }
+}
+
+/// What a server says of itself while it is no primary.
+fn describe(deployment: Deployment, member: usize) -> ServerDescription {
+    let hosts = deployment.hosts();
+    let server_type = match deployment {
+        Deployment::Standalone => ServerType::Standalone,
+        Deployment::Sharded => ServerType::Mongos,
+        Deployment::ReplicaSet => ServerType::RsSecondary,
+    };
+    let host = hosts.get(member).copied().unwrap_or_default();
+    let mut description = ServerDescription::new(ServerAddress::tcp(host, 27017).into(), server_type);
+    description.wire_versions = Some((0, 21));
+    description.round_trip_time = Some(Duration::from_millis(1));
+    if deployment.is_replica_set() {
+        description.set_name = Some("rs".into());
+        description.hosts = hosts.iter().map(|host| format!("{host}:27017")).collect();
+        description.set_version = Some(1);
+    }
+    description
 }
 
 fn operation_error(trouble: Trouble) -> OperationError {

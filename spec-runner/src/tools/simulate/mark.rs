@@ -78,9 +78,7 @@ pub(super) struct Marks([u64; Mark::ALL.len()]);
 
 impl Marks {
     pub(super) fn meet(&mut self, mark: Mark) {
-        if let Some(times) = Mark::ALL.iter().position(|each| *each == mark).and_then(|at| self.0.get_mut(at)) {
-            *times += 1;
-        }
+        self.0[mark as usize] += 1;
     }
 
     pub(super) fn add(&mut self, other: &Self) {
