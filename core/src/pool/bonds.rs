@@ -122,6 +122,7 @@ impl Bonds {
     }
 
     /// An available connection is kept for its keys, if it has any.
+    #[inline]
     pub(super) fn hold(&mut self, connection: Key) {
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
         if !bond.keys.is_empty() && !bond.is_held {
@@ -148,9 +149,15 @@ impl Bonds {
     }
 
     /// A connection is held no more.
+    #[inline]
     pub(super) fn release(&mut self, connection: Key) {
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
-        if core::mem::take(&mut bond.is_held) {
+        if !core::mem::take(&mut bond.is_held) {
+            return;
+        }
+        if self.held.back() == Some(connection) {
+            self.held.remove_back(&mut self.bonds, connection);
+        } else {
             self.held.remove(&mut self.bonds, connection);
         }
     }

@@ -38,6 +38,7 @@ impl<C> Pool<C> {
         }
     }
 
+    #[inline]
     fn next_at_random(&mut self) -> Option<Key> {
         let last = self.connections.available.len().checked_sub(1)?;
         let place = self.place_by_reuse(last);
