@@ -89,7 +89,7 @@ impl<C> Pool<C> {
                 return Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered));
             }
             (Condition::Usable, None) => {
-                self.put_hottest(key, socket);
+                self.put_hottest(self.now, key, socket);
                 return Ok(CheckedIn::Done);
             }
         };

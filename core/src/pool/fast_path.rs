@@ -82,9 +82,11 @@ impl<C> Pool<C> {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
-        self.now = self.now.max(now);
+        // The connection first, as above.
+        let latest = self.now.max(now);
+        self.put_hottest(latest, connection.key, socket);
+        self.now = latest;
         self.wait_queue.finish(check_out);
-        self.put_hottest(connection.key, socket);
         Ok(())
     }
 
@@ -105,10 +107,10 @@ impl<C> Pool<C> {
         if !self.count_use(connection.key, latest) {
             return Err(socket);
         }
+        self.put_hottest(latest, connection.key, socket);
         self.now = latest;
         self.record_use_of(check_out);
         self.wait_queue.finish(check_out);
-        self.put_hottest(connection.key, socket);
         self.hold(connection.key);
         Ok(())
     }

@@ -24,7 +24,7 @@ impl<R: Runtime> Topology<R> {
     /// Whether it is noted who asks.
     #[inline]
     pub(crate) fn watches_holders(&self) -> bool {
-        self.settings.watches_holders
+        self.settings.labels.is_some()
     }
 
     /// The span of a check-out that begins to wait, where it is noted who asks.
@@ -40,7 +40,7 @@ impl<R: Runtime> Topology<R> {
 
     /// The number of a label; none where nothing is noted.
     pub(crate) fn label(&self, text: &str) -> LabelId {
-        self.labels.as_ref().map_or(LabelId::NONE, |labels| labels.id(text))
+        self.settings.labels.as_ref().map_or(LabelId::NONE, |labels| labels.id(text))
     }
 
     /// A label for many check-outs.

@@ -79,7 +79,6 @@ use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::spares::SharedSpares;
-use crate::watch::Labels;
 
 pub(crate) struct Topology<R: Runtime> {
     /// The first seed, which stands for all servers where there is no other.
@@ -91,8 +90,6 @@ pub(crate) struct Topology<R: Runtime> {
     /// The longest wait of a check-out for which its caller sets none.
     check_out_limit: Option<Duration>,
     follows_commands: bool,
-    /// The labels of check-outs, where holders are watched.
-    labels: Option<Arc<Labels>>,
     /// What large messages and compression borrow from. The state's lock has no part in it.
     spares: SharedSpares,
     state: Mutex<State<R>>,
@@ -136,13 +133,11 @@ impl<R: Runtime> Topology<R> {
     ) -> Arc<Self> {
         let clock = settings.clock.clone();
         let state = State::new(machine, Arc::clone(&first_seed), Arc::clone(&settings), monitor_options);
-        let labels = state.watch.as_ref().map(|watch| Arc::clone(&watch.labels));
         let topology = Arc::new(Self {
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,
-            follows_commands: settings.command_events || settings.watches_holders,
-            labels,
+            follows_commands: settings.command_events || settings.labels.is_some(),
             settings,
             listeners,
             alarm: Arc::default(),

@@ -54,7 +54,7 @@ pub(crate) struct Tag {
 /// The notes.
 pub(crate) struct Watch {
     /// Those of check-outs, which look for theirs before they lock the notes.
-    pub(crate) labels: Arc<Labels>,
+    labels: Arc<Labels>,
     commands: Labels,
     /// By the server of a check-out, and by its number there.
     tags: Vec<Vec<Tag>>,
@@ -95,9 +95,9 @@ impl Tag {
 }
 
 impl Watch {
-    pub(crate) fn new(slow_use_limit: Option<Duration>) -> Self {
+    pub(crate) fn new(labels: Arc<Labels>, slow_use_limit: Option<Duration>) -> Self {
         Self {
-            labels: Arc::new(Labels::new("(other labels)")),
+            labels,
             commands: Labels::new("(other commands)"),
             tags: Vec::new(),
             size: 0,
