@@ -28,7 +28,6 @@ pub enum Affinity {
 
 impl Affinity {
     /// The time of a hold in nanoseconds.
-    #[inline]
     pub(crate) fn hold_time(self) -> Option<u64> {
         match self {
             Self::Prefer | Self::Require => None,

@@ -108,7 +108,6 @@ impl<C> Pool<C> {
     }
 
     /// A connection is about to be delivered at `now` and held no more, unless holds are over that have to be ended first.
-    #[inline]
     pub(super) fn end_hold_at_once(&mut self, connection: Key, now: Instant) -> bool {
         let is_over = self.next_hold().is_some_and(|(_, end)| end <= now);
         if !is_over {
@@ -377,7 +376,6 @@ impl<C> Pool<C> {
     }
 
     /// An available connection is held no more.
-    #[inline]
     pub(super) fn release(&mut self, connection: Key) {
         if let Some(affinity) = &mut self.affinity {
             affinity.release(connection);
@@ -413,7 +411,6 @@ impl<C> Pool<C> {
         }
     }
 
-    #[inline]
     fn next_hold(&self) -> Option<(Key, Instant)> {
         let time = self.limits.affinity.and_then(Affinity::hold_time)?;
         let first = self.affinity.as_ref()?.held.front()?;

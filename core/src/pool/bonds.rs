@@ -122,7 +122,6 @@ impl Bonds {
     }
 
     /// An available connection is kept for its keys, if it has any.
-    #[inline]
     pub(super) fn hold(&mut self, connection: Key) {
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
         if !bond.keys.is_empty() && !bond.is_held {
@@ -149,15 +148,9 @@ impl Bonds {
     }
 
     /// A connection is held no more.
-    #[inline]
     pub(super) fn release(&mut self, connection: Key) {
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
-        if !core::mem::take(&mut bond.is_held) {
-            return;
-        }
-        if self.held.back() == Some(connection) {
-            self.held.remove_back(&mut self.bonds, connection);
-        } else {
+        if core::mem::take(&mut bond.is_held) {
             self.held.remove(&mut self.bonds, connection);
         }
     }

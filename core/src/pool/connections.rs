@@ -301,8 +301,8 @@ impl<C> Connections<C> {
         let Stage::Available { socket, .. } = core::mem::replace(&mut slot.stage, in_use) else { return None };
         let (id, is_of_service) = (slot.id, slot.service.is_some());
         match chosen {
-            Some(key) if self.available.back() != Some(key) => self.available.remove(slots, key),
-            Some(_) | None => self.available.remove_back(slots, key),
+            None => self.available.remove_back(slots, key),
+            Some(_) => self.available.unlink(slots, key),
         }
         self.in_use += 1;
         if is_of_service {

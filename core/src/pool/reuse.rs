@@ -38,7 +38,6 @@ impl<C> Pool<C> {
         }
     }
 
-    #[inline]
     fn next_at_random(&mut self) -> Option<Key> {
         let last = self.connections.available.len().checked_sub(1)?;
         let place = self.place_by_reuse(last);
