@@ -30,14 +30,11 @@ fn in_use() -> (Topology<u64>, Handle) {
     let _ = topology.check_out(NOW, CheckOutRequest::default());
     let mut delivered = None;
     while let Some(output) = topology.poll_output() {
-        match output {
-            Output::Pool { output: pool::Output::Action(Action::Connect { connection }), .. } => {
-                topology.handle_established(NOW, connection, SOCKET).unwrap();
-            }
-            Output::Pool { output: pool::Output::Action(Action::Deliver { connection, .. }), .. } => {
-                delivered = Some(connection);
-            }
-            _ => {}
+        let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
+        if let Action::Connect { connection } = action {
+            topology.handle_established(NOW, connection, SOCKET).unwrap();
+        } else if let Action::Deliver { connection, .. } = action {
+            delivered = Some(connection);
         }
     }
     (topology, delivered.unwrap())
