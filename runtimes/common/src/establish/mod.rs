@@ -40,6 +40,7 @@ use crate::socket::read_budget::BudgetedStream;
 use crate::socket::{self, Socket, Transport};
 use crate::tls::{self, TlsConfig, TlsError};
 use crate::topology::ServerFilter;
+use crate::watch::Labels;
 
 /// How connections to one server are established.
 pub(crate) struct Establisher<R> {
@@ -66,8 +67,8 @@ pub(crate) struct Settings<R> {
     pub(crate) command_events: bool,
     /// A number that tells the client from others.
     pub(crate) number: u32,
-    /// Whether it is noted who holds connections.
-    pub(crate) watches_holders: bool,
+    /// The labels of check-outs, where it is noted who holds connections.
+    pub(crate) labels: Option<Arc<Labels>>,
     /// How long a use may last before it is told of.
     pub(crate) slow_use_limit: Option<Duration>,
     /// The longest wait of a check-out for which its caller sets none.

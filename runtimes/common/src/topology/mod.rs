@@ -137,7 +137,7 @@ impl<R: Runtime> Topology<R> {
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,
-            follows_commands: settings.command_events || settings.watches_holders,
+            follows_commands: settings.command_events || settings.labels.is_some(),
             settings,
             listeners,
             alarm: Arc::default(),
