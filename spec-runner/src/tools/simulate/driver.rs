@@ -1,5 +1,8 @@
 //! Carries out steps on a client, as the driver of a runtime would, and lets the oracle judge each of them.
 
+mod inputs;
+mod warm_ups;
+
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
@@ -7,18 +10,19 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::{Call, Finding};
 use cmap_core::options::{PoolOptionsError, PoolSizes, ReadMode, ReadPreference};
 use cmap_core::pool::{
-    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput,
+    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput, ServiceId,
 };
-use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
+use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
-    Answer, CheckOut, Criteria, Input, MonitorCall, Output, ServerSelector, Topology, TopologyOptions,
+    Answer, CheckOut, Criteria, Input, MonitorCall, Output, ServerSelector, Topology, TopologyOptions, WarmUpId,
 };
 
+use self::inputs::{describe, operation_error};
 use super::machine::Machine;
 use super::mark::Mark;
 use super::oracle::{Broken, Oracle, law};
-use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step, Trouble};
+use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step};
 
 /// How often it looks at what only the machine itself can tell, which costs more than the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,8 @@ pub(super) enum Report {
 pub(super) struct Driver<M> {
     machine: M,
     deployment: Deployment,
+    /// Whether something may keep a warm-up from its connections for ever: a limit of all pools, or pings that take all permits.
+    may_stay_cold: bool,
     lateness: Duration,
     looks: Looks,
     now: Instant,
@@ -86,6 +92,7 @@ pub(super) struct Driver<M> {
     checking: Vec<Handle>,
     refreshing: Vec<Handle>,
     in_use: Vec<Handle>,
+    warm_ups: Vec<WarmUpId>,
     pub(super) reports: Vec<Report>,
     /// When the machine wants to be called, if it was asked since its last call.
     due: Option<Option<Instant>>,
@@ -99,6 +106,7 @@ pub(super) fn client(case: &ClientCase) -> Result<Topology<()>, PoolOptionsError
     let seeds = case.deployment.hosts().iter().map(|host| ServerAddress::tcp(host, 27017)).collect();
     let mut options = TopologyOptions::of_seeds(seeds);
     options.max_connections = case.max_connections;
+    options.load_balanced = case.deployment == Deployment::LoadBalanced;
     options.replica_set = case.deployment.is_replica_set().then(|| "rs".into());
     Topology::new(options, case.pool.clone())
 }
@@ -109,6 +117,7 @@ impl<M: Machine> Driver<M> {
         let mut driver = Self {
             machine,
             deployment: case.deployment,
+            may_stay_cold: case.max_connections > 0 || case.pool.refresh_requirement.is_some(),
             lateness: case.lateness,
             looks,
             now: Instant::ORIGIN,
@@ -122,6 +131,7 @@ impl<M: Machine> Driver<M> {
             checking: Vec::new(),
             refreshing: Vec::new(),
             in_use: Vec::new(),
+            warm_ups: Vec::new(),
             reports: Vec::new(),
             due: None,
             check_outs: 0,
@@ -257,6 +267,8 @@ impl<M: Machine> Driver<M> {
                 self.drain()?;
                 self.look()
             }
+            Step::WarmUp(connections) => self.warm_up(connections),
+            Step::CancelWarmUp(nth) => self.cancel_warm_up(nth),
             Step::RetireAll(over) => self.call(Input::RetireAll(over)),
             Step::EndAffinity(key) => self.call(Input::EndAffinity(AffinityKey(key))),
             Step::Suspend(time) => {
@@ -300,10 +312,8 @@ impl<M: Machine> Driver<M> {
     fn end_establishment(&mut self, nth: usize, end: Establishment) -> Result<(), Broken> {
         let Some(connection) = take(&mut self.pending, nth) else { return Ok(()) };
         let (phase, fault) = match end {
-            Establishment::Done => {
-                self.oracle.established(connection);
-                return self.call(Input::Established(connection));
-            }
+            Establishment::Done => return self.end_well(connection, 0),
+            Establishment::DoneBy(service) => return self.end_well(connection, service),
             Establishment::Refused => (Phase::Connect, Fault::Network),
             Establishment::HungUp => (Phase::Hello, Fault::Network),
             Establishment::TimedOut => (Phase::Hello, Fault::Timeout),
@@ -313,8 +323,21 @@ impl<M: Machine> Driver<M> {
         self.call(Input::EstablishFailed(connection, EstablishError::new(phase, fault, "it failed")))
     }
 
+    fn end_well(&mut self, connection: Handle, service: u8) -> Result<(), Broken> {
+        if self.deployment != Deployment::LoadBalanced {
+            self.oracle.established(connection, None);
+            return self.call(Input::Established(connection));
+        }
+        let service = ServiceId([service; 12]);
+        let hello = Box::new(describe(self.deployment, 0));
+        self.call(Input::Hello(connection, Some(service), hello))?;
+        self.oracle.established(connection, Some(service));
+        self.call(Input::Established(connection))
+    }
+
     fn hear(&mut self, member: usize, heard: Heard) -> Result<(), Broken> {
-        let Some(server) = self.members.get(member).copied().flatten() else { return Ok(()) };
+        let is_checked = self.deployment != Deployment::LoadBalanced;
+        let Some(server) = self.members.get(member).copied().flatten().filter(|_| is_checked) else { return Ok(()) };
         let failure = |fault| Finding::Failure { fault, cause: Cause::new("the check failed") };
         let finding = match heard {
             Heard::Answer { primary_of } => Finding::Description(Box::new(self.description(member, primary_of))),
@@ -431,9 +454,9 @@ impl<M: Machine> Driver<M> {
                 let member = self.number(server);
                 self.reports.extend(member.map(Report::CheckServer));
             }
+            Output::WarmedUp { warm_up, .. } => self.warm_ups.retain(|known| *known != warm_up),
             Output::Monitor { .. }
             | Output::Pool { .. }
-            | Output::WarmedUp { .. }
             | Output::Selection(_)
             | Output::ResolveSrv { .. }
             | Output::Topology(_)
@@ -490,14 +513,15 @@ impl<M: Machine> Driver<M> {
     /// the client closes, and nothing is left over.
     pub(super) fn calm_down(&mut self, election: u64) -> Result<(), Broken> {
         let end = self.now + CALM;
+        self.give_up_warm_ups()?;
         loop {
             self.answer_all(election)?;
-            if self.oracle.waiting() == 0 {
+            if self.oracle.waiting() == 0 && self.oracle.warm_ups() == 0 {
                 break;
             }
             let is_busy = !self.pending.is_empty() || !self.checking.is_empty() || !self.in_use.is_empty();
             if !is_busy && !self.handle_timeout_by(end)? {
-                let left = format!("{} at {:?}", self.oracle.waiting(), self.now);
+                let left = format!("{} and {} warm-ups at {:?}", self.oracle.waiting(), self.warm_ups.len(), self.now);
                 law("when all is well, everybody who waits is answered soon", false, || left)?;
             }
         }
@@ -538,42 +562,6 @@ impl<M: Machine> Driver<M> {
         }
         Ok(())
     }
-}
-
-/// What a server says of itself while it is no primary.
-fn describe(deployment: Deployment, member: usize) -> ServerDescription {
-    let hosts = deployment.hosts();
-    let server_type = match deployment {
-        Deployment::Standalone => ServerType::Standalone,
-        Deployment::Sharded => ServerType::Mongos,
-        Deployment::ReplicaSet => ServerType::RsSecondary,
-    };
-    let host = hosts.get(member).copied().unwrap_or_default();
-    let mut description = ServerDescription::new(ServerAddress::tcp(host, 27017).into(), server_type);
-    description.wire_versions = Some((0, 21));
-    description.round_trip_time = Some(Duration::from_millis(1));
-    if deployment.is_replica_set() {
-        description.set_name = Some("rs".into());
-        description.hosts = hosts.iter().map(|host| format!("{host}:27017")).collect();
-        description.set_version = Some(1);
-    }
-    description
-}
-
-fn operation_error(trouble: Trouble) -> OperationError {
-    let fault = match trouble {
-        Trouble::Network | Trouble::Overload => Fault::Network,
-        Trouble::Timeout => Fault::Timeout,
-        Trouble::NotWritablePrimary | Trouble::ShuttingDown => Fault::Server { code: Some(91) },
-    };
-    let mut error = OperationError::new(fault, Cause::new("the operation failed"));
-    error.is_overload = trouble == Trouble::Overload;
-    error.state_change = match trouble {
-        Trouble::NotWritablePrimary => Some(StateChange::NotWritablePrimary),
-        Trouble::ShuttingDown => Some(StateChange::ShuttingDown),
-        Trouble::Network | Trouble::Timeout | Trouble::Overload => None,
-    };
-    error
 }
 
 fn place(connections: &[Handle], connection: Handle) -> Option<usize> {

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use cmap_core::pool::{CheckOutId, ConnectionId, Handle};
+use cmap_core::pool::{CheckOutId, ConnectionId, Handle, ServiceId};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 use cmap_core::topology::CheckOut;
@@ -30,6 +30,8 @@ pub(super) struct Connection {
     /// The place of its pool.
     pub(super) pool: usize,
     pub(super) state: State,
+    /// The service that a load balancer chose for it.
+    pub(super) service: Option<ServiceId>,
     /// Its pool was cleared since it was created.
     pub(super) is_stale: bool,
     /// It was returned as unusable, or its server hung it up.
@@ -71,6 +73,7 @@ impl Connections {
             handle,
             pool,
             state: State::Pending,
+            service: None,
             is_stale: false,
             is_broken: false,
             is_there: true,
@@ -105,8 +108,10 @@ impl Connections {
         }
     }
 
-    pub(super) fn make_stale(&mut self, pool: usize) {
-        self.0.iter_mut().filter(|known| known.pool == pool).for_each(|known| known.is_stale = true);
+    /// A pool was cleared, or one service's part of it.
+    pub(super) fn make_stale(&mut self, pool: usize, service: Option<ServiceId>) {
+        let is_meant = |known: &&mut Connection| known.pool == pool && (service.is_none() || known.service == service);
+        self.0.iter_mut().filter(is_meant).for_each(|known| known.is_stale = true);
     }
 
     /// Those that pools have.
@@ -174,6 +179,11 @@ impl Pools {
 impl Pool {
     pub(super) fn number(&self, state: State) -> u32 {
         self.counts[state as usize]
+    }
+
+    /// Those that are not being established.
+    pub(super) fn established(&self) -> u32 {
+        self.total() - self.number(State::Pending)
     }
 
     pub(super) fn total(&self) -> u32 {

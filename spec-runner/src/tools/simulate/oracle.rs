@@ -5,11 +5,11 @@
 
 use cmap_core::options::{PoolOptions, WaitOrder};
 use cmap_core::pool::{
-    Action, CheckOutId, ConnectionClosedReason, ConnectionId, Counts, Event, Handle, Output as PoolOutput,
+    Action, CheckOutId, ConnectionClosedReason, ConnectionId, Counts, Event, Handle, Output as PoolOutput, ServiceId,
 };
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Output};
+use cmap_core::topology::{CheckOut, Output, WarmUpId};
 
 use super::ledger::{Connections, Pool, Pools, State, Waiting};
 use super::mark::{Mark, Marks};
@@ -57,6 +57,8 @@ pub(super) struct Oracle {
     connections: Connections,
     pools: Pools,
     waiting: Waiting,
+    /// Those that have not ended, and how many connections the pool must have then, if that is known.
+    warm_ups: Vec<(WarmUpId, Option<u32>)>,
     pub(super) marks: Marks,
 }
 
@@ -81,6 +83,7 @@ impl Oracle {
             connections: Connections::default(),
             pools: Pools::default(),
             waiting: Waiting::default(),
+            warm_ups: Vec::new(),
             marks: Marks::default(),
         }
     }
@@ -97,9 +100,9 @@ impl Oracle {
         self.end(check_out);
     }
 
-    pub(super) fn established(&mut self, connection: Handle) {
+    pub(super) fn established(&mut self, connection: Handle, service: Option<ServiceId>) {
         if let Some(known) = self.connections.find_any(connection) {
-            known.has_socket = true;
+            (known.has_socket, known.service) = (true, service);
         }
         self.set(connection, State::Available);
     }
@@ -155,7 +158,7 @@ impl Oracle {
     /// A monitor's check of the server failed.
     pub(super) fn heard_failure(&mut self, server: ServerId) {
         let pool = self.pools.place(server);
-        self.connections.make_stale(pool);
+        self.connections.make_stale(pool, None);
     }
 
     // What the machine does.
@@ -205,8 +208,8 @@ impl Oracle {
                 let was_waiting = self.end(CheckOut::Selecting(*selection));
                 law("a check-out ends once", was_waiting, || format!("{selection:?}"))
             }
-            Output::WarmedUp { .. }
-            | Output::Selection(_)
+            Output::WarmedUp { warm_up, result } => self.warmed_up(*warm_up, result.is_ok()),
+            Output::Selection(_)
             | Output::ResolveSrv { .. }
             | Output::Topology(_)
             | Output::Server { .. }
@@ -238,6 +241,8 @@ impl Oracle {
                 if std::mem::take(&mut known.is_given_up) {
                     self.marks.meet(Mark::ClosedLate);
                 }
+                let is_lawful = *reason != ConnectionClosedReason::Stale || known.is_stale;
+                law("only what was cleared is closed as stale", is_lawful, || format!("{known:?}"))?;
                 let is_used = known.is_there && known.state == State::InUse;
                 law("a connection in use is not closed", !is_used, || format!("{connection:?}"))?;
                 let had_socket = std::mem::take(&mut known.has_socket);
@@ -258,10 +263,16 @@ impl Oracle {
             Event::PoolReady => {
                 self.set_ready(server, true);
             }
-            Event::PoolCleared { .. } => {
+            Event::PoolCleared { service_id: None, .. } => {
                 self.marks.meet(Mark::Cleared);
                 let pool = self.set_ready(server, false);
-                self.connections.make_stale(pool);
+                self.connections.make_stale(pool, None);
+            }
+            // The pool goes on with the other services.
+            Event::PoolCleared { service_id, .. } => {
+                self.marks.meet(Mark::ServiceCleared);
+                let pool = self.pools.place(server);
+                self.connections.make_stale(pool, *service_id);
             }
             Event::PoolClosed => {
                 self.set_ready(server, false);
@@ -374,10 +385,40 @@ impl Oracle {
     pub(super) fn after_close(&self) -> Result<(), Broken> {
         let left = &self.waiting;
         law("nobody waits for a client that is closed", left.len() == 0, || format!("{left:?}"))?;
+        let left = &self.warm_ups;
+        law("no warm-up goes on in a client that is closed", left.is_empty(), || format!("{left:?}"))?;
         let left: Vec<_> = self.connections.there().collect();
         law("a closed client has no connections", left.is_empty(), || format!("{left:?}"))?;
         let left: Vec<_> = self.connections.with_sockets().collect();
         law("no socket is lost", left.is_empty(), || format!("{left:?}"))
+    }
+
+    pub(super) fn warm_up_began(&mut self, warm_up: WarmUpId, connections: Option<u32>) {
+        self.warm_ups.push((warm_up, connections));
+    }
+
+    pub(super) fn warm_up_cancelled(&mut self, warm_up: WarmUpId) -> Result<(), Broken> {
+        self.marks.meet(Mark::WarmUpCancelled);
+        self.end_warm_up(warm_up).map(drop)
+    }
+
+    fn warmed_up(&mut self, warm_up: WarmUpId, is_warm: bool) -> Result<(), Broken> {
+        self.marks.meet(if is_warm { Mark::WarmedUp } else { Mark::WarmUpFailed });
+        let wanted = self.end_warm_up(warm_up)?;
+        let established: u32 = self.pools.iter().map(Pool::established).sum();
+        let has_enough = !is_warm || wanted.is_none_or(|wanted| established >= wanted);
+        law("a warm-up that succeeds has its connections", has_enough, || format!("{established} of {wanted:?}"))
+    }
+
+    fn end_warm_up(&mut self, warm_up: WarmUpId) -> Result<Option<u32>, Broken> {
+        let place = self.warm_ups.iter().position(|(known, _)| *known == warm_up);
+        law("a warm-up ends once", place.is_some(), || format!("{warm_up:?}"))?;
+        Ok(place.and_then(|place| self.warm_ups.swap_remove(place).1))
+    }
+
+    /// How many warm-ups have not ended.
+    pub(super) fn warm_ups(&self) -> usize {
+        self.warm_ups.len()
     }
 
     pub(super) fn is_waiting(&self, check_out: CheckOut) -> bool {

@@ -11,7 +11,7 @@ use cmap_core::options::{Affinity, PoolOptions, QueueDepth, Reuse, WaitOrder};
 use cmap_core::pool::Handle;
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
-use cmap_core::topology::CheckOut;
+use cmap_core::topology::{CheckOut, WarmUpId};
 
 use super::driver::{Driver, Report};
 use super::machine::Machine;
@@ -22,6 +22,9 @@ use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Script,
 pub(super) const LAST_ELECTION: u64 = u64::MAX;
 
 const KEYS: u64 = 6;
+
+/// How many services a load balancer has.
+const SERVICES: u64 = 3;
 
 /// Later than everything.
 const END: Instant = Instant::from_nanos(u64::MAX);
@@ -64,6 +67,7 @@ struct Temper {
     late_reports: u64,
     reads: u64,
     keys: u64,
+    warm_ups: u64,
     /// The time between two troubles of the servers, in microseconds; 0 = none.
     troubles: u64,
     changes: bool,
@@ -97,6 +101,7 @@ struct Checking {
 enum Event {
     Arrive(usize),
     GiveUp(CheckOut),
+    EndWarmUp(WarmUpId),
     Return(Handle),
     Establish(usize, Handle),
     Check(Handle),
@@ -179,6 +184,10 @@ impl World {
                 }
                 None => Ok(()),
             },
+            Event::EndWarmUp(warm_up) => match driver.place_warm_up(warm_up) {
+                Some(nth) => self.step(driver, now, Step::CancelWarmUp(nth)),
+                None => Ok(()),
+            },
             Event::Return(connection) => match driver.place_in_use(connection) {
                 Some(nth) => self.give_back(driver, now, nth),
                 None => Ok(()),
@@ -220,6 +229,9 @@ impl World {
     // Callers.
 
     fn arrive<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant, caller: usize) -> Result<(), Broken> {
+        if self.happens(self.temper.warm_ups) {
+            self.warm_up(driver, now)?;
+        }
         let limit = self.happens(self.temper.limits).then(|| Duration::from_micros(1 + self.up_to(20_000)));
         let purpose = if self.happens(self.temper.reads) { Purpose::Read } else { Purpose::Write };
         let key = self.happens(self.temper.keys).then(|| self.up_to(KEYS));
@@ -230,6 +242,15 @@ impl World {
             if self.happens(self.temper.cancels) {
                 self.later(self.temper.hold, Event::GiveUp(check_out), now);
             }
+        }
+        Ok(())
+    }
+
+    fn warm_up<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
+        let connections = u32::try_from(self.up_to(5)).ok().filter(|connections| *connections > 0);
+        self.step(driver, now, Step::WarmUp(connections))?;
+        if let Some(warm_up) = driver.last_warm_up() {
+            self.later(self.temper.hold + self.temper.latency, Event::EndWarmUp(warm_up), now);
         }
         Ok(())
     }
@@ -264,6 +285,9 @@ impl World {
 
     fn establishment(&mut self, member: usize) -> Establishment {
         match self.member(member) {
+            Member::Up if self.client.deployment == Deployment::LoadBalanced => {
+                Establishment::DoneBy(u8::try_from(self.up_to(SERVICES - 1)).unwrap_or_default())
+            }
             Member::Up => Establishment::Done,
             Member::Down => Establishment::Refused,
             Member::Hung => Establishment::TimedOut,
@@ -429,6 +453,7 @@ impl Temper {
             late_reports: pick(random, &[0, 512]),
             reads: pick(random, &[0, 0, 512, 1024]),
             keys: pick(random, &[0, 512, 900]),
+            warm_ups: pick(random, &[0, 0, 20, 200]),
             troubles: pick(random, &[0, 1_000_000, 100_000, 10_000]),
             changes: random.up_to(2) == 0,
             suspensions: random.up_to(2) == 0,
@@ -443,7 +468,7 @@ fn client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase 
     }
     let number = |random: &mut Random, bound| u32::try_from(random.up_to(bound)).unwrap_or_default();
     let max_pool_size = number(random, 9);
-    let time = Duration::from_millis(pick(random, &[20, 500]));
+    let time = Duration::from_millis(pick(random, &[20, 300]));
     let affinities = [
         Affinity::Prefer,
         Affinity::Require,
