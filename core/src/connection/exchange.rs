@@ -50,7 +50,7 @@ pub struct Command<'a> {
     pub body: &'a RawDocument,
     /// Further fields, such as `lsid` and `$readPreference`, sent behind the command's own. None may be there twice.
     pub fields: &'a [Field<'a>],
-    /// Document sequences (MSG-2), such as those of a message that is passed on.
+    /// Document sequences (MSG-2) of a message that is passed on. Whether their documents are too long is for the server to say.
     pub sequences: &'a [Sequence<'a>],
     /// Whether a reply is wanted. Without, the write is unacknowledged (MSG-7).
     pub acknowledged: bool,
@@ -221,7 +221,7 @@ impl Connection {
         let mut message =
             MessageWriter::begin_with(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
         for sequence in command.sequences {
-            message.sequence(sequence.identifier, sequence.documents())?;
+            message.pass_on(sequence)?;
         }
         for (identifier, documents) in sequences {
             message.sequence(identifier, documents)?;

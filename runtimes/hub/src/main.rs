@@ -1,5 +1,7 @@
 //! `cmap-hub`: the hub as a program.
 
+mod signals;
+
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,9 +12,10 @@ use cmap_core::options::Secret;
 use cmap_hub::config;
 use cmap_hub::hub::Hub;
 use cmap_hub::users::{self, NewUser};
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
+
+use signals::{Asked, Signals};
 
 /// Shares a few MongoDB connections between many processes.
 #[derive(Debug, Parser)]
@@ -98,7 +101,7 @@ fn serve(path: &Path, until_stdin_ends: bool) -> Done {
 }
 
 async fn run(path: &Path, config: config::Config, until_stdin_ends: bool) -> Done {
-    let (mut hang_up, mut terminate) = (signal(SignalKind::hangup())?, signal(SignalKind::terminate())?);
+    let mut signals = Signals::new()?;
     let hub = Hub::start(config).await?;
     for address in hub.addresses() {
         writeln!(io::stdout(), "listening on {address}")?;
@@ -108,22 +111,29 @@ async fn run(path: &Path, config: config::Config, until_stdin_ends: bool) -> Don
     }
     let mut stdin_ends = std::pin::pin!(stdin_ends(until_stdin_ends));
     loop {
-        tokio::select! {
-            _ = hang_up.recv() => match config::read(path) {
-                Ok(config) => {
-                    hub.reload(config);
-                    tracing::info!(target: "cmap::hub", "users, rules and limits were read again; the rest stays as it was");
-                }
-                Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {}", ErrorChain(&error)),
-            },
-            _ = terminate.recv() => break,
-            _ = tokio::signal::ctrl_c() => break,
-            () = &mut stdin_ends => break,
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            () = &mut stdin_ends => Asked::End,
+        };
+        match asked {
+            Asked::End => break,
+            Asked::Reload => reload(&hub, path),
         }
     }
     let left = hub.drain().await;
     tracing::info!(target: "cmap::hub", left, "ended; so many clients had not finished");
     Ok(())
+}
+
+/// A mistake in a file changes nothing.
+fn reload(hub: &Hub, path: &Path) {
+    match config::read(path) {
+        Ok(config) => {
+            hub.reload(config);
+            tracing::info!(target: "cmap::hub", "users, rules and limits were read again; the rest stays as it was");
+        }
+        Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {}", ErrorChain(&error)),
+    }
 }
 
 async fn stdin_ends(is_asked_for: bool) {

@@ -113,6 +113,7 @@ async fn attempt(
     let patience = left(shared.now(), request, limits.wait);
     let _place = shared.gate.enter(&customer.name, forward.class, patience).await.map_err(|no_place| {
         let message = match no_place {
+            NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
             NoPlace::Full => {
                 "too many commands wait at this hub; try again later, or give it more connections upstream"
             }
@@ -132,18 +133,11 @@ async fn attempt(
         check_out = check_out.identity(identity);
     }
     let mut connection = check_out.await.map_err(|error| of_check_out(request, &error))?;
-    // A getMore's limit is that of its wait for documents.
-    let time_left = match request.max_time.filter(|_| request.name != "getMore") {
-        Some(limit) => {
-            let left = limit.saturating_sub(shared.now().saturating_since(request.arrived));
-            if left.is_zero() {
-                let refusal = Refusal::max_time_expired("the command's time was up before a server was free for it");
-                return Err(in_hub(FailureKind::Client, refusal));
-            }
-            Some(left)
-        }
-        None => None,
-    };
+    if is_time_up(shared.now(), request) {
+        return Err(time_is_up());
+    }
+    let waited = shared.now().saturating_since(request.arrived);
+    let time_left = time_limit(request).map(|limit| limit.saturating_sub(waited));
     let address = Arc::new(connection.address().clone());
     sent_to.set(&address);
     exchange(forward, &mut connection, time_left, address).await
@@ -227,8 +221,21 @@ fn retryability(forward: &Forward) -> Retryability {
 /// What is left of a command's time, and of the hub's patience with it.
 fn left(now: Instant, request: &Request, patience: Duration) -> Duration {
     let waited = now.saturating_since(request.arrived);
-    let own = request.max_time.filter(|_| request.name != "getMore").unwrap_or(Duration::MAX);
-    patience.min(own).saturating_sub(waited)
+    patience.min(time_limit(request).unwrap_or(Duration::MAX)).saturating_sub(waited)
+}
+
+/// The client's limit. A getMore's is that of its wait for documents.
+fn time_limit(request: &Request) -> Option<Duration> {
+    request.max_time.filter(|_| request.name != "getMore")
+}
+
+fn is_time_up(now: Instant, request: &Request) -> bool {
+    time_limit(request).is_some_and(|limit| now.saturating_since(request.arrived) >= limit)
+}
+
+fn time_is_up() -> Box<Failed> {
+    let refusal = Refusal::max_time_expired("the command's time was up before a server was free for it");
+    in_hub(FailureKind::Client, refusal)
 }
 
 fn of_server(kind: FailureKind, error: &ServerError) -> Failure {

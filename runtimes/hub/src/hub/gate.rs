@@ -93,9 +93,29 @@ impl Gate {
     }
 
     pub(super) fn set_limits(&self, limits: QueueLimits) {
-        let mut state = self.lock();
-        state.queue.set_limits(limits);
-        state.call_next();
+        self.lock().queue.set_limits(limits);
+        self.call_next();
+    }
+
+    /// Gives a place back.
+    fn leave(&self) {
+        self.lock().queue.leave();
+        self.call_next();
+    }
+
+    /// Tells those whose turn it is, without the lock. One that has just given up leaves its place to the next.
+    fn call_next(&self) {
+        loop {
+            let sender = {
+                let mut state = self.lock();
+                let Some(ticket) = state.queue.next() else { return };
+                state.waiting.remove(&ticket)
+            };
+            let is_told = sender.is_some_and(|sender| sender.send(()).is_ok());
+            if !is_told {
+                self.lock().queue.leave();
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,23 +124,9 @@ impl Gate {
     }
 }
 
-impl State {
-    /// Tells those whose turn it is. One that has just given up passes its place on.
-    fn call_next(&mut self) {
-        while let Some(ticket) = self.queue.next() {
-            let told = self.waiting.remove(&ticket).is_some_and(|sender| sender.send(()).is_ok());
-            if !told {
-                self.queue.leave();
-            }
-        }
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.queue.leave();
-        state.call_next();
+        self.0.leave();
     }
 }
 
@@ -129,15 +135,68 @@ impl Drop for Waiter {
         if self.has_ended {
             return;
         }
-        let mut state = self.gate.lock();
-        state.waiting.remove(&self.ticket);
-        match self.turn.try_recv() {
-            // Its turn came in this very moment.
-            Ok(()) => {
-                state.queue.leave();
-                state.call_next();
-            }
-            Err(_) => state.queue.give_up(&self.customer, self.ticket),
+        let was_waiting = {
+            let mut state = self.gate.lock();
+            state.queue.give_up(&self.customer, self.ticket);
+            state.waiting.remove(&self.ticket).is_some()
+        };
+        if was_waiting {
+            return;
         }
+        // Its turn has come in this very moment: either it was told, or whoever tells it finds nobody.
+        self.turn.close();
+        if self.turn.try_recv().is_ok() {
+            self.gate.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: QueueLimits = QueueLimits { running: 1, reserved: 0, waiting: 2, waiting_per_customer: 2 };
+    const BRIEFLY: Duration = Duration::from_millis(10);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_place_that_is_dropped_is_the_next_ones() {
+        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&customer, Class::Ordinary, LONG));
+        assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
+
+        drop(place);
+
+        let place = second.await.unwrap();
+        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
+        drop(place);
+        assert_eq!(gate.depth().running, 0);
+    }
+
+    #[tokio::test]
+    async fn one_that_gives_up_leaves_no_trace() {
+        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+
+        let given_up = gate.enter(&customer, Class::Ordinary, BRIEFLY).await;
+
+        assert_eq!(given_up.unwrap_err(), NoPlace::TooLong);
+        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
+        drop(place);
+        assert!(gate.enter(&customer, Class::Ordinary, LONG).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_comes_as_its_waiter_goes_is_not_lost() {
+        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&customer, Class::Ordinary, LONG));
+        assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
+
+        drop(place);
+        drop(second);
+
+        assert_eq!((gate.depth().running, gate.depth().waiting), (0, 0));
     }
 }

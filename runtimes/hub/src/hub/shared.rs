@@ -99,11 +99,19 @@ impl Shared {
     }
 
     pub(super) fn reload(&self, config: Config) {
+        let is_open = self.users().anonymous().is_some();
         let users = match config.users {
-            Some(users) => Users::new(users, self.decoys),
-            None => Users::open(),
+            Some(users) => Some(Users::new(users, self.decoys)),
+            None if is_open => Some(Users::open()),
+            // Its listeners may be open to everybody.
+            None => {
+                tracing::warn!(target: "cmap::hub", "a hub with users goes on with them until it is started again");
+                None
+            }
         };
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
+        if let Some(users) = users {
+            *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
+        }
         let limits = config.limits;
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
         self.gate.set_limits(limits.queue);

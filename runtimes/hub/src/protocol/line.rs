@@ -232,7 +232,8 @@ impl Line {
     fn read<'b>(&mut self, now: Instant, mut bytes: &'b [u8], around: &mut Surroundings<'_>) -> &'b [u8] {
         let mut frames = std::mem::take(&mut self.frames);
         while self.running.is_none() && !self.has_ended {
-            let limits = if self.acts_as(around).is_some() { Limits::DEFAULT } else { BEFORE_LOGIN };
+            let is_in = self.is_greeted && self.acts_as(around).is_some();
+            let limits = if is_in { Limits::DEFAULT } else { BEFORE_LOGIN };
             let request = match frames.read(&mut bytes, &limits) {
                 Ok(Some(frame)) => Request::read(frame, &limits, now),
                 Ok(None) => break,
@@ -285,6 +286,9 @@ impl Line {
                 self.send(&request, &refusal.reply());
                 let is_login = matches!(request.name.as_str(), "saslStart" | "saslContinue");
                 self.outputs.push_back(LineOutput::Refused(refusal));
+                if self.user.is_some() && self.acts_as(around).is_none() {
+                    self.end(Ending::UserRemoved);
+                }
                 if is_login {
                     self.failed_logins += 1;
                     self.conversation = None;
@@ -327,9 +331,6 @@ impl Line {
             return Err(Refusal::new(9, "FailedToParse", "the first command of a connection is a hello"));
         }
         let Some(user) = self.acts_as(around) else {
-            if self.user.is_some() {
-                self.end(Ending::UserRemoved);
-            }
             return Err(Refusal::unauthorized(format!("Command {} requires authentication", request.name)));
         };
         check_rules(request, &user)?;

@@ -329,7 +329,10 @@ mod tests {
             "find": "c", "$db": "d", "$readPreference": { "mode": "secondary", "tags": [{ "dc": "ny" }, {}] },
         };
 
-        assert_eq!(read(&secondary).unwrap().selector().to_string(), "reads (mode secondary, tag sets [{\"dc\": \"ny\"}, {}])");
+        assert_eq!(
+            read(&secondary).unwrap().selector().to_string(),
+            "reads (mode secondary, tag sets [{\"dc\": \"ny\"}, {}])"
+        );
         assert_eq!(read(&rawdoc! { "find": "c", "$db": "d" }).unwrap().selector(), ServerSelector::Writable);
         assert!(read(&rawdoc! { "find": "c", "$db": "d", "$readPreference": { "mode": "any" } }).is_err());
     }

@@ -100,12 +100,14 @@ impl Found<'_> {
 
     /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection.
     fn source(&mut self, stage: RawBsonRef<'_>, field: &str) {
-        let named = match stage {
-            RawBsonRef::Document(stage) => stage.get(field).ok().flatten(),
-            other => Some(other),
+        let (database, named) = match stage {
+            RawBsonRef::Document(stage) => {
+                (stage.get_str("db").unwrap_or(self.database), stage.get(field).ok().flatten())
+            }
+            other => (self.database, Some(other)),
         };
         match named {
-            Some(RawBsonRef::String(collection)) => self.add(self.database, collection, "aggregate"),
+            Some(RawBsonRef::String(collection)) => self.add(database, collection, "aggregate"),
             Some(other) => self.sink(other, "aggregate"),
             None => {}
         }
