@@ -142,6 +142,6 @@ async fn stdin_ends(is_asked_for: bool) {
         // However it ends.
         let _ = read.await;
     } else {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

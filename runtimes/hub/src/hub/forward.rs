@@ -182,18 +182,14 @@ async fn exchange(
         }
         Err(error) => error,
     };
-    match &error.kind {
-        CommandErrorKind::Server(refusal) => {
-            let failure = of_server(FailureKind::Server { code: refusal.code }, refusal);
-            let reply = connection.last_reply();
-            let reply = match &reply {
-                Some(reply) => pass(request, reply).reply.into_owned(),
-                None => unanswered(request, error.to_string()).reply(),
-            };
-            Err(Box::new(Failed { failure, server, outcome: Outcome { server: Some(address), reply, ok: false } }))
-        }
-        _ => Err(of_command(request, &error, server)),
-    }
+    let CommandErrorKind::Server(refusal) = &error.kind else { return Err(of_command(request, &error, server)) };
+    let failure = of_server(FailureKind::Server { code: refusal.code }, refusal);
+    let reply = connection.last_reply();
+    let reply = match &reply {
+        Some(reply) => pass(request, reply).reply.into_owned(),
+        None => unanswered(request, error.to_string()).reply(),
+    };
+    Err(Box::new(Failed { failure, server, outcome: Outcome { server: Some(address), reply, ok: false } }))
 }
 
 /// The hub tries again while its patience lasts. What an overloaded server refuses is the driver's to repeat: if both did,
@@ -250,12 +246,15 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
                 CheckOutErrorKind::PoolCleared { .. } => FailureKind::PoolCleared,
                 CheckOutErrorKind::Establish(error) => FailureKind::Establish(error.fault),
                 CheckOutErrorKind::Timeout(_) => FailureKind::NotSentInTime,
-                _ => FailureKind::Client,
+                CheckOutErrorKind::PoolClosed
+                | CheckOutErrorKind::Cancelled
+                | CheckOutErrorKind::WaitQueueFull { .. }
+                | _ => FailureKind::Client,
             };
             (kind, Some(Arc::clone(&error.address)))
         }
         CheckOutError::Selection(_) => (FailureKind::Selection, None),
-        _ => (FailureKind::Client, None),
+        CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) | _ => (FailureKind::Client, None),
     };
     // Nothing was sent, so whatever the client may repeat wrote nothing.
     let mut refusal = unanswered(request, format!("no server upstream took the command: {error}"));
@@ -267,18 +266,21 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
 }
 
 fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -> Box<Failed> {
-    let kind = match &error.kind {
-        CommandErrorKind::Network(_) | CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_) => {
-            FailureKind::Network
-        }
-        CommandErrorKind::NoTimeLeft { .. } => FailureKind::NotSentInTime,
-        _ => FailureKind::Client,
+    let is_of_network = matches!(
+        &error.kind,
+        CommandErrorKind::Network(_) | CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_)
+    );
+    let kind = if is_of_network {
+        FailureKind::Network
+    } else if matches!(&error.kind, CommandErrorKind::NoTimeLeft { .. }) {
+        FailureKind::NotSentInTime
+    } else {
+        FailureKind::Client
     };
-    let refusal = match &error.kind {
-        CommandErrorKind::NotSent(problem) => {
-            Refusal::new(2, "BadValue", format!("the command cannot be sent: {problem}"))
-        }
-        _ => unanswered(request, format!("the connection upstream was lost: {error}")),
+    let refusal = if let CommandErrorKind::NotSent(problem) = &error.kind {
+        Refusal::new(2, "BadValue", format!("the command cannot be sent: {problem}"))
+    } else {
+        unanswered(request, format!("the connection upstream was lost: {error}"))
     };
     Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
 }

@@ -108,7 +108,7 @@ impl Gate {
         loop {
             let sender = {
                 let mut state = self.lock();
-                let Some(ticket) = state.queue.next() else { return };
+                let Some(ticket) = state.queue.next_turn() else { return };
                 state.waiting.remove(&ticket)
             };
             let is_told = sender.is_some_and(|sender| sender.send(()).is_ok());

@@ -41,7 +41,7 @@ pub struct QueueLimits {
 pub enum Entered {
     /// It runs.
     Runs(Ticket),
-    /// It waits, until [`Queue::next`] names it.
+    /// It waits, until [`Queue::next_turn`] names it.
     Waits(Ticket),
     /// Too many wait.
     Full,
@@ -130,7 +130,7 @@ impl Queue {
     }
 
     /// The next one that runs now, if there is a place; call it until there is none.
-    pub fn next(&mut self) -> Option<Ticket> {
+    pub fn next_turn(&mut self) -> Option<Ticket> {
         if self.has_place(Class::LetsGo)
             && let Some(ticket) = self.eager.pop_front()
         {
@@ -217,9 +217,9 @@ mod tests {
 
         let mut order = Vec::new();
         for _ in 0..4 {
-            assert_eq!(queue.next(), None, "there is no place");
+            assert_eq!(queue.next_turn(), None, "there is no place");
             queue.leave();
-            order.extend(queue.next());
+            order.extend(queue.next_turn());
         }
 
         assert_eq!(order, [of_greedy[0], of_modest, of_greedy[1], of_greedy[2]]);
@@ -252,10 +252,10 @@ mod tests {
         let second = waits(queue.enter(&modest, Class::LetsGo));
 
         queue.leave();
-        assert_eq!((queue.next(), queue.next()), (Some(second), None));
+        assert_eq!((queue.next_turn(), queue.next_turn()), (Some(second), None));
         queue.leave();
         queue.leave();
-        assert_eq!(queue.next(), Some(ordinary));
+        assert_eq!(queue.next_turn(), Some(ordinary));
     }
 
     #[test]
@@ -269,6 +269,6 @@ mod tests {
         queue.give_up(&greedy, first);
         queue.leave();
 
-        assert_eq!((queue.next(), queue.waiting()), (Some(other), 0));
+        assert_eq!((queue.next_turn(), queue.waiting()), (Some(other), 0));
     }
 }

@@ -76,13 +76,13 @@ impl Found<'_> {
                 "$lookup" | "$graphLookup" => self.source(value, "from"),
                 "$unionWith" => self.source(value, "coll"),
                 "$out" => self.sink(value, "$out"),
-                "$merge" => match value {
-                    RawBsonRef::Document(stage) => {
+                "$merge" => match value.as_document() {
+                    Some(stage) => {
                         if let Ok(Some(into)) = stage.get("into") {
                             self.sink(into, "$merge");
                         }
                     }
-                    _ => self.sink(value, "$merge"),
+                    None => self.sink(value, "$merge"),
                 },
                 _ => {}
             }
@@ -91,20 +91,18 @@ impl Found<'_> {
     }
 
     fn value(&mut self, value: RawBsonRef<'_>) {
-        match value {
-            RawBsonRef::Document(inner) => self.document(inner),
-            RawBsonRef::Array(array) => array.into_iter().map_while(Result::ok).for_each(|item| self.value(item)),
-            _ => {}
+        if let RawBsonRef::Document(inner) = value {
+            self.document(inner);
+        } else if let RawBsonRef::Array(array) = value {
+            array.into_iter().map_while(Result::ok).for_each(|item| self.value(item));
         }
     }
 
     /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection.
     fn source(&mut self, stage: RawBsonRef<'_>, field: &str) {
-        let (database, named) = match stage {
-            RawBsonRef::Document(stage) => {
-                (stage.get_str("db").unwrap_or(self.database), stage.get(field).ok().flatten())
-            }
-            other => (self.database, Some(other)),
+        let (database, named) = match stage.as_document() {
+            Some(stage) => (stage.get_str("db").unwrap_or(self.database), stage.get(field).ok().flatten()),
+            None => (self.database, Some(stage)),
         };
         match named {
             Some(RawBsonRef::String(collection)) => self.add(database, collection, "aggregate"),
@@ -114,13 +112,11 @@ impl Found<'_> {
     }
 
     fn sink(&mut self, named: RawBsonRef<'_>, action: &str) {
-        match named {
-            RawBsonRef::String(collection) => self.add(self.database, collection, action),
-            RawBsonRef::Document(named) => {
-                let database = named.get_str("db").unwrap_or(self.database);
-                self.add(database, named.get_str("coll").unwrap_or_default(), action);
-            }
-            _ => {}
+        if let RawBsonRef::String(collection) = named {
+            self.add(self.database, collection, action);
+        } else if let RawBsonRef::Document(named) = named {
+            let database = named.get_str("db").unwrap_or(self.database);
+            self.add(database, named.get_str("coll").unwrap_or_default(), action);
         }
     }
 

@@ -125,7 +125,10 @@ impl State {
                 DeploymentOutput::Server { member, output: ServerOutput::HangUp { client } } => {
                     self.routes.remove(&(member, client));
                 }
-                _ => {}
+                DeploymentOutput::Server { .. }
+                | DeploymentOutput::Listen { .. }
+                | DeploymentOutput::StopListening { .. }
+                | _ => {}
             }
         }
     }
