@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{ALPN, ChannelBinding, EXPORTER_LABEL, StartPhase};
 use cmap_runtime::runtime::{Runtime, Target};
-use cmap_runtime::tls::{self, TlsError, TlsStream};
+use cmap_runtime::tls::{self, TlsConfig, TlsError, TlsStream};
 use rustls::ProtocolVersion;
 use thiserror::Error;
 
@@ -49,19 +49,23 @@ impl DialError {
     }
 }
 
-/// Connects an application, with TLS for the protocol of agents.
+/// TLS to an application, for the protocol of agents.
+pub(crate) fn tls_of<R: Runtime>(application: &Application, runtime: &R) -> TlsConfig {
+    application.tls.clone().timed_by(runtime.clone()).for_protocol(ALPN)
+}
+
+/// Connects an application, with TLS as [`tls_of`] says.
 pub(crate) async fn application<R: Runtime>(
     clock: &Clock<R>,
-    application: &Application,
+    address: &ServerAddress,
+    config: &TlsConfig,
     limit: Duration,
 ) -> Result<(TlsStream<R::Stream>, ChannelBinding), DialError> {
-    let address = &application.address;
     let ServerAddress::Tcp { host, port } = address else { return Err(DialError::UnixSocket(address.clone())) };
     let connected = clock.within(limit, async {
-        let stream = tcp(clock.runtime(), address, host, *port).await?;
-        let config = application.tls.clone().timed_by(clock.runtime().clone()).for_protocol(ALPN);
+        let stream = tcp(clock, address, host, *port, limit).await?;
         let tls = |source| DialError::Tls { address: address.clone(), source: Box::new(source) };
-        let stream = tls::connect(&config, host, stream).await.map_err(tls)?;
+        let stream = tls::connect(config, host, stream).await.map_err(tls)?;
         let agreed = stream.session().connection();
         // What earlier versions of TLS export need not belong to one connection alone.
         if agreed.alpn_protocol() != Some(ALPN) || agreed.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
@@ -81,7 +85,7 @@ pub(crate) async fn member<R: Runtime>(
 ) -> Result<R::Stream, DialError> {
     let connected = clock.within(limit, async {
         match &address {
-            ServerAddress::Tcp { host, port } => tcp(clock.runtime(), &address, host, *port).await,
+            ServerAddress::Tcp { host, port } => tcp(&clock, &address, host, *port, limit).await,
             #[cfg(unix)]
             ServerAddress::Unix { path } => {
                 let connected = clock.runtime().connect(Target::Unix(path.into())).await;
@@ -94,15 +98,23 @@ pub(crate) async fn member<R: Runtime>(
     connected.await.unwrap_or_else(|| Err(DialError::TimedOut { address: address.clone(), limit }))
 }
 
-/// Connects the first address of a host that can be connected.
-async fn tcp<R: Runtime>(runtime: &R, address: &ServerAddress, host: &str, port: u16) -> Result<R::Stream, DialError> {
+/// Connects the first address of a host that can be connected. One that does not answer leaves the others their share of the time.
+async fn tcp<R: Runtime>(
+    clock: &Clock<R>,
+    address: &ServerAddress,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> Result<R::Stream, DialError> {
     let resolve = |source| DialError::Resolve { host: host.to_owned(), source };
-    let addresses = runtime.resolve(host, port).await.map_err(resolve)?;
+    let addresses = clock.runtime().resolve(host, port).await.map_err(resolve)?;
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for socket_address in addresses {
-        match runtime.connect(Target::Tcp(socket_address)).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+        match clock.within(share, clock.runtime().connect(Target::Tcp(socket_address))).await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => last = error,
+            None => last = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {share:?}")),
         }
     }
     Err(DialError::Connect { address: address.clone(), source: last })

@@ -34,13 +34,13 @@
 //! | `socket` | one socket, from its dialling to its end |
 //! | `dial` | connecting an application, with TLS, and a member |
 //! | `splice` | passing bytes on, both ways |
-//! | `clock`, `signal` | time; telling a task something |
+//! | `clock`, `notice` | time; telling a task something |
 //!
 //! # Invariants
 //!
 //! - A member is connected only when an application has started a socket for it.
 //! - Sockets and buffers are bounded, whatever an application says.
-//! - Nothing spins: every task waits for a socket, a timer or a signal.
+//! - Nothing spins: every task waits for a socket, a timer or a notice.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -52,9 +52,9 @@ mod dial;
 #[cfg_attr(docsrs, doc(cfg(feature = "file")))]
 pub mod file;
 mod link;
+mod notice;
 mod relay;
 mod settings;
-mod signal;
 mod socket;
 mod splice;
 mod stock;

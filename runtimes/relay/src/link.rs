@@ -1,7 +1,7 @@
 //! One member and one application: the tasks of their sockets, and the task that dials.
 //!
 //! The stock says what is to be done, and one task does it: whoever tells the stock something wakes it. Each socket is a task of its
-//! own, which nothing but the stock's number and two signals connect with the others.
+//! own, which nothing but the stock's number and two notices connect with the others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,13 @@ use std::task::Poll;
 use cmap_core::ErrorChain;
 use cmap_core::reverse::{BootId, Ending, Greeting};
 use cmap_runtime::Runtime;
+use cmap_runtime::tls::TlsConfig;
 use tracing::{debug, info, warn};
 
 use crate::clock::Clock;
-use crate::dial::DialError;
+use crate::dial::{self, DialError};
+use crate::notice::Notice;
 use crate::settings::{Application, Limits, Member};
-use crate::signal::Signal;
 use crate::socket;
 use crate::splice::Passed;
 use crate::stock::{SocketCounts, SocketEnd, SocketId, Stock, StockOutput};
@@ -25,14 +26,15 @@ use crate::stock::{SocketCounts, SocketEnd, SocketId, Stock, StockOutput};
 pub(crate) struct Link<R> {
     clock: Clock<R>,
     application: Arc<Application>,
+    tls: TlsConfig,
     member: Member,
     limits: Limits,
     boot: BootId,
     state: Mutex<State>,
     /// Wakes the task that dials.
-    changed: Signal,
+    changed: Notice,
     /// No socket is left, and none will come.
-    ended: Signal,
+    ended: Notice,
 }
 
 struct State {
@@ -46,9 +48,9 @@ struct State {
 #[derive(Default)]
 struct Orders {
     /// To go away, unless it is in use.
-    leave: Signal,
+    leave: Notice,
     /// To end at once.
-    stop: Signal,
+    stop: Notice,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -73,11 +75,12 @@ impl<R: Runtime> Link<R> {
         boot: BootId,
         seed: u64,
     ) -> Self {
+        let tls = dial::tls_of(&application, &runtime);
         let clock = Clock::new(runtime);
         let stock = Stock::new(&limits, seed, clock.now());
         let state = State { stock, sockets: BTreeMap::new(), told: Told::default() };
-        let (changed, ended) = (Signal::default(), Signal::default());
-        Self { clock, application, member, limits, boot, state: Mutex::new(state), changed, ended }
+        let (changed, ended) = (Notice::default(), Notice::default());
+        Self { clock, application, tls, member, limits, boot, state: Mutex::new(state), changed, ended }
     }
 
     /// Does what the stock says, until no socket is left after [`leave`](Self::leave).
@@ -165,6 +168,10 @@ impl<R: Runtime> Link<R> {
 
     pub(crate) fn application(&self) -> &Application {
         &self.application
+    }
+
+    pub(crate) fn tls(&self) -> &TlsConfig {
+        &self.tls
     }
 
     pub(crate) fn member(&self) -> &Member {

@@ -14,7 +14,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::dial::{self, DialError};
 use crate::link::Link;
-use crate::signal::Signal;
+use crate::notice::Notice;
 use crate::splice::splice;
 use crate::stock::{SocketEnd, SocketId};
 
@@ -25,9 +25,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const READ: usize = 2 * 1024;
 
 /// Dials an application, and lives one socket's life. `leave` tells it to go away, which one in use does not hear.
-pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Signal) -> SocketEnd {
+pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Notice) -> SocketEnd {
     let limit = link.limits().connect_timeout;
-    let dialled = dial::application(link.clock(), link.application(), limit);
+    let dialled = dial::application(link.clock(), &link.application().address, link.tls(), limit);
     let (stream, binding) = match or_leave(dialled, leave).await {
         Some(Ok(dialled)) => dialled,
         Some(Err(error)) => {
@@ -43,7 +43,7 @@ pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Signal
 }
 
 /// The output of `future`, unless `leave` says so before.
-async fn or_leave<T>(future: impl Future<Output = T>, leave: &Signal) -> Option<T> {
+async fn or_leave<T>(future: impl Future<Output = T>, leave: &Notice) -> Option<T> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|cx| match leave.poll_take(cx) {
         Poll::Ready(()) => Poll::Ready(None),
@@ -55,7 +55,7 @@ async fn or_leave<T>(future: impl Future<Output = T>, leave: &Signal) -> Option<
 struct Socket<'a, R: Runtime> {
     link: &'a Link<R>,
     id: SocketId,
-    leave: &'a Signal,
+    leave: &'a Notice,
     stream: TlsStream<R::Stream>,
     side: AgentSide,
     /// Bytes that the application has not been sent.

@@ -160,3 +160,17 @@ fn a_file_that_is_not_there_says_so() {
 
     assert!(error.starts_with("/no/such/relay.toml: it cannot be read ("), "{error}");
 }
+
+#[test]
+fn the_files_of_the_documentation_are_in_order() {
+    let folder = folder();
+    let page = include_str!("mod.rs").replace("\n//! ", "\n").replace("\n//!\n", "\n\n");
+    for page in [include_str!("../../README.md"), &page] {
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+
+        let loaded = load_in(&folder, text).unwrap();
+
+        assert_eq!(loaded.settings.limits, Limits::default());
+    }
+}

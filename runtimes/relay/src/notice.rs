@@ -8,12 +8,12 @@ use atomic_waker::AtomicWaker;
 
 /// What one task is told by any other.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
+pub(crate) struct Notice {
     is_set: AtomicBool,
     waiting: AtomicWaker,
 }
 
-impl Signal {
+impl Notice {
     /// Tells it.
     pub(crate) fn set(&self) {
         self.is_set.store(true, Ordering::Release);
