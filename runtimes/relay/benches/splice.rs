@@ -6,6 +6,7 @@
 //! clear is there for orientation.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark stops where something is not as it should be")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 #[path = "../tests/blocking/mod.rs"]
 #[allow(dead_code, reason = "tests use more of it")]

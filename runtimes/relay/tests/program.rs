@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
     missing_docs,

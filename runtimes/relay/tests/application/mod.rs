@@ -199,7 +199,9 @@ impl Conversation {
     async fn ending(&mut self) -> Ending {
         match self.next().await {
             ApplicationOutput::Close(ending) => ending,
-            output => panic!("{output:?} instead of the end"),
+            ApplicationOutput::Greeted(_) | ApplicationOutput::Started(_) => {
+                panic!("the agent does not end the socket")
+            }
         }
     }
 
