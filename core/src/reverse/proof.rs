@@ -148,6 +148,11 @@ impl Tokens {
         self.known.push((token, members.into_iter().collect()));
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// Whether a greeting proves what it claims, on the connection that it came by. Takes as long for a token that is not known as
     /// for one that is.
     ///

@@ -18,6 +18,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "reverse")]
+mod listen;
+
 use std::future::Future;
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -30,9 +33,15 @@ use cmap_runtime::net::{EitherStream, set_up_tcp};
 use cmap_runtime::runtime::Target;
 use socket2::SockRef;
 
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::Listen;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use cmap_runtime::Metrics;
+#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::reverse;
 pub use cmap_runtime::{
     CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
     CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Label, LabelUses, Labelled,
@@ -65,6 +74,11 @@ pub type TypedCursor<T> = cmap_runtime::TypedCursor<AsyncStd, T>;
 pub type SessionCursor = cmap_runtime::SessionCursor<AsyncStd>;
 /// A session of a user's own on async-std.
 pub type Session = cmap_runtime::Session<AsyncStd>;
+
+/// A listener for agents on async-std.
+#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub type ReverseListener = cmap_runtime::ReverseListener<AsyncStd>;
 
 #[cfg(unix)]
 type Unix = std::os::unix::net::UnixStream;

@@ -29,6 +29,9 @@ use crate::machine::Machine;
 use crate::pool::Pool;
 #[cfg(feature = "trace")]
 use crate::recording::{Recorder, Trigger};
+use crate::reverse::Dialer;
+#[cfg(all(feature = "reverse", feature = "__rustls"))]
+use crate::reverse::ReverseListener;
 use crate::runtime::Runtime;
 use crate::seed_list;
 use crate::tls::TlsConfig;
@@ -38,7 +41,7 @@ use crate::watch::Labels;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
 #[must_use = "nothing is made before `build` is awaited"]
-pub struct Builder<R, T> {
+pub struct Builder<R: Runtime, T> {
     runtime: Result<R, RuntimeGone>,
     options: ClientOptions,
     warnings: Vec<Warning>,
@@ -57,6 +60,7 @@ pub struct Builder<R, T> {
     slow_use_limit: Option<Duration>,
     server_filter: Option<ServerFilter>,
     names: Names,
+    dialer: Option<Dialer<R>>,
     #[cfg(feature = "trace")]
     recorder: Option<Recorder>,
     makes: PhantomData<fn() -> T>,
@@ -92,6 +96,7 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit: None,
             server_filter: None,
             names: Names::default(),
+            dialer: None,
             #[cfg(feature = "trace")]
             recorder: None,
             makes: PhantomData,
@@ -191,6 +196,17 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Takes connections from agents that have dialled to `listener`, instead of connecting: those of pools and those of monitors. An
+    /// agent speaks for a member by the name that its replica set knows it by, so hosts are named as ever, and discovery goes on as
+    /// ever; the names need not be known to DNS. While a member has no agent, it is an unknown server: check-outs wait for
+    /// serverSelectionTimeoutMS ([how](crate::reverse)).
+    #[cfg(all(feature = "reverse", feature = "__rustls"))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+    pub fn reverse(mut self, listener: ReverseListener<R>) -> Self {
+        self.dialer = Some(Dialer::new(listener));
+        self
+    }
+
     /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. The
     /// first that answers counts, each has 5 s, and `localhost` needs none. For networks with name servers of their own, and
     /// for platforms on which the system's are not known.
@@ -279,6 +295,7 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit,
             server_filter,
             names,
+            dialer,
             #[cfg(feature = "trace")]
             recorder,
             makes: _,
@@ -303,6 +320,7 @@ impl<R: Runtime, T> Builder<R, T> {
             options.load_balanced = Some(true);
         }
         options.check()?;
+        check_dialer(dialer.as_ref(), &options)?;
         if tls.is_some() {
             // The caller's own configuration replaces what the options say about TLS.
             options.tls = TlsOptions::default();
@@ -342,6 +360,7 @@ impl<R: Runtime, T> Builder<R, T> {
             keys: Arc::new(Keys::default()),
             clock,
             names,
+            dialer,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
@@ -445,6 +464,18 @@ pub(crate) fn check_mechanism(credential: Option<&Credential>) -> Result<(), Cli
     })
 }
 
+/// No agent speaks for a Unix socket.
+fn check_dialer<R: Runtime>(dialer: Option<&Dialer<R>>, options: &ClientOptions) -> Result<(), ClientError> {
+    let is_unix = |host: &ServerAddress| matches!(host, ServerAddress::Unix { .. });
+    if dialer.is_some() && options.hosts.iter().any(is_unix) {
+        return Err(ClientError::Unsupported {
+            option: "a Unix socket that an agent speaks for",
+            remedy: "name the member as its replica set does, by host and port, or connect without `reverse`",
+        });
+    }
+    Ok(())
+}
+
 /// The first host; and a pool has only that one.
 fn check_hosts(options: &ClientOptions, monitored: Monitored) -> Result<ServerAddress, ClientError> {
     let unsupported = |option, remedy| Err(ClientError::Unsupported { option, remedy });
@@ -470,7 +501,7 @@ fn metadata<R: Runtime>() -> ClientMetadata {
     metadata
 }
 
-impl<R, T> fmt::Debug for Builder<R, T> {
+impl<R: Runtime, T> fmt::Debug for Builder<R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("options", &self.options).finish_non_exhaustive()
     }

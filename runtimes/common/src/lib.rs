@@ -16,6 +16,7 @@
 //! | `seed_list`, `dns` | the servers of a `mongodb+srv` connection string; the system's name servers |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
 //! | [`tls`] | TLS through rustls, the same on every runtime |
+//! | `reverse`, `listen` | connections that the database's side opens: a listener for agents, and the dialer that takes their sockets |
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`] | events to handlers, streams and log records |
 //! | [`runtime`], `clock` | the interface of a runtime; its time |
@@ -57,12 +58,20 @@ mod establish;
 pub mod events;
 #[doc(hidden)]
 pub mod internals;
+#[cfg(feature = "reverse")]
+mod listen;
 mod machine;
 mod operation;
 mod pinned;
 mod pool;
 #[cfg(feature = "trace")]
 mod recording;
+#[cfg(all(feature = "reverse", feature = "__rustls"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub mod reverse;
+#[cfg(not(all(feature = "reverse", feature = "__rustls")))]
+#[path = "no_reverse.rs"]
+mod reverse;
 pub mod runtime;
 #[cfg(all(test, cmap_shuttle))]
 mod schedules;
@@ -95,12 +104,18 @@ pub use error::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RotationError, RuntimeGone, WarmUpError,
 };
 pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use listen::Listen;
 pub use operation::{InSession, NoSession, Operation, OperationError, OperationErrorKind};
 pub use pinned::PinnedConnection;
 pub use pool::{Pool, PoolBuilder};
 #[cfg(feature = "trace")]
 #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
 pub use recording::Recorder;
+#[cfg(all(feature = "reverse", feature = "__rustls"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use reverse::ReverseListener;
 pub use runtime::Runtime;
 pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;

@@ -53,6 +53,8 @@ mod recovery;
 pub mod refresh;
 pub mod resuming;
 pub mod retirement;
+#[cfg(feature = "reverse")]
+pub mod reverse;
 mod rogue;
 pub mod rotation;
 pub mod runtimes;

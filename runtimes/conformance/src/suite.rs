@@ -413,6 +413,37 @@ macro_rules! conformance {
     };
 }
 
+/// The cases of listeners and agents, for a harness whose runtime can listen ([`Listen`](cmap_runtime::Listen)).
+#[cfg(feature = "reverse")]
+#[macro_export]
+macro_rules! conformance_of_listeners {
+    ($kind:ident $harness:ty) => {
+        $crate::conformance! { @modules $kind $harness,
+            reverse {
+                a_client_takes_its_connections_from_an_agent,
+                the_servers_own_tls_and_login_hold_from_end_to_end,
+                a_certificate_that_names_the_member_lets_its_agent_in,
+                a_client_waits_for_an_agent_that_comes_late,
+                without_an_agent_a_check_out_fails_in_time_and_names_the_member,
+                more_sockets_are_demanded_than_are_parked,
+                a_member_that_its_agent_cannot_reach_is_said_so,
+                an_agent_that_is_gone_costs_its_connections_and_its_successor_serves,
+                a_later_run_of_an_agent_takes_the_place_of_an_earlier_one,
+                a_closed_listener_ends_waits_and_parked_sockets,
+                a_client_that_gives_up_leaves_no_socket_behind,
+                a_unix_socket_has_no_agent,
+                a_wrong_token_is_refused_and_the_log_says_why,
+                a_token_is_good_for_its_own_members_only,
+                a_proof_of_another_connection_proves_nothing,
+                a_certificate_for_another_host_is_refused,
+                who_speaks_another_protocol_is_told_by_tls,
+                who_fails_again_and_again_is_turned_away_before_the_handshake,
+                ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets,
+            }
+        }
+    };
+}
+
 /// The cases of recorders: part of the suite where the feature `trace` is on.
 #[cfg(feature = "trace")]
 #[doc(hidden)]

@@ -13,6 +13,9 @@ use cmap_sim::campaign;
 
 cmap_conformance::conformance!(virtual cmap_conformance::virtual_time::Virtual);
 
+#[cfg(feature = "reverse")]
+cmap_conformance::conformance_of_listeners!(virtual cmap_conformance::virtual_time::Virtual);
+
 /// `CMAP_SIM_SEEDS` says under how many seeds.
 #[test]
 fn servers_that_lie_cost_errors_and_nothing_else() {

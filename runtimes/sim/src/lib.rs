@@ -62,16 +62,26 @@ pub use cmap_runtime::{
     OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
     SessionOptions, Subscription, TimeLimit, TimeoutMode, TopologyEvent, bson, core, tls,
 };
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::{Listen, reverse};
 pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
 pub use rustls;
 
 pub use self::executor::{Stuck, TaskNames};
 pub use self::host::{Data, Server, Servers};
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use self::network::Bound;
 pub use self::network::{Listener, Reachability, Stream};
 pub use self::runtime::{SimRuntime, Sleep};
 pub use self::seeds::{campaign, for_seeds};
 pub use self::sim::Sim;
 
+/// A listener for agents in a simulation.
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub type ReverseListener = cmap_runtime::ReverseListener<SimRuntime>;
 /// A client in a simulation.
 pub type Client = cmap_runtime::Client<SimRuntime>;
 /// A builder of a client in a simulation.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,13 +14,15 @@ use cmap_runtime::RuntimeGone;
 use cmap_runtime::runtime::{Runtime, Target};
 
 use crate::executor::TimerKey;
-use crate::network::{LOOK_UP, Listener, Records, Stream, Zone, connect};
+use crate::network::{HOME, LOOK_UP, Listener, Records, Stream, Zone, connect};
 use crate::world::World;
 
-/// The runtime of a simulation. Clones are one.
+/// The runtime of a simulation, for those who run on one of its hosts: the application's, unless it is a
+/// [server's](crate::Server::runtime). Clones are one.
 #[derive(Clone)]
 pub struct SimRuntime {
     world: Arc<World>,
+    host: IpAddr,
 }
 
 thread_local! {
@@ -33,11 +35,21 @@ pub(crate) struct Entered(());
 
 impl SimRuntime {
     pub(crate) fn new(world: Arc<World>) -> Self {
-        Self { world }
+        Self { world, host: HOME }
+    }
+
+    /// The same simulation, for those who run on `host`.
+    pub(crate) fn at(&self, host: IpAddr) -> Self {
+        Self { world: Arc::clone(&self.world), host }
     }
 
     pub(crate) fn world(&self) -> &Arc<World> {
         &self.world
+    }
+
+    /// The address of the host.
+    pub fn ip(&self) -> IpAddr {
+        self.host
     }
 
     pub(crate) fn enter(&self) -> Entered {
@@ -130,7 +142,7 @@ impl Runtime for SimRuntime {
 
     async fn connect(&self, target: Target) -> io::Result<Self::Stream> {
         match target {
-            Target::Tcp(address) => connect(self, address).await,
+            Target::Tcp(address) => connect(self, self.at_home(address)).await,
             #[cfg(unix)]
             Target::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation has no Unix sockets")),
         }
@@ -143,6 +155,13 @@ impl Runtime for SimRuntime {
 }
 
 impl SimRuntime {
+    /// The address as others see it: of a server's host, its own addresses are one. The application's localhost is a host of its
+    /// own, on which tests have servers.
+    pub(crate) fn at_home(&self, address: SocketAddr) -> SocketAddr {
+        let is_own = address.ip().is_unspecified() || (address.ip().is_loopback() && self.host != HOME);
+        SocketAddr::new(if is_own { self.host } else { address.ip() }, address.port())
+    }
+
     /// What DNS has for this host of a connection string.
     async fn records(&self, host: &str) -> io::Result<Records> {
         let zone = self.world.network().dns().zone(host);

@@ -18,6 +18,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "reverse")]
+mod listen;
+
 use std::future::Future;
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -29,9 +32,15 @@ use cmap_runtime::runtime::Target;
 use smol::{Async, Timer};
 use socket2::SockRef;
 
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::Listen;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use cmap_runtime::Metrics;
+#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::reverse;
 pub use cmap_runtime::{
     CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
     CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Label, LabelUses, Labelled,
@@ -64,6 +73,11 @@ pub type TypedCursor<T> = cmap_runtime::TypedCursor<Smol, T>;
 pub type SessionCursor = cmap_runtime::SessionCursor<Smol>;
 /// A session of a user's own on smol.
 pub type Session = cmap_runtime::Session<Smol>;
+
+/// A listener for agents on smol.
+#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub type ReverseListener = cmap_runtime::ReverseListener<Smol>;
 
 #[cfg(unix)]
 type Unix = std::os::unix::net::UnixStream;

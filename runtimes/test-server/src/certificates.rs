@@ -143,6 +143,15 @@ impl Authority {
         self.sign(params(&[], common_name, self.made_at, Validity::Now)?, ExtendedKeyUsagePurpose::ClientAuth, key)
     }
 
+    /// A certificate of an agent that speaks for the members on `hosts`.
+    ///
+    /// # Errors
+    /// See [`new`](Self::new).
+    pub fn agent(&self, hosts: &[&str]) -> Result<Identity, CertificateError> {
+        let params = params(hosts, "agent", self.made_at, Validity::Now)?;
+        self.sign(params, ExtendedKeyUsagePurpose::ClientAuth, KeyKind::P256)
+    }
+
     fn sign(
         &self,
         mut params: CertificateParams,

@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "reverse")]
+mod listen;
 mod stream;
 
 use std::future::Future;
@@ -31,9 +33,15 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
+#[cfg(feature = "reverse")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::Listen;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use cmap_runtime::Metrics;
+#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub use cmap_runtime::reverse;
 pub use cmap_runtime::{
     CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
     CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Label, LabelUses, Labelled,
@@ -67,6 +75,11 @@ pub type TypedCursor<T> = cmap_runtime::TypedCursor<Tokio, T>;
 pub type SessionCursor = cmap_runtime::SessionCursor<Tokio>;
 /// A session of a user's own on tokio.
 pub type Session = cmap_runtime::Session<Tokio>;
+
+/// A listener for agents on tokio.
+#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
+pub type ReverseListener = cmap_runtime::ReverseListener<Tokio>;
 
 #[cfg(unix)]
 type Unix = tokio::net::UnixStream;

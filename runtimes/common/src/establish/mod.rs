@@ -33,17 +33,21 @@ use self::resolve::resolve;
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::dns::Names;
+use crate::reverse::{DialedStream, Dialer, ReverseStream};
 use crate::runtime::{Runtime, Target};
 use crate::socket::abort::{Abort, AbortReason};
-use crate::socket::net::EitherStream;
 use crate::socket::read_budget::BudgetedStream;
-use crate::socket::{self, Socket, Transport};
+use crate::socket::transport::Transport;
+use crate::socket::{self, Socket};
 use crate::tls::{self, TlsConfig, TlsError};
 use crate::topology::ServerFilter;
 use crate::watch::Labels;
 
+/// How long before a monitor's limit its dialer gives up, at most.
+const HEAD_START: Duration = Duration::from_millis(250);
+
 /// How connections to one server are established.
-pub(crate) struct Establisher<R> {
+pub(crate) struct Establisher<R: Runtime> {
     pub(crate) address: Arc<ServerAddress>,
     pub(crate) settings: Arc<Settings<R>>,
     /// Whose credential connections have; `None` = that of the options.
@@ -52,7 +56,7 @@ pub(crate) struct Establisher<R> {
 }
 
 /// What connections to all servers of a client have in common.
-pub(crate) struct Settings<R> {
+pub(crate) struct Settings<R: Runtime> {
     /// For connections yet to come; replaced when a library names itself.
     pub(crate) options: Mutex<Arc<ConnectionOptions>>,
     /// The credentials of identities.
@@ -79,6 +83,22 @@ pub(crate) struct Settings<R> {
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
     pub(crate) names: Names,
+    /// Whose sockets are taken, instead of connecting.
+    pub(crate) dialer: Option<Dialer<R>>,
+}
+
+/// How a server is reached.
+enum Way<'a, R: Runtime> {
+    /// By connecting to one of these.
+    Direct(Vec<Target>),
+    /// By a socket that its agent has opened.
+    Reverse(&'a Dialer<R>),
+}
+
+/// A stream to a server, without the server's TLS.
+enum Link<S> {
+    Direct(BudgetedStream<S>),
+    Reverse(DialedStream<S>),
 }
 
 /// Learns what comes out of establishments: of each connection first its hello, then its end.
@@ -227,11 +247,11 @@ impl<R: Runtime> Establisher<R> {
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
-        let targets = limit.during(Phase::Resolve, self.resolve()).await??;
-        let stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
+        let way = limit.during(Phase::Resolve, self.find_way()).await??;
+        let link = limit.during(Phase::Connect, self.go(way, limit.deadline)).await??;
         let before_tls = limit.took;
-        let mut stream = limit.during(Phase::Tls, self.secure(stream)).await??;
-        if let EitherStream::Left(_) = stream {
+        let mut stream = limit.during(Phase::Tls, self.secure(link)).await??;
+        if !stream.is_secured() {
             limit.took = before_tls;
         }
         let removed =
@@ -276,14 +296,22 @@ impl<R: Runtime> Establisher<R> {
     /// An open stream to the server, under TLS if the options want it. Only connecting is bounded: the caller has its
     /// own limits.
     pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
-        let until = self.settings.clock.deadline(self.settings.timeout);
-        let targets = self.resolve().await?;
-        self.secure(self.connect(targets, until).await?).await
+        let mut limit = self.settings.timeout;
+        if self.settings.dialer.is_some() {
+            // The monitor's own limit knows of no agent that could be missing: this one passes first, and says so.
+            limit = limit.map(|limit| limit - (limit / 8).min(HEAD_START));
+        }
+        let until = self.settings.clock.deadline(limit);
+        let way = self.find_way().await?;
+        self.secure(self.go(way, until).await?).await
     }
 
-    /// Where to connect to.
-    async fn resolve(&self) -> Result<Vec<Target>, EstablishError> {
-        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address).await
+    /// Where to connect to, or by which listener the server's agent comes.
+    async fn find_way(&self) -> Result<Way<'_, R>, EstablishError> {
+        if let Some(dialer) = &self.settings.dialer {
+            return Ok(Way::Reverse(dialer));
+        }
+        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address).await.map(Way::Direct)
     }
 
     /// The error for a stream that failed in `phase`.
@@ -300,23 +328,36 @@ impl<R: Runtime> Establisher<R> {
         }
     }
 
-    /// A socket that is connected to one of `targets`, before `until`.
-    async fn connect(&self, targets: Vec<Target>, until: Option<Instant>) -> Result<R::Stream, EstablishError> {
-        let runtime = self.settings.clock.runtime();
-        connect(&self.settings.clock, &self.last_address, targets, until, |target| runtime.connect(target)).await
+    /// A stream to the server, by `way` and before `until`.
+    async fn go(&self, way: Way<'_, R>, until: Option<Instant>) -> Result<Link<R::Stream>, EstablishError> {
+        let (clock, runtime) = (&self.settings.clock, self.settings.clock.runtime());
+        match way {
+            Way::Direct(targets) => {
+                let connected = connect(clock, &self.last_address, targets, until, |target| runtime.connect(target));
+                Ok(Link::Direct(BudgetedStream::new::<R>(connected.await?)))
+            }
+            Way::Reverse(dialer) => dialer.dial(&self.address, clock, until).await.map(Link::Reverse),
+        }
     }
 
-    /// Puts TLS over `stream`, if the options want it.
-    async fn secure(&self, stream: R::Stream) -> Result<Transport<R::Stream>, EstablishError> {
-        let stream = BudgetedStream::new::<R>(stream);
-        match (&self.settings.tls, &*self.address) {
-            (Some(config), ServerAddress::Tcp { host, .. }) => match tls::connect(config, host, stream).await {
-                Ok(stream) => Ok(EitherStream::Right(Box::new(stream))),
-                Err(error) => Err(error.establish_error()),
-            },
+    /// Puts TLS over `link`, if the options want it.
+    async fn secure(&self, link: Link<R::Stream>) -> Result<Transport<R::Stream>, EstablishError> {
+        let tls = match (&self.settings.tls, &*self.address) {
+            (Some(config), ServerAddress::Tcp { host, .. }) => Some((config, host)),
             // A Unix socket does not leave the machine, and has no name for a certificate.
-            (Some(_), ServerAddress::Unix { .. }) | (None, _) => Ok(EitherStream::Left(stream)),
-        }
+            (Some(_), ServerAddress::Unix { .. }) | (None, _) => None,
+        };
+        let secured = match (link, tls) {
+            (Link::Direct(stream), None) => Ok(Transport::Clear(stream)),
+            (Link::Direct(stream), Some((config, host))) => {
+                tls::connect(config, host, stream).await.map(|stream| Transport::Tls(Box::new(stream)))
+            }
+            (Link::Reverse(stream), None) => Ok(Transport::Reverse(Box::new(ReverseStream::clear(stream)))),
+            (Link::Reverse(stream), Some((config, host))) => {
+                ReverseStream::secure(config, host, stream).await.map(|stream| Transport::Reverse(Box::new(stream)))
+            }
+        };
+        secured.map_err(|error| error.establish_error())
     }
 }
 

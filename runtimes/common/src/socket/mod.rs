@@ -8,6 +8,7 @@ pub(crate) mod abort;
 pub mod net;
 pub(crate) mod read_budget;
 pub(crate) mod spares;
+pub(crate) mod transport;
 pub(crate) mod yield_now;
 
 use std::future::poll_fn;
@@ -26,9 +27,7 @@ use self::spares::SharedSpares;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
 use crate::socket::abort::Abort;
-use crate::socket::net::EitherStream;
-use crate::socket::read_budget::BudgetedStream;
-use crate::tls::TlsStream;
+use crate::socket::transport::Transport;
 
 /// The number of bytes that are read at once.
 const READ: usize = 16 * 1024;
@@ -38,9 +37,6 @@ const OVERHEAD: usize = 1024;
 
 /// A document without fields.
 const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
-
-/// A stream in the clear, or under TLS.
-pub(crate) type Transport<S> = EitherStream<BudgetedStream<S>, Box<TlsStream<BudgetedStream<S>>>>;
 
 pub(crate) struct Socket<S> {
     /// The server's.
@@ -112,11 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Waits until the reactor says that the socket can be read. The reply is not there yet, as a rule: where every read asks
     /// the system, this saves the one that finds nothing.
     async fn await_readable<R: Runtime<Stream = S>>(&mut self) -> io::Result<()> {
-        poll_fn(|cx| match &mut self.stream {
-            EitherStream::Left(stream) => stream.poll_readable::<R>(cx),
-            EitherStream::Right(stream) => stream.poll_readable(cx, BudgetedStream::poll_readable::<R>),
-        })
-        .await
+        poll_fn(|cx| self.stream.poll_readable::<R>(cx)).await
     }
 
     /// The last reply; an empty document, if there is none.
@@ -128,11 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Whether the next command may be sent: the last reply was read, and nothing came behind it. Bytes that nobody asked for
     /// could be taken for the next reply. Those that the kernel still holds do not show here.
     pub(crate) fn is_between_commands(&self) -> bool {
-        let has_more = match &self.stream {
-            EitherStream::Left(_) => false,
-            EitherStream::Right(stream) => stream.has_something_to_read(),
-        };
-        self.protocol.is_idle() && self.input.unread.is_empty() && !has_more
+        self.protocol.is_idle() && self.input.unread.is_empty() && !self.stream.has_something_to_read()
     }
 
     pub(crate) fn protocol(&self) -> &Connection {
@@ -174,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Whether the peer still listens, as far as can be seen without waiting: it has neither hung up nor said anything
     /// that nobody asked for.
     pub(crate) fn is_alive<R: Runtime<Stream = S>>(&mut self) -> bool {
-        read_now::<R>(&mut self.stream, &mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        self.stream.read_now::<R>(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Closes the socket, as politely as is possible without waiting.
@@ -192,14 +180,6 @@ impl Input {
         let count = read(stream, &mut self.bytes).await?;
         self.unread = 0..count;
         Ok(())
-    }
-}
-
-/// Reads what is there to read, without waiting.
-fn read_now<R: Runtime>(stream: &mut Transport<R::Stream>, buffer: &mut [u8]) -> io::Result<usize> {
-    match stream {
-        EitherStream::Left(stream) => R::read_now(stream.get_mut(), buffer),
-        EitherStream::Right(stream) => stream.read_now(buffer, |stream, buffer| R::read_now(stream.get_mut(), buffer)),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cmap_core::options::TlsOptions;
+use cmap_core::options::{Secret, TlsOptions};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
@@ -18,6 +18,8 @@ use zeroize::Zeroizing;
 
 use super::client_certificate::certified_key;
 use super::config_error::{PemOrigin, PemProblem, TlsConfigError};
+#[cfg(feature = "reverse")]
+use super::listener::Source;
 use super::pem::{Kind, sections};
 use super::provider::default_provider;
 use super::verifier::{Accepted, RelaxedVerifier};
@@ -71,7 +73,8 @@ impl TlsConfig {
         let certificate_key =
             Pem::open("tlsCertificateKeyFile", options.certificate_key_file.as_deref(), texts.certificate_key)?;
         let authorities = authorities.map(|pem| pem.authorities()).transpose()?;
-        let certificate_key = certificate_key.map(|pem| pem.certified_key(options)).transpose()?;
+        let password = options.certificate_key_file_password.as_ref();
+        let certificate_key = certificate_key.map(|pem| pem.certified_key(password)).transpose()?;
         Self::assemble(options, authorities, certificate_key)
     }
 
@@ -80,8 +83,15 @@ impl TlsConfig {
         Self { client, clock: Clock::OfItsOwn }
     }
 
+    /// The same for a protocol other than MongoDB's, by its name in TLS (ALPN).
+    pub fn for_protocol(self, name: &[u8]) -> Self {
+        let mut client = ClientConfig::clone(&self.client);
+        client.alpn_protocols = vec![name.to_vec()];
+        Self { client: Arc::new(client), ..self }
+    }
+
     /// The same, but certificates are judged by the time of `runtime`, unless rustls' configuration was made elsewhere.
-    pub(crate) fn timed_by<R: Runtime>(self, runtime: R) -> Self {
+    pub fn timed_by<R: Runtime>(self, runtime: R) -> Self {
         if self.clock == Clock::OfItsOwn {
             return self;
         }
@@ -117,7 +127,7 @@ impl TlsConfig {
 }
 
 /// A runtime's time, for rustls.
-struct TimeOf<R>(R);
+pub(super) struct TimeOf<R>(pub(super) R);
 
 impl<R: Runtime> TimeProvider for TimeOf<R> {
     fn current_time(&self) -> Option<UnixTime> {
@@ -184,7 +194,7 @@ fn system_authorities() -> Result<RootCertStore, TlsConfigError> {
 }
 
 /// PEM text and where it comes from.
-struct Pem {
+pub(super) struct Pem {
     origin: PemOrigin,
     text: Zeroizing<Vec<u8>>,
 }
@@ -205,7 +215,19 @@ impl Pem {
         })
     }
 
-    fn authorities(&self) -> Result<RootCertStore, TlsConfigError> {
+    /// The text for an option of a listener.
+    #[cfg(feature = "reverse")]
+    pub(super) fn read(option: &'static str, source: &Source<'_>) -> Result<Self, TlsConfigError> {
+        let (path, text) = match source {
+            Source::Text(text) => (None, Ok(Zeroizing::new(text.to_vec()))),
+            Source::File(path) => (Some(path.to_path_buf()), read(path)),
+        };
+        let origin = PemOrigin { option, path };
+        let text = text.map_err(|error| origin.error(PemProblem::Unreadable(error)))?;
+        Ok(Self { origin, text })
+    }
+
+    pub(super) fn authorities(&self) -> Result<RootCertStore, TlsConfigError> {
         let mut authorities = RootCertStore::empty();
         let sections = sections(&self.text).map_err(|problem| self.origin.error(problem))?;
         let certificates = sections.iter().filter(|section| section.kind == Kind::Certificate);
@@ -220,9 +242,8 @@ impl Pem {
         Ok(authorities)
     }
 
-    fn certified_key(&self, options: &TlsOptions) -> Result<CertifiedKey, TlsConfigError> {
-        certified_key(&self.text, options.certificate_key_file_password.as_ref())
-            .map_err(|problem| self.origin.error(problem))
+    pub(super) fn certified_key(&self, password: Option<&Secret>) -> Result<CertifiedKey, TlsConfigError> {
+        certified_key(&self.text, password).map_err(|problem| self.origin.error(problem))
     }
 }
 
@@ -230,7 +251,7 @@ impl Pem {
 const MAX_FILE: usize = 16 << 20;
 
 /// The content of the file, without the copies that a growing buffer leaves behind.
-fn read(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+fn read(path: impl AsRef<Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(MAX_FILE).min(MAX_FILE);
     let mut text = Zeroizing::new(Vec::with_capacity(length + 1));

@@ -13,6 +13,7 @@ use rustls::pki_types::InvalidDnsNameError;
 use thiserror::Error;
 
 use super::certificate_problem::CertificateProblem;
+use super::session::Peer;
 
 /// TLS failed, in the handshake or later.
 #[derive(Debug, Error)]
@@ -56,6 +57,11 @@ pub enum TlsError {
     /// The server's first answer is not TLS.
     #[error("the server does not speak TLS at this port; check host and port, or set tls=false")]
     NotTls(#[source] rustls::Error),
+    /// A client that has connected does not speak TLS, breaks the protocol, or has another one in mind.
+    #[error(
+        "TLS with this client is not possible; check that it is meant for this port, and trusts this side's certificate"
+    )]
+    Client(#[source] rustls::Error),
     /// The server breaks the protocol, or has no version or cipher in common with this client.
     #[error("TLS with this server is not possible; see its log, and check that it permits TLS 1.2 or 1.3")]
     Protocol(#[source] rustls::Error),
@@ -81,6 +87,7 @@ impl TlsError {
             | Self::Certificate { .. }
             | Self::Refused { .. }
             | Self::NotTls(_)
+            | Self::Client(_)
             | Self::Protocol(_) => Fault::Other,
         }
     }
@@ -89,21 +96,21 @@ impl TlsError {
     pub fn establish_error(&self) -> EstablishError {
         let mut message = self.to_string();
         // The other variants have already included their source's text.
-        if let (Self::Io(_) | Self::Protocol(_), Some(source)) = (self, self.source()) {
+        if let (Self::Io(_) | Self::Client(_) | Self::Protocol(_), Some(source)) = (self, self.source()) {
             message = format!("{message}: {source}");
         }
         EstablishError::new(Phase::Tls, self.fault(), message)
     }
 
-    /// The meaning of rustls' `error` for a client of `host`; `before_hello` is true until the server's first message
-    /// has come.
+    /// The meaning of rustls' `error` on a connection with `peer`; `before_hello` is true until its first message has come.
     #[expect(clippy::wildcard_enum_match_arm, reason = "rustls' list is long and grows")]
-    pub(super) fn from_rustls(error: rustls::Error, host: &str, before_hello: bool) -> Self {
+    pub(super) fn from_rustls(error: rustls::Error, peer: &Peer, before_hello: bool) -> Self {
+        let Peer::Server(host) = peer else { return Self::Client(error) };
         match &error {
             rustls::Error::InvalidCertificate(certificate) => {
-                Self::Certificate { host: host.to_owned(), problem: certificate.into(), source: error }
+                Self::Certificate { host: host.clone(), problem: certificate.into(), source: error }
             }
-            rustls::Error::AlertReceived(AlertDescription::CloseNotify) => Self::ended_in_handshake(),
+            rustls::Error::AlertReceived(AlertDescription::CloseNotify) => Self::ended_in_handshake(peer),
             rustls::Error::AlertReceived(alert) => Self::Refused { alert: *alert, source: error },
             rustls::Error::InvalidMessage(_) if before_hello => Self::NotTls(error),
             _ => Self::Protocol(error),
@@ -111,8 +118,11 @@ impl TlsError {
     }
 
     /// The end of the connection before the end of the handshake.
-    pub(super) fn ended_in_handshake() -> Self {
-        let reason = "the server hung up; it may have too much to do, or not speak TLS at this port";
+    pub(super) fn ended_in_handshake(peer: &Peer) -> Self {
+        let reason = match peer {
+            Peer::Server(_) => "the server hung up; it may have too much to do, or not speak TLS at this port",
+            Peer::Client => "the client hung up; see its log, it may not trust this side's certificate",
+        };
         Self::Io(io::Error::new(io::ErrorKind::UnexpectedEof, reason))
     }
 }
@@ -127,6 +137,7 @@ impl From<TlsError> for io::Error {
             | TlsError::Certificate { .. }
             | TlsError::Refused { .. }
             | TlsError::NotTls(_)
+            | TlsError::Client(_)
             | TlsError::Protocol(_) => Self::new(io::ErrorKind::InvalidData, error),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`TlsConfig`] is made once per client: it reads the files that the [options](cmap_core::options::TlsOptions) name.
 //! [`TlsSession`] is one connection's TLS without I/O, for any stream, blocking ones included; [`TlsStream`] puts it
-//! over a stream with futures-io's traits. [`connect`] does the handshake. [`TlsError`] tells a connection that broke
+//! over a stream with futures-io's traits. [`connect`] does the handshake, and [`accept`] the server's side of it. [`TlsError`] tells a connection that broke
 //! (CMAP-50) from a server that is not the right one (CMAP-51), and [`TlsConfigError`] says which file is at fault.
 //!
 //! What the options mean here:
@@ -26,6 +26,8 @@ mod config_error;
 mod encrypted_key;
 mod error;
 pub mod fuzz;
+#[cfg(feature = "reverse")]
+pub(crate) mod listener;
 mod pem;
 mod provider;
 mod server_name;
@@ -38,4 +40,4 @@ pub use config::{PemTexts, TlsConfig};
 pub use config_error::{PemError, PemOrigin, PemProblem, TlsConfigError};
 pub use error::TlsError;
 pub use session::{Progress, TlsSession};
-pub use stream::{TlsStream, connect};
+pub use stream::{TlsStream, accept, connect};

@@ -14,28 +14,37 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use rustls::ClientConnection;
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use super::config::TlsConfig;
 use super::error::TlsError;
 use super::server_name::server_name;
 
-/// The client's side of TLS on one connection.
+/// One side of TLS on one connection: the client's, or the server's.
 #[derive(Debug)]
 pub struct TlsSession {
-    connection: ClientConnection,
-    host: String,
+    connection: Connection,
+    peer: Peer,
     /// The error that ended the session; every later call that needs it returns it again.
     failure: Option<rustls::Error>,
     closed: Closed,
+}
+
+/// The other side.
+#[derive(Debug)]
+pub(super) enum Peer {
+    /// The server that is this host in the connection string.
+    Server(String),
+    /// Whoever has connected.
+    Client,
 }
 
 /// Which sides have ended their stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Closed {
     by_us: bool,
-    by_server: bool,
-    /// The connection has ended, with or without the server's close_notify.
+    by_peer: bool,
+    /// The connection has ended, with or without the peer's close_notify.
     cut_off: bool,
 }
 
@@ -47,7 +56,7 @@ pub enum Progress {
     Moved,
     /// None moved, because the connection answered `WouldBlock`.
     Blocked,
-    /// None moved, because the server sends nothing more.
+    /// None moved, because the other side sends nothing more.
     Ended,
     /// None moved, because plaintext waits to be read first, or nothing waits to be sent.
     Idle,
@@ -62,7 +71,35 @@ impl TlsSession {
     pub fn new(config: &TlsConfig, host: &str) -> Result<Self, TlsError> {
         let name = server_name(host)?;
         let connection = ClientConnection::new(Arc::clone(config.client()), name).map_err(TlsError::Protocol)?;
-        Ok(Self { connection, host: host.to_owned(), failure: None, closed: Closed::default() })
+        Ok(Self::of(connection.into(), Peer::Server(host.to_owned())))
+    }
+
+    /// A session with a client that has connected, before the first byte of the handshake.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Client`] if `config` cannot be used.
+    pub fn with_client(config: &Arc<ServerConfig>) -> Result<Self, TlsError> {
+        let connection = ServerConnection::new(Arc::clone(config)).map_err(TlsError::Client)?;
+        Ok(Self::of(connection.into(), Peer::Client))
+    }
+
+    fn of(connection: Connection, peer: Peer) -> Self {
+        Self { connection, peer, failure: None, closed: Closed::default() }
+    }
+
+    /// The connection of rustls: what both sides have agreed on, and the certificates of the other side.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// 32 bytes that both sides of this connection have, and nobody else, by the name `label` and without a context (RFC 5705).
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Protocol`] during the handshake.
+    pub fn export(&self, label: &[u8]) -> Result<[u8; 32], TlsError> {
+        self.connection.export_keying_material([0; 32], label, None).map_err(TlsError::Protocol)
     }
 
     /// Whether the handshake is still going on. Its last bytes may still have to be sent when it is over.
@@ -96,11 +133,11 @@ impl TlsSession {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if the connection fails, or ends during the handshake, or gives bytes that a server must not send.
-    /// After that there may be an alert to send, so that the server learns why.
+    /// [`TlsError`] if the connection fails, or ends during the handshake, or gives bytes that the other side must not send.
+    /// After that there may be an alert to send, so that it learns why.
     pub fn receive_from(&mut self, transport: &mut dyn io::Read) -> Result<Progress, TlsError> {
         self.check()?;
-        if self.closed.by_server {
+        if self.closed.by_peer {
             return Ok(Progress::Ended);
         }
         if !self.is_handshaking() && !self.connection.wants_read() {
@@ -113,21 +150,21 @@ impl TlsSession {
         };
         let before_hello = self.connection.protocol_version().is_none();
         match self.connection.process_new_packets() {
-            Ok(state) => self.closed.by_server = state.peer_has_closed(),
+            Ok(state) => self.closed.by_peer = state.peer_has_closed(),
             Err(error) => {
                 self.failure = Some(error.clone());
-                return Err(TlsError::from_rustls(error, &self.host, before_hello));
+                return Err(TlsError::from_rustls(error, &self.peer, before_hello));
             }
         }
         let ended = received == 0;
         self.closed.cut_off |= ended;
-        if self.is_handshaking() && (ended || self.closed.by_server) {
-            return Err(TlsError::ended_in_handshake());
+        if self.is_handshaking() && (ended || self.closed.by_peer) {
+            return Err(TlsError::ended_in_handshake(&self.peer));
         }
         Ok(if ended { Progress::Ended } else { Progress::Moved })
     }
 
-    /// Reads plaintext: how many bytes, 0 once the server has ended TLS, `None` if more must be received first.
+    /// Reads plaintext: how many bytes, 0 once the other side has ended TLS, `None` if more must be received first.
     ///
     /// # Errors
     ///
@@ -160,7 +197,7 @@ impl TlsSession {
         self.connection.writer().write(plaintext).map_err(TlsError::Io)
     }
 
-    /// Ends the client's stream: a close_notify must be sent.
+    /// Ends this side's stream: a close_notify must be sent.
     pub fn close(&mut self) {
         if !self.closed.by_us {
             self.closed.by_us = true;
@@ -173,7 +210,7 @@ impl TlsSession {
             None => Ok(()),
             Some(error) => {
                 let before_hello = self.connection.protocol_version().is_none();
-                Err(TlsError::from_rustls(error.clone(), &self.host, before_hello))
+                Err(TlsError::from_rustls(error.clone(), &self.peer, before_hello))
             }
         }
     }

@@ -7,15 +7,17 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_io::{AsyncRead, AsyncWrite};
+use rustls::ServerConfig;
 
 use super::config::TlsConfig;
 use super::error::TlsError;
 use super::session::{Progress, TlsSession};
 
-/// A stream whose bytes are encrypted on the way to the server.
+/// A stream whose bytes are encrypted on the way to the other side.
 ///
 /// Written bytes are sent by a flush. Dropping the stream ends the connection without a close_notify; `poll_close`
 /// sends one first. [`TlsError::of`] finds an error that is not the connection's own.
@@ -40,7 +42,26 @@ where
     Ok(stream)
 }
 
+/// Does the handshake on `transport`, on which a client has connected. Limits are the caller's, as in [`connect`].
+///
+/// # Errors
+///
+/// [`TlsError::Io`] and [`TlsError::Client`].
+pub async fn accept<S>(config: &Arc<ServerConfig>, transport: S) -> Result<TlsStream<S>, TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut stream = TlsStream { transport, session: TlsSession::with_client(config)? };
+    poll_fn(|cx| stream.poll_handshake(cx)).await?;
+    Ok(stream)
+}
+
 impl<S> TlsStream<S> {
+    /// TLS itself: what both sides have agreed on.
+    pub fn session(&self) -> &TlsSession {
+        &self.session
+    }
+
     /// The stream under TLS.
     pub fn transport(&self) -> &S {
         &self.transport
@@ -119,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             Ok(Progress::Blocked) => Poll::Pending,
             Ok(Progress::Moved | Progress::Ended | Progress::Idle) => Poll::Ready(Ok(())),
             Err(error) => {
-                // The alert lets the server's log say why. Whether it arrives changes nothing.
+                // The alert lets the other side's log say why. Whether it arrives changes nothing.
                 let _sent = self.poll_send(cx);
                 Poll::Ready(Err(error))
             }

@@ -103,6 +103,11 @@ impl Server {
         self.host.ip
     }
 
+    /// The runtime of other programs on its host, which dial out from there. They go on when the server's process is killed.
+    pub fn runtime(&self) -> SimRuntime {
+        self.host.runtime.at(self.host.ip)
+    }
+
     /// Kills its process: nobody listens any more, and every connection is closed by the operating system.
     pub fn crash(&self) {
         let mut state = self.host.state();

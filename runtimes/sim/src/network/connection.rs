@@ -64,6 +64,12 @@ impl Connection {
         self.ends.iter().any(|end| end.host == host)
     }
 
+    /// The host of the end that connected.
+    #[cfg(feature = "reverse")]
+    pub(super) fn dialled_from(&self) -> IpAddr {
+        self.ends[0].host
+    }
+
     pub(super) fn lose(&mut self) {
         self.is_lost = true;
     }
@@ -119,7 +125,8 @@ impl End {
 impl Network {
     /// Whether packets between the ends of a connection get through.
     fn is_cut(&self, connection: &Connection) -> bool {
-        connection.is_lost || connection.ends.iter().any(|end| self.cut.contains(&end.host))
+        let [one, other] = &connection.ends;
+        connection.is_lost || self.is_cut_between(one.host, other.host)
     }
 
     /// Sends bytes from the end `side`. Returns how many fit, none if the writer has to wait, and whom to wake when.

@@ -10,11 +10,14 @@
 //! | `connection` | what two ends send each other, and when it arrives |
 //! | `stream` | one end, for those who read and write |
 //! | `dns` | SRV and TXT records |
+//! | `listen` | listening, as programs do |
 //! | `faults` | what tests do to the network |
 
 mod connection;
 mod dns;
 mod faults;
+#[cfg(feature = "reverse")]
+mod listen;
 mod stream;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,12 +35,17 @@ use slab::Slab;
 use self::connection::Connection;
 use self::dns::Dns;
 pub(crate) use self::dns::{Records, Zone};
+#[cfg(feature = "reverse")]
+pub use self::listen::Bound;
 pub use self::stream::Stream;
 use crate::runtime::SimRuntime;
 use crate::world::World;
 
 /// The host that the application runs on.
 pub(crate) const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// Its name.
+const HOME_NAME: &str = "application";
 
 /// The addresses of localhost.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -127,10 +135,10 @@ impl Network {
         Self {
             random: Random::new(seed),
             hosts: BTreeMap::from([(HOME, Host::default())]),
-            names: BTreeMap::from([(
-                "localhost".to_owned(),
-                Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP },
-            )]),
+            names: BTreeMap::from([
+                ("localhost".to_owned(), Answer { addresses: Ok(LOOPBACK.to_vec()), delay: LOOK_UP }),
+                (HOME_NAME.to_owned(), Answer { addresses: Ok(vec![HOME]), delay: LOOK_UP }),
+            ]),
             dns: Dns::default(),
             cut: BTreeSet::new(),
             connections: Slab::new(),
@@ -179,14 +187,20 @@ impl Network {
     }
 
     fn attempt(&mut self, from: IpAddr, to: SocketAddr) -> (Attempt, Vec<Waker>) {
+        let is_cut = self.is_cut_between(from, to.ip());
         let Some(host) = self.hosts.get_mut(&to.ip()) else { return (Attempt::Unreachable, Vec::new()) };
-        if host.is_off || self.cut.contains(&to.ip()) || self.cut.contains(&from) {
+        if host.is_off || is_cut {
             return (Attempt::Hangs, Vec::new());
         }
         let Some(listening) = host.listeners.get_mut(&to.port()) else { return (Attempt::Refused, Vec::new()) };
         let connection = self.connections.insert(Connection::new([from, to.ip()]));
         listening.backlog.push_back(connection);
         (Attempt::Accepted(connection), listening.acceptor.take().into_iter().collect())
+    }
+
+    /// Whether no packet of one host reaches the other. What a host sends itself leaves it not.
+    fn is_cut_between(&self, one: IpAddr, other: IpAddr) -> bool {
+        one != other && (self.cut.contains(&one) || self.cut.contains(&other))
     }
 
     /// Listens at `address`, whose port may be 0 for a free one; an earlier listener there gets no more connections. Returns
@@ -256,13 +270,13 @@ impl Listener {
     }
 }
 
-/// Connects to `address` from the application's host.
+/// Connects to `address` from the runtime's host.
 pub(crate) async fn connect(runtime: &SimRuntime, address: SocketAddr) -> io::Result<Stream> {
     let world = runtime.world();
     let (there, reachability) = world.network().depart(address);
     runtime.sleep(Duration::from_nanos(there)).await;
     let (attempt, wakers) = match reachability {
-        Reachability::Up | Reachability::Resets => world.network().attempt(HOME, address),
+        Reachability::Up | Reachability::Resets => world.network().attempt(runtime.ip(), address),
         Reachability::Refuses => (Attempt::Refused, Vec::new()),
         Reachability::Silent => (Attempt::Hangs, Vec::new()),
     };

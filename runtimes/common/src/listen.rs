@@ -1,0 +1,33 @@
+//! Listening, which a runtime need not have: whoever dials out needs none of it.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+
+use crate::runtime::Runtime;
+
+/// A runtime that can listen: what an adapter implements beside [`Runtime`] for a [`ReverseListener`](crate::ReverseListener).
+pub trait Listen: Runtime {
+    /// A TCP socket that listens, until it is dropped.
+    type Listener: Send + Sync + 'static;
+
+    /// Listens at `address`; with port 0 at any that is free. Called only in tasks of this runtime, but for the one that makes a
+    /// listener.
+    ///
+    /// # Errors
+    /// The system's: the port is taken, for one.
+    fn bind(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Listener>> + Send;
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system's.
+    fn local_address(listener: &Self::Listener) -> io::Result<SocketAddr>;
+
+    /// The next connection, set up as those of [`connect`](Runtime::connect), and where it comes from. Nothing is lost when the
+    /// future is dropped.
+    ///
+    /// # Errors
+    /// The system's: no descriptors are left, for one, which passes.
+    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
+}

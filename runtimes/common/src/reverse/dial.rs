@@ -1,0 +1,92 @@
+//! The dialer: where others connect, it takes a socket that an agent has parked.
+
+use std::fmt::Write as _;
+use std::future::poll_fn;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::time::Instant;
+
+use super::ReverseListener;
+use super::conversation::before;
+use super::shared::Closed;
+use super::stream::DialedStream;
+use crate::clock::Clock;
+use crate::runtime::Runtime;
+
+/// The most members that an error names.
+const NAMED: usize = 4;
+
+/// Takes sockets from a listener, which it keeps open.
+pub(crate) struct Dialer<R: Runtime> {
+    listener: ReverseListener<R>,
+}
+
+impl<R: Runtime> Dialer<R> {
+    pub(crate) fn new(listener: ReverseListener<R>) -> Self {
+        Self { listener }
+    }
+
+    /// A socket that leads to `member`: one that is parked, or the next that is, if that is before `until`. One whose agent is gone
+    /// costs another attempt.
+    ///
+    /// # Errors
+    /// There is none in time, the agent cannot reach its member, or the listener was closed.
+    pub(crate) async fn dial(
+        &self,
+        member: &ServerAddress,
+        clock: &Clock<R>,
+        until: Option<Instant>,
+    ) -> Result<DialedStream<R::Stream>, EstablishError> {
+        let shared = &self.listener.open.shared;
+        loop {
+            let claim = shared.want(member).map_err(|Closed| {
+                let text = "the listener for agents was closed; make a client with a new one";
+                EstablishError::new(Phase::Connect, Fault::Other, text)
+            })?;
+            match before(clock, until, poll_fn(|cx| claim.poll(cx))).await {
+                Some(Some(Ok(stream))) => return Ok(stream),
+                Some(Some(Err(failure))) => {
+                    return Err(EstablishError::new(Phase::Connect, Fault::Network, failure.to_string()));
+                }
+                // Its agent has gone, or the listener was closed.
+                Some(None) => {}
+                None => {
+                    let text = if claim.has_begun() { not_started(member) } else { self.no_agent(member) };
+                    return Err(EstablishError::new(Phase::Connect, Fault::Timeout, text));
+                }
+            }
+        }
+    }
+
+    /// Says which member has no agent, and what others have.
+    fn no_agent(&self, member: &ServerAddress) -> String {
+        let shared = &self.listener.open.shared;
+        let mut text = format!(
+            "no agent of {member} has a free socket here, at {}, within connectTimeoutMS; check that its agent runs, dials this \
+             address, and speaks for the member by this name",
+            shared.address
+        );
+        let others = shared.members();
+        let mut others = others.iter().map(|(other, _)| other).filter(|other| *other != member);
+        for (position, other) in others.by_ref().take(NAMED).enumerate() {
+            let separator = if position == 0 { "; agents speak for " } else { ", " };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{separator}{other}");
+        }
+        match others.count() {
+            0 => {}
+            more => {
+                let _ = write!(text, " and {more} more");
+            }
+        }
+        text
+    }
+}
+
+fn not_started(member: &ServerAddress) -> String {
+    format!(
+        "the agent of {member} has not connected to it within connectTimeoutMS; check that the member answers beside the agent, and \
+         the network between"
+    )
+}

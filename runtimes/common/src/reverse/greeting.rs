@@ -1,0 +1,186 @@
+//! A socket from when it was accepted: its TLS handshake, the judgement of its greeting, and its time in the lot.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::reverse::{
+    ALPN, ApplicationOutput, ApplicationSide, ChannelBinding, EXPORTER_LABEL, Ending, GREETING_LIMIT, Hello, NotParked,
+    ProofError, Refusal, SocketId,
+};
+use cmap_core::time::Instant;
+
+use super::certificates::names;
+use super::conversation::{Conversation, Next, before};
+use super::error::NotTaken;
+use super::event::ReverseEvent;
+use super::hand_over::Promise;
+use super::orders::{Order, Orders};
+use super::shared::{Connected, Shared};
+use super::stream::DialedStream;
+use crate::runtime::Runtime;
+use crate::socket::read_budget::BudgetedStream;
+use crate::tls;
+
+/// How long an agent stays away that may not speak for a member.
+const RETRY_UNAUTHORIZED: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// How long an agent stays away for which there is no place now.
+const RETRY_LATER: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Whoever has connected, an agent perhaps.
+pub(super) struct Visitor<R: Runtime> {
+    shared: Arc<Shared<R>>,
+    socket: SocketId,
+    orders: Arc<Orders<R::Stream>>,
+    from: SocketAddr,
+    /// Whose socket is parked.
+    member: Option<ServerAddress>,
+    /// What became of it, if it was not parked.
+    ended: NotParked,
+}
+
+/// A socket that is to become a connection.
+type Wanted<R> = Option<Promise<Connected<<R as Runtime>::Stream>>>;
+
+impl<R: Runtime> Visitor<R> {
+    pub(super) fn new(
+        shared: Arc<Shared<R>>,
+        socket: SocketId,
+        orders: Arc<Orders<R::Stream>>,
+        from: SocketAddr,
+    ) -> Self {
+        Self { shared, socket, orders, from, member: None, ended: NotParked::Left }
+    }
+
+    /// Sees to the socket until it is a connection, or has ended.
+    pub(super) async fn attend(mut self, stream: R::Stream) {
+        if let Err(why) = self.receive(stream).await {
+            if why.is_a_failure() {
+                self.ended = NotParked::Failed;
+            }
+            let (member, from) = (self.member.clone(), self.from);
+            self.shared.teller.tell(&ReverseEvent::Ended { member, from, why });
+        }
+    }
+
+    async fn receive(&mut self, stream: R::Stream) -> Result<(), NotTaken> {
+        let clock = self.shared.clock.clone();
+        let accepted = clock.now();
+        let stream = self.shake_hands(stream, accepted).await?;
+        let side = ApplicationSide::new(accepted);
+        let conversation = Conversation::new(stream, clock, Arc::clone(&self.orders));
+        self.converse(conversation, side).await
+    }
+
+    async fn shake_hands(&self, stream: R::Stream, accepted: Instant) -> Result<DialedStream<R::Stream>, NotTaken> {
+        let handshake = tls::accept(&self.shared.tls, BudgetedStream::new::<R>(stream));
+        let stream = match before(&self.shared.clock, Some(accepted + GREETING_LIMIT), handshake).await {
+            Some(stream) => stream?,
+            None => return Err(Ending::NoGreeting.into()),
+        };
+        match stream.session().connection().alpn_protocol() {
+            Some(protocol) if protocol == ALPN => Ok(stream),
+            Some(_) | None => Err(NotTaken::OtherProtocol),
+        }
+    }
+
+    async fn converse(&mut self, mut conversation: Conversation<R>, mut side: ApplicationSide) -> Result<(), NotTaken> {
+        let clock = self.shared.clock.clone();
+        let mut promise: Wanted<R> = None;
+        let mut refused = None;
+        loop {
+            while let Some(output) = side.poll_output() {
+                match output {
+                    ApplicationOutput::Greeted(hello) => {
+                        if let Err((refusal, why)) = self.judge(&hello, &conversation.stream) {
+                            let retry_after = match refusal {
+                                Refusal::Full => RETRY_LATER,
+                                Refusal::Unauthorized
+                                | Refusal::UnknownMember
+                                | Refusal::Superseded
+                                | Refusal::Version => RETRY_UNAUTHORIZED,
+                            };
+                            side.refuse(clock.now(), refusal, retry_after);
+                            refused = Some(why);
+                        } else {
+                            side.park(clock.now(), self.shared.keep_alive, self.shared.wanted);
+                            let (member, from) = (hello.member, self.from);
+                            self.shared.teller.tell(&ReverseEvent::Parked { member, from });
+                        }
+                    }
+                    ApplicationOutput::Started(rest) => return self.hand_over(conversation, promise, &rest),
+                    ApplicationOutput::Close(ending) => {
+                        conversation.say(&side.poll_transmit().unwrap_or_default());
+                        if let (Ending::StartFailed(failure), Some(promise)) = (&ending, promise.take()) {
+                            promise.fulfil(Err(failure.clone()));
+                        }
+                        // Whoever has wanted it wants another one.
+                        drop(promise.take());
+                        conversation.end().await;
+                        return Err(refused.unwrap_or(NotTaken::Ended(ending)));
+                    }
+                }
+            }
+            conversation.say(&side.poll_transmit().unwrap_or_default());
+            match conversation.next(side.poll_timeout(), promise.as_ref()).await.map_err(NotTaken::Lost)? {
+                Next::Bytes(count) => side.handle_bytes(clock.now(), conversation.heard(count)),
+                Next::Due => side.handle_timeout(clock.now()),
+                Next::Unwanted => side.leave(clock.now()),
+                Next::Order(Order::Leave) => side.leave(clock.now()),
+                Next::Order(Order::Start { demand, promise: wanted }) => {
+                    if demand > 0 {
+                        side.demand(clock.now(), demand);
+                    }
+                    if side.start(clock.now()) {
+                        wanted.begin();
+                        promise = Some(wanted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Parks the socket, if its agent may speak for the member.
+    fn judge(&mut self, hello: &Hello, stream: &DialedStream<R::Stream>) -> Result<(), (Refusal, NotTaken)> {
+        let Hello { member, boot, .. } = hello;
+        self.check(hello, stream).map_err(|why| (Refusal::Unauthorized, why))?;
+        self.shared
+            .park(self.socket, member, *boot)
+            .map_err(|refusal| (refusal, NotTaken::Refused { member: member.clone(), refusal }))?;
+        self.member = Some(member.clone());
+        Ok(())
+    }
+
+    fn check(&self, hello: &Hello, stream: &DialedStream<R::Stream>) -> Result<(), NotTaken> {
+        if hello.proof.is_none() && self.shared.trusts_certificates {
+            let missing = || ProofError::Missing { member: hello.member.clone() }.into();
+            return names(stream.session(), &hello.member).map_err(|why| why.unwrap_or_else(missing));
+        }
+        let binding = ChannelBinding(stream.session().export(EXPORTER_LABEL)?);
+        Ok(self.shared.tokens.verify(hello, &binding)?)
+    }
+
+    /// The member is connected.
+    fn hand_over(&self, conversation: Conversation<R>, promise: Wanted<R>, rest: &[u8]) -> Result<(), NotTaken> {
+        if !rest.is_empty() {
+            return Err(match self.member.clone() {
+                Some(member) => NotTaken::SpokeFirst(member),
+                None => NotTaken::Ended(Ending::Left),
+            });
+        }
+        if let Some(promise) = promise {
+            promise.fulfil(Ok(conversation.stream));
+        }
+        Ok(())
+    }
+}
+
+impl<R: Runtime> Drop for Visitor<R> {
+    fn drop(&mut self) {
+        match &self.member {
+            Some(member) => self.shared.release(self.socket, member),
+            None => self.shared.dismiss(self.socket, self.from, self.ended),
+        }
+    }
+}

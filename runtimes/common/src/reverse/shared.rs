@@ -1,0 +1,194 @@
+//! What the tasks of a listener share: its sockets and those who wait for one, under one mutex.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+use cmap_core::address::ServerAddress;
+use cmap_core::reverse::{BootId, Lot, NotParked, Refusal, SocketId, StartFailure, Taken, Tokens, TurnedAway};
+use rustls::ServerConfig;
+
+use super::event::Teller;
+use super::hand_over::{self, Claim, Promise};
+use super::orders::{Order, Orders};
+use super::stream::DialedStream;
+use crate::clock::Clock;
+use crate::runtime::Runtime;
+
+/// A socket that leads to its member, or why it does not.
+pub(super) type Connected<S> = Result<DialedStream<S>, StartFailure>;
+
+pub(super) struct Shared<R: Runtime> {
+    pub(super) clock: Clock<R>,
+    pub(super) tls: Arc<ServerConfig>,
+    pub(super) tokens: Tokens,
+    pub(super) trusts_certificates: bool,
+    pub(super) keep_alive: Duration,
+    pub(super) wanted: u16,
+    pub(super) teller: Teller,
+    /// Where the listener listens.
+    pub(super) address: SocketAddr,
+    pub(super) state: Mutex<State<R::Stream>>,
+    /// The task that accepts.
+    pub(super) acceptor: AtomicWaker,
+}
+
+pub(super) struct State<S> {
+    lot: Lot,
+    last_socket: u64,
+    /// Those that are accepted, and not connections yet.
+    sockets: BTreeMap<SocketId, Arc<Orders<S>>>,
+    /// Those who want a socket, in their order.
+    waiting: BTreeMap<ServerAddress, VecDeque<Promise<Connected<S>>>>,
+    is_closed: bool,
+}
+
+/// The listener was closed.
+pub(super) struct Closed;
+
+impl<S> State<S> {
+    pub(super) fn new(lot: Lot) -> Self {
+        let (sockets, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self { lot, last_socket: 0, sockets, waiting, is_closed: false }
+    }
+
+    /// Gives the sockets of `member` to those who wait for them.
+    fn serve(&mut self, member: &ServerAddress, wakers: &mut Vec<Waker>) {
+        let Some(queue) = self.waiting.get_mut(member) else { return };
+        queue.retain(|promise| !promise.is_unwanted());
+        while !queue.is_empty() {
+            let waiting = u16::try_from(queue.len()).unwrap_or(u16::MAX);
+            let Some(Taken { socket, demand }) = self.lot.take(member, waiting) else { return };
+            if let Some(orders) = self.sockets.get(&socket)
+                && let Some(promise) = queue.pop_front()
+            {
+                wakers.extend(orders.give(Order::Start { demand, promise }));
+            }
+        }
+        self.waiting.remove(member);
+    }
+}
+
+impl<R: Runtime> Shared<R> {
+    /// A socket was accepted.
+    ///
+    /// # Errors
+    /// It is to be closed.
+    pub(super) fn admit(&self, from: SocketAddr) -> Result<(SocketId, Arc<Orders<R::Stream>>), TurnedAway> {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.lot.accept(now, counted(from))?;
+        state.last_socket += 1;
+        let (socket, orders) = (SocketId(state.last_socket), Arc::new(Orders::default()));
+        state.sockets.insert(socket, Arc::clone(&orders));
+        Ok((socket, orders))
+    }
+
+    /// An agent has proven that it speaks for `member`. Those who wait for it may have the socket at once: orders come after this.
+    ///
+    /// # Errors
+    /// It is to be refused.
+    pub(super) fn park(&self, socket: SocketId, member: &ServerAddress, boot: BootId) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let mut wakers = Vec::new();
+        let mut state = self.lock();
+        let earlier = state.lot.park(now, socket, member.clone(), boot)?;
+        for orders in earlier.iter().filter_map(|socket| state.sockets.get(socket)) {
+            wakers.extend(orders.give(Order::Leave));
+        }
+        state.serve(member, &mut wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// A socket is parked no longer: it has become a connection, or has ended. There are no more orders for it.
+    pub(super) fn release(&self, socket: SocketId, member: &ServerAddress) {
+        let mut state = self.lock();
+        state.lot.remove(member, socket);
+        state.sockets.remove(&socket);
+    }
+
+    /// A socket was not parked.
+    pub(super) fn dismiss(&self, socket: SocketId, from: SocketAddr, ended: NotParked) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.lot.end_greeting(now, counted(from), ended);
+        state.sockets.remove(&socket);
+    }
+
+    /// Waits for a socket of `member`.
+    ///
+    /// # Errors
+    /// The listener was closed.
+    pub(super) fn want(&self, member: &ServerAddress) -> Result<Claim<Connected<R::Stream>>, Closed> {
+        let (promise, claim) = hand_over::pair();
+        let mut wakers = Vec::new();
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(Closed);
+        }
+        state.waiting.entry(member.clone()).or_default().push_back(promise);
+        state.serve(member, &mut wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(claim)
+    }
+
+    /// The members for which agents have spoken, and how many sockets are parked for each.
+    pub(super) fn members(&self) -> Vec<(ServerAddress, usize)> {
+        self.lock().lot.members().map(|(member, parked)| (member.clone(), parked)).collect()
+    }
+
+    /// Sockets that are accepted and not parked yet.
+    pub(super) fn greeting(&self) -> u32 {
+        self.lock().lot.greeting()
+    }
+
+    /// Ends it: agents are told, those who wait get nothing, and nobody is accepted any more.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        let wakers: Vec<_> = state.sockets.values().filter_map(|orders| orders.give(Order::Leave)).collect();
+        drop(state);
+        drop(waiting);
+        wakers.into_iter().for_each(Waker::wake);
+        self.acceptor.wake();
+    }
+
+    /// Ends when the listener was closed. For the task that accepts.
+    pub(super) fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
+        self.acceptor.register(cx.waker());
+        if self.lock().is_closed { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<R::Stream>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// By which address failures are counted. Whoever has one of IPv6 has as a rule 2^64 of them.
+fn counted(from: SocketAddr) -> IpAddr {
+    match from.ip().to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip @ IpAddr::V4(_) => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_counted_by_address_or_by_a_network_of_ipv6() {
+        let counted = |from: &str| counted(from.parse().unwrap()).to_string();
+
+        assert_eq!(counted("192.0.2.7:1"), "192.0.2.7");
+        assert_eq!(counted("[::ffff:192.0.2.7]:1"), "192.0.2.7");
+        assert_eq!(counted("[2001:db8:1:2:3:4:5:6]:1"), "2001:db8:1:2::");
+    }
+}

@@ -1,0 +1,159 @@
+//! Agents that may not speak for a member, and strangers: what they hear, what the log says, and what they cost.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use cmap_core::reverse::Token;
+use cmap_runtime::Listen;
+use cmap_runtime::runtime::{Runtime, Target};
+use futures_io::AsyncRead;
+
+use super::ping;
+use super::scene::{SECRET, Scene, member, pause};
+use crate::{Harness, LocalServer, run, until};
+
+/// All that an agent hears which may not speak for a member.
+const UNAUTHORIZED: &str = "it may not speak for this member";
+
+pub fn a_wrong_token_is_refused_and_the_log_says_why<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let mut config = scene.config(&server);
+        config.greeting.token = Some(Token::new("rack-7", b"another secret than the right one").unwrap());
+        let agent = scene.agent_with(config);
+
+        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        scene.told.wait_for("does not have the secret of the token \"rack-7\"").await;
+
+        let mut config = scene.config(&server);
+        config.greeting.token = Some(Token::new("rack-8", SECRET).unwrap());
+        let agent = scene.agent_with(config);
+        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        scene.told.wait_for("shows the token \"rack-8\", which is not known here").await;
+
+        let mut config = scene.config(&server);
+        config.greeting.token = None;
+        let agent = scene.agent_with(config);
+        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        scene.told.wait_for("shows no token").await;
+        assert_eq!((scene.parked(), server.accepted()), (0, 0));
+    });
+}
+
+pub fn a_token_is_good_for_its_own_members_only<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let (server, other) = (LocalServer::start(), LocalServer::start());
+        let scene = Scene::<H>::of(&[&server]).await;
+
+        let agent = scene.agent(&other);
+
+        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        let log = scene.told.wait_for("is not good for").await;
+        assert!(log.contains(&member(&other).to_string()), "{log}");
+        assert_eq!(scene.parked(), 0);
+    });
+}
+
+pub fn a_proof_of_another_connection_proves_nothing<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let mut config = scene.config(&server);
+        config.replays = true;
+
+        let agent = scene.agent_with(config);
+
+        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        scene.told.wait_for("does not have the secret").await;
+        assert_eq!(scene.parked(), 0);
+    });
+}
+
+pub fn a_certificate_for_another_host_is_refused<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::that_trusts_certificates().await;
+
+        let agent = scene.agent_with(scene.config_with_certificate(&server, &["db2.example"]));
+
+        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        scene.told.wait_for("the agent's certificate does not name the host of 127.0.0.1").await;
+        assert_eq!(scene.parked(), 0);
+    });
+}
+
+pub fn who_speaks_another_protocol_is_told_by_tls<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let mut config = scene.config(&server);
+        config.tls = config.tls.for_protocol(b"http/1.1");
+
+        let agent = scene.agent_with(config);
+
+        agent.next_ending().await;
+        scene.told.wait_for("TLS with this client is not possible").await;
+        assert_eq!(scene.parked(), 0);
+    });
+}
+
+pub fn who_fails_again_and_again_is_turned_away_before_the_handshake<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let mut config = scene.config(&server);
+        config.greeting.token = Some(Token::new("rack-7", b"another secret than the right one").unwrap());
+
+        for _ in 0..21 {
+            scene.agent_with(config.clone()).next_ending().await;
+        }
+
+        scene.told.wait_for("20 sockets from 127.0.0.1 have failed within a minute").await;
+        assert_eq!(scene.told.count("does not have the secret"), 20);
+    });
+}
+
+/// Of ten thousand sockets that say nothing, at most 256 are held, each for ten seconds; those who are connected do not notice,
+/// and an agent is let in when they are gone.
+pub fn ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let members = [member(&server)];
+        let scene = Scene::<H>::with(|options| {
+            options.tokens.add(Token::new("rack-7", SECRET).unwrap(), members);
+            // The good agent is at the same address.
+            options.limits.max_failures = u32::MAX;
+        })
+        .await;
+        let agent = scene.agent(&server);
+        let client = scene.client(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        until(|| scene.parked() == 4).await;
+        let runtime = H::Runtime::current().unwrap();
+        let mut held = Vec::new();
+
+        for _ in 0..10_000 {
+            let mut stranger = runtime.connect(Target::Tcp(scene.listener.local_address())).await.unwrap();
+            if held.len() < 256 {
+                held.push(stranger);
+                let count = held.len();
+                until(|| scene.listener.greeting() as usize == count).await;
+                continue;
+            }
+            let read = std::future::poll_fn(|cx| Pin::new(&mut stranger).poll_read(cx, &mut [0])).await;
+            assert!(matches!(read, Ok(0) | Err(_)), "it is closed at once");
+            assert!(scene.listener.greeting() <= 256);
+        }
+
+        ping(&mut connection).await;
+        let told = scene.told.count("is turned away");
+        assert!((1..1000).contains(&told), "the log is not filled: {told}");
+        agent.kill();
+        until(|| scene.parked() == 0).await;
+        pause::<H>(Duration::from_secs(11)).await;
+        let _agent = scene.agent(&server);
+        until(|| scene.parked() == 4).await;
+        drop(held);
+    });
+}
