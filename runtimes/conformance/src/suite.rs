@@ -431,6 +431,7 @@ macro_rules! conformance_of_listeners {
                 a_later_run_of_an_agent_takes_the_place_of_an_earlier_one,
                 a_closed_listener_ends_waits_and_parked_sockets,
                 a_client_that_gives_up_leaves_no_socket_behind,
+                a_listener_that_cannot_be_made_says_why,
                 a_unix_socket_has_no_agent,
                 a_wrong_token_is_refused_and_the_log_says_why,
                 a_token_is_good_for_its_own_members_only,

@@ -352,9 +352,9 @@ impl<R: Runtime> Establisher<R> {
             (Link::Direct(stream), Some((config, host))) => {
                 tls::connect(config, host, stream).await.map(|stream| Transport::Tls(Box::new(stream)))
             }
-            (Link::Reverse(stream), None) => Ok(Transport::Reverse(Box::new(ReverseStream::clear(stream)))),
+            (Link::Reverse(stream), None) => Ok(Transport::Reverse(ReverseStream::clear(stream))),
             (Link::Reverse(stream), Some((config, host))) => {
-                ReverseStream::secure(config, host, stream).await.map(|stream| Transport::Reverse(Box::new(stream)))
+                ReverseStream::secure(config, host, stream).await.map(Transport::Reverse)
             }
         };
         secured.map_err(|error| error.establish_error())

@@ -1,4 +1,4 @@
-//! The task that accepts: strangers who are too many are closed here, before their TLS handshake.
+//! The task that accepts: strangers who are too many are closed here, before their TLS handshake.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -40,5 +40,5 @@ pub(super) fn names(session: &TlsSession, member: &ServerAddress) -> Result<(), 
     let certificates = session.connection().peer_certificates();
     let Some(certificate) = certificates.and_then(<[_]>::first) else { return Err(None) };
     listener::check_name(certificate, host)
-        .map_err(|source| Some(NotTaken::OtherCertificate { member: member.clone(), source }))
+        .map_err(|source| Some(NotTaken::OtherCertificate { member: member.clone(), source: Box::new(source) }))
 }

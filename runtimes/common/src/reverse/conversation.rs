@@ -43,8 +43,10 @@ pub(super) struct Conversation<R: Runtime> {
     unsent: Vec<u8>,
     is_flushed: bool,
     buffer: [u8; READ],
-    timer: Option<(Instant, Pin<Box<dyn Future<Output = ()> + Send>>)>,
+    timer: Option<(Instant, Timer)>,
 }
+
+type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<R: Runtime> Conversation<R> {
     pub(super) fn new(stream: DialedStream<R::Stream>, clock: Clock<R>, orders: Arc<Orders<R::Stream>>) -> Self {
@@ -120,7 +122,7 @@ impl<R: Runtime> Conversation<R> {
         }
         self.timer = due.map(|at| {
             let clock = self.clock.clone();
-            (at, Box::pin(async move { clock.sleep_until(at).await }) as Pin<Box<_>>)
+            (at, Box::pin(async move { clock.sleep_until(at).await }) as Timer)
         });
     }
 

@@ -1,4 +1,4 @@
-//! The dialer: where others connect, it takes a socket that an agent has parked.
+//! The dialer: where others connect, it takes a socket that an agent has parked.
 
 use std::fmt::Write as _;
 use std::future::poll_fn;

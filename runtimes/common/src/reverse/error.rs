@@ -42,7 +42,7 @@ pub enum NotTaken {
     TurnedAway(#[from] TurnedAway),
     /// TLS failed.
     #[error(transparent)]
-    Tls(#[from] TlsError),
+    Tls(Box<TlsError>),
     /// The client has another protocol in mind.
     #[error(
         "the client does not ask for the protocol cmap-reverse/1 in TLS; check that it is an agent, and not a client of MongoDB"
@@ -57,7 +57,7 @@ pub enum NotTaken {
         /// The member that it wants to speak for.
         member: ServerAddress,
         /// The error of rustls.
-        source: TlsError,
+        source: Box<TlsError>,
     },
     /// The agent may speak for the member, but has no place.
     #[error("the agent of {member} is refused: {refusal}")]
@@ -80,11 +80,18 @@ pub enum NotTaken {
 
 crate::error::readable_debug!(BindError, NotTaken);
 
+impl From<TlsError> for NotTaken {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(Box::new(error))
+    }
+}
+
 impl NotTaken {
     /// Whether it speaks against whoever is at the other end.
     pub(super) fn is_a_failure(&self) -> bool {
         match self {
-            Self::Tls(TlsError::Io(_)) | Self::TurnedAway(_) | Self::Refused { .. } | Self::Lost(_) => false,
+            Self::Tls(error) if matches!(**error, TlsError::Io(_)) => false,
+            Self::TurnedAway(_) | Self::Refused { .. } | Self::Lost(_) => false,
             Self::Ended(ending) => !matches!(ending, Ending::PeerLeaves | Ending::Left),
             Self::Tls(_)
             | Self::OtherProtocol

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{
@@ -23,10 +24,10 @@ use crate::socket::read_budget::BudgetedStream;
 use crate::tls;
 
 /// How long an agent stays away that may not speak for a member.
-const RETRY_UNAUTHORIZED: std::time::Duration = std::time::Duration::from_secs(60);
+const RETRY_UNAUTHORIZED: Duration = Duration::from_secs(60);
 
 /// How long an agent stays away for which there is no place now.
-const RETRY_LATER: std::time::Duration = std::time::Duration::from_secs(10);
+const RETRY_LATER: Duration = Duration::from_secs(10);
 
 /// Whoever has connected, an agent perhaps.
 pub(super) struct Visitor<R: Runtime> {
@@ -76,7 +77,7 @@ impl<R: Runtime> Visitor<R> {
     async fn shake_hands(&self, stream: R::Stream, accepted: Instant) -> Result<DialedStream<R::Stream>, NotTaken> {
         let handshake = tls::accept(&self.shared.tls, BudgetedStream::new::<R>(stream));
         let stream = match before(&self.shared.clock, Some(accepted + GREETING_LIMIT), handshake).await {
-            Some(stream) => stream?,
+            Some(stream) => Box::new(stream?),
             None => return Err(Ending::NoGreeting.into()),
         };
         match stream.session().connection().alpn_protocol() {

@@ -41,9 +41,15 @@ impl<T> Promise<T> {
     /// Hands it over; drops it, if nobody wants it any more.
     pub(super) fn fulfil(self, value: T) {
         let mut state = lock(&self.0);
-        if !matches!(state.stage, Stage::Broken) {
+        let unwanted = if matches!(state.stage, Stage::Broken) {
+            Some(value)
+        } else {
             state.stage = Stage::Done(value);
-        }
+            None
+        };
+        // A socket is dropped where no lock is held.
+        drop(state);
+        drop(unwanted);
     }
 
     pub(super) fn is_unwanted(&self) -> bool {
@@ -98,9 +104,9 @@ impl<T> Drop for Claim<T> {
     fn drop(&mut self) {
         let mut state = lock(&self.0);
         let unclaimed = std::mem::replace(&mut state.stage, Stage::Broken);
-        let waker = state.promiser.take();
+        let (waker, own) = (state.promiser.take(), state.claimant.take());
         drop(state);
-        drop(unclaimed);
+        drop((unclaimed, own));
         waker.into_iter().for_each(Waker::wake);
     }
 }

@@ -21,6 +21,9 @@ use crate::runtime::Runtime;
 /// A socket that leads to its member, or why it does not.
 pub(super) type Connected<S> = Result<DialedStream<S>, StartFailure>;
 
+/// A socket that was accepted, and the orders for it.
+pub(super) type Admitted<S> = (SocketId, Arc<Orders<S>>);
+
 pub(super) struct Shared<R: Runtime> {
     pub(super) clock: Clock<R>,
     pub(super) tls: Arc<ServerConfig>,
@@ -77,7 +80,7 @@ impl<R: Runtime> Shared<R> {
     ///
     /// # Errors
     /// It is to be closed.
-    pub(super) fn admit(&self, from: SocketAddr) -> Result<(SocketId, Arc<Orders<R::Stream>>), TurnedAway> {
+    pub(super) fn admit(&self, from: SocketAddr) -> Result<Admitted<R::Stream>, TurnedAway> {
         let now = self.clock.now();
         let mut state = self.lock();
         state.lot.accept(now, counted(from))?;

@@ -11,14 +11,14 @@ use crate::socket::read_budget::BudgetedStream;
 use crate::tls::{self, TlsConfig, TlsError, TlsStream};
 
 /// A socket that an agent has opened, under the listener's TLS.
-pub(crate) type DialedStream<S> = TlsStream<BudgetedStream<S>>;
+pub(crate) type DialedStream<S> = Box<TlsStream<BudgetedStream<S>>>;
 
 /// A stream to a server by way of its agent.
 pub(crate) enum ReverseStream<S> {
     /// The server speaks in the clear, behind the agent.
     Clear(DialedStream<S>),
     /// The server's TLS holds from end to end.
-    Tls(TlsStream<DialedStream<S>>),
+    Tls(Box<TlsStream<DialedStream<S>>>),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ReverseStream<S> {
@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ReverseStream<S> {
 
     /// Does the handshake with the server, which is `host` in the connection string.
     pub(crate) async fn secure(config: &TlsConfig, host: &str, stream: DialedStream<S>) -> Result<Self, TlsError> {
-        tls::connect(config, host, stream).await.map(Self::Tls)
+        tls::connect(config, host, stream).await.map(|stream| Self::Tls(Box::new(stream)))
     }
 
     pub(crate) fn is_secured(&self) -> bool {

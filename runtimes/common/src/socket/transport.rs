@@ -18,7 +18,7 @@ pub(crate) enum Transport<S> {
     /// A socket under TLS.
     Tls(Box<TlsStream<BudgetedStream<S>>>),
     /// A socket that an agent has opened, in the clear or under the server's own TLS. There is none without the feature `reverse`.
-    Reverse(Box<ReverseStream<S>>),
+    Reverse(ReverseStream<S>),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {

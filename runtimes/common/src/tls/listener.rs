@@ -1,5 +1,5 @@
 //! The server's side of TLS for a listener: TLS 1.3 alone, whose exported bytes belong to one connection only, and no sessions that are
-//! resumed, so that every connection shows its certificate anew.
+//! resumed, so that every connection shows its certificate anew.
 
 use std::path::Path;
 use std::sync::Arc;

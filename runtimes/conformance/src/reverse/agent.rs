@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Instant as StdInstant;
 
+use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{ALPN, AgentOutput, AgentSide, ChannelBinding, EXPORTER_LABEL, Ending, Greeting, StartPhase};
 use cmap_core::time::Instant;
 use cmap_runtime::runtime::{Runtime, Target};
@@ -26,7 +27,7 @@ pub(super) struct Config {
     /// Where the application listens.
     pub(super) application: SocketAddr,
     /// The member's own address.
-    pub(super) server: SocketAddr,
+    pub(super) server: ServerAddress,
     pub(super) greeting: Greeting,
     pub(super) tls: TlsConfig,
     /// Whether it greets with the proof that it would have on another connection.
@@ -82,6 +83,11 @@ impl<R: Runtime> Agent<R> {
     /// How many more sockets than the wanted ones it was asked for.
     pub(super) fn demanded(&self) -> usize {
         self.0.demanded.load(Ordering::SeqCst)
+    }
+
+    /// Waits until one of its sockets has ended with these words.
+    pub(super) async fn ends_with(&self, words: &str) {
+        while !self.next_ending().await.contains(words) {}
     }
 
     /// How the next of its sockets ends, in its own words.
@@ -167,7 +173,7 @@ impl<R: Runtime> Link<R> {
         &mut self,
         stream: &mut Secured<R>,
         side: &mut AgentSide,
-        server: SocketAddr,
+        server: ServerAddress,
     ) -> Result<(R::Stream, Vec<u8>), String> {
         let mut connected = None;
         loop {
@@ -183,7 +189,7 @@ impl<R: Runtime> Link<R> {
                     }
                     AgentOutput::Start => {
                         self.leave_idle();
-                        match self.connect(stream, server).await? {
+                        match self.connect(stream, &server).await? {
                             Ok(socket) => {
                                 connected = Some(socket);
                                 side.handle_started(self.agent.now());
@@ -222,8 +228,19 @@ impl<R: Runtime> Link<R> {
     }
 
     /// Connects to the server, unless the application hangs up meanwhile.
-    async fn connect(&self, stream: &mut Secured<R>, server: SocketAddr) -> Result<io::Result<R::Stream>, String> {
-        let mut connect = pin!(self.agent.0.runtime.connect(Target::Tcp(server)));
+    async fn connect(&self, stream: &mut Secured<R>, server: &ServerAddress) -> Result<io::Result<R::Stream>, String> {
+        let runtime = &self.agent.0.runtime;
+        let mut connect = pin!(async {
+            let ServerAddress::Tcp { host, port } = server else { return Err(io::ErrorKind::Unsupported.into()) };
+            let mut outcome = Err(io::ErrorKind::NotFound.into());
+            for address in runtime.resolve(host, *port).await? {
+                outcome = runtime.connect(Target::Tcp(address)).await;
+                if outcome.is_ok() {
+                    break;
+                }
+            }
+            outcome
+        });
         poll_fn(|cx| {
             if let Poll::Ready(connected) = connect.as_mut().poll(cx) {
                 return Poll::Ready(Ok(connected));

@@ -12,7 +12,7 @@ use super::ping;
 use super::scene::{SECRET, Scene, member, pause};
 use crate::{Harness, LocalServer, run, until};
 
-/// All that an agent hears which may not speak for a member.
+/// All that an agent hears that may not speak for a member.
 const UNAUTHORIZED: &str = "it may not speak for this member";
 
 pub fn a_wrong_token_is_refused_and_the_log_says_why<H: Harness<Runtime: Listen>>() {
@@ -23,19 +23,19 @@ pub fn a_wrong_token_is_refused_and_the_log_says_why<H: Harness<Runtime: Listen>
         config.greeting.token = Some(Token::new("rack-7", b"another secret than the right one").unwrap());
         let agent = scene.agent_with(config);
 
-        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        agent.ends_with(UNAUTHORIZED).await;
         scene.told.wait_for("does not have the secret of the token \"rack-7\"").await;
 
         let mut config = scene.config(&server);
         config.greeting.token = Some(Token::new("rack-8", SECRET).unwrap());
         let agent = scene.agent_with(config);
-        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        agent.ends_with(UNAUTHORIZED).await;
         scene.told.wait_for("shows the token \"rack-8\", which is not known here").await;
 
         let mut config = scene.config(&server);
         config.greeting.token = None;
         let agent = scene.agent_with(config);
-        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        agent.ends_with(UNAUTHORIZED).await;
         scene.told.wait_for("shows no token").await;
         assert_eq!((scene.parked(), server.accepted()), (0, 0));
     });
@@ -48,7 +48,7 @@ pub fn a_token_is_good_for_its_own_members_only<H: Harness<Runtime: Listen>>() {
 
         let agent = scene.agent(&other);
 
-        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        agent.ends_with(UNAUTHORIZED).await;
         let log = scene.told.wait_for("is not good for").await;
         assert!(log.contains(&member(&other).to_string()), "{log}");
         assert_eq!(scene.parked(), 0);
@@ -64,7 +64,7 @@ pub fn a_proof_of_another_connection_proves_nothing<H: Harness<Runtime: Listen>>
 
         let agent = scene.agent_with(config);
 
-        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        agent.ends_with(UNAUTHORIZED).await;
         scene.told.wait_for("does not have the secret").await;
         assert_eq!(scene.parked(), 0);
     });
@@ -77,7 +77,7 @@ pub fn a_certificate_for_another_host_is_refused<H: Harness<Runtime: Listen>>() 
 
         let agent = scene.agent_with(scene.config_with_certificate(&server, &["db2.example"]));
 
-        assert!(agent.next_ending().await.contains(UNAUTHORIZED));
+        agent.ends_with(UNAUTHORIZED).await;
         scene.told.wait_for("the agent's certificate does not name the host of 127.0.0.1").await;
         assert_eq!(scene.parked(), 0);
     });
@@ -105,12 +105,14 @@ pub fn who_fails_again_and_again_is_turned_away_before_the_handshake<H: Harness<
         let mut config = scene.config(&server);
         config.greeting.token = Some(Token::new("rack-7", b"another secret than the right one").unwrap());
 
-        for _ in 0..21 {
+        const TURNED_AWAY: &str = "20 sockets from 127.0.0.1 have failed within a minute";
+        while scene.told.count(TURNED_AWAY) == 0 {
             scene.agent_with(config.clone()).next_ending().await;
         }
 
-        scene.told.wait_for("20 sockets from 127.0.0.1 have failed within a minute").await;
-        assert_eq!(scene.told.count("does not have the secret"), 20);
+        // An agent may hear of its refusal, and come again, before it is counted.
+        let refused = scene.told.count("does not have the secret");
+        assert!((20..=22).contains(&refused), "{refused} were refused");
     });
 }
 

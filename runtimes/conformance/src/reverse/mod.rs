@@ -7,8 +7,9 @@ mod scene;
 use std::time::Duration;
 
 use bson::rawdoc;
-use cmap_core::reverse::BootId;
-use cmap_runtime::{Client, ClientError, Connection, Listen};
+use cmap_core::reverse::{BootId, Token};
+use cmap_runtime::reverse::{BindError, PemSource, ReverseOptions};
+use cmap_runtime::{Client, ClientError, Connection, Listen, ReverseListener};
 
 pub use self::hostile::*;
 use self::scene::{Scene, member};
@@ -107,7 +108,7 @@ pub fn more_sockets_are_demanded_than_are_parked<H: Harness<Runtime: Listen>>() 
         let server = LocalServer::start();
         let members = [member(&server)];
         let scene = Scene::<H>::with(|options| {
-            let token = cmap_core::reverse::Token::new("rack-7", scene::SECRET).unwrap();
+            let token = Token::new("rack-7", scene::SECRET).unwrap();
             options.tokens.add(token, members);
             options.wanted = 1;
         })
@@ -179,11 +180,11 @@ pub fn a_later_run_of_an_agent_takes_the_place_of_an_earlier_one<H: Harness<Runt
         config.greeting.boot = BootId { started: 2, random: 1 };
         let _later = scene.agent_with(config);
 
-        assert!(earlier.next_ending().await.contains("going away"));
+        earlier.ends_with("going away").await;
         until(|| scene.parked() == 4).await;
         let again = scene.agent(&server);
 
-        assert!(again.next_ending().await.contains("a later run of the agent is connected"));
+        again.ends_with("a later run of the agent is connected").await;
     });
 }
 
@@ -200,7 +201,7 @@ pub fn a_closed_listener_ends_waits_and_parked_sockets<H: Harness<Runtime: Liste
 
         scene.listener.close();
 
-        assert!(agent.next_ending().await.contains("going away"));
+        agent.ends_with("going away").await;
         let error = told(&waiting.await.unwrap_err());
         assert!(error.contains("the listener for agents was closed"), "{error}");
         ping(&mut connection).await;
@@ -222,6 +223,25 @@ pub fn a_client_that_gives_up_leaves_no_socket_behind<H: Harness<Runtime: Listen
         until(|| server.open() == 0).await;
         until(|| scene.parked() == 4).await;
         drop(agent);
+    });
+}
+
+pub fn a_listener_that_cannot_be_made_says_why<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let taken = scene.listener.local_address();
+        let mut without_file = ReverseOptions::new(PemSource::File("/nowhere/listener.pem".into()));
+
+        let nobody = ReverseListener::<H::Runtime>::bind(taken, without_file.clone()).await;
+        without_file.tokens.add(Token::new("rack-7", scene::SECRET).unwrap(), [member(&server)]);
+        let no_file = ReverseListener::<H::Runtime>::bind(taken, without_file).await;
+        let no_port = ReverseListener::<H::Runtime>::bind(taken, scene.options(&server)).await;
+
+        assert!(matches!(nobody, Err(BindError::NobodyIsLetIn)), "{nobody:?}");
+        let no_file = told(&no_file.unwrap_err());
+        assert!(no_file.contains("certificate_key (/nowhere/listener.pem) cannot be read"), "{no_file}");
+        assert!(matches!(no_port, Err(BindError::Listen { address, .. }) if address == taken), "{no_port:?}");
     });
 }
 

@@ -16,7 +16,7 @@ use cmap_runtime::{Listen, ReverseListener};
 use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
 
 use super::agent::{Agent, Config};
-use crate::ground::{self, Bell, Place};
+use crate::ground::{self, Bell};
 use crate::{Harness, LocalServer};
 
 /// The name of the token that agents have, as a rule.
@@ -55,8 +55,7 @@ impl<H: Harness<Runtime: Listen>> Scene<H> {
 
     async fn made(configure: impl FnOnce(&mut ReverseOptions, &Authority)) -> Self {
         let authority = Authority::made_at("agents", ground::current().unix_time()).unwrap();
-        let certificate = authority.server(&LOCAL_HOSTS, Validity::Now).unwrap();
-        let mut options = ReverseOptions::new(PemSource::Text(certificate.pem().into()));
+        let mut options = with_certificate(&authority);
         configure(&mut options, &authority);
         let told = Told::default();
         let hears = told.clone();
@@ -64,6 +63,13 @@ impl<H: Harness<Runtime: Listen>> Scene<H> {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = ReverseListener::bind(address, options).await.unwrap();
         Self { listener, told, authority }
+    }
+
+    /// The options of another listener for the agents of `server`.
+    pub(super) fn options(&self, server: &LocalServer) -> ReverseOptions {
+        let mut options = with_certificate(&self.authority);
+        options.tokens.add(Token::new(NAME, SECRET).unwrap(), [member(server)]);
+        options
     }
 
     /// The client of `server`, by way of its agent; `query` are the options of its connection string.
@@ -91,7 +97,6 @@ impl<H: Harness<Runtime: Listen>> Scene<H> {
         token: Option<Token>,
         certificate: Option<String>,
     ) -> Config {
-        let Place::Tcp(address) = *server.place() else { panic!("agents speak for TCP alone") };
         let runtime = H::Runtime::current().unwrap();
         let authority = self.authority.pem();
         let mut texts = PemTexts::default();
@@ -100,7 +105,7 @@ impl<H: Harness<Runtime: Listen>> Scene<H> {
         let tls = TlsConfig::with_pem(&TlsOptions::default(), texts).unwrap();
         Config {
             application: self.listener.local_address(),
-            server: address,
+            server: self::member(server),
             greeting: Greeting { member: member.clone(), boot: BootId { started: 1, random: 1 }, token },
             tls: tls.for_protocol(ALPN).timed_by(runtime),
             replays: false,
@@ -145,6 +150,11 @@ impl Told {
     pub(super) fn count(&self, part: &str) -> usize {
         self.0.0.lock().unwrap().iter().filter(|told| told.contains(part)).count()
     }
+}
+
+fn with_certificate(authority: &Authority) -> ReverseOptions {
+    let certificate = authority.server(&LOCAL_HOSTS, Validity::Now).unwrap();
+    ReverseOptions::new(PemSource::Text(certificate.pem().into()))
 }
 
 /// The name of a server as a connection string has it.
