@@ -114,13 +114,13 @@ fn check_says_what_the_relay_would_do() {
 #[test]
 fn check_of_a_config_with_a_mistake_names_file_and_key() {
     let world = World::new();
-    world.write_config("[[members]]\nname = \"db1.example:27017\"\nadress = \"127.0.0.1\"\n");
+    world.write_config("[[members]]\nname = \"db1.example:27017\"\nhost = \"127.0.0.1\"\n");
 
     let output = world.check();
 
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(told.contains("relay.toml: members[0].adress: unknown field `adress`"), "{told}");
+    assert!(told.contains("relay.toml: members[0].host: unknown field `host`"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 }
 

@@ -9,7 +9,6 @@ mod members;
 #[path = "../../../runtimes/relay/tests/scenario/mod.rs"]
 mod scenario;
 
-use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 

@@ -306,8 +306,8 @@ mod tests {
     fn a_mistake_is_named_with_file_key_value_and_rule() {
         for (text, told) in [
             (
-                LEAST.replace("[[listen]]", "[[listen]]\ncertficate = 'x'"),
-                "hub.toml: line 4, certficate: unknown field `certficate`, expected one of `address`, `unix`, `certificate`",
+                LEAST.replace("[[listen]]", "[[listen]]\ncert = 'x'"),
+                "hub.toml: line 4, cert: unknown field `cert`, expected one of `address`, `unix`, `certificate`",
             ),
             (
                 LEAST.replace("127.0.0.1", "0.0.0.0"),

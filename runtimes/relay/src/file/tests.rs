@@ -82,8 +82,8 @@ fn a_mistake_is_named_with_its_key_its_value_and_its_rule() {
         ("", "members: there is none to speak for; add [[members]]"),
         (MEMBER, "applications: there is none to dial"),
         ("[[members]]\n", "members[0]: missing field `name`"),
-        (&whole.replace("name = \"db1.ex", "nane = \"db1.ex"), "members[0].nane: unknown field `nane`, expected"),
-        (&whole.replace("address =", "adress ="), "applications[0].adress: unknown field `adress`"),
+        (&whole.replace("name = \"db1.ex", "title = \"db1.ex"), "members[0].title: unknown field `title`, expected"),
+        (&whole.replace("address =", "host ="), "applications[0].host: unknown field `host`"),
         (
             &whole.replace("db1.example:27017", "db1.example:0"),
             "members[0].name: \"db1.example:0\" is not a server address",

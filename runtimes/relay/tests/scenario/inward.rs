@@ -32,11 +32,13 @@ pub(crate) struct InwardStream<S> {
 }
 
 /// Cuts off all that has come to `R`.
+#[allow(dead_code, reason = "a simulation cuts its own network")]
 pub(crate) fn cut<R: Runtime>() {
     cuts().entry(R::NAME).or_default();
 }
 
 /// Makes it whole again.
+#[allow(dead_code, reason = "a simulation mends its own network")]
 pub(crate) fn mend<R: Runtime>() {
     let waiting = cuts().remove(R::NAME).unwrap_or_default();
     waiting.into_iter().for_each(Waker::wake);
