@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
+use core::time::Duration;
+
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{PoolOptions, ReadMode, ReadPreference};
-use cmap_core::pool::{self, Action, Handle, WarmUpErrorKind};
+use cmap_core::pool::{self, Action, CheckOutRequest, Handle, WarmUpErrorKind};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
-    Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyOptions, WarmUpError, WarmUpId,
+    CheckOut, Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyOptions,
+    WarmUpError, WarmUpId,
 };
 
 /// A topology, and what its driver has to do and to tell.
@@ -118,6 +121,23 @@ fn one_that_is_given_up_says_what_it_lacks() {
          time, or see why the server takes so long"
     );
     assert_eq!(set.call(|set| set.cancel_warm_up(NOW, warm_up)), None, "it is over");
+}
+
+#[test]
+fn one_that_is_given_up_late_leaves_no_check_out_unanswered() {
+    let mut set = Set::of(&MEMBERS);
+    let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), Some(2)));
+    let mut request = CheckOutRequest::default();
+    request.deadline = Some(NOW + Duration::from_millis(5));
+    let (CheckOut::Started(waiting), None) = set.call(|set| set.check_out(NOW, request)) else {
+        panic!("the primary is known, and has no connection yet")
+    };
+
+    let _ = set.topology.cancel_warm_up(NOW + Duration::from_millis(6), warm_up);
+
+    let outputs: Vec<_> = core::iter::from_fn(|| set.topology.poll_output()).collect();
+    let is_answer = |output: &Output<()>| matches!(output, Output::Pool { output: pool::Output::Action(Action::Fail { check_out, .. }), .. } if *check_out == waiting);
+    assert!(outputs.iter().any(is_answer), "its time is up: {outputs:?}");
 }
 
 #[test]

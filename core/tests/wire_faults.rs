@@ -326,6 +326,34 @@ fn what_cannot_be_sent_leaves_the_buffer_as_it_was() {
 }
 
 #[test]
+fn documents_that_are_passed_on_are_the_servers_to_judge() {
+    let large = rawdoc! { "text": "x".repeat(200) };
+    let mut read = Vec::new();
+    let mut writer = MessageWriter::begin(
+        &mut read,
+        MessageIds::request(1),
+        Flags::NONE,
+        &rawdoc! { "insert": "c" },
+        &[],
+        &Limits::DEFAULT,
+    )
+    .unwrap();
+    writer.sequence("documents", [&*large]).unwrap();
+    writer.finish();
+    let read = Message::decode(&read, &Limits::DEFAULT).unwrap();
+    let few = Limits { max_document_size: 100, ..Limits::DEFAULT };
+    let mut out = Vec::new();
+    let mut writer = MessageWriter::begin(&mut out, MessageIds::request(1), Flags::NONE, read.body, &[], &few).unwrap();
+
+    let passed: Vec<_> = read.sequences().map(|sequence| writer.pass_on(&sequence)).collect();
+    writer.finish();
+
+    assert_eq!(passed, [Ok(())]);
+    let sent = Message::decode(&out, &Limits::DEFAULT).unwrap();
+    assert_eq!(sent.sequences().next().unwrap().documents().next(), Some(&*large));
+}
+
+#[test]
 fn the_old_handshake_is_understood() {
     let hello = rawdoc! { "isMaster": 1, "helloOk": true };
     let mut out = Vec::new();

@@ -19,7 +19,7 @@ use crate::options::ServerApi;
 use crate::wire::compression::is_compressible_command;
 use crate::wire::{
     Compression, Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Lender, Limits, MessageIds,
-    MessageWriter, Spares, WireError, check_name, is_tls_alert,
+    MessageWriter, Sequence, Spares, WireError, check_name, is_tls_alert,
 };
 
 /// An established connection, without its socket.
@@ -50,6 +50,8 @@ pub struct Command<'a> {
     pub body: &'a RawDocument,
     /// Further fields, such as `lsid` and `$readPreference`, sent behind the command's own. None may be there twice.
     pub fields: &'a [Field<'a>],
+    /// Document sequences (MSG-2) of a message that is passed on. Whether their documents are too long is for the server to say.
+    pub sequences: &'a [Sequence<'a>],
     /// Whether a reply is wanted. Without, the write is unacknowledged (MSG-7).
     pub acknowledged: bool,
     /// Whether the server may go on replying by itself: only for getMore and hello (MSG-9). Where it may not, a reply that
@@ -185,7 +187,7 @@ impl Connection {
         self.send_with_sequences(out, command, core::iter::empty::<(&str, core::iter::Empty<&RawDocument>)>())
     }
 
-    /// The same with document sequences: the field each belongs to, and its documents (MSG-2).
+    /// The same with further document sequences: the field each belongs to, and its documents (MSG-2).
     ///
     /// # Errors
     /// Those of [`send`](Self::send).
@@ -218,6 +220,9 @@ impl Connection {
         let fields = [&fields[..count], command.fields];
         let mut message =
             MessageWriter::begin_with(out, MessageIds::request(request), flags, command.body, fields, &limits)?;
+        for sequence in command.sequences {
+            message.pass_on(sequence)?;
+        }
         for (identifier, documents) in sequences {
             message.sequence(identifier, documents)?;
         }
@@ -373,7 +378,7 @@ fn max_time_field(limit: Duration) -> Field<'static> {
 impl<'a> Command<'a> {
     /// A command on `database` that wants a reply.
     pub fn new(database: &'a str, body: &'a RawDocument) -> Self {
-        Self { database, body, fields: &[], acknowledged: true, exhaust_allowed: false, max_time: None }
+        Self { database, body, fields: &[], sequences: &[], acknowledged: true, exhaust_allowed: false, max_time: None }
     }
 }
 

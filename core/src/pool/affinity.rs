@@ -235,7 +235,7 @@ impl<C> Pool<C> {
     /// As [`serve_with`](Self::serve_with), in a pool with affinity.
     #[cold]
     pub(super) fn serve_with_affinity(&mut self, connection: Key, socket: C) {
-        self.put_hottest(connection, socket);
+        self.put_hottest(self.now, connection, socket);
         self.serve_loyal(connection);
         self.serve();
     }

@@ -25,7 +25,7 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        match self.check_in_available(now, connection, socket, condition) {
+        match self.check_in_first(now, connection, socket, condition) {
             Ok(()) => Ok(CheckedIn::Done),
             Err(socket) => self.begin_check_in(now, connection, socket, condition),
         }
@@ -89,7 +89,7 @@ impl<C> Pool<C> {
                 return Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered));
             }
             (Condition::Usable, None) => {
-                self.put_hottest(key, socket);
+                self.put_hottest(self.now, key, socket);
                 return Ok(CheckedIn::Done);
             }
         };

@@ -208,7 +208,9 @@ impl<C> Connections<C> {
         let slots = self.slots.as_mut_slice();
         let slot = &mut slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::Available));
-        slot.stage = Stage::Available { since, socket };
+        let Stage::InUse { .. } = slot.stage else { return };
+        // There is no socket to drop, so none is looked for.
+        core::mem::forget(core::mem::replace(&mut slot.stage, Stage::Available { since, socket }));
         let is_of_service = slot.service.is_some();
         self.available.push_back(slots, key);
         self.in_use -= 1;
@@ -289,30 +291,24 @@ impl<C> Connections<C> {
         chosen: Option<Key>,
     ) -> Option<(Key, ConnectionId, C)> {
         let slots = self.slots.as_mut_slice();
-        let key = match chosen {
-            None => self.available.pop_back(slots)?,
-            Some(key) => {
-                self.available.remove(slots, key);
-                key
-            }
-        };
+        let key = chosen.or(self.available.back())?;
         let slot = &mut slots[key as usize];
-        debug_assert!(slot.stage.state().may_become(ConnectionState::InUse));
-        let before =
-            core::mem::replace(&mut slot.stage, Stage::InUse { check_out, perished: None, purpose: Purpose::Other });
+        // Before the links change: what the caller knows of the stage need not be read again.
+        if !slot.is_available() {
+            return None;
+        }
+        let in_use = Stage::InUse { check_out, perished: None, purpose: Purpose::Other };
+        let Stage::Available { socket, .. } = core::mem::replace(&mut slot.stage, in_use) else { return None };
         let (id, is_of_service) = (slot.id, slot.service.is_some());
+        match chosen {
+            None => self.available.remove_back(slots, key),
+            Some(_) => self.available.unlink(slots, key),
+        }
         self.in_use += 1;
         if is_of_service {
             self.change_service_list(generations, key);
         }
-        match before {
-            Stage::Available { socket, .. } => Some((key, id, socket)),
-            Stage::Closed
-            | Stage::Pending { .. }
-            | Stage::Checking { .. }
-            | Stage::Refreshing { .. }
-            | Stage::InUse { .. } => None,
-        }
+        Some((key, id, socket))
     }
 
     /// A connection in use belongs to another check-out from now on.

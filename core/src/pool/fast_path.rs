@@ -1,9 +1,9 @@
 //! The path of nearly all check-outs and check-ins: nobody waits or listens, nothing is queued, and a connection may be
 //! used as it is.
 //!
-//! Each call here either does all of its work or changes nothing. What it does is a special case of what
-//! [`check_out`](Pool::check_out) and [`check_in`](Pool::check_in) do otherwise, without their branches; the property
-//! test compares both with one reference.
+//! Each call here either does all of its work or changes nothing, and none is made while outputs are queued. What it does is a
+//! special case of what [`check_out`](Pool::check_out) and [`check_in`](Pool::check_in) do otherwise, without their branches; the
+//! property test compares both with one reference.
 
 use super::connections::Stage;
 use super::list::Key;
@@ -12,20 +12,39 @@ use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
+    /// The first way of a pool that stands alone. That of a topology asks whether outputs are queued there.
+    #[inline(always)]
+    pub(super) fn check_out_first(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.outputs.is_empty() { self.check_out_available(now, request) } else { None }
+    }
+
+    /// The same of a check-in.
+    #[inline(always)]
+    pub(super) fn check_in_first(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if self.outputs.is_empty() { self.check_in_available(now, connection, socket, condition) } else { Err(socket) }
+    }
+
     /// Delivers the hottest connection, if nothing stands in the way.
     #[inline(always)]
     pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        debug_assert!(self.outputs.is_empty(), "the first way leads past what is queued");
         let latest = self.now.max(now);
-        if !self.goes(self.attention.check_out, Way::Plain)
+        if !matches!(self.attention.check_out, Way::Plain)
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || !self.can_serve_arrival(latest)
         {
             return None;
         }
-        self.now = latest;
         // The connection first: what is known of it from above need not be read again.
         let key = self.wait_queue.next_key();
         let (connection, socket) = self.take(key, None)?;
+        self.now = latest;
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
     }
@@ -41,10 +60,10 @@ impl<C> Pool<C> {
             return None;
         }
         let (chosen, idle_time) = self.choose_at_once(latest, request.affinity)?;
-        self.now = latest;
-        self.record_immediate_delivery(idle_time);
         let key = self.wait_queue.next_key();
         let (connection, socket) = self.take(key, Some(chosen))?;
+        self.now = latest;
+        self.record_immediate_delivery(idle_time);
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
     }
@@ -58,13 +77,16 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        if !self.goes(self.attention.check_in, Way::Plain) {
+        debug_assert!(self.outputs.is_empty(), "the first way leads past what is queued");
+        if !matches!(self.attention.check_in, Way::Plain) {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
-        self.now = self.now.max(now);
+        // The connection first, as above.
+        let latest = self.now.max(now);
+        self.put_hottest(latest, connection.key, socket);
+        self.now = latest;
         self.wait_queue.finish(check_out);
-        self.put_hottest(connection.key, socket);
         Ok(())
     }
 
@@ -85,10 +107,10 @@ impl<C> Pool<C> {
         if !self.count_use(connection.key, latest) {
             return Err(socket);
         }
+        self.put_hottest(latest, connection.key, socket);
         self.now = latest;
         self.record_use_of(check_out);
         self.wait_queue.finish(check_out);
-        self.put_hottest(connection.key, socket);
         self.hold(connection.key);
         Ok(())
     }

@@ -70,7 +70,7 @@ impl<const ROLE: usize> List<ROLE> {
     }
 
     /// Adds an entry that is in no list of this role.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_back<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
         *arena[key as usize].links_mut() = Links { previous: self.back, next: NIL };
         match self.back {
@@ -81,21 +81,26 @@ impl<const ROLE: usize> List<ROLE> {
         self.len += 1;
     }
 
-    /// Removes the newest member.
+    /// Removes the newest member, whose key is at hand.
     #[inline(always)]
-    pub(crate) fn pop_back<N: Linked<ROLE>>(&mut self, arena: &mut [N]) -> Option<Key> {
-        let key = self.back()?;
+    pub(crate) fn remove_back<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
+        debug_assert_eq!(self.back, key);
         self.back = core::mem::replace(arena[key as usize].links_mut(), Links::UNLINKED).previous;
         match self.back {
             NIL => self.front = NIL,
             back => arena[back as usize].links_mut().next = NIL,
         }
         self.len -= 1;
-        Some(key)
     }
 
     /// Removes a member, wherever it stands.
     pub(crate) fn remove<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
+        self.unlink(arena, key);
+    }
+
+    /// The same in line, for the shortest ways.
+    #[inline(always)]
+    pub(crate) fn unlink<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
         let Links { previous, next } = core::mem::replace(arena[key as usize].links_mut(), Links::UNLINKED);
         match previous {
             NIL => self.front = next,
@@ -203,7 +208,7 @@ mod tests {
 
         list.remove(&mut arena, 2);
         list.remove(&mut arena, 0);
-        assert_eq!(list.pop_back(&mut arena), Some(4));
+        list.remove_back(&mut arena, 4);
 
         assert_eq!(list.check(&arena), Ok(vec![1, 3]));
         assert_eq!((list.front(), list.back(), list.len()), (Some(1), Some(3), 2));

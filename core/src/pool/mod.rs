@@ -255,7 +255,7 @@ impl<C> Pool<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {
-        match self.check_out_available(now, request) {
+        match self.check_out_first(now, request) {
             Some(delivery) => (delivery.check_out, Some(delivery)),
             None => self.begin_check_out(now, request),
         }

@@ -107,10 +107,10 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A connection that came back is available.
+    /// A connection that came back at `now` is available.
     #[inline(always)]
-    pub(super) fn put_hottest(&mut self, key: Key, socket: C) {
-        self.connections.put_hottest(&mut self.generations, key, self.now, socket);
+    pub(super) fn put_hottest(&mut self, now: Instant, key: Key, socket: C) {
+        self.connections.put_hottest(&mut self.generations, key, now, socket);
         self.note_available();
     }
 
@@ -363,7 +363,7 @@ impl<C> Pool<C> {
                 Some(self.pass_on(connection, socket, heir))
             }
             _ => {
-                self.put_hottest(connection.key, socket);
+                self.put_hottest(self.now, connection.key, socket);
                 self.serve();
                 None
             }

@@ -11,8 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Purpose,
-    Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Pool,
+    Purpose, Refused,
 };
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
@@ -58,10 +58,24 @@ impl<C> Topology<C> {
         (check_out, delivery)
     }
 
-    /// The shortest way: the hottest connection to the server that takes writes, if nothing else has to be done.
+    /// The first way of a check-out: the hottest connection to the server that takes writes, if nothing else has to be done.
+    /// There is nothing to drain then, and no timeout has become an earlier one. Otherwise nothing has changed, and
+    /// [`check_out`](Self::check_out) says what becomes of the request.
     #[inline(always)]
-    pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        let writer = self.writer.filter(|_| self.outputs.is_empty())?;
+    pub fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.outputs.is_first_way_open() { self.check_out_hottest(now, request) } else { None }
+    }
+
+    /// The same of a call that is recorded.
+    #[cfg(feature = "trace")]
+    #[inline(always)]
+    pub(crate) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.outputs.is_empty() { self.check_out_hottest(now, request) } else { None }
+    }
+
+    #[inline(always)]
+    fn check_out_hottest(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let writer = self.writer?;
         let limit = self.check_out_limit;
         let pool = match request.identity {
             None => &mut self.servers.get_mut(writer)?.pool,
@@ -208,27 +222,92 @@ impl<C> Topology<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        match self.check_in_available(now, connection, socket, condition) {
-            Ok(()) => Ok(CheckedIn::Done),
+        match self.check_in_first(now, connection, socket, condition) {
+            Ok(_) => Ok(CheckedIn::Done),
             Err(socket) => self.begin_check_in(now, connection, socket, condition),
         }
     }
 
-    /// The shortest way: the connection is the hottest one, if nothing else has to be done. Otherwise its socket is returned.
+    /// The first way of a check-in: the connection is the hottest one from now on, if nothing else has to be done. There is nothing
+    /// to drain then, and no timeout has become an earlier one but for that at the end of the time that is returned, for which the
+    /// connection may stay available; see [`idle_until`](Self::idle_until).
+    ///
+    /// # Errors
+    /// Something else has to be done: nothing has changed, and [`check_in`](Self::check_in) takes the socket, which comes back here.
     #[inline(always)]
-    pub(crate) fn check_in_available(
+    pub fn check_in_available(
         &mut self,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
-    ) -> Result<(), C> {
-        match self.servers.at(connection.slot()) {
-            Some(server) if self.outputs.is_empty() => {
-                server.pool.check_in_available(now, connection, socket, condition)
-            }
-            _ => Err(socket),
+    ) -> Result<Option<Instant>, C> {
+        self.check_in_first(now, connection, socket, condition).map(|pool| pool.idle_until(now))
+    }
+
+    /// The same also where options ask for more, as [`check_out_at_once`](Self::check_out_at_once) of check-outs.
+    ///
+    /// # Errors
+    /// Those of [`check_in_available`](Self::check_in_available).
+    #[inline(always)]
+    pub fn check_in_at_once(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Option<Instant>, C> {
+        let pool = match self.servers.at(connection.slot()) {
+            Some(server) if self.outputs.is_empty() => &mut server.pool,
+            _ => return Err(socket),
+        };
+        match pool.check_in_available(now, connection, socket, condition) {
+            Ok(()) => {}
+            Err(socket) => pool.check_in_with_options(now, connection, socket, condition)?,
         }
+        Ok(pool.idle_until(now))
+    }
+
+    /// [`check_in_available`](Self::check_in_available) without the time.
+    #[inline(always)]
+    pub(crate) fn check_in_first(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<&Pool<C>, C> {
+        if self.outputs.is_first_way_open() {
+            self.check_in_hottest(now, connection, socket, condition)
+        } else {
+            Err(socket)
+        }
+    }
+
+    /// The same of a call that is recorded.
+    #[cfg(feature = "trace")]
+    #[inline(always)]
+    pub(crate) fn check_in_recorded(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<&Pool<C>, C> {
+        if self.outputs.is_empty() { self.check_in_hottest(now, connection, socket, condition) } else { Err(socket) }
+    }
+
+    #[inline(always)]
+    fn check_in_hottest(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<&Pool<C>, C> {
+        let Some(server) = self.servers.at(connection.slot()) else { return Err(socket) };
+        server.pool.check_in_available(now, connection, socket, condition)?;
+        Ok(&server.pool)
     }
 
     #[inline(never)]

@@ -33,6 +33,7 @@
 //! | [`seed_list`] | the servers that DNS names |
 //! | `snapshot` | its state without the sockets |
 //! | `topology_options`, `input`, `output`, `event` | options, calls as data, outputs and events |
+//! | `outputs` | the outputs that are not polled yet |
 //!
 #![doc = include_str!("../../docs/topology.md")]
 
@@ -48,6 +49,7 @@ mod floors;
 mod identities;
 mod input;
 mod output;
+mod outputs;
 mod rescan;
 mod reselection;
 mod resize;
@@ -64,7 +66,6 @@ mod waiting;
 mod warm_up;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -80,6 +81,7 @@ pub use self::floors::FloorPolicy;
 use self::identities::Identities;
 pub use self::input::{Answer, Input};
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
+use self::outputs::Outputs;
 pub use self::roles::SizesByRole;
 use self::seed_list::SrvPolling;
 pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
@@ -128,7 +130,7 @@ pub struct Topology<C> {
     windows: Windows,
     random: Random,
     now: Instant,
-    outputs: VecDeque<Output<C>>,
+    outputs: Outputs<C>,
     observed: bool,
     selection_detail: SelectionDetail,
 }
@@ -186,7 +188,7 @@ impl<C> Topology<C> {
             warm_ups: WarmUps::default(),
             windows: Windows::default(),
             now: Instant::ORIGIN,
-            outputs: VecDeque::new(),
+            outputs: Outputs::new(),
             observed: true,
             selection_detail: SelectionDetail::None,
         }
@@ -276,6 +278,12 @@ impl<C> Topology<C> {
         (self.observed, self.selection_detail)
     }
 
+    /// Whether each call is recorded from now on: then none takes the first way.
+    #[cfg(feature = "trace")]
+    pub(crate) fn set_recorded(&mut self, are_recorded: bool) {
+        self.outputs.set_recorded(are_recorded);
+    }
+
     /// Lets the first pool contradict itself.
     #[cfg(all(test, feature = "trace"))]
     pub(crate) fn break_invariant(&mut self) {
@@ -340,14 +348,6 @@ impl<C> Topology<C> {
     #[must_use = "an action that is not carried out is lost"]
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
-        /// The capacity that the queue keeps; the memory of a burst is given back.
-        const KEPT: usize = 1024;
-        if self.outputs.is_empty() {
-            if self.outputs.capacity() > 2 * KEPT {
-                self.outputs.shrink_to(KEPT);
-            }
-            return None;
-        }
         self.outputs.pop_front()
     }
 

@@ -24,7 +24,7 @@ impl<C> Topology<C> {
             random: self.random.clone(),
             now: self.now,
             polling: self.polling.clone(),
-            outputs: self.outputs.iter().map(Output::snapshot).collect(),
+            outputs: self.outputs.snapshot(),
             observed: self.observed,
             selection_detail: self.selection_detail,
         }

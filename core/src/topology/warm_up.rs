@@ -84,6 +84,8 @@ impl<C> Topology<C> {
         self.advance(now);
         let warm_up = self.warm_ups.open.remove(&id)?;
         let lacks = self.cancel_parts(&warm_up);
+        // That time has passed may have led to more.
+        warm_up.parts.iter().for_each(|&(server, _)| self.collect(server));
         Some(lacks.unwrap_or_else(|| self.selection_error_of(&warm_up, SelectionErrorKind::Timeout)))
     }
 

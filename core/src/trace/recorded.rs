@@ -67,6 +67,7 @@ impl<C> Recorded<C> {
     /// Records from now on, and forgets what was recorded before.
     pub fn start_recording(&mut self, options: RecorderOptions) {
         self.tape = Some(Box::new(Tape::new(options, &self.machine)));
+        self.machine.set_recorded(true);
         self.frozen = None;
     }
 
@@ -87,6 +88,7 @@ impl<C> Recorded<C> {
 
     /// Stops, and returns what was recorded.
     pub fn stop_recording(&mut self) -> Option<Contents> {
+        self.machine.set_recorded(false);
         self.tape.take().map(|tape| tape.contents(&self.machine))
     }
 

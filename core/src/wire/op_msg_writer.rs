@@ -16,7 +16,7 @@ use super::field::{Field, append_body, append_c_string};
 use super::flags::Flags;
 use super::header::{HEADER_LEN, Header, MessageIds, OpCode, patch_length};
 use super::limits::Limits;
-use super::op_msg::{KIND_BODY, KIND_SEQUENCE, MAX_SECTIONS, sequences};
+use super::op_msg::{KIND_BODY, KIND_SEQUENCE, MAX_SECTIONS, Sequence, sequences};
 
 /// The sequence that holds users' own documents, which do not get the allowance of the documents that wrap them
 /// (MSG-4).
@@ -86,6 +86,22 @@ impl<'b> MessageWriter<'b> {
     ) -> Result<(), EncodeError> {
         let before = self.out.len();
         let result = self.append_sequence(identifier, documents);
+        match result {
+            Ok(()) => self.sections += 1,
+            Err(_) => self.out.truncate(before),
+        }
+        result
+    }
+
+    /// Appends a document sequence of a message that came from elsewhere, as it is: whether one of its documents is too long is for
+    /// the server to say. An error takes back the sequence, and leaves the message as it was before.
+    pub fn pass_on(&mut self, sequence: &Sequence<'_>) -> Result<(), EncodeError> {
+        let before = self.out.len();
+        let limits = self.limits;
+        // Its reader has checked each document.
+        self.limits.max_document_size = limits.max_message_size;
+        let result = self.append_sequence(sequence.identifier, sequence.documents());
+        self.limits = limits;
         match result {
             Ok(()) => self.sections += 1,
             Err(_) => self.out.truncate(before),

@@ -37,6 +37,7 @@ use crate::seed_list;
 use crate::tls::TlsConfig;
 use crate::topology::{ServerFilter, Topology};
 use crate::warnings;
+use crate::watch::Labels;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
 #[must_use = "nothing is made before `build` is awaited"]
@@ -364,7 +365,7 @@ impl<R: Runtime, T> Builder<R, T> {
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
             number: pool_number,
-            watches_holders: watches_holders || slow_use_limit.is_some(),
+            labels: (watches_holders || slow_use_limit.is_some()).then(|| Arc::new(Labels::new("(other labels)"))),
             slow_use_limit,
             // CSOT-1: zero sets no limit.
             check_out_limit: without_zero(options.timeout),

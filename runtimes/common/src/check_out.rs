@@ -155,14 +155,16 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     /// Out of line, as all that follows where no connection is available.
     #[inline(never)]
     fn follow_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        match self.topology.check_out_noted(unanswered, self.tag) {
+        let unanswered = match self.topology.check_out_noted(unanswered, self.tag) {
             // As `end`, without looking for what nobody has asked for yet.
             Ok(delivery) => {
                 self.stage = Stage::Done;
-                Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery).noted()))
+                return Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery).noted()));
             }
-            Err(unanswered) => self.follow(unanswered, cx),
-        }
+            Err(unanswered) => unanswered,
+        };
+        let asked = self.topology.begin_check_out(unanswered, self.tag);
+        self.begin(asked, cx)
     }
 
     #[inline(never)]

@@ -282,8 +282,9 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// The last reply, whatever it says.
-    pub(crate) fn last_reply(&self) -> Option<Reply<'_>> {
+    /// The reply to the last command, whatever it says: also one that reports an error, as its server has written it. `None` if
+    /// there was no usable reply, or none was asked for.
+    pub fn last_reply(&self) -> Option<Reply<'_>> {
         self.socket.as_ref()?.reply().ok().map(Reply::borrowed)
     }
 

@@ -24,6 +24,7 @@
 //! | `watch` | who holds connections, and who waits |
 //! | `command_telling` | the events of a command |
 //! | `command_limit` | how long a command may take, and how much of that the server is told |
+//! | `sync` | the locks and wakers by which its threads meet |
 //! | `error`, `warnings` | the errors; warnings about options, and who is told them |
 //!
 //! # Invariants
@@ -72,9 +73,12 @@ pub mod reverse;
 #[path = "no_reverse.rs"]
 mod reverse;
 pub mod runtime;
+#[cfg(all(test, cmap_shuttle))]
+mod schedules;
 mod seed_list;
 mod session;
 mod socket;
+mod sync;
 #[cfg(feature = "__rustls")]
 pub mod tls;
 

@@ -26,6 +26,8 @@ type server struct {
 	Address      string
 	Certificates string
 	DNS          string
+	// Options are those that every connection string for it has.
+	Options opts
 }
 
 // C is one check's run: its clients, and its end when something is not as expected.
@@ -55,7 +57,7 @@ func (o opts) with(other opts) opts {
 func (c *C) uri(server string, o opts) string {
 	u := url.URL{Scheme: "mongodb", Host: c.servers[server].Address, Path: "/"}
 	query := url.Values{"serverSelectionTimeoutMS": {"5000"}}
-	for name, value := range o {
+	for name, value := range c.servers[server].Options.with(o) {
 		if name != "user" && name != "password" {
 			query.Set(name, value)
 		}

@@ -73,5 +73,5 @@ func loadBalanced(c *C) {
 	for _, service := range services {
 		c.expect(service, services[0], "service")
 	}
-	c.expectError(ping(c.client("open", soon.with(opts{"loadBalanced": "true"}))), "load balanc")
+	c.expectError(ping(c.client("replica-set", soon.with(opts{"loadBalanced": "true"}))), "load balanc")
 }

@@ -403,8 +403,8 @@ export async function loadBalanced(servers) {
   await collection.insertMany(numbers(5).map((_id) => ({ _id })));
   expect((await collection.find({}, { batchSize: 2 }).toArray()).length, 5, 'documents');
   expect([services.size, services.has('undefined')], [1, false], 'services, and whether one was missing');
-  const open = servers.client('open', { loadBalanced: true, ...SOON });
-  await expectError(() => ping(open), { kind: MongoError, text: 'load balanc' });
+  const other = servers.client('replica-set', { loadBalanced: true, ...SOON });
+  await expectError(() => ping(other), { kind: MongoError, text: 'load balanc' });
 }
 
 export async function threads32(servers) {

@@ -20,7 +20,7 @@ export class Servers {
   /** A client of the server, by a connection string with these options. It is closed when the check ends. */
   client(server, { user, password, ...options } = {}) {
     const login = user ? `${encodeURIComponent(user)}:${encodeURIComponent(password)}@` : '';
-    const query = new URLSearchParams({ serverSelectionTimeoutMS: 5000, ...options });
+    const query = new URLSearchParams({ serverSelectionTimeoutMS: 5000, ...this.#servers[server].options, ...options });
     // A space is %20 in a connection string, and a plus sign is one.
     const uri = `mongodb://${login}${this.#servers[server].address}/?${String(query).replaceAll('+', '%20')}`;
     const client = new MongoClient(uri, { monitorCommands: true });

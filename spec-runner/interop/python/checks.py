@@ -458,7 +458,7 @@ def load_balanced(servers: Servers) -> None:
         expect(len(list(client.test.balanced.find(batch_size=2))), 5, "documents")
     services = {event.service_id for event in commands.answered}
     expect((len(services), None in services), (1, False), "services, and whether one was missing")
-    with servers.client("open", loadBalanced="true", **SOON) as client, expect_error(PyMongoError, text="load balanc"):
+    with servers.client("replica-set", loadBalanced="true", **SOON) as client, expect_error(PyMongoError, text="load balanc"):
         client.admin.command("ping")
 
 

@@ -18,7 +18,7 @@ class Skip(Exception):
 class Servers:
     """The servers of the input, by name."""
 
-    def __init__(self, servers: dict[str, dict[str, str]]):
+    def __init__(self, servers: dict[str, dict[str, Any]]):
         self._servers = servers
 
     @contextmanager
@@ -27,7 +27,7 @@ class Servers:
     ) -> Iterator[MongoClient]:
         """A client of the server, by a connection string with these options."""
         login = quote(user, safe="") + (":" + quote(password, safe="") if password else "") + "@" if user else ""
-        options = {"serverSelectionTimeoutMS": 5000, **options}
+        options = {"serverSelectionTimeoutMS": 5000, **self._servers[server].get("options", {}), **options}
         uri = f"mongodb://{login}{self._servers[server]['address']}/?{urlencode(options)}"
         with MongoClient(uri, event_listeners=list(listeners)) as client:
             yield client

@@ -109,5 +109,9 @@ pub(crate) use mechanism::failed;
 pub use mechanism::{Login, MechanismError, SaslConversation, SaslMechanism, SaslStep};
 pub use negotiation::{Authentication, Opening};
 pub use scram::cache::{KeyCache, Lookup, Ticket, Waiter};
+#[cfg(feature = "auth")]
+pub use scram::server::{ClientFault, ScramLogin, ScramVerifier};
+#[cfg(feature = "auth")]
+pub use scram::stored::{StoredKeys, StoredKeysError};
 pub use scram::{DeriveKey, DerivedKeys, KeyId, MAX_ITERATIONS, MAX_MESSAGE, MIN_ITERATIONS, Nonce, ScramHash};
 pub use secret::Payload;

@@ -1,6 +1,7 @@
 //! The frequent calls: check-outs, check-ins, and the polling of outputs.
 //!
-//! They are recorded when they have been made, which costs less than before: what they returned is at hand.
+//! They are recorded when they have been made, which costs less than before: what they returned is at hand. Where nobody records,
+//! the machine's own first way is open, which looks for no recorder.
 
 use alloc::string::ToString;
 
@@ -15,7 +16,7 @@ impl<C> Recorded<C> {
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
         self.prepare(now);
-        if let Some(delivery) = self.machine.check_out_available(now, request) {
+        if let Some(delivery) = self.machine.check_out_recorded(now, request) {
             if let Some(tape) = &mut self.tape {
                 tape.record_served(&self.machine, now, &request, delivery.check_out, delivery.connection);
             }
@@ -39,6 +40,13 @@ impl<C> Recorded<C> {
             tape.record_check_out(&self.machine, now, request, &Answer::CheckOut(check_out, connection));
         }
         check_out
+    }
+
+    /// [`Topology::check_out_available`](crate::topology::Topology::check_out_available). It looks for no recorder: where there is
+    /// one, this way is closed.
+    #[inline(always)]
+    pub fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        self.machine.check_out_available(now, request)
     }
 
     /// [`Topology::check_out_at_once`](crate::topology::Topology::check_out_at_once).
@@ -65,8 +73,8 @@ impl<C> Recorded<C> {
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         self.prepare(now);
-        match self.machine.check_in_available(now, connection, socket, condition) {
-            Ok(()) => {
+        match self.machine.check_in_recorded(now, connection, socket, condition) {
+            Ok(_) => {
                 if let Some(tape) = &mut self.tape {
                     tape.record_returned(&self.machine, now, connection, condition);
                 }
@@ -92,6 +100,42 @@ impl<C> Recorded<C> {
         checked_in
     }
 
+    /// [`Topology::check_in_available`](crate::topology::Topology::check_in_available), which looks for no recorder: where there is
+    /// one, this way is closed.
+    ///
+    /// # Errors
+    /// Those of the call.
+    #[inline(always)]
+    pub fn check_in_available(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Option<Instant>, C> {
+        self.machine.check_in_available(now, connection, socket, condition)
+    }
+
+    /// [`Topology::check_in_at_once`](crate::topology::Topology::check_in_at_once).
+    ///
+    /// # Errors
+    /// Those of the call.
+    #[inline(always)]
+    pub fn check_in_at_once(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Option<Instant>, C> {
+        self.prepare(now);
+        let until = self.machine.check_in_at_once(now, connection, socket, condition)?;
+        if let Some(tape) = &mut self.tape {
+            tape.record_returned(&self.machine, now, connection, condition);
+        }
+        Ok(until)
+    }
+
     #[inline(always)]
     fn prepare(&mut self, now: Instant) {
         if self.tape.as_ref().is_some_and(|tape| tape.is_due()) {
@@ -113,14 +157,14 @@ impl<C> Recorded<C> {
     #[must_use = "an action that is not carried out is lost"]
     #[inline(always)]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
-        if self.tape.is_some() && !self.machine.is_drained() {
-            return self.poll_and_record();
+        if self.machine.is_drained() {
+            return self.machine.poll_output();
         }
-        self.machine.poll_output()
+        self.poll_queued()
     }
 
     #[inline(never)]
-    fn poll_and_record(&mut self) -> Option<Output<C>> {
+    fn poll_queued(&mut self) -> Option<Output<C>> {
         let output = self.machine.poll_output()?;
         if let Some(tape) = &mut self.tape {
             tape.take_output(&self.machine, &output);

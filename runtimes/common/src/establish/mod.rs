@@ -41,6 +41,7 @@ use crate::socket::transport::Transport;
 use crate::socket::{self, Socket};
 use crate::tls::{self, TlsConfig, TlsError};
 use crate::topology::ServerFilter;
+use crate::watch::Labels;
 
 /// How long before a monitor's limit its dialer gives up, at most.
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -70,8 +71,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) command_events: bool,
     /// A number that tells the client from others.
     pub(crate) number: u32,
-    /// Whether it is noted who holds connections.
-    pub(crate) watches_holders: bool,
+    /// The labels of check-outs, where it is noted who holds connections.
+    pub(crate) labels: Option<Arc<Labels>>,
     /// How long a use may last before it is told of.
     pub(crate) slow_use_limit: Option<Duration>,
     /// The longest wait of a check-out for which its caller sets none.

@@ -3,13 +3,13 @@
 //! Users' code runs here; no lock is held while it does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cmap_core::address::ServerAddress;
 use cmap_core::topology::SelectionDetail;
 
 use super::event::Event;
 use super::subscription::{Subscription, Tape};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A user's handler of events. It is called on the thread that caused the event, or in a task of the runtime, so it
 /// must be quick. Its panics are caught and go no further.
@@ -89,7 +89,7 @@ impl Listeners {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Tape>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Tape>>> {
         self.tapes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use cmap_core::address::ServerAddress;
 use futures_core::Stream;
 
 use super::event::Event;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The events of a client from a moment on. Ends when the client is closed and no handle to it or its connections is
 /// left.

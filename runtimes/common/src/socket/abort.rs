@@ -5,11 +5,11 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Poll, Waker};
 
-use atomic_waker::AtomicWaker;
 use cmap_core::connection::Phase;
+
+use crate::sync::{AtomicU8, AtomicWaker, Ordering};
 
 /// Why work was aborted. A reason with a greater number overrides one with a smaller number: a reason that concerns the
 /// connection counts more than one that concerns a single operation.

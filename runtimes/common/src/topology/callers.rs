@@ -1,6 +1,5 @@
 //! Check-outs and check-ins: calls of the machine where they are made, and what follows from them.
 
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::deadline::Deadline;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
+use crate::sync::{Arc, MutexGuard};
 use crate::watch::Tag;
 
 /// A check-out whose result the machine may still have in its queue. The lock is held.
@@ -39,20 +39,21 @@ pub(crate) enum Begun<S> {
 type BeginningOf<R> = (CheckOut, Option<Delivery<<R as Runtime>::Stream>>);
 
 impl<R: Runtime> Topology<R> {
-    /// Begins a check-out, which may wait for as long as the options allow. Returns the delivery, if that is all there is to
-    /// do.
+    /// The first way of a check-out, which may wait for as long as the options allow: returns the delivery, if that is all there is
+    /// to do.
     #[inline(always)]
     pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
         let mut state = self.lock();
-        if state.writes != Writes::Plain {
-            return Err(Unanswered { state, now, begun: None });
+        if state.writes == Writes::Plain
+            && let Some(delivery) = state.machine.check_out_available(now, request_within(now, self.check_out_limit))
+        {
+            return Ok(delivery);
         }
-        let begun = state.machine.check_out(now, request(self.check_out_limit.map(|limit| now + limit)));
-        delivered_at_once(state, now, begun)
+        Err(Unanswered { state, now, begun: None })
     }
 
-    /// The same by a caller who is noted, if that alone kept the machine from being asked.
+    /// The same by a caller who is noted, where that alone kept the first way from being taken.
     #[inline(always)]
     pub(crate) fn check_out_noted<'a>(
         &'a self,
@@ -60,17 +61,39 @@ impl<R: Runtime> Topology<R> {
         tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
         let Unanswered { mut state, now, begun } = unanswered;
-        if begun.is_some() || state.writes != Writes::Noted {
+        if state.writes != Writes::Noted {
             return Err(Unanswered { state, now, begun });
         }
-        let request = request(self.check_out_limit.map(|limit| now + limit));
+        let request = request_within(now, self.check_out_limit);
         match state.machine.check_out_at_once(now, &request) {
             Some(delivery) if state.note_delivered(now, delivery.check_out, tag) => Ok(delivery),
             Some(delivery) => {
                 let begun = (CheckOut::Started(delivery.check_out), Some(delivery));
                 Err(Unanswered { state, now, begun: Some(begun) })
             }
-            None => ask_and_note(state, now, request, tag),
+            None => Err(Unanswered { state, now, begun }),
+        }
+    }
+
+    /// Asks the machine for a check-out that neither of these ways has served, unless that is done at length.
+    #[inline(never)]
+    pub(crate) fn begin_check_out<'a>(
+        &'a self,
+        unanswered: Unanswered<'a, R>,
+        tag: Tag,
+    ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
+        let Unanswered { mut state, now, begun } = unanswered;
+        if begun.is_some() {
+            return Err(Unanswered { state, now, begun });
+        }
+        let request = request_within(now, self.check_out_limit);
+        match state.writes {
+            Writes::Plain => {
+                let begun = state.machine.check_out(now, request);
+                delivered_at_once(state, now, begun)
+            }
+            Writes::Noted => ask_and_note(state, now, request, tag),
+            Writes::AtLength => Err(Unanswered { state, now, begun }),
         }
     }
 
@@ -87,7 +110,7 @@ impl<R: Runtime> Topology<R> {
         tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
         let now = self.clock.now();
-        self.check_out_at(now, request(limit.map(|limit| now + limit)), tag)
+        self.check_out_at(now, request_within(now, limit), tag)
     }
 
     /// The same until `deadline`.
@@ -229,6 +252,28 @@ impl<R: Runtime> Topology<R> {
         socket: Box<Socket<R::Stream>>,
         condition: Condition,
     ) {
+        match state.machine.check_in_available(now, connection, socket, condition) {
+            Ok(idle_until) if state.driver_comes_before(idle_until) => {}
+            Ok(_) => self.follow_check_in(state, now, Ok(CheckedIn::Done)),
+            Err(socket) => self.check_in_at_length(now, state, connection, socket, condition),
+        }
+    }
+
+    /// The same where more has to be done than the first way does.
+    #[inline(never)]
+    fn check_in_at_length(
+        self: &Arc<Self>,
+        now: Instant,
+        mut state: MutexGuard<'_, State<R>>,
+        connection: Handle,
+        socket: Box<Socket<R::Stream>>,
+        condition: Condition,
+    ) {
+        let socket = match state.machine.check_in_at_once(now, connection, socket, condition) {
+            Ok(idle_until) if state.driver_comes_before(idle_until) => return,
+            Ok(_) => return self.follow_check_in(state, now, Ok(CheckedIn::Done)),
+            Err(socket) => socket,
+        };
         let checked_in = state.machine.check_in(now, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
         if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {
@@ -289,6 +334,11 @@ fn delivered_and_noted<R: Runtime>(
         return Err(Unanswered { state, now, begun: Some(begun) });
     }
     delivered_at_once(state, now, begun)
+}
+
+#[inline(always)]
+fn request_within(now: Instant, limit: Option<Duration>) -> CheckOutRequest {
+    request(limit.map(|limit| now + limit))
 }
 
 #[inline(always)]

@@ -5,17 +5,14 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::Poll;
-
-use atomic_waker::AtomicWaker;
 
 use super::Topology;
 use super::suspension::Suspension;
 use crate::clock::Clock;
 use crate::establish::Requester;
 use crate::runtime::Runtime;
+use crate::sync::{Arc, AtomicBool, AtomicWaker, Ordering, Weak};
 
 /// Wakes the driver before its time.
 #[derive(Debug, Default)]

@@ -24,7 +24,7 @@ impl<R: Runtime> Topology<R> {
     /// Whether it is noted who asks.
     #[inline]
     pub(crate) fn watches_holders(&self) -> bool {
-        self.settings.watches_holders
+        self.settings.labels.is_some()
     }
 
     /// The span of a check-out that begins to wait, where it is noted who asks.
@@ -40,10 +40,7 @@ impl<R: Runtime> Topology<R> {
 
     /// The number of a label; none where nothing is noted.
     pub(crate) fn label(&self, text: &str) -> LabelId {
-        if !self.watches_holders() {
-            return LabelId::NONE;
-        }
-        self.lock().watch.as_mut().map_or(LabelId::NONE, |watch| watch.label(text))
+        self.settings.labels.as_ref().map_or(LabelId::NONE, |labels| labels.id(text))
     }
 
     /// A label for many check-outs.
@@ -61,7 +58,7 @@ impl<R: Runtime> Topology<R> {
     pub(crate) fn note_command(&self, connection: Handle, name: &str) {
         let began = self.clock().now();
         let mut state = self.lock();
-        let Some(name) = state.watch.as_mut().map(|watch| watch.command(name)) else { return };
+        let Some(name) = state.watch.as_ref().map(|watch| watch.command(name)) else { return };
         if let Some(activity) = state.activity(connection) {
             activity.command = Some(NotedCommand { name, began, ended: None });
         }

@@ -46,7 +46,6 @@ mod warm_up;
 mod work;
 
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -79,6 +78,7 @@ use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::spares::SharedSpares;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct Topology<R: Runtime> {
     /// The first seed, which stands for all servers where there is no other.
@@ -137,7 +137,7 @@ impl<R: Runtime> Topology<R> {
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,
-            follows_commands: settings.command_events || settings.watches_holders,
+            follows_commands: settings.command_events || settings.labels.is_some(),
             settings,
             listeners,
             alarm: Arc::default(),

@@ -5,10 +5,8 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use atomic_waker::AtomicWaker;
 use cmap_core::ErrorChain;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{self, Monitor};
@@ -22,6 +20,7 @@ use super::member::Member;
 use crate::runtime::Runtime;
 use crate::socket;
 use crate::socket::abort::{Abort, AbortReason};
+use crate::sync::{Arc, AtomicWaker, Mutex, PoisonError, Weak};
 use crate::tls::TlsError;
 
 /// The state of a monitor's socket that its task shares.

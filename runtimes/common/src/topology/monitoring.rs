@@ -6,7 +6,6 @@
 //! round, and never two of them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use cmap_core::monitor::{Action, Call, Monitor, Output, Socket};
@@ -18,6 +17,7 @@ use super::member::Member;
 use super::monitor_socket::MonitorSocket;
 use super::state::State;
 use crate::runtime::Runtime;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Monitoring {
     state: Mutex<MonitorState>,

@@ -117,14 +117,15 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&server.description().address);
             members.insert(id, Member::new(id, address, &settings, None));
         }
-        let is_observed = settings.watches_holders || machine::is_recording(&machine);
+        let is_observed = settings.labels.is_some() || machine::is_recording(&machine);
         let writes = match (settings.server_filter.is_some(), is_observed) {
             (true, _) => Writes::AtLength,
             (false, true) => Writes::Noted,
             (false, false) => Writes::Plain,
         };
-        let watch = settings.watches_holders.then(|| Box::new(Watch::new(settings.slow_use_limit)));
-        machine.record_durations(settings.watches_holders);
+        let labels = settings.labels.as_ref().map(Arc::clone);
+        let watch = labels.map(|labels| Box::new(Watch::new(labels, settings.slow_use_limit)));
+        machine.record_durations(settings.labels.is_some());
         Self {
             machine,
             waiters: Waiters::new(),

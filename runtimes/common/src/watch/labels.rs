@@ -1,9 +1,10 @@
 //! Texts that come again and again, each with a small number: labels of check-outs, names of commands.
 //!
 //! A table takes so many texts and no more, since labels that never end (one for each user, say) would take all memory. Those
-//! beyond share one number, and are counted.
+//! beyond share one number, and are counted. Texts are added and never removed, so a known one is found without a lock.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A text that says what connections are for, made once by [`Client::label`](crate::Client::label) and given to many check-outs:
 /// then the text is not searched for at each of them. It belongs to its client; to others it means nothing.
@@ -20,12 +21,15 @@ pub(crate) struct LabelId(u16);
 /// The texts.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    texts: Vec<Arc<str>>,
-    /// By hash, with the next place free: the number of a text, or none.
-    places: Box<[LabelId]>,
+    /// By their numbers, from 1.
+    texts: Box<[OnceLock<Box<str>>]>,
+    /// By hash, with the next place free: the number of a text, or 0. A number comes here after its text.
+    places: Box<[AtomicU16]>,
+    /// How many there are. Locked while one is added.
+    known: Mutex<usize>,
     /// The text of those beyond.
-    others: Arc<str>,
-    folded: u64,
+    others: &'static str,
+    folded: AtomicU64,
 }
 
 /// Most texts of a table.
@@ -69,69 +73,76 @@ impl Label {
 
 impl Labels {
     /// A table, and what to call the texts beyond.
-    pub(crate) fn new(others: &str) -> Self {
-        let places = vec![LabelId::NONE; PLACES].into_boxed_slice();
-        Self { texts: Vec::with_capacity(MOST), places, others: Arc::from(others), folded: 0 }
-    }
-
-    /// The number of a text. Only a new text allocates.
-    pub(crate) fn id(&mut self, text: &str) -> LabelId {
-        let text = cut(text);
-        match self.search(text) {
-            Ok(id) => id,
-            // Those that are known have no control characters, so only a text that is not known has to be looked at.
-            Err(_) if text.chars().any(char::is_control) => {
-                // It could forge a line of a log.
-                let shown: String = text.chars().map(|own| if own.is_control() { '?' } else { own }).collect();
-                self.search(cut(&shown)).unwrap_or_else(|place| self.add(cut(&shown), place))
-            }
-            Err(place) => self.add(text, place),
+    pub(crate) fn new(others: &'static str) -> Self {
+        Self {
+            texts: (0..MOST).map(|_| OnceLock::new()).collect(),
+            places: (0..PLACES).map(|_| AtomicU16::new(LabelId::NONE.0)).collect(),
+            known: Mutex::default(),
+            others,
+            folded: AtomicU64::new(0),
         }
     }
 
+    /// The number of a text. Only a new text allocates, or locks.
+    #[inline]
+    pub(crate) fn id(&self, text: &str) -> LabelId {
+        let text = cut(text);
+        self.search(text).unwrap_or_else(|_| self.add(text))
+    }
+
     /// The number of a text that is known, or the place where it would be.
+    #[inline]
     fn search(&self, text: &str) -> Result<LabelId, usize> {
         if text.is_empty() {
             return Ok(LabelId::NONE);
         }
         let mut place = hash(text) % PLACES;
         loop {
-            match self.places.get(place) {
-                Some(&LabelId::NONE) | None => return Err(place),
-                Some(&id) if self.get(id).is_some_and(|own| **own == *text) => return Ok(id),
+            match self.places.get(place).map(|id| LabelId(id.load(Ordering::Acquire))) {
+                Some(LabelId::NONE) | None => return Err(place),
+                Some(id) if self.get(id).is_some_and(|own| own == text) => return Ok(id),
                 Some(_) => place = (place + 1) % PLACES,
             }
         }
     }
 
+    /// Those that are known have no control characters, so only a text that is not known has to be looked at.
     #[cold]
-    fn add(&mut self, text: &str, place: usize) -> LabelId {
-        let number = u16::try_from(self.texts.len() + 1).unwrap_or(u16::MAX);
-        match self.places.get_mut(place) {
-            Some(free) if self.texts.len() < MOST => {
-                *free = LabelId(number);
-                self.texts.push(Arc::from(text));
-                *free
-            }
-            _ => {
-                self.folded = self.folded.saturating_add(1);
-                LabelId::OTHERS
-            }
+    fn add(&self, text: &str) -> LabelId {
+        if text.chars().any(char::is_control) {
+            // It could forge a line of a log.
+            let shown: String = text.chars().map(|own| if own.is_control() { '?' } else { own }).collect();
+            return self.id(cut(&shown));
         }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have added it meanwhile.
+        let place = match self.search(text) {
+            Ok(id) => return id,
+            Err(place) => place,
+        };
+        let (Some(free), Some(place)) = (self.texts.get(*known), self.places.get(place)) else {
+            self.folded.fetch_add(1, Ordering::Relaxed);
+            return LabelId::OTHERS;
+        };
+        free.get_or_init(|| Box::from(text));
+        *known += 1;
+        let number = u16::try_from(*known).unwrap_or(u16::MAX);
+        place.store(number, Ordering::Release);
+        LabelId(number)
     }
 
     /// The text of a number.
-    pub(crate) fn get(&self, id: LabelId) -> Option<&Arc<str>> {
+    pub(crate) fn get(&self, id: LabelId) -> Option<&str> {
         match id {
             LabelId::NONE => None,
-            LabelId::OTHERS => Some(&self.others),
-            LabelId(number) => self.texts.get(usize::from(number) - 1),
+            LabelId::OTHERS => Some(self.others),
+            LabelId(number) => self.texts.get(usize::from(number) - 1)?.get().map(|text| &**text),
         }
     }
 
     /// How often a text was given that the table had no room for.
     pub(crate) fn folded(&self) -> u64 {
-        self.folded
+        self.folded.load(Ordering::Relaxed)
     }
 }
 
@@ -163,12 +174,26 @@ mod tests {
 
     #[test]
     fn a_text_keeps_its_number() {
-        let mut labels = labels();
+        let labels = labels();
         let checkout = labels.id("checkout page");
 
         assert_eq!(labels.id("checkout page"), checkout);
         assert_ne!(labels.id("report"), checkout);
-        assert_eq!(labels.get(checkout).map(|text| &**text), Some("checkout page"));
+        assert_eq!(labels.get(checkout), Some("checkout page"));
+    }
+
+    #[test]
+    fn threads_that_give_the_same_texts_get_the_same_numbers() {
+        let labels = labels();
+        let ids = || (0..MOST).map(|user| labels.id(&format!("user {user}"))).collect::<Vec<_>>();
+
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(ids);
+            (ids(), other.join().unwrap())
+        });
+
+        assert_eq!(one, other);
+        assert_eq!((labels.folded(), one.iter().max()), (0, Some(&LabelId(128))));
     }
 
     #[test]
@@ -185,19 +210,19 @@ mod tests {
 
     #[test]
     fn texts_beyond_the_last_place_are_folded_and_counted() {
-        let mut labels = labels();
+        let labels = labels();
         let first: Vec<_> = (0..MOST).map(|user| labels.id(&format!("user {user}"))).collect();
 
         let beyond: Vec<_> = (0..1000).map(|user| labels.id(&format!("visitor {user}"))).collect();
 
-        assert!(beyond.iter().all(|id| labels.get(*id).is_some_and(|text| &**text == "other labels")));
+        assert!(beyond.iter().all(|id| labels.get(*id) == Some("other labels")));
         assert_eq!(labels.folded(), 1000);
         assert_eq!((0..MOST).map(|user| labels.id(&format!("user {user}"))).collect::<Vec<_>>(), first);
     }
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        let mut labels = labels();
+        let labels = labels();
         let id = labels.id(&format!("{}ä", "x".repeat(LONGEST - 1)));
 
         assert_eq!(labels.get(id).map(|text| text.len()), Some(LONGEST - 1));
@@ -205,9 +230,9 @@ mod tests {
 
     #[test]
     fn a_text_cannot_forge_a_line_of_a_log() {
-        let mut labels = labels();
+        let labels = labels();
         let id = labels.id("a\nb\u{1b}");
 
-        assert_eq!(labels.get(id).map(|text| &**text), Some("a?b?"));
+        assert_eq!(labels.get(id), Some("a?b?"));
     }
 }

@@ -53,7 +53,8 @@ pub(crate) struct Tag {
 
 /// The notes.
 pub(crate) struct Watch {
-    labels: Labels,
+    /// Those of check-outs, which look for theirs before they lock the notes.
+    labels: Arc<Labels>,
     commands: Labels,
     /// By the server of a check-out, and by its number there.
     tags: Vec<Vec<Tag>>,
@@ -94,9 +95,9 @@ impl Tag {
 }
 
 impl Watch {
-    pub(crate) fn new(slow_use_limit: Option<Duration>) -> Self {
+    pub(crate) fn new(labels: Arc<Labels>, slow_use_limit: Option<Duration>) -> Self {
         Self {
-            labels: Labels::new("(other labels)"),
+            labels,
             commands: Labels::new("(other commands)"),
             tags: Vec::new(),
             size: 0,
@@ -106,20 +107,16 @@ impl Watch {
         }
     }
 
-    pub(crate) fn label(&mut self, text: &str) -> LabelId {
-        self.labels.id(text)
-    }
-
-    pub(crate) fn command(&mut self, name: &str) -> LabelId {
+    pub(crate) fn command(&self, name: &str) -> LabelId {
         self.commands.id(name)
     }
 
     pub(crate) fn label_text(&self, id: LabelId) -> Option<Arc<str>> {
-        self.labels.get(id).map(Arc::clone)
+        self.labels.get(id).map(Arc::from)
     }
 
     pub(crate) fn command_text(&self, id: LabelId) -> Option<Arc<str>> {
-        self.commands.get(id).map(Arc::clone)
+        self.commands.get(id).map(Arc::from)
     }
 
     /// Uses that are over, by label, and the slowest of them.
@@ -209,6 +206,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use cmap_core::pool::{Durations, PhaseDurations};
 
     use super::*;
@@ -217,8 +216,8 @@ mod tests {
     fn a_watch_takes_64_kib_at_most() {
         let tags = MOST * size_of::<Tag>();
         let selections = MOST_SELECTIONS * (size_of::<SelectionId>() + size_of::<Tag>());
-        // Its text, its number, and the counts of what is shared.
-        let label = 64 + 2 * size_of::<LabelId>() + size_of::<Arc<str>>() + 2 * size_of::<usize>();
+        // Its text, and its number.
+        let label = 64 + 2 * size_of::<LabelId>() + size_of::<OnceLock<Box<str>>>();
         // Those of four pools, and of all that have gone; the phases are those of all.
         let durations = 5 * size_of::<Durations>() + size_of::<PhaseDurations>();
         let uses = size_of::<Uses>() + Uses::BYTES;

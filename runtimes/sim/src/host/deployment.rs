@@ -87,6 +87,11 @@ impl Servers {
         self.cluster.state().deployment.primary()
     }
 
+    /// The runtime of other programs on a member's host, which dial out from there. They go on when the member is killed.
+    pub fn runtime(&self, member: MemberId) -> Option<SimRuntime> {
+        self.cluster.address(member).map(|address| self.cluster.runtime.at(address.ip()))
+    }
+
     /// Kills a member's process: nobody listens any more, and every connection is closed by the operating system.
     pub fn kill(&self, member: MemberId) {
         self.cluster.drive(|deployment, now| deployment.kill(now, member));

@@ -9,6 +9,8 @@ pub struct Check {
     pub needs: Needs,
     /// Which programs make it.
     pub makers: Makers,
+    /// Whether it is made through the hub, too: it is about commands and logins, and needs no fail points.
+    pub through_hub: bool,
 }
 
 /// Which programs make a check.
@@ -33,30 +35,30 @@ pub enum Needs {
 
 /// All checks.
 pub const ALL: &[Check] = &[
-    embedded("scram-sha-1"),
-    embedded("scram-sha-256"),
-    embedded("scram-sha-256-saslprep"),
-    embedded("scram-default"),
+    embedded("scram-sha-1").through_hub(),
+    embedded("scram-sha-256").through_hub(),
+    embedded("scram-sha-256-saslprep").through_hub(),
+    embedded("scram-default").through_hub(),
     embedded("plain"),
     embedded("x509"),
     embedded("encrypted-client-key"),
-    embedded("wrong-password"),
+    embedded("wrong-password").through_hub(),
     embedded("unknown-x509-user"),
     embedded("wrong-certificate"),
     embedded("wrong-host-name"),
     embedded("compressor-snappy"),
     embedded("compressor-zlib"),
     embedded("compressor-zstd"),
-    commands("ping"),
-    commands("crud"),
+    commands("ping").through_hub(),
+    commands("crud").through_hub(),
     embedded("create-user"),
-    commands("unknown-command"),
-    mongodb("unacknowledged-write"),
-    commands("large-document"),
-    mongodb("too-large-document"),
-    commands("large-batch"),
-    mongodb("cursor-get-mores"),
-    commands("kill-cursors"),
+    commands("unknown-command").through_hub(),
+    mongodb("unacknowledged-write").through_hub(),
+    commands("large-document").through_hub(),
+    mongodb("too-large-document").through_hub(),
+    commands("large-batch").through_hub(),
+    mongodb("cursor-get-mores").through_hub(),
+    commands("kill-cursors").through_hub(),
     embedded("fail-point-error-code"),
     embedded("fail-point-close-connection"),
     embedded("fail-point-block-connection"),
@@ -65,8 +67,8 @@ pub const ALL: &[Check] = &[
     embedded("error-labels"),
     embedded("streaming-hello"),
     embedded("replica-set"),
-    embedded("load-balanced"),
-    commands("threads-32"),
+    embedded("load-balanced").through_hub(),
+    commands("threads-32").through_hub(),
     commands("pool-events"),
     embedded("set-secondary-reads"),
     embedded("set-step-down"),
@@ -91,13 +93,19 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 const fn commands(name: &'static str) -> Check {
-    Check { name, needs: Needs::Commands, makers: Makers::All }
+    Check { name, needs: Needs::Commands, makers: Makers::All, through_hub: false }
 }
 
 const fn mongodb(name: &'static str) -> Check {
-    Check { name, needs: Needs::MongoDb, makers: Makers::All }
+    Check { name, needs: Needs::MongoDb, makers: Makers::All, through_hub: false }
 }
 
 const fn embedded(name: &'static str) -> Check {
-    Check { name, needs: Needs::Embedded, makers: Makers::All }
+    Check { name, needs: Needs::Embedded, makers: Makers::All, through_hub: false }
+}
+
+impl Check {
+    const fn through_hub(self) -> Self {
+        Self { through_hub: true, ..self }
+    }
 }

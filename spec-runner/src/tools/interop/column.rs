@@ -1,6 +1,6 @@
 //! The columns of the table: which program talks to which servers, and how it is called.
 //!
-//! The first ones are clients of the embedded server. In the last two, our client talks to foreign servers.
+//! The first ones are clients of the embedded server, directly and then through the hub. In the last two, our client talks to foreign servers.
 
 use core::fmt;
 use std::env;
@@ -27,6 +27,14 @@ pub enum Column {
     Java,
     /// Our client.
     Cmap,
+    /// pymongo, through the hub.
+    PythonHub,
+    /// The package `mongodb` of npm, through the hub.
+    NodeHub,
+    /// go.mongodb.org/mongo-driver/v2, through the hub.
+    GoHub,
+    /// org.mongodb:mongodb-driver-sync, through the hub.
+    JavaHub,
     /// Our client and mongo-java-server.
     ServerJava,
     /// Our client and the MongoDB that `$MONGODB_URI` names.
@@ -35,11 +43,34 @@ pub enum Column {
 
 impl Column {
     /// All columns, in the order of the table.
-    pub const ALL: [Self; 7] =
-        [Self::Python, Self::Node, Self::Go, Self::Java, Self::Cmap, Self::ServerJava, Self::MongoDb];
+    pub const ALL: [Self; 11] = [
+        Self::Python,
+        Self::Node,
+        Self::Go,
+        Self::Java,
+        Self::Cmap,
+        Self::PythonHub,
+        Self::NodeHub,
+        Self::GoHub,
+        Self::JavaHub,
+        Self::ServerJava,
+        Self::MongoDb,
+    ];
 
     /// The names of all columns.
-    pub const NAMES: [&'static str; 7] = ["python", "node", "go", "java", "cmap", "server-java", "mongodb"];
+    pub const NAMES: [&'static str; 11] = [
+        "python",
+        "node",
+        "go",
+        "java",
+        "cmap",
+        "python-hub",
+        "node-hub",
+        "go-hub",
+        "java-hub",
+        "server-java",
+        "mongodb",
+    ];
 
     /// The column of this name.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -54,6 +85,10 @@ impl Column {
             Self::Go => "go",
             Self::Java => "java",
             Self::Cmap => "cmap",
+            Self::PythonHub => "python-hub",
+            Self::NodeHub => "node-hub",
+            Self::GoHub => "go-hub",
+            Self::JavaHub => "java-hub",
             Self::ServerJava => "server-java",
             Self::MongoDb => "mongodb",
         }
@@ -62,6 +97,9 @@ impl Column {
     /// Whether `check` makes sense here.
     pub fn can(self, check: &Check) -> bool {
         let (offered, is_ours) = match self {
+            // Behind any load balancer this driver takes no notice of maxWriteBatchSize: its batches have 1,000 documents.
+            Self::NodeHub if check.name == "large-batch" => return false,
+            Self::PythonHub | Self::NodeHub | Self::GoHub | Self::JavaHub => return check.through_hub,
             Self::Python | Self::Node | Self::Go | Self::Java => (Needs::Embedded, false),
             Self::Cmap => (Needs::Embedded, true),
             Self::ServerJava => (Needs::Commands, true),
@@ -77,15 +115,15 @@ impl Column {
     /// The program; the input file is still to be added.
     pub fn command(self) -> Result<Command, InteropError> {
         match self {
-            Self::Python => with_script("python/.venv/bin/python", "python/main.py"),
-            Self::Node => {
+            Self::Python | Self::PythonHub => with_script("python/.venv/bin/python", "python/main.py"),
+            Self::Node | Self::NodeHub => {
                 installed("node/node_modules")?;
                 let mut command = Command::new("node");
                 command.arg(installed("node/main.js")?);
                 Ok(command)
             }
-            Self::Go => Ok(Command::new(installed("go/target/interop")?)),
-            Self::Java => java("java/target/interop.jar"),
+            Self::Go | Self::GoHub => Ok(Command::new(installed("go/target/interop")?)),
+            Self::Java | Self::JavaHub => java("java/target/interop.jar"),
             Self::Cmap | Self::ServerJava | Self::MongoDb => {
                 let mut command = this_program()?;
                 command.arg("interop-client");
@@ -98,6 +136,7 @@ impl Column {
     pub fn servers(self) -> ServerSet {
         match self {
             Self::Python | Self::Node | Self::Go | Self::Java | Self::Cmap => ServerSet::Embedded,
+            Self::PythonHub | Self::NodeHub | Self::GoHub | Self::JavaHub => ServerSet::Hub,
             Self::ServerJava => ServerSet::Java,
             Self::MongoDb => ServerSet::Named,
         }

@@ -13,6 +13,7 @@
 pub mod checks;
 pub mod cmap;
 pub mod column;
+mod hub;
 pub mod program;
 pub mod servers;
 pub mod table;
@@ -51,6 +52,12 @@ pub enum InteropError {
     NotInstalled {
         /// Where it should be.
         path: PathBuf,
+    },
+    /// The hub has not taken a user.
+    #[error("the hub's program could not add the user {user:?}; `.ci/interop` builds it")]
+    NoUser {
+        /// The user.
+        user: &'static str,
     },
     /// No MongoDB was named.
     #[error("${} is not set; set it to the connection string of a MongoDB to use", column::URI_VARIABLE)]

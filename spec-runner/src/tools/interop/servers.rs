@@ -1,6 +1,7 @@
 //! The servers of the checks, each a process of its own that ends when this one does.
 
 use core::mem;
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::InteropError;
 use super::column::{self, URI_VARIABLE};
+use super::{InteropError, hub};
 
 /// The embedded servers: the name that the programs know, and the options of `serve`. The checks know users and passwords.
 const EMBEDDED: [(&str, &[&str]); 7] = [
@@ -60,6 +61,8 @@ const LISTENING: &str = "listening on ";
 pub enum ServerSet {
     /// The embedded servers, all of them.
     Embedded,
+    /// The hub, before embedded servers.
+    Hub,
     /// mongo-java-server.
     Java,
     /// The MongoDB that `$MONGODB_URI` names.
@@ -79,6 +82,9 @@ pub enum Place {
         /// The `host:port` of the DNS server that knows it; empty if there is none.
         #[serde(default)]
         dns: String,
+        /// The options that every connection string for it has.
+        #[serde(default)]
+        options: BTreeMap<String, String>,
     },
     /// A server that the user has named.
     Named {
@@ -92,10 +98,17 @@ pub enum Place {
 pub struct Servers(Vec<Server>);
 
 #[derive(Debug)]
-struct Server {
-    name: &'static str,
-    place: Place,
-    process: Option<Process>,
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    pub(super) place: Place,
+    pub(super) process: Option<Process>,
+}
+
+impl Place {
+    /// A server at an address, without more.
+    pub(super) fn at(address: String) -> Self {
+        Self::Started { address, certificates: String::new(), dns: String::new(), options: BTreeMap::new() }
+    }
 }
 
 impl ServerSet {
@@ -106,11 +119,12 @@ impl ServerSet {
                 let servers = EMBEDDED.iter().map(|(name, options)| start_embedded(name, options, folder));
                 servers.collect::<Result<_, _>>().map(Servers)
             }
+            Self::Hub => hub::start(folder).map(Servers),
             Self::Java => {
                 let mut command = column::java("server-java/target/server.jar")?;
                 command.arg("0");
                 let (process, address) = Process::start("open", command)?;
-                let place = Place::Started { address, certificates: String::new(), dns: String::new() };
+                let place = Place::at(address);
                 Ok(Servers(vec![Server { name: "open", place, process: Some(process) }]))
             }
             Self::Named => {
@@ -121,7 +135,7 @@ impl ServerSet {
     }
 }
 
-fn start_embedded(name: &'static str, options: &[&str], folder: &Path) -> Result<Server, InteropError> {
+pub(super) fn start_embedded(name: &'static str, options: &[&str], folder: &Path) -> Result<Server, InteropError> {
     let mut command = column::this_program()?;
     command.args(["serve", "--port", "0", "--until-stdin-ends"]).args(options);
     let mut certificates = String::new();
@@ -136,7 +150,8 @@ fn start_embedded(name: &'static str, options: &[&str], folder: &Path) -> Result
     let (process, address) = Process::start(name, command)?;
     let printed = process.output.text();
     let dns = printed.lines().find_map(|line| line.strip_prefix(DNS)).unwrap_or_default().to_owned();
-    Ok(Server { name, place: Place::Started { address, certificates, dns }, process: Some(process) })
+    let place = Place::Started { address, certificates, dns, options: BTreeMap::new() };
+    Ok(Server { name, place, process: Some(process) })
 }
 
 impl Servers {

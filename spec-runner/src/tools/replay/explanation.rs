@@ -25,6 +25,9 @@ pub(super) fn print(
         serde_json::to_writer_pretty(&mut *out, &told)?;
         writeln!(out)?;
     } else {
+        if !trace.header.trigger.is_empty() {
+            writeln!(out, "written because of: {}", trace.header.trigger)?;
+        }
         print_waits(&waits, out)?;
     }
     Ok(Ok(()))

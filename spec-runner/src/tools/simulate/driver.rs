@@ -1,6 +1,8 @@
 //! Carries out steps on a client, as the driver of a runtime would, and lets the oracle judge each of them.
 
-use std::collections::BTreeMap;
+mod inputs;
+mod warm_ups;
+
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
@@ -8,18 +10,19 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::{Call, Finding};
 use cmap_core::options::{PoolOptionsError, PoolSizes, ReadMode, ReadPreference};
 use cmap_core::pool::{
-    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput,
+    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput, ServiceId,
 };
-use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
+use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
-    Answer, CheckOut, Criteria, Input, MonitorCall, Output, ServerSelector, Topology, TopologyOptions,
+    Answer, CheckOut, Criteria, Input, MonitorCall, Output, ServerSelector, Topology, TopologyOptions, WarmUpId,
 };
 
+use self::inputs::{describe, operation_error};
 use super::machine::Machine;
 use super::mark::Mark;
 use super::oracle::{Broken, Oracle, law};
-use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step, Trouble};
+use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step};
 
 /// How often it looks at what only the machine itself can tell, which costs more than the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,19 +75,27 @@ pub(super) enum Report {
 pub(super) struct Driver<M> {
     machine: M,
     deployment: Deployment,
+    /// Whether something may keep a warm-up from its connections for ever: a limit of all pools, or pings that take all permits.
+    may_stay_cold: bool,
     lateness: Duration,
     looks: Looks,
     now: Instant,
     calls: u64,
     pub(super) oracle: Oracle,
+    /// What the servers say of themselves while they are no primaries.
+    descriptions: Vec<ServerDescription>,
     members: Vec<Option<ServerId>>,
-    numbers: BTreeMap<ServerId, usize>,
+    /// The members of servers, those included that have left.
+    numbers: Vec<(ServerId, usize)>,
     waiting: Vec<CheckOut>,
     pending: Vec<Handle>,
     checking: Vec<Handle>,
     refreshing: Vec<Handle>,
     in_use: Vec<Handle>,
+    warm_ups: Vec<WarmUpId>,
     pub(super) reports: Vec<Report>,
+    /// When the machine wants to be called, if it was asked since its last call.
+    due: Option<Option<Instant>>,
     /// The check-outs that began, for the figures.
     pub(super) check_outs: u64,
     last_check_out: Option<CheckOut>,
@@ -95,6 +106,7 @@ pub(super) fn client(case: &ClientCase) -> Result<Topology<()>, PoolOptionsError
     let seeds = case.deployment.hosts().iter().map(|host| ServerAddress::tcp(host, 27017)).collect();
     let mut options = TopologyOptions::of_seeds(seeds);
     options.max_connections = case.max_connections;
+    options.load_balanced = case.deployment == Deployment::LoadBalanced;
     options.replica_set = case.deployment.is_replica_set().then(|| "rs".into());
     Topology::new(options, case.pool.clone())
 }
@@ -105,19 +117,23 @@ impl<M: Machine> Driver<M> {
         let mut driver = Self {
             machine,
             deployment: case.deployment,
+            may_stay_cold: case.max_connections > 0 || case.pool.refresh_requirement.is_some(),
             lateness: case.lateness,
             looks,
             now: Instant::ORIGIN,
             calls: 0,
             oracle: Oracle::new(&case.pool, case.max_connections),
+            descriptions: (0..case.deployment.hosts().len()).map(|member| describe(case.deployment, member)).collect(),
             members: vec![None; case.deployment.hosts().len()],
-            numbers: BTreeMap::new(),
+            numbers: Vec::new(),
             waiting: Vec::new(),
             pending: Vec::new(),
             checking: Vec::new(),
             refreshing: Vec::new(),
             in_use: Vec::new(),
+            warm_ups: Vec::new(),
             reports: Vec::new(),
+            due: None,
             check_outs: 0,
             last_check_out: None,
         };
@@ -144,8 +160,12 @@ impl<M: Machine> Driver<M> {
     }
 
     /// When the client calls on its next timeout.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.machine.next_timeout().map(|due| (due + self.lateness).max(self.now))
+    fn next_timeout(&mut self) -> Option<Instant> {
+        self.due().map(|due| (due + self.lateness).max(self.now))
+    }
+
+    fn due(&mut self) -> Option<Instant> {
+        *self.due.get_or_insert_with(|| self.machine.next_timeout())
     }
 
     /// Where a connection stands among those in use, that are being established, looked at, or pinged.
@@ -178,7 +198,7 @@ impl<M: Machine> Driver<M> {
         for _ in 0..TIMEOUTS_IN_A_ROW {
             self.call(Input::Timeout)?;
             self.oracle.after_timeout(self.now)?;
-            if self.machine.next_timeout().is_none_or(|next| next > self.now) {
+            if self.due().is_none_or(|next| next > self.now) {
                 return Ok(true);
             }
         }
@@ -241,12 +261,14 @@ impl<M: Machine> Driver<M> {
             Step::Resize { max_pool_size, max_connecting } => {
                 let sizes = PoolSizes::default().max_pool_size(max_pool_size).max_connecting(max_connecting);
                 // Limits that contradict the others are refused.
-                if self.machine.apply(self.now, Input::Resize(sizes)) == Answer::Done {
+                if self.apply(Input::Resize(sizes)) == Answer::Done {
                     self.oracle.resized(max_pool_size, max_connecting);
                 }
                 self.drain()?;
                 self.look()
             }
+            Step::WarmUp(connections) => self.warm_up(connections),
+            Step::CancelWarmUp(nth) => self.cancel_warm_up(nth),
             Step::RetireAll(over) => self.call(Input::RetireAll(over)),
             Step::EndAffinity(key) => self.call(Input::EndAffinity(AffinityKey(key))),
             Step::Suspend(time) => {
@@ -276,7 +298,7 @@ impl<M: Machine> Driver<M> {
     fn cancel(&mut self, nth: usize) -> Result<(), Broken> {
         let Some(check_out) = nth_of(&self.waiting, nth) else { return Ok(()) };
         // Its time may be up, if timeouts are handled late: then the answer is among the outputs.
-        let answer = self.machine.apply(self.now, Input::CancelCheckOut(check_out));
+        let answer = self.apply(Input::CancelCheckOut(check_out));
         if answer == Answer::Cancellation(Cancellation::Cancelled) {
             self.oracle.cancelled(check_out);
             self.waiting.retain(|known| *known != check_out);
@@ -290,10 +312,8 @@ impl<M: Machine> Driver<M> {
     fn end_establishment(&mut self, nth: usize, end: Establishment) -> Result<(), Broken> {
         let Some(connection) = take(&mut self.pending, nth) else { return Ok(()) };
         let (phase, fault) = match end {
-            Establishment::Done => {
-                self.oracle.established(connection);
-                return self.call(Input::Established(connection));
-            }
+            Establishment::Done => return self.end_well(connection, 0),
+            Establishment::DoneBy(service) => return self.end_well(connection, service),
             Establishment::Refused => (Phase::Connect, Fault::Network),
             Establishment::HungUp => (Phase::Hello, Fault::Network),
             Establishment::TimedOut => (Phase::Hello, Fault::Timeout),
@@ -303,8 +323,21 @@ impl<M: Machine> Driver<M> {
         self.call(Input::EstablishFailed(connection, EstablishError::new(phase, fault, "it failed")))
     }
 
+    fn end_well(&mut self, connection: Handle, service: u8) -> Result<(), Broken> {
+        if self.deployment != Deployment::LoadBalanced {
+            self.oracle.established(connection, None);
+            return self.call(Input::Established(connection));
+        }
+        let service = ServiceId([service; 12]);
+        let hello = Box::new(describe(self.deployment, 0));
+        self.call(Input::Hello(connection, Some(service), hello))?;
+        self.oracle.established(connection, Some(service));
+        self.call(Input::Established(connection))
+    }
+
     fn hear(&mut self, member: usize, heard: Heard) -> Result<(), Broken> {
-        let Some(server) = self.members.get(member).copied().flatten() else { return Ok(()) };
+        let is_checked = self.deployment != Deployment::LoadBalanced;
+        let Some(server) = self.members.get(member).copied().flatten().filter(|_| is_checked) else { return Ok(()) };
         let failure = |fault| Finding::Failure { fault, cause: Cause::new("the check failed") };
         let finding = match heard {
             Heard::Answer { primary_of } => Finding::Description(Box::new(self.description(member, primary_of))),
@@ -318,30 +351,16 @@ impl<M: Machine> Driver<M> {
     }
 
     fn description(&self, member: usize, primary_of: Option<u64>) -> ServerDescription {
-        let hosts = self.deployment.hosts();
-        let server_type = match (self.deployment, primary_of) {
-            (Deployment::Standalone, _) => ServerType::Standalone,
-            (Deployment::Sharded, _) => ServerType::Mongos,
-            (Deployment::ReplicaSet, Some(_)) => ServerType::RsPrimary,
-            (Deployment::ReplicaSet, None) => ServerType::RsSecondary,
-        };
-        let host = hosts.get(member).copied().unwrap_or_default();
-        let mut description = ServerDescription::new(ServerAddress::tcp(host, 27017).into(), server_type);
-        description.wire_versions = Some((0, 21));
-        description.round_trip_time = Some(Duration::from_millis(1));
-        if self.deployment.is_replica_set() {
-            description.set_name = Some("rs".into());
-            description.hosts = hosts.iter().map(|host| format!("{host}:27017")).collect();
-            description.set_version = Some(1);
-            description.election_id = primary_of.map(|election| {
-                let mut id = [0; 12];
-                id[4..].copy_from_slice(&election.to_be_bytes());
-                id
-            });
+        let Some(known) = self.descriptions.get(member) else { return describe(self.deployment, member) };
+        let mut description = known.clone();
+        if let Some(election) = primary_of.filter(|_| self.deployment.is_replica_set()) {
+            description.server_type = ServerType::RsPrimary;
+            let mut id = [0; 12];
+            id[4..].copy_from_slice(&election.to_be_bytes());
+            description.election_id = Some(id);
         }
         description
     }
-
     // A call, and what it leads to.
 
     fn call(&mut self, input: Input) -> Result<(), Broken> {
@@ -349,7 +368,7 @@ impl<M: Machine> Driver<M> {
     }
 
     fn call_for(&mut self, input: Input, deadline: Option<Instant>) -> Result<(), Broken> {
-        let answer = self.machine.apply(self.now, input);
+        let answer = self.apply(input);
         if let Answer::CheckOut(check_out, _) = answer {
             self.oracle.began(check_out, deadline);
             self.last_check_out = Some(check_out);
@@ -380,6 +399,11 @@ impl<M: Machine> Driver<M> {
         self.look()
     }
 
+    fn apply(&mut self, input: Input) -> Answer {
+        self.due = None;
+        self.machine.apply(self.now, input)
+    }
+
     fn look(&mut self) -> Result<(), Broken> {
         self.oracle.settle()?;
         self.calls += 1;
@@ -406,7 +430,7 @@ impl<M: Machine> Driver<M> {
     fn take(&mut self, output: Output<()>) {
         match output {
             Output::Pool { server, output: PoolOutput::Action(action) } => {
-                let member = self.numbers.get(&server).copied().unwrap_or_default();
+                let member = self.number(server).unwrap_or_default();
                 self.act(member, action);
             }
             Output::Selected { selection, check_out } => {
@@ -420,24 +444,28 @@ impl<M: Machine> Driver<M> {
                 let host = address.to_string();
                 let is_it = |known: &&str| host.strip_suffix(":27017") == Some(*known);
                 let member = self.deployment.hosts().iter().position(is_it).unwrap_or_default();
-                self.numbers.insert(server, member);
+                self.numbers.push((server, member));
                 if let Some(known) = self.members.get_mut(member) {
                     *known = Some(server);
                 }
                 self.reports.push(Report::CheckServer(member));
             }
             Output::Monitor { server, call: MonitorCall::Call(Call::RequestCheck) } => {
-                let member = self.numbers.get(&server).copied();
+                let member = self.number(server);
                 self.reports.extend(member.map(Report::CheckServer));
             }
+            Output::WarmedUp { warm_up, .. } => self.warm_ups.retain(|known| *known != warm_up),
             Output::Monitor { .. }
             | Output::Pool { .. }
-            | Output::WarmedUp { .. }
             | Output::Selection(_)
             | Output::ResolveSrv { .. }
             | Output::Topology(_)
             | Output::Server { .. } => {}
         }
+    }
+
+    fn number(&self, server: ServerId) -> Option<usize> {
+        self.numbers.iter().rfind(|(known, _)| *known == server).map(|(_, member)| *member)
     }
 
     fn act(&mut self, member: usize, action: Action<()>) {
@@ -485,14 +513,15 @@ impl<M: Machine> Driver<M> {
     /// the client closes, and nothing is left over.
     pub(super) fn calm_down(&mut self, election: u64) -> Result<(), Broken> {
         let end = self.now + CALM;
+        self.give_up_warm_ups()?;
         loop {
             self.answer_all(election)?;
-            if self.oracle.waiting() == 0 {
+            if self.oracle.waiting() == 0 && self.oracle.warm_ups() == 0 {
                 break;
             }
             let is_busy = !self.pending.is_empty() || !self.checking.is_empty() || !self.in_use.is_empty();
             if !is_busy && !self.handle_timeout_by(end)? {
-                let left = format!("{} at {:?}", self.oracle.waiting(), self.now);
+                let left = format!("{} and {} warm-ups at {:?}", self.oracle.waiting(), self.warm_ups.len(), self.now);
                 law("when all is well, everybody who waits is answered soon", false, || left)?;
             }
         }
@@ -533,22 +562,6 @@ impl<M: Machine> Driver<M> {
         }
         Ok(())
     }
-}
-
-fn operation_error(trouble: Trouble) -> OperationError {
-    let fault = match trouble {
-        Trouble::Network | Trouble::Overload => Fault::Network,
-        Trouble::Timeout => Fault::Timeout,
-        Trouble::NotWritablePrimary | Trouble::ShuttingDown => Fault::Server { code: Some(91) },
-    };
-    let mut error = OperationError::new(fault, Cause::new("the operation failed"));
-    error.is_overload = trouble == Trouble::Overload;
-    error.state_change = match trouble {
-        Trouble::NotWritablePrimary => Some(StateChange::NotWritablePrimary),
-        Trouble::ShuttingDown => Some(StateChange::ShuttingDown),
-        Trouble::Network | Trouble::Timeout | Trouble::Overload => None,
-    };
-    error
 }
 
 fn place(connections: &[Handle], connection: Handle) -> Option<usize> {

@@ -37,7 +37,7 @@ impl Finding {
         writeln!(out, "  {}", broken.detail)?;
         writeln!(out, "{} of its {steps} steps are enough:", script.steps.len())?;
         write!(out, "{script}")?;
-        let Some(trace) = trace(script, &format!("seed {seed}: {}", broken.law)) else {
+        let Some(trace) = trace(script, &format!("seed {seed} broke a law: {}: {}", broken.law, broken.detail)) else {
             return writeln!(err, "error: this client cannot be recorded");
         };
         let file = args.out.join(format!("simulated-{seed}.trace"));

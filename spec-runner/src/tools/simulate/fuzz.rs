@@ -43,6 +43,11 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
     let place = usize::from(argument % 16);
     let time = Duration::from_micros(u64::from(argument) << (more % 18));
     let is_true = more.is_multiple_of(2);
+    match what {
+        240..=247 => return Step::WarmUp((argument > 0).then(|| u32::from(argument % 8))),
+        248.. => return Step::CancelWarmUp(place),
+        _ => {}
+    }
     match what % 24 {
         0..=5 => Step::CheckOut {
             purpose: if is_true { Purpose::Write } else { Purpose::Read },

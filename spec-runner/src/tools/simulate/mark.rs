@@ -22,10 +22,14 @@ pub(super) enum Mark {
     Resized,
     Suspended,
     LeftInQueueByKey,
+    ServiceCleared,
+    WarmedUp,
+    WarmUpFailed,
+    WarmUpCancelled,
 }
 
 impl Mark {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::DeliveredAtOnce,
         Self::DeliveredAfterWait,
         Self::Cancelled,
@@ -45,6 +49,10 @@ impl Mark {
         Self::Resized,
         Self::Suspended,
         Self::LeftInQueueByKey,
+        Self::ServiceCleared,
+        Self::WarmedUp,
+        Self::WarmUpFailed,
+        Self::WarmUpCancelled,
     ];
 
     fn name(self) -> &'static str {
@@ -68,6 +76,10 @@ impl Mark {
             Self::Resized => "limits changed",
             Self::Suspended => "the process was suspended",
             Self::LeftInQueueByKey => "a waiter was overtaken for the sake of a key",
+            Self::ServiceCleared => "one service behind a load balancer was cleared",
+            Self::WarmedUp => "a warm-up succeeded",
+            Self::WarmUpFailed => "a warm-up failed",
+            Self::WarmUpCancelled => "a warm-up was given up",
         }
     }
 }
@@ -78,9 +90,7 @@ pub(super) struct Marks([u64; Mark::ALL.len()]);
 
 impl Marks {
     pub(super) fn meet(&mut self, mark: Mark) {
-        if let Some(times) = Mark::ALL.iter().position(|each| *each == mark).and_then(|at| self.0.get_mut(at)) {
-            *times += 1;
-        }
+        self.0[mark as usize] += 1;
     }
 
     pub(super) fn add(&mut self, other: &Self) {

@@ -13,6 +13,7 @@ mod args;
 mod driver;
 mod finding;
 pub mod fuzz;
+mod ledger;
 mod machine;
 mod mark;
 mod oracle;

@@ -3,16 +3,15 @@
 //! The oracle shares no code with the machine and predicts nothing. It keeps a ledger of connections, waiters and sockets, and
 //! after every call it asks whether what it saw is lawful. The names of its laws are what a failing run reports.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use cmap_core::options::{PoolOptions, WaitOrder};
 use cmap_core::pool::{
-    Action, CheckOutId, ConnectionClosedReason, ConnectionId, Counts, Event, Handle, Output as PoolOutput,
+    Action, CheckOutId, ConnectionClosedReason, ConnectionId, Counts, Event, Handle, Output as PoolOutput, ServiceId,
 };
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Output};
+use cmap_core::topology::{CheckOut, Output, WarmUpId};
 
+use super::ledger::{Connections, Pool, Pools, State, Waiting};
 use super::mark::{Mark, Marks};
 
 /// A broken law.
@@ -27,48 +26,6 @@ pub(super) struct Broken {
 /// Fails unless the law holds.
 pub(super) fn law(law: &'static str, holds: bool, detail: impl FnOnce() -> String) -> Result<(), Broken> {
     if holds { Ok(()) } else { Err(Broken { law, detail: detail() }) }
-}
-
-/// What a connection is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Pending,
-    Available,
-    Checking,
-    Refreshing,
-    InUse,
-}
-
-#[derive(Debug)]
-struct Connection {
-    server: ServerId,
-    state: State,
-    /// Its pool was cleared since it was created.
-    is_stale: bool,
-    /// It was returned as unusable, or its server hung it up.
-    is_broken: bool,
-}
-
-/// The pool of one server.
-#[derive(Debug, Default)]
-struct Pool {
-    is_ready: bool,
-    /// Connections by state, in the order of the variants.
-    counts: [u32; 5],
-    /// The check-outs that wait, in the order in which they began here.
-    queue: VecDeque<CheckOutId>,
-    /// Connections, and pending ones, after the last call.
-    before: (u32, u32),
-}
-
-impl Pool {
-    fn number(&self, state: State) -> u32 {
-        self.counts[state as usize]
-    }
-
-    fn total(&self) -> u32 {
-        self.counts.iter().sum()
-    }
 }
 
 /// The limits of the pools.
@@ -97,15 +54,11 @@ struct Plainness {
 pub(super) struct Oracle {
     limits: Limits,
     plainness: Plainness,
-    connections: BTreeMap<Handle, Connection>,
-    ids: BTreeMap<(ServerId, ConnectionId), Handle>,
-    /// Connections that the pool gave up while they were being established or pinged.
-    given_up: BTreeSet<Handle>,
-    /// Open sockets.
-    sockets: BTreeSet<Handle>,
-    pools: BTreeMap<ServerId, Pool>,
-    /// The deadlines of those that wait.
-    waiting: BTreeMap<CheckOut, Option<Instant>>,
+    connections: Connections,
+    pools: Pools,
+    waiting: Waiting,
+    /// Those that have not ended, and how many connections the pool must have then, if that is known.
+    warm_ups: Vec<(WarmUpId, Option<u32>)>,
     pub(super) marks: Marks,
 }
 
@@ -127,12 +80,10 @@ impl Oracle {
                     && options.refresh_requirement.is_none()
                     && !is_limited,
             },
-            connections: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            given_up: BTreeSet::new(),
-            sockets: BTreeSet::new(),
-            pools: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            connections: Connections::default(),
+            pools: Pools::default(),
+            waiting: Waiting::default(),
+            warm_ups: Vec::new(),
             marks: Marks::default(),
         }
     }
@@ -141,7 +92,7 @@ impl Oracle {
 
     /// A check-out began, and has not been served yet as far as the oracle knows.
     pub(super) fn began(&mut self, check_out: CheckOut, deadline: Option<Instant>) {
-        self.waiting.insert(check_out, deadline);
+        self.waiting.begin(check_out, deadline);
     }
 
     pub(super) fn cancelled(&mut self, check_out: CheckOut) {
@@ -149,18 +100,23 @@ impl Oracle {
         self.end(check_out);
     }
 
-    pub(super) fn established(&mut self, connection: Handle) {
-        self.sockets.insert(connection);
-        self.become_available(connection);
+    pub(super) fn established(&mut self, connection: Handle, service: Option<ServiceId>) {
+        if let Some(known) = self.connections.find_any(connection) {
+            (known.has_socket, known.service) = (true, service);
+        }
+        self.set(connection, State::Available);
     }
 
     pub(super) fn establish_failed(&mut self, connection: Handle) {
         self.marks.meet(Mark::EstablishFailed);
-        self.given_up.remove(&connection);
+        if let Some(known) = self.connections.find_any(connection) {
+            known.is_given_up = false;
+        }
+        self.connections.forget_if_over(connection);
     }
 
     pub(super) fn checked_in(&mut self, connection: Handle, is_usable: bool) {
-        self.become_available(connection);
+        self.set(connection, State::Available);
         if !is_usable {
             self.break_off(connection);
         }
@@ -172,7 +128,7 @@ impl Oracle {
     }
 
     pub(super) fn checked(&mut self, connection: Handle, is_alive: bool) {
-        self.become_available(connection);
+        self.set(connection, State::Available);
         if !is_alive {
             self.marks.meet(Mark::FoundDead);
             self.break_off(connection);
@@ -181,41 +137,47 @@ impl Oracle {
 
     pub(super) fn refreshed(&mut self, connection: Handle) {
         self.marks.meet(Mark::Refreshed);
-        self.become_available(connection);
+        self.set(connection, State::Available);
     }
 
     /// Its driver closes the socket.
     pub(super) fn refresh_failed(&mut self, connection: Handle) {
         self.marks.meet(Mark::RefreshFailed);
-        self.sockets.remove(&connection);
-        self.given_up.remove(&connection);
+        if let Some(known) = self.connections.find_any(connection) {
+            (known.has_socket, known.is_given_up) = (false, false);
+        }
+        self.connections.forget_if_over(connection);
     }
 
     pub(super) fn resized(&mut self, max_pool_size: u32, max_connecting: u32) {
         self.marks.meet(Mark::Resized);
         (self.limits.max_pool_size, self.limits.max_connecting) = (max_pool_size, max_connecting);
+        self.pools.touch_all();
     }
 
     /// A monitor's check of the server failed.
     pub(super) fn heard_failure(&mut self, server: ServerId) {
-        self.make_stale(server);
+        let pool = self.pools.place(server);
+        self.connections.make_stale(pool, None);
     }
 
     // What the machine does.
 
     pub(super) fn delivered(&mut self, check_out: CheckOutId, connection: Handle, at_once: bool) -> Result<(), Broken> {
         self.marks.meet(if at_once { Mark::DeliveredAtOnce } else { Mark::DeliveredAfterWait });
-        let was_waiting = self.waiting.remove(&CheckOut::Started(check_out)).is_some();
+        let was_waiting = self.waiting.end(CheckOut::Started(check_out));
         law("a connection goes to a check-out that waits", was_waiting, || format!("{check_out:?}"))?;
-        let Some(known) = self.connections.get(&connection) else {
+        let Some(known) = self.connections.find(connection) else {
             return law("a delivered connection is the pool's", false, || format!("{connection:?}"));
         };
-        let (server, state) = (known.server, known.state);
-        law("a delivered connection was available", state == State::Available, || format!("{known:?}"))?;
+        law("a delivered connection was available", known.state == State::Available, || format!("{known:?}"))?;
         law("a stale connection is never delivered", !known.is_stale, || format!("{known:?}"))?;
         law("a broken connection is never delivered", !known.is_broken, || format!("{known:?}"))?;
-        law("a delivered connection has a socket", self.sockets.contains(&connection), || format!("{known:?}"))?;
-        let queue = &mut self.pools.entry(server).or_default().queue;
+        law("a delivered connection has a socket", known.has_socket, || format!("{known:?}"))?;
+        known.state = State::InUse;
+        let pool = known.pool;
+        self.pools.change(pool, Some(State::Available), Some(State::InUse));
+        let Some(queue) = self.pools.at(pool).map(|pool| &mut pool.queue) else { return Ok(()) };
         let place = queue.iter().position(|waiter| *waiter == check_out);
         if let Some(place) = place {
             queue.remove(place);
@@ -226,9 +188,7 @@ impl Oracle {
         law("a check-out is served by the server that it began at", place.is_some(), || format!("{check_out:?}"))?;
         law("waiters are served in their order", place == Some(0) || !self.plainness.is_fair, || {
             format!("{check_out:?} had {place:?} before it")
-        })?;
-        self.set(connection, State::InUse);
-        Ok(())
+        })
     }
 
     pub(super) fn output(&mut self, output: &Output<()>) -> Result<(), Broken> {
@@ -240,7 +200,7 @@ impl Oracle {
             }
             Output::Reselecting { check_out, selection } => {
                 self.marks.meet(Mark::Reselected);
-                self.leave_queues(*check_out);
+                self.pools.leave_queues(*check_out);
                 self.rename(CheckOut::Started(*check_out), CheckOut::Selecting(*selection))
             }
             Output::SelectionFailed { selection, .. } => {
@@ -248,8 +208,8 @@ impl Oracle {
                 let was_waiting = self.end(CheckOut::Selecting(*selection));
                 law("a check-out ends once", was_waiting, || format!("{selection:?}"))
             }
-            Output::WarmedUp { .. }
-            | Output::Selection(_)
+            Output::WarmedUp { warm_up, result } => self.warmed_up(*warm_up, result.is_ok()),
+            Output::Selection(_)
             | Output::ResolveSrv { .. }
             | Output::Topology(_)
             | Output::Server { .. }
@@ -260,10 +220,9 @@ impl Oracle {
     fn action(&mut self, server: ServerId, action: &Action<()>) -> Result<(), Broken> {
         match action {
             Action::Connect { connection } => {
-                let known = Connection { server, state: State::Pending, is_stale: false, is_broken: false };
-                let is_new = self.connections.insert(*connection, known).is_none();
-                self.ids.insert((server, connection.id()), *connection);
-                self.count(server, State::Pending, 1);
+                let pool = self.pools.place(server);
+                let is_new = self.connections.create(*connection, pool);
+                self.pools.change(pool, None, Some(State::Pending));
                 law("a connection is created once", is_new, || format!("{connection:?}"))
             }
             Action::Check { connection } => self.lend(*connection, State::Checking),
@@ -276,12 +235,20 @@ impl Oracle {
             }
             Action::Close { connection, reason, .. } => {
                 self.marks_of_close(*reason);
-                if self.given_up.remove(connection) {
+                let Some(known) = self.connections.find_any(*connection) else {
+                    return law("a socket is closed once", false, || format!("{connection:?}"));
+                };
+                if std::mem::take(&mut known.is_given_up) {
                     self.marks.meet(Mark::ClosedLate);
                 }
-                let is_used = self.connections.get(connection).is_some_and(|known| known.state == State::InUse);
+                let is_lawful = *reason != ConnectionClosedReason::Stale || known.is_stale;
+                law("only what was cleared is closed as stale", is_lawful, || format!("{known:?}"))?;
+                let is_used = known.is_there && known.state == State::InUse;
                 law("a connection in use is not closed", !is_used, || format!("{connection:?}"))?;
-                law("a socket is closed once", self.sockets.remove(connection), || format!("{connection:?}"))
+                let had_socket = std::mem::take(&mut known.has_socket);
+                law("a socket is closed once", had_socket, || format!("{connection:?}"))?;
+                self.connections.forget_if_over(*connection);
+                Ok(())
             }
             Action::Interrupt { .. } => {
                 self.marks.meet(Mark::Interrupted);
@@ -293,28 +260,30 @@ impl Oracle {
 
     fn event(&mut self, server: ServerId, event: &Event) -> Result<(), Broken> {
         match event {
-            Event::PoolReady => self.pools.entry(server).or_default().is_ready = true,
-            Event::PoolCleared { .. } => {
+            Event::PoolReady => {
+                self.set_ready(server, true);
+            }
+            Event::PoolCleared { service_id: None, .. } => {
                 self.marks.meet(Mark::Cleared);
-                self.pools.entry(server).or_default().is_ready = false;
-                self.make_stale(server);
+                let pool = self.set_ready(server, false);
+                self.connections.make_stale(pool, None);
             }
-            Event::PoolClosed => self.pools.entry(server).or_default().is_ready = false,
+            // The pool goes on with the other services.
+            Event::PoolCleared { service_id, .. } => {
+                self.marks.meet(Mark::ServiceCleared);
+                let pool = self.pools.place(server);
+                self.connections.make_stale(pool, *service_id);
+            }
+            Event::PoolClosed => {
+                self.set_ready(server, false);
+            }
             Event::ConnectionCheckOutStarted { check_out } => {
-                self.pools.entry(server).or_default().queue.push_back(*check_out);
-            }
-            Event::ConnectionClosed { connection_id, .. } => {
-                let known = self.ids.remove(&(server, *connection_id));
-                let Some((handle, known)) = known.and_then(|handle| self.connections.remove_entry(&handle)) else {
-                    return law("a connection is closed once", false, || format!("{connection_id:?}"));
-                };
-                self.count(server, known.state, -1);
-                if matches!(known.state, State::Pending | State::Refreshing) {
-                    self.given_up.insert(handle);
+                let pool = self.pools.place(server);
+                if let Some(pool) = self.pools.at(pool) {
+                    pool.queue.push_back(*check_out);
                 }
-                let is_used = known.state == State::InUse;
-                return law("a connection in use is not closed", !is_used, || format!("{handle:?}"));
             }
+            Event::ConnectionClosed { connection_id, .. } => return self.closed(server, *connection_id),
             Event::PoolCreated { .. }
             | Event::ConnectionCreated { .. }
             | Event::ConnectionReady { .. }
@@ -324,6 +293,27 @@ impl Oracle {
             | _ => {}
         }
         Ok(())
+    }
+
+    fn set_ready(&mut self, server: ServerId, is_ready: bool) -> usize {
+        let place = self.pools.place(server);
+        if let Some(pool) = self.pools.at(place) {
+            pool.is_ready = is_ready;
+        }
+        place
+    }
+
+    fn closed(&mut self, server: ServerId, id: ConnectionId) -> Result<(), Broken> {
+        let pool = self.pools.place(server);
+        let Some(known) = self.connections.find_by_id(pool, id) else {
+            return law("a connection is closed once", false, || format!("{id:?}"));
+        };
+        known.is_there = false;
+        known.is_given_up = matches!(known.state, State::Pending | State::Refreshing);
+        let (handle, state) = (known.handle, known.state);
+        self.pools.change(pool, Some(state), None);
+        self.connections.forget_if_over(handle);
+        law("a connection in use is not closed", state != State::InUse, || format!("{handle:?}"))
     }
 
     fn marks_of_close(&mut self, reason: ConnectionClosedReason) {
@@ -340,8 +330,9 @@ impl Oracle {
     /// Judges what every call leaves behind.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         let Limits { max_pool_size: max, max_connecting, max_connections } = self.limits;
-        let all: u32 = self.pools.values().map(Pool::total).sum();
-        for pool in self.pools.values_mut() {
+        let mut is_touched = false;
+        for pool in self.pools.touched() {
+            is_touched = true;
             let (total, pending) = (pool.total(), pool.number(State::Pending));
             let available = pool.number(State::Available);
             let on_their_way = pending + pool.number(State::Checking);
@@ -363,13 +354,17 @@ impl Oracle {
                 law("nobody waits while a connection could be created", is_served, || format!("{pool:?}"))?;
             }
         }
-        let is_within = max_connections == 0 || all <= max_connections;
+        if max_connections == 0 || !is_touched {
+            return Ok(());
+        }
+        let all: u32 = self.pools.iter().map(Pool::total).sum();
+        let is_within = all <= max_connections;
         law("all pools have at most as many connections as they share", is_within, || format!("{all}"))
     }
 
     /// Judges the machine's own numbers.
     pub(super) fn compare(&self, counts: Counts) -> Result<(), Broken> {
-        let sum = |number: fn(&Pool) -> u32| self.pools.values().map(number).sum::<u32>();
+        let sum = |number: fn(&Pool) -> u32| self.pools.iter().map(number).sum::<u32>();
         let seen = [
             sum(|pool| pool.number(State::Pending)),
             sum(|pool| pool.number(State::Available) + pool.number(State::Checking) + pool.number(State::Refreshing)),
@@ -382,23 +377,52 @@ impl Oracle {
 
     /// Judges what is left when timeouts have been handled.
     pub(super) fn after_timeout(&self, now: Instant) -> Result<(), Broken> {
-        let is_overdue = |deadline: &Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        let overdue = self.waiting.iter().find(|(_, deadline)| is_overdue(deadline));
+        let overdue = self.waiting.overdue(now);
         law("nobody waits beyond a deadline", overdue.is_none(), || format!("{overdue:?}"))
     }
 
     /// Judges what is left of a client that was closed.
     pub(super) fn after_close(&self) -> Result<(), Broken> {
         let left = &self.waiting;
-        law("nobody waits for a client that is closed", left.is_empty(), || format!("{left:?}"))?;
-        let left = &self.connections;
+        law("nobody waits for a client that is closed", left.len() == 0, || format!("{left:?}"))?;
+        let left = &self.warm_ups;
+        law("no warm-up goes on in a client that is closed", left.is_empty(), || format!("{left:?}"))?;
+        let left: Vec<_> = self.connections.there().collect();
         law("a closed client has no connections", left.is_empty(), || format!("{left:?}"))?;
-        let left = &self.sockets;
+        let left: Vec<_> = self.connections.with_sockets().collect();
         law("no socket is lost", left.is_empty(), || format!("{left:?}"))
     }
 
+    pub(super) fn warm_up_began(&mut self, warm_up: WarmUpId, connections: Option<u32>) {
+        self.warm_ups.push((warm_up, connections));
+    }
+
+    pub(super) fn warm_up_cancelled(&mut self, warm_up: WarmUpId) -> Result<(), Broken> {
+        self.marks.meet(Mark::WarmUpCancelled);
+        self.end_warm_up(warm_up).map(drop)
+    }
+
+    fn warmed_up(&mut self, warm_up: WarmUpId, is_warm: bool) -> Result<(), Broken> {
+        self.marks.meet(if is_warm { Mark::WarmedUp } else { Mark::WarmUpFailed });
+        let wanted = self.end_warm_up(warm_up)?;
+        let established: u32 = self.pools.iter().map(Pool::established).sum();
+        let has_enough = !is_warm || wanted.is_none_or(|wanted| established >= wanted);
+        law("a warm-up that succeeds has its connections", has_enough, || format!("{established} of {wanted:?}"))
+    }
+
+    fn end_warm_up(&mut self, warm_up: WarmUpId) -> Result<Option<u32>, Broken> {
+        let place = self.warm_ups.iter().position(|(known, _)| *known == warm_up);
+        law("a warm-up ends once", place.is_some(), || format!("{warm_up:?}"))?;
+        Ok(place.and_then(|place| self.warm_ups.swap_remove(place).1))
+    }
+
+    /// How many warm-ups have not ended.
+    pub(super) fn warm_ups(&self) -> usize {
+        self.warm_ups.len()
+    }
+
     pub(super) fn is_waiting(&self, check_out: CheckOut) -> bool {
-        self.waiting.contains_key(&check_out)
+        self.waiting.contains(check_out)
     }
 
     /// How many check-outs wait, for a server or for a connection.
@@ -408,56 +432,35 @@ impl Oracle {
 
     // The ledger.
 
-    fn become_available(&mut self, connection: Handle) {
-        self.set(connection, State::Available);
-    }
-
     fn lend(&mut self, connection: Handle, state: State) -> Result<(), Broken> {
-        let was_available = self.connections.get(&connection).is_some_and(|known| known.state == State::Available);
-        self.set(connection, state);
+        let was_available = self.set(connection, state) == Some(State::Available);
         law("only an available connection is looked at", was_available, || format!("{connection:?}"))
     }
 
-    fn set(&mut self, connection: Handle, state: State) {
-        if let Some(known) = self.connections.get_mut(&connection) {
-            let (server, before) = (known.server, std::mem::replace(&mut known.state, state));
-            self.count(server, before, -1);
-            self.count(server, state, 1);
-        }
-    }
-
-    fn count(&mut self, server: ServerId, state: State, change: i32) {
-        let counts = &mut self.pools.entry(server).or_default().counts;
-        counts[state as usize] = counts[state as usize].saturating_add_signed(change);
+    /// Its state before.
+    fn set(&mut self, connection: Handle, state: State) -> Option<State> {
+        let known = self.connections.find(connection)?;
+        let before = std::mem::replace(&mut known.state, state);
+        self.pools.change(known.pool, Some(before), Some(state));
+        Some(before)
     }
 
     fn break_off(&mut self, connection: Handle) {
-        if let Some(known) = self.connections.get_mut(&connection) {
+        if let Some(known) = self.connections.find(connection) {
             known.is_broken = true;
         }
     }
 
-    fn make_stale(&mut self, server: ServerId) {
-        self.connections.values_mut().filter(|known| known.server == server).for_each(|known| known.is_stale = true);
-    }
-
     fn rename(&mut self, from: CheckOut, to: CheckOut) -> Result<(), Broken> {
-        let Some(deadline) = self.waiting.remove(&from) else {
-            return law("only a check-out that waits goes on elsewhere", false, || format!("{from:?}"));
-        };
-        self.waiting.insert(to, deadline);
-        Ok(())
+        let was_waiting = self.waiting.rename(from, to);
+        law("only a check-out that waits goes on elsewhere", was_waiting, || format!("{from:?}"))
     }
 
     /// Whether it waited.
     fn end(&mut self, check_out: CheckOut) -> bool {
         if let CheckOut::Started(id) = check_out {
-            self.leave_queues(id);
+            self.pools.leave_queues(id);
         }
-        self.waiting.remove(&check_out).is_some()
-    }
-
-    fn leave_queues(&mut self, check_out: CheckOutId) {
-        self.pools.values_mut().for_each(|pool| pool.queue.retain(|waiter| *waiter != check_out));
+        self.waiting.end(check_out)
     }
 }

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::args::Seeds;
 
@@ -11,14 +13,13 @@ use super::args::Seeds;
 ///
 /// # Errors
 /// Nothing more can be printed.
-#[expect(clippy::disallowed_methods, reason = "the figures are of real time")]
 pub(super) fn each_seed(
     seeds: Seeds,
     out: &mut dyn Write,
     is_terminal: bool,
     simulate: impl Fn(u64) -> ControlFlow<()> + Sync,
 ) -> io::Result<Duration> {
-    let began = Instant::now();
+    let before = cpu_time();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(seeds.first);
     let work = || {
@@ -42,7 +43,13 @@ pub(super) fn each_seed(
         }
         if is_terminal { write!(out, "\r") } else { Ok(()) }
     })?;
-    Ok(began.elapsed() * u32::try_from(threads).unwrap_or(1))
+    Ok(cpu_time().saturating_sub(before))
+}
+
+/// The time that this process has worked, on all processors.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
 /// How many of it there were in a second of CPU.

@@ -37,10 +37,12 @@ pub(super) enum Deployment {
     Standalone,
     ReplicaSet,
     Sharded,
+    /// Behind a load balancer, which has several services.
+    LoadBalanced,
 }
 
 impl Deployment {
-    pub(super) const ALL: [Self; 3] = [Self::Standalone, Self::ReplicaSet, Self::Sharded];
+    pub(super) const ALL: [Self; 4] = [Self::Standalone, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced];
 
     /// Its name on the command line.
     pub(super) fn name(self) -> &'static str {
@@ -48,6 +50,7 @@ impl Deployment {
             Self::Standalone => "standalone",
             Self::ReplicaSet => "replica-set",
             Self::Sharded => "sharded",
+            Self::LoadBalanced => "load-balanced",
         }
     }
 
@@ -57,6 +60,7 @@ impl Deployment {
             Self::Standalone => &["db"],
             Self::ReplicaSet => &["a", "b", "c"],
             Self::Sharded => &["router-1", "router-2"],
+            Self::LoadBalanced => &["balancer"],
         }
     }
 
@@ -92,6 +96,10 @@ pub(super) enum Step {
     RetireAll(Duration),
     /// A key is not used any more.
     EndAffinity(u64),
+    /// The user wants this many connections to be established, or minPoolSize.
+    WarmUp(Option<u32>),
+    /// A warm-up is given up.
+    CancelWarmUp(usize),
     /// The process is suspended: it calls on no timeout meanwhile.
     Suspend(Duration),
 }
@@ -108,6 +116,8 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Establishment {
     Done,
+    /// The same behind a load balancer, which chose this service.
+    DoneBy(u8),
     /// Nobody listens.
     Refused,
     /// The server hangs up in the hello: it is overloaded.
@@ -144,6 +154,7 @@ impl Step {
     pub(super) fn mean_first(&mut self) -> bool {
         match self {
             Self::Cancel(nth)
+            | Self::CancelWarmUp(nth)
             | Self::HangUp(nth)
             | Self::CheckIn { nth, .. }
             | Self::Establish { nth, .. }
@@ -155,6 +166,7 @@ impl Step {
             | Self::Resize { .. }
             | Self::RetireAll(_)
             | Self::EndAffinity(_)
+            | Self::WarmUp(_)
             | Self::Suspend(_) => false,
         }
     }

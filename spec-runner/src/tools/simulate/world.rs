@@ -4,14 +4,14 @@
 //! each other often.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use cmap_core::options::{Affinity, PoolOptions, QueueDepth, Reuse, WaitOrder};
 use cmap_core::pool::Handle;
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
-use cmap_core::topology::CheckOut;
+use cmap_core::topology::{CheckOut, WarmUpId};
 
 use super::driver::{Driver, Report};
 use super::machine::Machine;
@@ -23,6 +23,9 @@ pub(super) const LAST_ELECTION: u64 = u64::MAX;
 
 const KEYS: u64 = 6;
 
+/// How many services a load balancer has.
+const SERVICES: u64 = 3;
+
 /// Later than everything.
 const END: Instant = Instant::from_nanos(u64::MAX);
 
@@ -32,12 +35,16 @@ pub(super) struct World {
     client: ClientCase,
     temper: Temper,
     members: Vec<Member>,
+    checks: Vec<Checking>,
     primary: usize,
     election: u64,
     /// What comes, by time and the order in which it was found out.
     queue: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     found: u64,
-    callers: BTreeMap<CheckOut, usize>,
+    /// Those who wait, and for what.
+    callers: Vec<(CheckOut, usize)>,
+    /// Reports that are being read.
+    reports: Vec<Report>,
     steps: Vec<(Instant, Step)>,
     until: Instant,
 }
@@ -50,6 +57,8 @@ struct Temper {
     hold: u64,
     think: u64,
     latency: u64,
+    /// The least time between two checks of a server.
+    check_pause: u64,
     limits: u64,
     cancels: u64,
     errors: u64,
@@ -58,6 +67,7 @@ struct Temper {
     late_reports: u64,
     reads: u64,
     keys: u64,
+    warm_ups: u64,
     /// The time between two troubles of the servers, in microseconds; 0 = none.
     troubles: u64,
     changes: bool,
@@ -78,10 +88,20 @@ enum Member {
     Unauthorized,
 }
 
+/// What the monitor of a server is at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Checking {
+    /// A check is under way, or waits for its time: whoever asks for another one gets this one.
+    is_due: bool,
+    /// The end of the last one.
+    checked: Instant,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrive(usize),
     GiveUp(CheckOut),
+    EndWarmUp(WarmUpId),
     Return(Handle),
     Establish(usize, Handle),
     Check(Handle),
@@ -99,6 +119,7 @@ impl World {
         let temper = Temper::draw(&mut random);
         let mut world = Self {
             members: vec![Member::Up; deployment.hosts().len()],
+            checks: vec![Checking::default(); deployment.hosts().len()],
             random,
             client,
             temper,
@@ -106,7 +127,8 @@ impl World {
             election: 1,
             queue: BinaryHeap::new(),
             found: 0,
-            callers: BTreeMap::new(),
+            callers: Vec::new(),
+            reports: Vec::new(),
             steps: Vec::new(),
             until: Instant::ORIGIN,
         };
@@ -138,6 +160,7 @@ impl World {
     }
 
     fn take_steps<M: Machine>(&mut self, driver: &mut Driver<M>, steps: usize) -> Result<(), Broken> {
+        self.steps.reserve(steps);
         while self.steps.len() < steps {
             self.read_reports(driver);
             let next = self.queue.peek().map_or(END, |Reverse((at, ..))| *at);
@@ -159,6 +182,10 @@ impl World {
                     self.end(check_out, now);
                     self.step(driver, now, Step::Cancel(nth))
                 }
+                None => Ok(()),
+            },
+            Event::EndWarmUp(warm_up) => match driver.place_warm_up(warm_up) {
+                Some(nth) => self.step(driver, now, Step::CancelWarmUp(nth)),
                 None => Ok(()),
             },
             Event::Return(connection) => match driver.place_in_use(connection) {
@@ -202,16 +229,28 @@ impl World {
     // Callers.
 
     fn arrive<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant, caller: usize) -> Result<(), Broken> {
+        if self.happens(self.temper.warm_ups) {
+            self.warm_up(driver, now)?;
+        }
         let limit = self.happens(self.temper.limits).then(|| Duration::from_micros(1 + self.up_to(20_000)));
         let purpose = if self.happens(self.temper.reads) { Purpose::Read } else { Purpose::Write };
         let key = self.happens(self.temper.keys).then(|| self.up_to(KEYS));
         self.step(driver, now, Step::CheckOut { purpose, limit, key })?;
         // Its reports, which tell whether it has ended already, are read afterwards.
         if let Some(check_out) = driver.last_check_out() {
-            self.callers.insert(check_out, caller);
+            self.callers.push((check_out, caller));
             if self.happens(self.temper.cancels) {
                 self.later(self.temper.hold, Event::GiveUp(check_out), now);
             }
+        }
+        Ok(())
+    }
+
+    fn warm_up<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
+        let connections = u32::try_from(self.up_to(5)).ok().filter(|connections| *connections > 0);
+        self.step(driver, now, Step::WarmUp(connections))?;
+        if let Some(warm_up) = driver.last_warm_up() {
+            self.later(self.temper.hold + self.temper.latency, Event::EndWarmUp(warm_up), now);
         }
         Ok(())
     }
@@ -237,7 +276,7 @@ impl World {
 
     /// A caller has its answer: it comes again.
     fn end(&mut self, check_out: CheckOut, now: Instant) {
-        if let Some(caller) = self.callers.remove(&check_out) {
+        if let Some(caller) = self.take_caller(check_out) {
             self.later(self.temper.think, Event::Arrive(caller), now);
         }
     }
@@ -246,6 +285,9 @@ impl World {
 
     fn establishment(&mut self, member: usize) -> Establishment {
         match self.member(member) {
+            Member::Up if self.client.deployment == Deployment::LoadBalanced => {
+                Establishment::DoneBy(u8::try_from(self.up_to(SERVICES - 1)).unwrap_or_default())
+            }
             Member::Up => Establishment::Done,
             Member::Down => Establishment::Refused,
             Member::Hung => Establishment::TimedOut,
@@ -263,6 +305,9 @@ impl World {
             Member::Down => Heard::Failure,
             Member::Hung => Heard::Timeout,
         };
+        if let Some(checking) = self.checks.get_mut(member) {
+            *checking = Checking { is_due: false, checked: now };
+        }
         self.step(driver, now, Step::Heard { member, finding })
     }
 
@@ -321,7 +366,9 @@ impl World {
 
     fn read_reports<M: Machine>(&mut self, driver: &mut Driver<M>) {
         let now = driver.now();
-        for report in std::mem::take(&mut driver.reports) {
+        std::mem::swap(&mut self.reports, &mut driver.reports);
+        let mut reports = std::mem::take(&mut self.reports);
+        for report in reports.drain(..) {
             match report {
                 Report::Connect { member, connection } => {
                     let time = if self.member(member) == Member::Hung { 10_000_000 } else { 4 * self.temper.latency };
@@ -337,8 +384,8 @@ impl World {
                 }
                 Report::Ended(check_out) => self.end(check_out, now),
                 Report::Renamed { from, to } => {
-                    if let Some(caller) = self.callers.remove(&from) {
-                        self.callers.insert(to, caller);
+                    if let Some(caller) = self.take_caller(from) {
+                        self.callers.push((to, caller));
                     }
                 }
                 // Most drivers give it up at once; some hear of it when the work is done.
@@ -347,14 +394,27 @@ impl World {
                         self.later(0, Event::Return(connection), now);
                     }
                 }
-                Report::CheckServer(member) => self.later(self.temper.latency, Event::Monitor(member), now),
+                Report::CheckServer(member) => self.request_check(member, now),
             }
         }
+        self.reports = reports;
+    }
+
+    fn take_caller(&mut self, check_out: CheckOut) -> Option<usize> {
+        let place = self.callers.iter().rposition(|(known, _)| *known == check_out)?;
+        Some(self.callers.swap_remove(place).1)
+    }
+
+    fn request_check(&mut self, member: usize, now: Instant) {
+        let Some(checking) = self.checks.get_mut(member).filter(|checking| !checking.is_due) else { return };
+        checking.is_due = true;
+        let earliest = checking.checked + Duration::from_micros(self.temper.check_pause);
+        self.later(self.temper.latency, Event::Monitor(member), now.max(earliest));
     }
 
     /// The caller comes again after it has returned its connection.
     fn end_later(&mut self, check_out: CheckOut, now: Instant) {
-        if let Some(caller) = self.callers.remove(&check_out) {
+        if let Some(caller) = self.take_caller(check_out) {
             self.later(self.temper.hold + self.temper.think, Event::Arrive(caller), now);
         }
     }
@@ -384,6 +444,7 @@ impl Temper {
             hold: pick(random, &[0, 100, 2_000, 50_000]),
             think: pick(random, &[0, 100, 2_000, 50_000]),
             latency: pick(random, &[10, 500, 5_000, 100_000]),
+            check_pause: pick(random, &[5_000, 100_000, 500_000, 500_000]),
             limits: pick(random, &[0, 0, 200, 1024]),
             cancels: pick(random, &[0, 0, 100, 800]),
             errors: pick(random, &[0, 0, 10, 200]),
@@ -392,6 +453,7 @@ impl Temper {
             late_reports: pick(random, &[0, 512]),
             reads: pick(random, &[0, 0, 512, 1024]),
             keys: pick(random, &[0, 512, 900]),
+            warm_ups: pick(random, &[0, 0, 20, 200]),
             troubles: pick(random, &[0, 1_000_000, 100_000, 10_000]),
             changes: random.up_to(2) == 0,
             suspensions: random.up_to(2) == 0,
@@ -406,7 +468,7 @@ fn client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase 
     }
     let number = |random: &mut Random, bound| u32::try_from(random.up_to(bound)).unwrap_or_default();
     let max_pool_size = number(random, 9);
-    let time = Duration::from_millis(pick(random, &[20, 500]));
+    let time = Duration::from_millis(pick(random, &[20, 300]));
     let affinities = [
         Affinity::Prefer,
         Affinity::Require,

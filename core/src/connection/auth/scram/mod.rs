@@ -27,6 +27,10 @@ mod message;
 mod nonce;
 #[cfg(feature = "auth")]
 mod password;
+#[cfg(feature = "auth")]
+pub(super) mod server;
+#[cfg(feature = "auth")]
+pub(super) mod stored;
 
 pub use hash::ScramHash;
 pub use keys::{DeriveKey, DerivedKeys, KeyId};

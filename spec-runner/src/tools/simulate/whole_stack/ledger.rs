@@ -77,7 +77,11 @@ impl Pool {
                 law("a ready pool is not made ready", !self.is_ready, told)?;
                 self.is_ready = true;
             }
-            PoolEvent::PoolCleared { .. } => {
+            // Behind a load balancer the pool goes on, and events do not tell whose service a connection has.
+            PoolEvent::PoolCleared { service_id: Some(_), .. } => {
+                law("a healthy server's pool is not cleared", !limits.is_calm, told)?;
+            }
+            PoolEvent::PoolCleared { service_id: None, .. } => {
                 law("a healthy server's pool is not cleared", !limits.is_calm, told)?;
                 law("a paused pool is not cleared", self.is_ready, told)?;
                 self.is_ready = false;

@@ -112,7 +112,11 @@ impl Plan {
 
     /// The options of the connection string.
     pub(super) fn query(&self) -> String {
-        let always = format!("timeoutMS={}&heartbeatFrequencyMS=500&connectTimeoutMS=500", self.option("timeoutMS"));
+        let mut always =
+            format!("timeoutMS={}&heartbeatFrequencyMS=500&connectTimeoutMS=500", self.option("timeoutMS"));
+        if self.deployment == Deployment::LoadBalanced {
+            always.push_str("&loadBalanced=true");
+        }
         let drawn = self.options.iter().filter(|(name, _)| *name != "timeoutMS");
         drawn.fold(always, |query, (name, value)| match *name {
             "serverMonitoringMode" => query + "&serverMonitoringMode=poll",
@@ -162,7 +166,7 @@ fn operation(random: &mut Random, callers: u64, hurry: u64, gives_up: bool) -> O
 
 fn fault(random: &mut Random, deployment: Deployment) -> Fault {
     let troubles: &[_] = match deployment {
-        Deployment::Standalone => &[
+        Deployment::Standalone | Deployment::LoadBalanced => &[
             Trouble::Crash,
             Trouble::Partition,
             Trouble::SwitchOff,

@@ -26,6 +26,8 @@ impl Target {
         let hosts = deployment.hosts();
         let target = match deployment {
             Deployment::Standalone => Self::One(sim.server(hosts[0])),
+            // One service: those of a simulation do not share their documents.
+            Deployment::LoadBalanced => Self::One(sim.load_balancer(hosts[0], 1, |_| ())),
             Deployment::ReplicaSet => Self::Several(sim.replica_set("rs", hosts)),
             Deployment::Sharded => Self::Several(sim.deployment(|server| {
                 DeploymentConfig::sharded(server, hosts.iter().map(|host| format!("{host}:{PORT}")))

@@ -75,6 +75,7 @@ final class Servers implements AutoCloseable {
             Map<String, String> options,
             Consumer<MongoClientSettings.Builder> configure) {
         Map<String, String> all = new TreeMap<>(Map.of("serverSelectionTimeoutMS", "5000"));
+        of(server).get("options", new Document()).forEach((name, value) -> all.put(name, value.toString()));
         all.putAll(options);
         String query = all.entrySet().stream()
                 .map(option -> option.getKey() + "=" + encoded(option.getValue()))

@@ -101,8 +101,8 @@ final class TopologyChecks {
         TreeSet<String> services = new TreeSet<>(commands.services);
         expect(services.size(), 1, "services");
         expect(services.contains("null"), false, "a service was missing");
-        MongoClient open = servers.client("open", "", with(options, SOON));
-        expectError(MongoException.class, "load balanc", () -> ping(open));
+        MongoClient other = servers.client("replica-set", "", with(options, SOON));
+        expectError(MongoException.class, "load balanc", () -> ping(other));
     }
 
     private static Consumer<MongoClientSettings.Builder> reportingTo(Heartbeats heartbeats) {

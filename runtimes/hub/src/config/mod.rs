@@ -1,0 +1,96 @@
+//! The configuration: a TOML file, whose mistakes are named with file, key, value and rule.
+//!
+//! ```toml
+//! users = "users.toml"                 # without it nobody logs in, and the hub listens on this machine only
+//!
+//! [upstream]
+//! uri = "mongodb://hub:secret@db.example/?replicaSet=rs0&maxPoolSize=20"
+//!
+//! [upstream.identity.writer]           # further users there, which users of the hub are mapped to
+//! username = "writer"
+//! password-file = "writer.password"
+//!
+//! [[listen]]
+//! address = "0.0.0.0:27027"
+//! certificate = "hub.pem"              # chain and key
+//!
+//! [[listen]]
+//! unix = "/run/cmap-hub/hub.sock"
+//!
+//! [status]
+//! address = "127.0.0.1:9217"
+//!
+//! [limits]
+//! waiting = 500
+//! ```
+
+mod error;
+mod read;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use cmap_core::options::{ClientOptions, Credential, Warning};
+
+pub use error::ConfigError;
+pub use read::read;
+
+use crate::protocol::{DoorLimits, QueueLimits};
+use crate::users::User;
+
+/// A configuration that makes sense.
+#[derive(Debug)]
+pub struct Config {
+    /// The deployment, and the hub's own user there.
+    pub upstream: ClientOptions,
+    /// What its connection string says that is ignored, or weakens its security.
+    pub warnings: Vec<Warning>,
+    /// Further users there, by name.
+    pub identities: BTreeMap<String, Credential>,
+    /// How long a command may wait for a server, retries included.
+    pub patience: Duration,
+    /// Where clients come in.
+    pub listeners: Vec<Listener>,
+    /// Where people and Prometheus look.
+    pub status: Option<SocketAddr>,
+    /// The users; `None` if nobody logs in.
+    pub users: Option<Vec<User>>,
+    /// The limits.
+    pub limits: Limits,
+    /// How long clients have to finish when the hub ends.
+    pub drain: Duration,
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listener {
+    /// A TCP socket; under TLS with the certificate chain and the key in a PEM file.
+    Tcp {
+        /// The address; port 0 is any that is free.
+        address: SocketAddr,
+        /// The file of the certificate.
+        certificate: Option<PathBuf>,
+    },
+    /// A Unix socket.
+    Unix {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+/// The limits of what clients use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Commands that run and wait.
+    pub queue: QueueLimits,
+    /// Connections of clients.
+    pub doors: DoorLimits,
+    /// Sessions of one user.
+    pub sessions_per_user: usize,
+    /// How long a command may wait for its turn.
+    pub wait: Duration,
+    /// What drivers are told to wait when the queue is full.
+    pub base_backoff: Duration,
+}

@@ -1,0 +1,354 @@
+//! Reads the configuration, and checks it.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use cmap_core::options::{ClientOptions, Credential, Secret};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::{Config, ConfigError, Limits, Listener};
+use crate::protocol::{DoorLimits, QueueLimits};
+use crate::users;
+
+/// How many connections upstream a server has if the connection string does not say.
+const CONNECTIONS: u32 = 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    users: Option<PathBuf>,
+    upstream: UpstreamTable,
+    #[serde(default)]
+    listen: Vec<ListenTable>,
+    #[serde(default)]
+    status: StatusTable,
+    #[serde(default)]
+    limits: LimitsTable,
+    #[serde(default = "drain_seconds")]
+    drain_seconds: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct UpstreamTable {
+    uri: Option<String>,
+    uri_file: Option<PathBuf>,
+    #[serde(default)]
+    identity: BTreeMap<String, IdentityTable>,
+    #[serde(default = "patience_ms")]
+    patience_ms: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct IdentityTable {
+    username: String,
+    password_file: PathBuf,
+    #[serde(default = "admin")]
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ListenTable {
+    address: Option<SocketAddr>,
+    unix: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct StatusTable {
+    address: Option<SocketAddr>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct LimitsTable {
+    running: Option<u32>,
+    reserved: Option<u32>,
+    waiting: usize,
+    waiting_per_user: usize,
+    wait_ms: u64,
+    base_backoff_ms: u64,
+    connections: usize,
+    connections_per_address: usize,
+    connections_per_user: usize,
+    sessions_per_user: usize,
+}
+
+impl Default for LimitsTable {
+    fn default() -> Self {
+        Self {
+            running: None,
+            reserved: None,
+            waiting: 1_000,
+            waiting_per_user: 500,
+            wait_ms: 10_000,
+            base_backoff_ms: 100,
+            connections: 10_000,
+            connections_per_address: 5_000,
+            connections_per_user: 5_000,
+            sessions_per_user: 100_000,
+        }
+    }
+}
+
+fn drain_seconds() -> u64 {
+    10
+}
+
+fn patience_ms() -> u64 {
+    15_000
+}
+
+fn admin() -> String {
+    "admin".into()
+}
+
+/// Reads and checks the configuration in a file, and the files that it names, relative to its folder.
+///
+/// # Errors
+/// A file, a key or a value cannot be used.
+pub fn read(path: &Path) -> Result<Config, ConfigError> {
+    let text = Zeroizing::new(read_text(path)?);
+    let file: File = toml::from_str(&text).map_err(|error| form(path, &text, &error))?;
+    Check { path, folder: path.parent().unwrap_or(Path::new("")) }.config(file)
+}
+
+struct Check<'a> {
+    path: &'a Path,
+    folder: &'a Path,
+}
+
+impl Check<'_> {
+    fn config(&self, file: File) -> Result<Config, ConfigError> {
+        let UpstreamTable { uri, uri_file, identity, patience_ms } = file.upstream;
+        let uri = match (uri, uri_file) {
+            (Some(uri), None) => Zeroizing::new(uri),
+            (None, Some(file)) => self.secret(&file)?,
+            (Some(_), Some(_)) => {
+                return Err(self.value("upstream.uri-file", "..", "write it, or `uri`, and not both"));
+            }
+            (None, None) => return Err(self.value("upstream.uri", "(missing)", "write it, or `uri-file`")),
+        };
+        let (mut upstream, warnings) =
+            ClientOptions::parse(&uri).map_err(|source| ConfigError::Uri { path: self.path.into(), source })?;
+        if upstream.load_balanced == Some(true) {
+            let rule = "the hub keeps cursors to their servers and not to connections; name the servers themselves";
+            return Err(self.value("upstream.uri", "..loadBalanced=true", rule));
+        }
+        if upstream.timeout.is_some() {
+            let rule = "clients set the time of their commands; remove it, and see upstream.patience-ms";
+            return Err(self.value("upstream.uri", "..timeoutMS=", rule));
+        }
+        let connections = *upstream.pool.max_pool_size.get_or_insert(CONNECTIONS);
+        let identities = identity.into_iter().map(|(name, table)| Ok((name, self.identity(table)?)));
+        let identities = identities.collect::<Result<BTreeMap<_, _>, ConfigError>>()?;
+        let users = file.users.map(|path| users::read(&self.folder.join(path))).transpose()?;
+        let unknown = users.iter().flatten().find_map(|user| {
+            let upstream = user.upstream.as_deref()?;
+            (!identities.contains_key(upstream))
+                .then(|| (format!("user {:?}: upstream", user.name), upstream.to_owned()))
+        });
+        if let Some((key, value)) = unknown {
+            return Err(self.value(
+                &key,
+                &value,
+                "write a table upstream.identity of this name into the configuration",
+            ));
+        }
+        let listeners = self.listeners(file.listen, users.is_some())?;
+        Ok(Config {
+            upstream,
+            warnings,
+            identities,
+            patience: Duration::from_millis(self.positive("upstream.patience-ms", patience_ms)?),
+            listeners,
+            status: file.status.address,
+            users,
+            limits: self.limits(&file.limits, connections)?,
+            drain: Duration::from_secs(file.drain_seconds),
+        })
+    }
+
+    fn identity(&self, table: IdentityTable) -> Result<Credential, ConfigError> {
+        let password = Secret::from(self.secret(&table.password_file)?);
+        let credential = Credential::new(table.username.clone(), password, table.source);
+        match credential.check() {
+            Ok(()) => Ok(credential),
+            Err(_) => Err(self.value("upstream.identity..username", &table.username, "write a user name and a source")),
+        }
+    }
+
+    fn listeners(&self, tables: Vec<ListenTable>, has_users: bool) -> Result<Vec<Listener>, ConfigError> {
+        if tables.is_empty() {
+            return Err(self.value("listen", "(missing)", "write a table [[listen]] with `address` or `unix`"));
+        }
+        tables.into_iter().map(|table| self.listener(table, has_users)).collect()
+    }
+
+    fn listener(&self, table: ListenTable, has_users: bool) -> Result<Listener, ConfigError> {
+        match (table.address, table.unix) {
+            (Some(address), None) => {
+                let is_local = address.ip().is_loopback();
+                if !has_users && !is_local {
+                    let rule = "without `users` anybody who reaches the hub may use it; name a users file, or listen on \
+                                127.0.0.1 or a Unix socket";
+                    return Err(self.value("listen.address", &address.to_string(), rule));
+                }
+                let certificate = table.certificate.map(|path| self.folder.join(path));
+                Ok(Listener::Tcp { address, certificate })
+            }
+            (None, Some(path)) if table.certificate.is_none() => Ok(Listener::Unix { path }),
+            (None, Some(path)) => Err(self.value(
+                "listen.certificate",
+                &path.display().to_string(),
+                "a Unix socket has no TLS; remove it",
+            )),
+            _ => Err(self.value("listen", "..", "write either `address` or `unix`")),
+        }
+    }
+
+    fn limits(&self, table: &LimitsTable, connections: u32) -> Result<Limits, ConfigError> {
+        let running = table.running.unwrap_or(if connections == 0 { u32::MAX } else { connections });
+        self.positive("limits.running", running.into())?;
+        let reserved = table.reserved.unwrap_or((running / 10).clamp(1, 10)).min(running.saturating_sub(1));
+        if table.reserved.is_some_and(|reserved| reserved >= running) {
+            let rule = "fewer than `running`, or ordinary commands would have no place";
+            return Err(self.value("limits.reserved", &table.reserved.unwrap_or_default().to_string(), rule));
+        }
+        for (key, value) in [
+            ("limits.connections", table.connections),
+            ("limits.connections-per-address", table.connections_per_address),
+            ("limits.connections-per-user", table.connections_per_user),
+            ("limits.sessions-per-user", table.sessions_per_user),
+        ] {
+            self.positive(key, value as u64)?;
+        }
+        let queue =
+            QueueLimits { running, reserved, waiting: table.waiting, waiting_per_customer: table.waiting_per_user };
+        let doors = DoorLimits {
+            connections: table.connections,
+            per_address: table.connections_per_address,
+            per_user: table.connections_per_user,
+        };
+        Ok(Limits {
+            queue,
+            doors,
+            sessions_per_user: table.sessions_per_user,
+            wait: Duration::from_millis(table.wait_ms),
+            base_backoff: Duration::from_millis(self.positive("limits.base-backoff-ms", table.base_backoff_ms)?),
+        })
+    }
+
+    fn positive(&self, key: &str, value: u64) -> Result<u64, ConfigError> {
+        if value > 0 { Ok(value) } else { Err(self.value(key, "0", "write at least 1")) }
+    }
+
+    /// The first line of a file, which holds a secret.
+    fn secret(&self, file: &Path) -> Result<Zeroizing<String>, ConfigError> {
+        let text = Zeroizing::new(read_text(&self.folder.join(file))?);
+        Ok(Zeroizing::new(text.lines().next().unwrap_or_default().trim_end().to_owned()))
+    }
+
+    fn value(&self, key: &str, value: &str, rule: &'static str) -> ConfigError {
+        ConfigError::Value { path: self.path.into(), key: key.into(), value: value.into(), rule }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })
+}
+
+/// The line is named, and its key; its value may be secret.
+fn form(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let place = before.map(|before| {
+        let number = before.matches('\n').count();
+        let key = text.lines().nth(number).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+        match key {
+            Some(key) => format!("line {}, {key}: ", number + 1),
+            None => format!("line {}: ", number + 1),
+        }
+    });
+    ConfigError::Form { path: path.into(), problem: format!("{}{}", place.unwrap_or_default(), error.message()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "[upstream]\nuri = 'mongodb://h/'\n[[listen]]\naddress = '127.0.0.1:0'\n";
+
+    fn read_config(text: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hub.toml");
+        fs::write(&path, text).unwrap();
+        let shown = folder.path().display().to_string();
+        read(&path).map_err(|error| error.to_string().replace(&format!("{shown}/"), ""))
+    }
+
+    #[test]
+    fn the_pool_limits_what_runs_unless_it_is_said() {
+        let config = read_config(LEAST).unwrap();
+        assert_eq!((config.limits.queue.running, config.limits.queue.reserved), (20, 2));
+
+        let config = read_config(&LEAST.replace("h/", "h/?maxPoolSize=1")).unwrap();
+        assert_eq!((config.limits.queue.running, config.limits.queue.reserved), (1, 0));
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_file_key_value_and_rule() {
+        for (text, told) in [
+            (
+                LEAST.replace("[[listen]]", "[[listen]]\ncert = 'x'"),
+                "hub.toml: line 4, cert: unknown field `cert`, expected one of `address`, `unix`, `certificate`",
+            ),
+            (
+                LEAST.replace("127.0.0.1", "0.0.0.0"),
+                "hub.toml: listen.address = 0.0.0.0:0: without `users` anybody who reaches the hub may use it; name a users \
+                 file, or listen on 127.0.0.1 or a Unix socket",
+            ),
+            (
+                LEAST.replace("h/", "h/?loadBalanced=true"),
+                "hub.toml: upstream.uri = ..loadBalanced=true: the hub keeps cursors to their servers and not to \
+                 connections; name the servers themselves",
+            ),
+            (format!("{LEAST}[limits]\nconnections = 0\n"), "hub.toml: limits.connections = 0: write at least 1"),
+            (
+                format!("{LEAST}[limits]\nwaiting = 'x'\n"),
+                "hub.toml: line 6, waiting: invalid type: string \"x\", expected usize",
+            ),
+            (
+                format!("{LEAST}[limits]\nrunning = 2\nreserved = 2\n"),
+                "hub.toml: limits.reserved = 2: fewer than `running`, or ordinary commands would have no place",
+            ),
+            (
+                LEAST.replace("uri", "uri-file"),
+                "mongodb://h/: the file cannot be read; does it exist, and may the hub read it?",
+            ),
+            (
+                format!("users = 'none'\n{LEAST}"),
+                "none: the users file cannot be read; does it exist, and may the hub read it?",
+            ),
+            (
+                LEAST.replace("[[listen]]\naddress = '127.0.0.1:0'\n", ""),
+                "hub.toml: listen = (missing): write a table [[listen]] with `address` or `unix`",
+            ),
+        ] {
+            assert_eq!(read_config(&text).unwrap_err(), told, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_in_an_error() {
+        let told = read_config(&LEAST.replace("mongodb://h/", "mongodb://u:tiger@h:port/")).unwrap_err();
+
+        assert!(told.contains("upstream.uri") && !told.contains("tiger"), "{told}");
+    }
+}

@@ -1,0 +1,299 @@
+//! One command upstream: its turn, a server, the exchange, and again where that is safe.
+//!
+//! Between two attempts nothing is held: neither the connection nor the place in the queue.
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bson::{RawDocument, RawDocumentBuf};
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{Command, Outline, Role};
+use cmap_core::pool::{CheckOutErrorKind, IdentityId};
+use cmap_core::retry::{
+    Decision, ErrorLabel, FailedServer, Failure, FailureKind, Labels, Next, Retry, RetryLimit, RetryPolicy,
+    Retryability,
+};
+use cmap_core::time::Instant;
+use cmap_core::topology::{Criteria, ServerSelector};
+use cmap_core::wire::{CommandReply, ServerError};
+use cmap_tokio::{CheckOutError, CommandError, CommandErrorKind, Connection};
+
+use super::gate::NoPlace;
+use super::shared::Shared;
+use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
+
+/// The end of a command.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The server that answered.
+    pub(super) server: Option<Arc<ServerAddress>>,
+    pub(super) reply: RawDocumentBuf,
+    pub(super) ok: bool,
+}
+
+/// On whose behalf a command runs.
+#[derive(Clone, Debug)]
+pub(super) struct Customer {
+    /// The user, or the address where there are no users: those who share a line in the queue.
+    pub(super) name: Arc<str>,
+    pub(super) identity: Option<IdentityId>,
+}
+
+/// The server that a command was sent to last, for those who must know if it is cut off.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SentTo(Arc<Mutex<Option<Arc<ServerAddress>>>>);
+
+impl SentTo {
+    pub(super) fn get(&self) -> Option<Arc<ServerAddress>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, server: &Arc<ServerAddress>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(server));
+    }
+}
+
+/// The end of an attempt that failed, and what the client would be told.
+struct Failed {
+    failure: Failure,
+    server: Option<Server>,
+    outcome: Outcome,
+}
+
+struct Server {
+    address: Arc<ServerAddress>,
+    is_mongos: bool,
+    max_wire_version: i32,
+}
+
+/// Runs a command. Dropping the future cuts it off: the connection that it uses is closed.
+pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer, sent_to: &SentTo) -> Outcome {
+    let request = &*forward.request;
+    let deadline = request.arrived + shared.patience;
+    let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
+    let mut earlier = None;
+    loop {
+        let failed = match attempt(shared, forward, customer, sent_to, retry.deprioritized().to_vec()).await {
+            Ok(outcome) => return outcome,
+            Err(failed) => failed,
+        };
+        let Failed { failure, server, outcome } = *failed;
+        retry.begin(true);
+        let failed_server = server.as_ref().map(|server| FailedServer {
+            address: &server.address,
+            is_mongos: server.is_mongos,
+            max_wire_version: server.max_wire_version,
+        });
+        let topology = shared.upstream.client.description().topology_type;
+        let Decision { report, next } = retry.handle_failure(shared.now(), &failure, failed_server, topology);
+        let reported = match (report, earlier.take()) {
+            (cmap_core::retry::Which::Earlier, Some(earlier)) => earlier,
+            _ => outcome,
+        };
+        match next {
+            Next::GiveUp(_) => return reported,
+            Next::RetryAt(at) => {
+                shared.activity.count_retry();
+                earlier = Some(reported);
+                tokio::time::sleep_until(shared.moment(at)).await;
+            }
+        }
+    }
+}
+
+async fn attempt(
+    shared: &Shared,
+    forward: &Forward,
+    customer: &Customer,
+    sent_to: &SentTo,
+    deprioritized: Vec<ServerAddress>,
+) -> Result<Outcome, Box<Failed>> {
+    let request = &*forward.request;
+    let limits = shared.limits();
+    let patience = left(shared.now(), request, limits.wait);
+    let _place = shared.gate.enter(&customer.name, forward.class, patience).await.map_err(|no_place| {
+        let message = match no_place {
+            NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
+            NoPlace::Full => {
+                "too many commands wait at this hub; try again later, or give it more connections upstream"
+            }
+            NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
+        };
+        shared.activity.count_overload();
+        in_hub(FailureKind::Client, Refusal::overloaded(message, limits.base_backoff))
+    })?;
+    let selector = match &forward.route {
+        Route::Select(selector) => selector.clone(),
+        Route::Server(server) => ServerSelector::Pinned(Arc::clone(server)),
+    };
+    let criteria = Criteria { selector, deprioritized, operation: None };
+    let patience = left(shared.now(), request, shared.patience);
+    let mut check_out = shared.upstream.client.check_out_for_within(criteria, patience).label(&*customer.name);
+    if let Some(identity) = customer.identity {
+        check_out = check_out.identity(identity);
+    }
+    let mut connection = check_out.await.map_err(|error| of_check_out(request, &error))?;
+    if is_time_up(shared.now(), request) {
+        return Err(time_is_up());
+    }
+    let waited = shared.now().saturating_since(request.arrived);
+    let time_left = time_limit(request).map(|limit| limit.saturating_sub(waited));
+    let address = Arc::new(connection.address().clone());
+    sent_to.set(&address);
+    exchange(forward, &mut connection, time_left, address).await
+}
+
+async fn exchange(
+    forward: &Forward,
+    connection: &mut Connection,
+    time_left: Option<Duration>,
+    address: Arc<ServerAddress>,
+) -> Result<Outcome, Box<Failed>> {
+    let request = &*forward.request;
+    let composed;
+    let body: &RawDocument = match &forward.body {
+        Some(body) => body,
+        None => {
+            composed = request.compose(time_left);
+            &composed
+        }
+    };
+    let sequences = request.sequences();
+    let mut command = Command::new(&request.database, body);
+    command.sequences = &sequences;
+    command.acknowledged = request.acknowledged;
+    let server = connection.description().map(|said| Server {
+        address: Arc::clone(&address),
+        is_mongos: said.role == Role::Mongos,
+        max_wire_version: said.wire_versions.1,
+    });
+    let error = match connection.exchange(&command).await {
+        Ok(reply) => {
+            let passed = pass(request, &reply);
+            let concern = CommandReply::read(&reply).write_concern_failure();
+            let outcome = Outcome { server: Some(address), reply: passed.reply.into_owned(), ok: passed.ok };
+            return match concern {
+                None => Ok(outcome),
+                Some(error) => {
+                    let failure = of_server(FailureKind::WriteConcern { code: error.code }, &error);
+                    Err(Box::new(Failed { failure, server, outcome }))
+                }
+            };
+        }
+        Err(error) => error,
+    };
+    let CommandErrorKind::Server(refusal) = &error.kind else { return Err(of_command(request, &error, server)) };
+    let failure = of_server(FailureKind::Server { code: refusal.code }, refusal);
+    let reply = connection.last_reply();
+    let reply = match &reply {
+        Some(reply) => pass(request, reply).reply.into_owned(),
+        None => unanswered(request, error.to_string()).reply(),
+    };
+    Err(Box::new(Failed { failure, server, outcome: Outcome { server: Some(address), reply, ok: false } }))
+}
+
+/// The hub tries again while its patience lasts. What an overloaded server refuses is the driver's to repeat: if both did,
+/// the server would be asked nine times.
+fn policy() -> RetryPolicy {
+    let mut policy = RetryPolicy::default();
+    policy.limit = RetryLimit::WhileTimeLasts;
+    policy.max_adaptive_retries = 0;
+    policy
+}
+
+/// A write may be repeated if the driver has numbered it, and a read always; part of a transaction never.
+fn retryability(forward: &Forward) -> Retryability {
+    let request = &*forward.request;
+    let outline = Command::new(&request.database, request.body());
+    let of_command = Retryability::of_command(&Outline::of(&outline), request.acknowledged);
+    match (request.part, request.number, of_command) {
+        (Some(_), _, _) => of_command.in_transaction(),
+        (None, Some(_), _) if request.acknowledged => Retryability::Write,
+        (None, _, Retryability::Read) if !matches!(forward.route, Route::Server(_)) => Retryability::Read,
+        (None, _, _) => of_command.once(),
+    }
+}
+
+/// What is left of a command's time, and of the hub's patience with it.
+fn left(now: Instant, request: &Request, patience: Duration) -> Duration {
+    let waited = now.saturating_since(request.arrived);
+    patience.min(time_limit(request).unwrap_or(Duration::MAX)).saturating_sub(waited)
+}
+
+/// The client's limit. A getMore's is that of its wait for documents.
+fn time_limit(request: &Request) -> Option<Duration> {
+    request.max_time.filter(|_| request.name != "getMore")
+}
+
+fn is_time_up(now: Instant, request: &Request) -> bool {
+    time_limit(request).is_some_and(|limit| now.saturating_since(request.arrived) >= limit)
+}
+
+fn time_is_up() -> Box<Failed> {
+    let refusal = Refusal::max_time_expired("the command's time was up before a server was free for it");
+    in_hub(FailureKind::Client, refusal)
+}
+
+fn of_server(kind: FailureKind, error: &ServerError) -> Failure {
+    let labels = Labels::of(|label| error.labels.iter().any(|own| own == label));
+    Failure::new(kind).with_labels(labels).with_base_backoff(error.base_backoff())
+}
+
+fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
+    let (kind, address) = match error {
+        CheckOutError::Pool(error) => {
+            let kind = match &error.kind {
+                CheckOutErrorKind::PoolCleared { .. } => FailureKind::PoolCleared,
+                CheckOutErrorKind::Establish(error) => FailureKind::Establish(error.fault),
+                CheckOutErrorKind::Timeout(_) => FailureKind::NotSentInTime,
+                CheckOutErrorKind::PoolClosed
+                | CheckOutErrorKind::Cancelled
+                | CheckOutErrorKind::WaitQueueFull { .. }
+                | _ => FailureKind::Client,
+            };
+            (kind, Some(Arc::clone(&error.address)))
+        }
+        CheckOutError::Selection(_) => (FailureKind::Selection, None),
+        CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) | _ => (FailureKind::Client, None),
+    };
+    // Nothing was sent, so whatever the client may repeat wrote nothing.
+    let mut refusal = unanswered(request, format!("no server upstream took the command: {error}"));
+    if refusal.labels.contains(&ErrorLabel::RetryableWriteError) {
+        refusal = refusal.with_label(ErrorLabel::NoWritesPerformed);
+    }
+    let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
+    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
+}
+
+fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -> Box<Failed> {
+    let is_of_network = matches!(
+        &error.kind,
+        CommandErrorKind::Network(_) | CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_)
+    );
+    let kind = if is_of_network {
+        FailureKind::Network
+    } else if matches!(&error.kind, CommandErrorKind::NoTimeLeft { .. }) {
+        FailureKind::NotSentInTime
+    } else {
+        FailureKind::Client
+    };
+    let refusal = if let CommandErrorKind::NotSent(problem) = &error.kind {
+        Refusal::new(2, "BadValue", format!("the command cannot be sent: {problem}"))
+    } else {
+        unanswered(request, format!("the connection upstream was lost: {error}"))
+    };
+    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
+}
+
+fn in_hub(kind: FailureKind, refusal: Refusal) -> Box<Failed> {
+    Box::new(Failed { failure: Failure::new(kind), server: None, outcome: refused(&refusal) })
+}
+
+fn refused(refusal: &Refusal) -> Outcome {
+    Outcome { server: None, reply: refusal.reply(), ok: false }
+}
+
+/// The chance of a command's pauses; it need not be hard to guess.
+fn seed(request: &Request) -> u64 {
+    request.arrived.as_nanos()
+}

@@ -1,0 +1,117 @@
+//! Where clients come in: TCP, TLS on it, Unix sockets.
+
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::shared::{Entrance, Shared, Stage};
+use super::{StartError, connection, tls};
+use crate::config::Listener;
+
+/// How long to wait after an accept that failed: the process may have too many open files, which passes.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Listens, in a task of `tasks`; returns the address, if it has one.
+pub(super) async fn listen(
+    tasks: &mut JoinSet<()>,
+    listener: &Listener,
+    shared: &Arc<Shared>,
+) -> Result<Option<SocketAddr>, StartError> {
+    match listener {
+        Listener::Tcp { address, certificate } => {
+            let failed = |source| StartError::Listen { place: address.to_string(), source };
+            let acceptor = certificate.as_deref().map(tls::acceptor).transpose()?;
+            let socket = TcpListener::bind(address).await.map_err(failed)?;
+            let address = socket.local_addr().map_err(failed)?;
+            tasks.spawn(accept_tcp(socket, acceptor, Arc::clone(shared)));
+            Ok(Some(address))
+        }
+        #[cfg(unix)]
+        Listener::Unix { path } => {
+            let failed = |source| StartError::Listen { place: path.display().to_string(), source };
+            // One that a hub left behind that was killed. One that answers is in use.
+            if tokio::net::UnixStream::connect(path)
+                .await
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+            {
+                std::fs::remove_file(path).map_err(failed)?;
+            }
+            let socket = tokio::net::UnixListener::bind(path).map_err(failed)?;
+            tasks.spawn(accept_unix(socket, Arc::clone(shared)));
+            Ok(None)
+        }
+        #[cfg(not(unix))]
+        Listener::Unix { path } => {
+            let source = io::ErrorKind::Unsupported.into();
+            Err(StartError::Listen { place: path.display().to_string(), source })
+        }
+    }
+}
+
+async fn accept_tcp(socket: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    loop {
+        match socket.accept().await {
+            Ok((stream, from)) => {
+                let Some(entrance) = enter(&shared, from.ip().to_string().into()) else { continue };
+                // Without it the client only has a higher latency.
+                let _ = stream.set_nodelay(true);
+                let (tls, shared) = (tls.clone(), Arc::clone(&shared));
+                tokio::spawn(async move {
+                    match tls {
+                        None => connection::serve(stream, shared, entrance).await,
+                        Some(tls) => {
+                            let mut stage = shared.stage();
+                            let shaken = tokio::select! {
+                                shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+                                _ = stage.wait_for(|stage| *stage != Stage::Open) => return,
+                            };
+                            // A failed handshake has told the client why.
+                            if let Ok(Ok(stream)) = shaken {
+                                connection::serve(stream, shared, entrance).await;
+                            }
+                        }
+                    }
+                });
+            }
+            Err(error) => fail(&error).await,
+        }
+    }
+}
+
+#[cfg(unix)]
+async fn accept_unix(socket: tokio::net::UnixListener, shared: Arc<Shared>) {
+    loop {
+        match socket.accept().await {
+            Ok((stream, _)) => {
+                let Some(entrance) = enter(&shared, "unix".into()) else { continue };
+                tokio::spawn(connection::serve(stream, Arc::clone(&shared), entrance));
+            }
+            Err(error) => fail(&error).await,
+        }
+    }
+}
+
+/// One connection too many is hung up on.
+fn enter(shared: &Arc<Shared>, address: Arc<str>) -> Option<Entrance> {
+    match shared.enter(Arc::clone(&address)) {
+        Ok(entrance) => Some(entrance),
+        Err(full) => {
+            shared.activity.count_turned_away();
+            tracing::debug!(target: "cmap::hub", %address, ?full, "turned away: too many connections");
+            None
+        }
+    }
+}
+
+async fn fail(error: &io::Error) {
+    tracing::warn!(target: "cmap::hub", "a connection was not accepted: {error}");
+    tokio::time::sleep(ACCEPT_AGAIN).await;
+}

@@ -1,0 +1,139 @@
+//! The hub on tokio: its sockets, its client upstream, its status.
+//!
+//! | file | content |
+//! |---|---|
+//! | `listeners`, `tls` | from a listening socket to a client's stream |
+//! | `connection` | one client's task |
+//! | `forward` | one command upstream, with retries |
+//! | `gate` | the queue, awaited |
+//! | `cleanup` | what a client that has gone leaves behind |
+//! | `upstream` | the client, and its identities |
+//! | `shared` | what all tasks share |
+//! | `activity` | what runs, and what took long |
+//! | `status` | `/status`, `/metrics`, `/healthz` |
+
+mod activity;
+mod cleanup;
+mod connection;
+mod forward;
+mod gate;
+mod listeners;
+mod shared;
+mod status;
+mod tls;
+mod upstream;
+
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cmap_tokio::ClientError;
+use thiserror::Error;
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use shared::{Shared, Stage};
+
+/// A hub that runs. Dropping it ends it at once.
+#[derive(Debug)]
+pub struct Hub {
+    shared: Arc<Shared>,
+    listeners: JoinSet<()>,
+    addresses: Vec<SocketAddr>,
+    status: Option<SocketAddr>,
+    drain: Duration,
+}
+
+/// The hub cannot start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It cannot listen.
+    #[error("cannot listen at {place}; is it in use, or not allowed?")]
+    Listen {
+        /// Where.
+        place: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A certificate cannot be used.
+    #[error("{}: {problem}; it has to hold the certificate chain and its key, as PEM", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// The client upstream cannot be made.
+    #[error("the client upstream cannot be made: {0}")]
+    Client(#[from] ClientError),
+    /// The system has no random bits.
+    #[error("the system gives no random bits; see why its source of them fails")]
+    NoRandomBits,
+    /// The metrics cannot be set up.
+    #[error("the metrics cannot be set up: {0}")]
+    Metrics(String),
+}
+
+impl Hub {
+    /// Starts a hub. It listens when this returns; whether upstream is there shows later.
+    ///
+    /// # Errors
+    /// It cannot listen, or a certificate or the options upstream cannot be used.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let (listen, status, drain) = (config.listeners.clone(), config.status, config.drain);
+        let shared = Arc::new(Shared::new(config).await?);
+        let (mut listeners, mut addresses) = (JoinSet::new(), Vec::new());
+        for listener in listen {
+            addresses.extend(listeners::listen(&mut listeners, &listener, &shared).await?);
+        }
+        let status = match status {
+            Some(address) => Some(status::serve(&mut listeners, address, Arc::clone(&shared)).await?),
+            None => None,
+        };
+        Ok(Self { shared, listeners, addresses, status, drain })
+    }
+
+    /// The TCP addresses where clients come in.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The address of the status.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status
+    }
+
+    /// Takes over users, rules and limits from another configuration. Listeners and upstream stay as they are.
+    pub fn reload(&self, config: Config) {
+        self.shared.reload(config);
+    }
+
+    /// How many clients are connected.
+    pub fn connections(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// Ends the hub: it accepts nobody any more, hangs up on clients that have nothing open, lets the others finish for as long as
+    /// the configuration says, and then ends what they have open. Returns how many it did not wait for.
+    pub async fn drain(mut self) -> usize {
+        self.listeners.abort_all();
+        self.shared.set_stage(Stage::Draining);
+        let ended = self.shared.wait_until_empty();
+        let in_time = tokio::time::timeout(self.drain, ended).await.is_ok();
+        let left = if in_time { 0 } else { self.shared.connections() };
+        self.shared.set_stage(Stage::Ended);
+        // What those leave behind is ended upstream.
+        let _ = tokio::time::timeout(cleanup::PATIENCE, self.shared.wait_until_clean()).await;
+        self.shared.close_upstream().await;
+        left
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.shared.set_stage(Stage::Ended);
+    }
+}

@@ -1,0 +1,230 @@
+//! What all tasks of the hub share.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use cmap_core::pool::ServiceId;
+use cmap_core::time::Instant;
+use tokio::sync::watch;
+
+use super::StartError;
+use super::activity::Activity;
+use super::gate::Gate;
+use super::upstream::Upstream;
+use crate::config::{Config, Limits};
+use crate::protocol::{Doors, Facts, Full, Sessions, Surroundings};
+use crate::users::Users;
+
+/// How long uses upstream may go on when the hub has ended.
+const LAST_USES: Duration = Duration::from_secs(2);
+
+/// The hub's state.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) upstream: Upstream,
+    pub(super) gate: Arc<Gate>,
+    pub(super) activity: Arc<Activity>,
+    pub(super) patience: Duration,
+    state: Mutex<State>,
+    users: RwLock<Arc<Users>>,
+    limits: RwLock<Limits>,
+    service: ServiceId,
+    decoys: [u8; 32],
+    origin: tokio::time::Instant,
+    numbers: AtomicI64,
+    stage: watch::Sender<Stage>,
+    /// How many connections there are, and how many clean-ups are under way.
+    open: watch::Sender<(usize, usize)>,
+}
+
+#[derive(Debug)]
+struct State {
+    sessions: Sessions,
+    doors: Doors,
+}
+
+/// The hub's way from its start to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Open,
+    /// Clients that have nothing open go.
+    Draining,
+    /// All go.
+    Ended,
+}
+
+/// A connection that has been let in. Dropping it lets it out.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    shared: Arc<Shared>,
+    pub(super) address: Arc<str>,
+    pub(super) user: Option<Arc<str>>,
+    pub(super) number: i64,
+}
+
+/// A clean-up under way.
+#[derive(Debug)]
+pub(super) struct CleanUp(Arc<Shared>);
+
+impl Shared {
+    pub(super) async fn new(mut config: Config) -> Result<Self, StartError> {
+        let upstream = Upstream::new(&mut config).await?;
+        let (mut service, mut decoys) = ([0; 12], [0; 32]);
+        getrandom::fill(&mut service).map_err(|_| StartError::NoRandomBits)?;
+        getrandom::fill(&mut decoys).map_err(|_| StartError::NoRandomBits)?;
+        let limits = config.limits;
+        let users = match config.users {
+            Some(users) => Users::new(users, decoys),
+            None => Users::open(),
+        };
+        Ok(Self {
+            upstream,
+            gate: Arc::new(Gate::new(limits.queue)),
+            activity: Arc::default(),
+            patience: config.patience,
+            state: Mutex::new(State {
+                sessions: Sessions::new(limits.sessions_per_user),
+                doors: Doors::new(limits.doors),
+            }),
+            users: RwLock::new(Arc::new(users)),
+            limits: RwLock::new(limits),
+            service: ServiceId(service),
+            decoys,
+            origin: tokio::time::Instant::now(),
+            numbers: AtomicI64::new(0),
+            stage: watch::Sender::new(Stage::Open),
+            open: watch::Sender::new((0, 0)),
+        })
+    }
+
+    pub(super) fn reload(&self, config: Config) {
+        let is_open = self.users().anonymous().is_some();
+        let users = match config.users {
+            Some(users) => Some(Users::new(users, self.decoys)),
+            None if is_open => Some(Users::open()),
+            // Its listeners may be open to everybody.
+            None => {
+                tracing::warn!(target: "cmap::hub", "a hub with users goes on with them until it is started again");
+                None
+            }
+        };
+        if let Some(users) = users {
+            *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
+        }
+        let limits = config.limits;
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+        self.gate.set_limits(limits.queue);
+        let mut state = self.lock();
+        state.sessions.set_limit(limits.sessions_per_user);
+        state.doors.set_limits(limits.doors);
+    }
+
+    /// The hub's time.
+    pub(super) fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// A moment of the hub's time, by tokio's clock.
+    pub(super) fn moment(&self, at: Instant) -> tokio::time::Instant {
+        self.origin + Duration::from_nanos(at.as_nanos())
+    }
+
+    pub(super) fn uptime(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    pub(super) fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls a line with what it decides by.
+    pub(super) fn with<T>(&self, call: impl FnOnce(&mut Surroundings<'_>) -> T) -> T {
+        let users = self.users();
+        let facts = Facts {
+            service: self.service,
+            max_wire_version: self.upstream.max_wire_version(),
+            has_users: users.anonymous().is_none(),
+        };
+        let mut nonce = || {
+            let mut bytes = [0; 24];
+            getrandom::fill(&mut bytes).ok().map(|()| bytes)
+        };
+        let mut state = self.lock();
+        let State { sessions, doors } = &mut *state;
+        call(&mut Surroundings { users: &users, sessions, doors, facts, nonce: &mut nonce })
+    }
+
+    /// Lets a connection in.
+    pub(super) fn enter(self: &Arc<Self>, address: Arc<str>) -> Result<Entrance, Full> {
+        self.lock().doors.enter(&address)?;
+        self.open.send_modify(|open| open.0 += 1);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Entrance { shared: Arc::clone(self), address, user: None, number })
+    }
+
+    pub(super) fn begin_clean_up(self: &Arc<Self>) -> CleanUp {
+        self.open.send_modify(|open| open.1 += 1);
+        CleanUp(Arc::clone(self))
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.open.borrow().0
+    }
+
+    pub(super) fn most_connections(&self) -> usize {
+        self.lock().doors.most()
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
+    pub(super) fn connections_of_users(&self) -> Vec<(Arc<str>, usize)> {
+        self.lock().doors.of_users().map(|(user, count)| (Arc::clone(user), count)).collect()
+    }
+
+    pub(super) fn stage(&self) -> watch::Receiver<Stage> {
+        self.stage.subscribe()
+    }
+
+    pub(super) fn set_stage(&self, stage: Stage) {
+        self.stage.send_replace(stage);
+    }
+
+    pub(super) async fn wait_until_empty(&self) {
+        // The sender is in `self`.
+        let _ = self.open.subscribe().wait_for(|open| open.0 == 0).await;
+    }
+
+    pub(super) async fn wait_until_clean(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open == (0, 0)).await;
+    }
+
+    pub(super) async fn close_upstream(&self) {
+        // The runtime that ends ends the client, too.
+        let _ = self.upstream.client.close(LAST_USES).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.shared.lock().doors.leave(&self.address, self.user.as_ref());
+        self.shared.open.send_modify(|open| open.0 -= 1);
+    }
+}
+
+impl Drop for CleanUp {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| open.1 -= 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! `cmap-hub`: the hub as a program.
+
+mod signals;
+
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use cmap_core::ErrorChain;
+use cmap_core::options::Secret;
+use cmap_hub::config;
+use cmap_hub::hub::Hub;
+use cmap_hub::users::{self, NewUser};
+use tracing_subscriber::EnvFilter;
+use zeroize::Zeroizing;
+
+use signals::{Asked, Signals};
+
+/// Shares a few MongoDB connections between many processes.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// The configuration, a TOML file
+    #[arg(long, value_name = "FILE", default_value = "cmap-hub.toml")]
+    config: PathBuf,
+    /// Only check the configuration and the users file
+    #[arg(long)]
+    check: bool,
+    /// End when standard input ends
+    #[arg(long)]
+    until_stdin_ends: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Users of the hub
+    #[command(subcommand)]
+    User(UserCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum UserCommand {
+    /// Add a user to a users file; the password is the first line of standard input
+    Add {
+        /// The name
+        name: String,
+        /// The users file, which is made if it does not exist
+        #[arg(long, value_name = "FILE")]
+        users: PathBuf,
+        /// The identity upstream, by its name in the configuration
+        #[arg(long, value_name = "NAME")]
+        upstream: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        Some(Command::User(UserCommand::Add { name, users, upstream })) => add_user(name, &users, upstream),
+        None if arguments.check => check(&arguments.config),
+        None => serve(&arguments.config, arguments.until_stdin_ends),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is there who could be told that nobody is there.
+            let _ = writeln!(io::stderr(), "cmap-hub: {}", ErrorChain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Done = Result<(), Box<dyn std::error::Error>>;
+
+fn add_user(name: String, path: &Path, upstream: Option<String>) -> Done {
+    let mut line = Zeroizing::new(String::new());
+    io::stdin().lock().read_line(&mut line)?;
+    let password = Secret::from(line.trim_end_matches(['\r', '\n']));
+    users::add(path, &NewUser { name, password, upstream })?;
+    Ok(())
+}
+
+fn check(path: &Path) -> Done {
+    let config = config::read(path)?;
+    for warning in &config.warnings {
+        writeln!(io::stderr(), "warning: upstream.uri: {warning}")?;
+    }
+    writeln!(io::stdout(), "{}: the configuration is good", path.display())?;
+    Ok(())
+}
+
+fn serve(path: &Path, until_stdin_ends: bool) -> Done {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let config = config::read(path)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(path, config, until_stdin_ends))
+}
+
+async fn run(path: &Path, config: config::Config, until_stdin_ends: bool) -> Done {
+    let mut signals = Signals::new()?;
+    let hub = Hub::start(config).await?;
+    for address in hub.addresses() {
+        writeln!(io::stdout(), "listening on {address}")?;
+    }
+    if let Some(address) = hub.status_address() {
+        tracing::info!(target: "cmap::hub", "status at http://{address}/status");
+    }
+    let mut stdin_ends = std::pin::pin!(stdin_ends(until_stdin_ends));
+    loop {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            () = &mut stdin_ends => Asked::End,
+        };
+        match asked {
+            Asked::End => break,
+            Asked::Reload => reload(&hub, path),
+        }
+    }
+    let left = hub.drain().await;
+    tracing::info!(target: "cmap::hub", left, "ended; so many clients had not finished");
+    Ok(())
+}
+
+/// A mistake in a file changes nothing.
+fn reload(hub: &Hub, path: &Path) {
+    match config::read(path) {
+        Ok(config) => {
+            hub.reload(config);
+            tracing::info!(target: "cmap::hub", "users, rules and limits were read again; the rest stays as it was");
+        }
+        Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {}", ErrorChain(&error)),
+    }
+}
+
+async fn stdin_ends(is_asked_for: bool) {
+    if is_asked_for {
+        let read = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
+        // However it ends.
+        let _ = read.await;
+    } else {
+        std::future::pending::<()>().await;
+    }
+}

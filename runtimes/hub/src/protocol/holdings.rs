@@ -1,0 +1,147 @@
+//! What a client's connection holds upstream: cursors and transactions, each at its server.
+//!
+//! They belong to the connection, to which drivers keep with them, and end with it. Upstream they pin the server and the session,
+//! and no connection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bson::{RawBsonRef, RawDocument};
+use cmap_core::address::ServerAddress;
+use cmap_core::wire::integer;
+
+use super::request::{Part, Request, SessionId};
+
+/// The cursors and transactions of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    cursors: BTreeMap<i64, CursorAt>,
+    transactions: BTreeMap<SessionId, TransactionAt>,
+}
+
+/// An open cursor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorAt {
+    /// Its id.
+    pub id: i64,
+    /// Its server.
+    pub server: Arc<ServerAddress>,
+    /// Its database.
+    pub database: String,
+    /// Its collection.
+    pub collection: String,
+    /// The session that it belongs to.
+    pub session: Option<SessionId>,
+}
+
+/// A transaction that has begun and not ended, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionAt {
+    /// Its session.
+    pub session: SessionId,
+    /// Its number.
+    pub number: i64,
+    /// Its server. None when that has not answered its end: any may tell how it ended.
+    pub server: Option<Arc<ServerAddress>>,
+}
+
+impl Holdings {
+    /// A cursor of this connection.
+    pub fn cursor(&self, id: i64) -> Option<&CursorAt> {
+        self.cursors.get(&id)
+    }
+
+    /// The transaction of this session and number.
+    pub fn transaction(&self, session: &SessionId, number: i64) -> Option<&TransactionAt> {
+        self.transactions.get(session).filter(|transaction| transaction.number == number)
+    }
+
+    /// How many cursors are open.
+    pub fn cursors(&self) -> usize {
+        self.cursors.len()
+    }
+
+    /// Whether a cursor or a transaction is open.
+    pub fn are_empty(&self) -> bool {
+        self.cursors.is_empty() && self.transactions.is_empty()
+    }
+
+    /// All of them, which are then forgotten.
+    pub fn take(&mut self) -> (Vec<CursorAt>, Vec<TransactionAt>) {
+        let Self { cursors, transactions } = std::mem::take(self);
+        (cursors.into_values().collect(), transactions.into_values().collect())
+    }
+
+    /// A command of a transaction was sent, or may have been, to `server`: the transaction is there from now on.
+    pub fn note_sent(&mut self, request: &Request, server: &Arc<ServerAddress>) {
+        let (Some(Part::Starts), Some(session), Some(number)) = (request.part, request.session, request.number) else {
+            return;
+        };
+        let server = Some(Arc::clone(server));
+        self.transactions.insert(session, TransactionAt { session, number, server });
+    }
+
+    /// A server has answered a command.
+    pub fn note_reply(&mut self, request: &Request, server: &Arc<ServerAddress>, reply: &RawDocument, ok: bool) {
+        if request.part == Some(Part::Ends)
+            && ok
+            && let Some(session) = &request.session
+        {
+            self.transactions.remove(session);
+        }
+        if request.name == "killCursors" && ok {
+            cursors_in(request.body()).for_each(|id| _ = self.cursors.remove(&id));
+        }
+        let continued = continued_cursor(request);
+        if !ok {
+            // CursorNotFound and its like: the server has it no more. After another error it may still be there.
+            let code = reply.get("code").ok().flatten().and_then(integer);
+            if code == Some(43) {
+                continued.into_iter().for_each(|id| _ = self.cursors.remove(&id));
+            }
+            return;
+        }
+        let Ok(cursor) = reply.get_document("cursor") else { return };
+        let id = cursor.get("id").ok().flatten().and_then(integer).unwrap_or_default();
+        if id == 0 {
+            continued.into_iter().for_each(|id| _ = self.cursors.remove(&id));
+            return;
+        }
+        let (database, collection) = match cursor.get_str("ns").ok().and_then(|ns| ns.split_once('.')) {
+            Some((database, collection)) => (database.to_owned(), collection.to_owned()),
+            None => (request.database.clone(), String::new()),
+        };
+        let session = request.session;
+        let server = Arc::clone(server);
+        self.cursors.entry(id).or_insert(CursorAt { id, server, database, collection, session });
+    }
+
+    /// Nobody answered the end of a transaction: its server may be gone, and any other may tell what has become of it.
+    pub fn note_unanswered(&mut self, request: &Request) {
+        if request.part == Some(Part::Ends)
+            && let Some(transaction) = request.session.as_ref().and_then(|id| self.transactions.get_mut(id))
+        {
+            transaction.server = None;
+        }
+    }
+
+    /// A session has ended, and with it what belongs to it.
+    pub fn end_session(&mut self, session: &SessionId) {
+        self.transactions.remove(session);
+        self.cursors.retain(|_, cursor| cursor.session.as_ref() != Some(session));
+    }
+}
+
+/// The cursor that a getMore continues.
+pub(super) fn continued_cursor(request: &Request) -> Option<i64> {
+    if request.name != "getMore" {
+        return None;
+    }
+    request.body().get("getMore").ok().flatten().and_then(integer)
+}
+
+/// The cursors of a `killCursors`.
+pub(super) fn cursors_in(body: &RawDocument) -> impl Iterator<Item = i64> {
+    let cursors = body.get("cursors").ok().flatten().and_then(RawBsonRef::as_array);
+    cursors.into_iter().flatten().map_while(Result::ok).filter_map(integer)
+}

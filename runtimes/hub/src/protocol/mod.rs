@@ -1,0 +1,44 @@
+//! The hub without sockets: what one client's bytes ask for, who may ask it, where it goes, and what the client gets.
+//!
+//! ```text
+//! bytes --Line--> Request --rules, sessions, holdings--> Forward (to be run upstream) --> reply --Line--> bytes
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `line` | one client's connection: its stages from the greeting to its end |
+//! | `request` | a command as it came, and as it goes on |
+//! | `targets` | the collections that a command touches |
+//! | `greeting`, `login` | the hub's own hello; SCRAM |
+//! | `holdings` | the cursors and transactions of a connection, each at its server |
+//! | `sessions` | whose a logical session is |
+//! | `queue` | whose turn it is to use an upstream connection |
+//! | `doors` | how many connections there may be |
+//! | `refusal`, `passing` | errors of the hub's own; what upstream's errors become |
+//!
+//! Nothing here knows a socket, a clock or a source of randomness: time and chance are inputs.
+
+mod doors;
+mod greeting;
+mod holdings;
+mod line;
+mod login;
+mod passing;
+mod queue;
+mod refusal;
+mod request;
+mod sessions;
+mod targets;
+
+pub use doors::{DoorLimits, Doors, Full};
+pub use greeting::Facts;
+pub use holdings::{CursorAt, Holdings, TransactionAt};
+pub use line::{Ending, Line, LineOutput, Surroundings};
+pub(crate) use passing::unanswered;
+pub use passing::{Passed, pass};
+pub use queue::{Class, Entered, Queue, QueueLimits, Ticket};
+pub use refusal::Refusal;
+pub(crate) use request::session_document;
+pub use request::{Fault, Forward, Part, Refused, Request, Route, SessionId};
+pub use sessions::{SessionFault, Sessions};
+pub use targets::{Target, targets};

@@ -1,0 +1,157 @@
+//! What upstream's replies become on their way to the client.
+//!
+//! Almost all of them pass as they are. An error that speaks of the state of one server (a failover, a shutdown) is about a server
+//! that the client does not know: a driver would take it for the hub's, and clear its pool of good connections. So it is replaced by
+//! one that lets the driver repeat this operation, where that is safe.
+
+use std::borrow::Cow;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use cmap_core::retry::ErrorLabel;
+use cmap_core::server::StateChange;
+use cmap_core::wire::CommandReply;
+
+use super::refusal::Refusal;
+use super::request::{Part, Request};
+
+/// What the client gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passed<'r> {
+    /// The reply.
+    pub reply: Cow<'r, RawDocument>,
+    /// Whether the command succeeded.
+    pub ok: bool,
+}
+
+/// The client's reply for one of upstream's.
+pub fn pass<'r>(request: &Request, reply: &'r RawDocument) -> Passed<'r> {
+    let read = CommandReply::read(reply);
+    if let Some(error) = read.failure() {
+        if StateChange::of(error.code, &error.message).is_none() {
+            return Passed { reply: Cow::Borrowed(reply), ok: false };
+        }
+        let mut refusal = unanswered(request, format!("the server upstream has changed its state: {error}"));
+        for label in ErrorLabel::ALL.into_iter().filter(|label| error.labels.iter().any(|own| own == label.name())) {
+            refusal = refusal.with_label(label);
+        }
+        let mut replaced = refusal.reply();
+        // The client's view of time goes on.
+        for name in ["$clusterTime", "operationTime"] {
+            if let (Ok(Some(value)), Ok(key)) = (reply.get(name), <&bson::raw::CStr>::try_from(name)) {
+                replaced.append(key, value);
+            }
+        }
+        return Passed { reply: Cow::Owned(replaced), ok: false };
+    }
+    match read.write_concern_failure() {
+        Some(error) if StateChange::of(error.code, &error.message).is_some() => {
+            Passed { reply: Cow::Owned(with_other_concern_error(reply)), ok: true }
+        }
+        Some(_) | None => Passed { reply: Cow::Borrowed(reply), ok: true },
+    }
+}
+
+/// The error of a command that no server has answered, with the labels by which the driver knows what it may do.
+pub(crate) fn unanswered(request: &Request, message: String) -> Refusal {
+    let refusal = Refusal::unreachable(message);
+    match (request.part, request.number) {
+        (Some(Part::Starts | Part::Continues), _) => refusal.with_label(ErrorLabel::TransientTransactionError),
+        (Some(Part::Ends), _) | (None, Some(_)) => refusal.with_label(ErrorLabel::RetryableWriteError),
+        (None, None) => refusal,
+    }
+}
+
+/// The same reply, whose write concern has failed by a code that speaks of no server.
+fn with_other_concern_error(reply: &RawDocument) -> RawDocumentBuf {
+    let mut replaced = RawDocumentBuf::new();
+    for (key, value) in reply.iter().map_while(Result::ok) {
+        match (key.as_str(), value) {
+            ("topologyVersion", _) => {}
+            ("writeConcernError", RawBsonRef::Document(error)) => {
+                let mut other = RawDocumentBuf::new();
+                for (key, value) in error.iter().map_while(Result::ok) {
+                    match key.as_str() {
+                        "code" => other.append(cstr!("code"), 6),
+                        "codeName" => other.append(cstr!("codeName"), "HostUnreachable"),
+                        _ => other.append(key, value),
+                    }
+                }
+                replaced.append(key, other);
+            }
+            _ => replaced.append(key, value),
+        }
+    }
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use cmap_core::time::Instant;
+    use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
+
+    use super::super::request::session_document;
+    use super::*;
+
+    fn request(mut body: RawDocumentBuf, transaction: bool) -> Request {
+        body.append(cstr!("lsid"), session_document(&[1; 16]));
+        body.append(cstr!("txnNumber"), 1_i64);
+        if transaction {
+            body.append(cstr!("autocommit"), false);
+        }
+        body.append(cstr!("$db"), "d");
+        let mut out = Vec::new();
+        MessageWriter::begin(&mut out, MessageIds::request(1), Flags::NONE, &body, &[], &Limits::DEFAULT)
+            .unwrap()
+            .finish();
+        Request::read(&out, &Limits::DEFAULT, Instant::ORIGIN).unwrap()
+    }
+
+    fn labels(reply: &RawDocument) -> Vec<String> {
+        let labels = reply.get_array("errorLabels").unwrap();
+        labels.into_iter().map(|label| label.unwrap().as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_state_change_becomes_an_error_of_its_operation_alone_x_134() {
+        let error = rawdoc! { "ok": 0, "code": 10107, "errmsg": "not primary", "operationTime": bson::Timestamp { time: 5, increment: 1 } };
+        for (request, label) in [
+            (request(rawdoc! { "insert": "c" }, false), "RetryableWriteError"),
+            (request(rawdoc! { "insert": "c" }, true), "TransientTransactionError"),
+            (request(rawdoc! { "commitTransaction": 1 }, true), "RetryableWriteError"),
+        ] {
+            let passed = pass(&request, &error);
+
+            assert_eq!((passed.reply.get_i32("code").unwrap(), passed.ok), (6, false));
+            assert_eq!(labels(&passed.reply), [label]);
+            assert!(passed.reply.get_timestamp("operationTime").is_ok());
+            assert_eq!(StateChange::of(Some(6), passed.reply.get_str("errmsg").unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn so_does_one_in_a_write_concern_error() {
+        let reply = rawdoc! { "ok": 1, "n": 1, "writeConcernError": { "code": 91, "errmsg": "shutting down" } };
+
+        let passed = pass(&request(rawdoc! { "insert": "c" }, false), &reply);
+
+        assert_eq!(
+            &*passed.reply,
+            &*rawdoc! { "ok": 1, "n": 1, "writeConcernError": { "code": 6, "errmsg": "shutting down" } }
+        );
+    }
+
+    #[test]
+    fn everything_else_passes_as_it_is() {
+        for reply in [
+            rawdoc! { "ok": 1, "cursor": { "id": 5_i64 }, "$clusterTime": {} },
+            rawdoc! { "ok": 0, "code": 11000, "errmsg": "duplicate" },
+            rawdoc! { "ok": 0, "code": 462, "errmsg": "x", "errorLabels": ["SystemOverloadedError"], "baseBackoffMS": 5 },
+        ] {
+            assert!(
+                matches!(pass(&request(rawdoc! { "find": "c" }, false), &reply).reply, Cow::Borrowed(_)),
+                "{reply:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The hub's own errors, in the form of a server's.
+
+use core::time::Duration;
+use std::borrow::Cow;
+
+use bson::{RawArrayBuf, RawDocumentBuf, cstr};
+use cmap_core::retry::ErrorLabel;
+
+/// An error that the hub replies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// MongoDB's code.
+    pub code: i32,
+    /// Its name.
+    pub name: &'static str,
+    /// What happened, why, what to do next.
+    pub message: Cow<'static, str>,
+    /// What a driver may do about it.
+    pub labels: Vec<ErrorLabel>,
+    /// The pause that drivers are asked to make before they try again, to be doubled with each retry.
+    pub base_backoff: Option<Duration>,
+}
+
+impl Refusal {
+    /// An error without labels.
+    pub fn new(code: i32, name: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, name, message: message.into(), labels: Vec::new(), base_backoff: None }
+    }
+
+    /// The user may not do that.
+    pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(13, "Unauthorized", message)
+    }
+
+    /// A login failed, for whatever reason: the client learns only that.
+    pub fn authentication_failed() -> Self {
+        Self::new(18, "AuthenticationFailed", "Authentication failed.")
+    }
+
+    /// The client has no such cursor, which is also said of another's.
+    pub fn cursor_not_found(cursor: i64) -> Self {
+        Self::new(43, "CursorNotFound", format!("cursor id {cursor} not found on this connection"))
+    }
+
+    /// The hub has more to do than it may queue.
+    pub fn overloaded(message: impl Into<Cow<'static, str>>, base_backoff: Duration) -> Self {
+        let labels = vec![ErrorLabel::SystemOverloadedError, ErrorLabel::RetryableError];
+        let refusal = Self::new(462, "IngressRequestRateLimitExceeded", message);
+        Self { labels, base_backoff: Some(base_backoff), ..refusal }
+    }
+
+    /// No server upstream has carried the command out, or nobody knows whether one has. Not a code that speaks of the state of a
+    /// server: a driver would clear its pool of connections to the hub.
+    pub fn unreachable(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(6, "HostUnreachable", message)
+    }
+
+    /// The command's time was up before it was sent.
+    pub fn max_time_expired(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(50, "MaxTimeMSExpired", message)
+    }
+
+    /// The same with one more label.
+    #[must_use]
+    pub fn with_label(mut self, label: ErrorLabel) -> Self {
+        if !self.labels.contains(&label) {
+            self.labels.push(label);
+        }
+        self
+    }
+
+    /// The reply that says so.
+    pub fn reply(&self) -> RawDocumentBuf {
+        let mut reply = RawDocumentBuf::new();
+        reply.append(cstr!("ok"), 0.0);
+        reply.append(cstr!("errmsg"), &*self.message);
+        reply.append(cstr!("code"), self.code);
+        reply.append(cstr!("codeName"), self.name);
+        if !self.labels.is_empty() {
+            let mut labels = RawArrayBuf::new();
+            self.labels.iter().for_each(|label| labels.push(label.name()));
+            reply.append(cstr!("errorLabels"), labels);
+        }
+        if let Some(base) = self.base_backoff {
+            reply.append(cstr!("baseBackoffMS"), i32::try_from(base.as_millis()).unwrap_or(i32::MAX));
+        }
+        reply
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    #[test]
+    fn an_overload_says_that_and_when_to_try_again_x_135() {
+        let reply = Refusal::overloaded("full", Duration::from_millis(50)).reply();
+
+        assert_eq!(
+            reply,
+            rawdoc! {
+                "ok": 0.0, "errmsg": "full", "code": 462, "codeName": "IngressRequestRateLimitExceeded",
+                "errorLabels": ["SystemOverloadedError", "RetryableError"], "baseBackoffMS": 50,
+            }
+        );
+    }
+
+    #[test]
+    fn an_unreachable_server_is_no_change_of_a_servers_state_x_134() {
+        let refusal = Refusal::unreachable("not master, node is recovering");
+
+        assert_eq!(cmap_core::server::StateChange::of(Some(refusal.code), &refusal.message), None);
+    }
+}

@@ -1,0 +1,381 @@
+//! A command: as it came from the client, and as it goes on.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use bson::spec::BinarySubtype;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use cmap_core::address::ServerAddress;
+use cmap_core::options::{MaxStaleness, ReadMode, ReadPreference, TagSet};
+use cmap_core::time::Instant;
+use cmap_core::topology::ServerSelector;
+use cmap_core::wire::{Header, Limits, Message, OpCode, Query, Sequence, WireError, integer};
+use thiserror::Error;
+
+/// The id of a logical session.
+pub type SessionId = [u8; 16];
+
+/// A command of a client, with the bytes it came in.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its document.
+    body: RawDocumentBuf,
+    /// The message, where it has document sequences.
+    frame: Option<Vec<u8>>,
+    /// Whether it came as OP_QUERY, and is to be answered by OP_REPLY.
+    pub(super) is_query: bool,
+    /// The number of the message.
+    pub(super) id: i32,
+    /// Whether a reply is wanted.
+    pub acknowledged: bool,
+    /// `$db`.
+    pub database: String,
+    /// The command's name.
+    pub name: String,
+    /// The session that it names.
+    pub session: Option<SessionId>,
+    /// `txnNumber`.
+    pub number: Option<i64>,
+    /// Its part in a transaction.
+    pub part: Option<Part>,
+    /// `maxTimeMS`, unless it is zero.
+    pub max_time: Option<Duration>,
+    /// The server that it wants, by `$readPreference`.
+    preference: Option<ReadPreference>,
+    /// When it came.
+    pub arrived: Instant,
+}
+
+/// The part of a command in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The first one.
+    Starts,
+    /// One of the others.
+    Continues,
+    /// `commitTransaction` or `abortTransaction`.
+    Ends,
+}
+
+/// A command that may be run upstream.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// The command.
+    pub request: Arc<Request>,
+    /// Where.
+    pub route: Route,
+    /// Whether it goes before others, because it lets go of what they may wait for.
+    pub class: super::Class,
+    /// What is sent in place of the client's document.
+    pub body: Option<RawDocumentBuf>,
+}
+
+/// Where a command goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To a server that suits.
+    Select(ServerSelector),
+    /// To the server of a cursor or a transaction.
+    Server(Arc<ServerAddress>),
+}
+
+/// What came is no command.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Fault {
+    /// It is no message, or one that the hub does not take: the connection ends.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    /// It is compressed, though the hub has not offered that.
+    #[error("the client compresses, and the hub has not offered that")]
+    Compressed,
+    /// It is a message of another kind than commands have.
+    #[error("the client sent a message that is no command")]
+    NoCommand,
+    /// It is a command that says something that cannot be: it is answered.
+    #[error("{}", .0.message)]
+    Refused(Box<Refused>),
+}
+
+/// A command that is answered by an error, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub(super) is_query: bool,
+    pub(super) id: i32,
+    pub(super) acknowledged: bool,
+    pub(super) message: &'static str,
+}
+
+/// A message's document and what surrounds it.
+struct Envelope<'a> {
+    is_query: bool,
+    id: i32,
+    acknowledged: bool,
+    has_sequences: bool,
+    /// That of an OP_QUERY.
+    database: Option<&'a str>,
+    body: &'a RawDocument,
+}
+
+impl Request {
+    /// Reads a whole message.
+    ///
+    /// # Errors
+    /// It is no command.
+    pub fn read(frame: &[u8], limits: &Limits, arrived: Instant) -> Result<Self, Fault> {
+        let Envelope { is_query, id, acknowledged, has_sequences, database, body } = open(frame, limits)?;
+        let refused = |message| Fault::Refused(Box::new(Refused { is_query, id, acknowledged, message }));
+        let mut request = Self {
+            body: body.to_owned(),
+            frame: has_sequences.then(|| frame.to_vec()),
+            is_query,
+            id,
+            acknowledged,
+            database: database.unwrap_or_default().into(),
+            name: String::new(),
+            session: None,
+            number: None,
+            part: None,
+            max_time: None,
+            preference: None,
+            arrived,
+        };
+        let (mut starts, mut autocommit) = (None, None);
+        for element in body.iter() {
+            let Ok((key, value)) = element else { return Err(refused("a text in the command is not UTF-8")) };
+            if request.name.is_empty() {
+                request.name = key.as_str().into();
+            }
+            match key.as_str() {
+                "$db" => request.database = value.as_str().ok_or_else(|| refused("$db is no string"))?.into(),
+                "lsid" => request.session = Some(session_id(value).ok_or_else(|| refused(BAD_SESSION))?),
+                "txnNumber" => {
+                    request.number = Some(integer(value).ok_or_else(|| refused("txnNumber is no whole number"))?);
+                }
+                "startTransaction" => starts = value.as_bool(),
+                "autocommit" => autocommit = value.as_bool(),
+                "maxTimeMS" => request.max_time = positive_millis(value),
+                "$readPreference" => {
+                    request.preference = preference(value).map_err(refused)?;
+                }
+                _ => {}
+            }
+        }
+        if request.name.is_empty() {
+            return Err(refused("the command is empty"));
+        }
+        if request.database.is_empty() {
+            return Err(refused("OP_MSG requests require a $db argument"));
+        }
+        if autocommit == Some(false) {
+            request.part = Some(match (request.name.as_str(), starts) {
+                ("commitTransaction" | "abortTransaction", _) => Part::Ends,
+                (_, Some(true)) => Part::Starts,
+                _ => Part::Continues,
+            });
+            if request.session.is_none() || request.number.is_none() {
+                return Err(refused("a command of a transaction needs an lsid and a txnNumber"));
+            }
+        }
+        Ok(request)
+    }
+
+    /// Its document sequences.
+    pub fn sequences(&self) -> Vec<Sequence<'_>> {
+        // It was valid when it came.
+        let message = self.frame.as_deref().and_then(|frame| Message::decode(frame, &Limits::DEFAULT).ok());
+        message.iter().flat_map(Message::sequences).collect()
+    }
+
+    /// The command's document.
+    pub fn body(&self) -> &RawDocument {
+        &self.body
+    }
+
+    /// The document as it goes on: without `$db`, which is sent anew, and with what is left of the time in place of
+    /// `maxTimeMS`.
+    pub fn compose(&self, time_left: Option<Duration>) -> RawDocumentBuf {
+        let mut body = RawDocumentBuf::new();
+        for (key, value) in self.body().iter().map_while(Result::ok) {
+            match (key.as_str(), time_left) {
+                ("$db", _) => {}
+                ("maxTimeMS", Some(left)) => {
+                    // At least one: zero would be for ever.
+                    let left = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
+                    body.append(key, left);
+                }
+                _ => body.append(key, value),
+            }
+        }
+        body
+    }
+
+    /// The servers that suit, by the read preference that it names.
+    pub(super) fn selector(&self) -> ServerSelector {
+        match &self.preference {
+            Some(preference) if preference.mode() != ReadMode::Primary => preference.clone().into(),
+            Some(_) | None => ServerSelector::Writable,
+        }
+    }
+
+    /// How many bytes it takes.
+    pub fn size(&self) -> usize {
+        self.frame.as_ref().map_or(self.body.as_bytes().len(), Vec::len)
+    }
+}
+
+const BAD_SESSION: &str = "lsid is no document with a UUID of 16 bytes as its only field, `id`";
+
+fn open<'a>(frame: &'a [u8], limits: &Limits) -> Result<Envelope<'a>, Fault> {
+    let (header, _) = Header::split(frame, limits)?;
+    match header.op_code {
+        OpCode::Msg => {
+            let message = Message::decode(frame, limits)?;
+            let (id, acknowledged) = (header.ids.request_id, !message.more_to_come());
+            let has_sequences = message.has_sequences();
+            Ok(Envelope { is_query: false, id, acknowledged, has_sequences, database: None, body: message.body })
+        }
+        OpCode::Query => {
+            let query = Query::decode(frame, limits)?;
+            let database = Some(query.command_database().ok_or(Fault::NoCommand)?);
+            let (id, body) = (header.ids.request_id, query.query);
+            Ok(Envelope { is_query: true, id, acknowledged: true, has_sequences: false, database, body })
+        }
+        OpCode::Compressed => Err(Fault::Compressed),
+        OpCode::Reply => Err(Fault::NoCommand),
+    }
+}
+
+/// The id in an `lsid`. One with further fields, which name another user or an internal session, is none.
+pub(super) fn session_id(value: RawBsonRef<'_>) -> Option<SessionId> {
+    let mut fields = value.as_document()?.iter();
+    let (key, id) = fields.next()?.ok()?;
+    let id = id.as_binary().filter(|id| key.as_str() == "id" && id.subtype == BinarySubtype::Uuid)?;
+    if fields.next().is_some() { None } else { id.bytes.try_into().ok() }
+}
+
+/// The document of a session's id.
+pub(crate) fn session_document(id: &SessionId) -> RawDocumentBuf {
+    let mut document = RawDocumentBuf::new();
+    document.append(cstr!("id"), bson::RawBinaryRef { subtype: BinarySubtype::Uuid, bytes: id });
+    document
+}
+
+fn positive_millis(value: RawBsonRef<'_>) -> Option<Duration> {
+    let millis = u64::try_from(integer(value)?).ok()?;
+    (millis > 0).then(|| Duration::from_millis(millis))
+}
+
+fn preference(value: RawBsonRef<'_>) -> Result<Option<ReadPreference>, &'static str> {
+    let document = value.as_document().ok_or("$readPreference is no document")?;
+    let mode = match document.get_str("mode") {
+        Ok("primary") => ReadMode::Primary,
+        Ok("primaryPreferred") => ReadMode::PrimaryPreferred,
+        Ok("secondary") => ReadMode::Secondary,
+        Ok("secondaryPreferred") => ReadMode::SecondaryPreferred,
+        Ok("nearest") => ReadMode::Nearest,
+        Ok(_) | Err(_) => return Err("$readPreference has no mode that is known"),
+    };
+    let mut preference = ReadPreference::new(mode);
+    if let Ok(sets) = document.get_array("tags") {
+        let set = |set: RawBsonRef<'_>| -> Option<TagSet> {
+            let fields = set.as_document()?.iter().map_while(Result::ok);
+            Some(fields.filter_map(|(key, tag)| Some((key.as_str().into(), tag.as_str()?.into()))).collect())
+        };
+        let sets = sets.into_iter().map_while(Result::ok).filter_map(set).collect();
+        preference = preference.with_tag_sets(sets).map_err(|_| "$readPreference has tags beside the mode primary")?;
+    }
+    let staleness = document.get("maxStalenessSeconds").ok().flatten().and_then(integer);
+    if let Some(seconds) = staleness.and_then(|seconds| u64::try_from(seconds).ok()) {
+        let limit = MaxStaleness::AtMost(Duration::from_secs(seconds));
+        preference = preference
+            .with_max_staleness(limit)
+            .map_err(|_| "$readPreference has maxStalenessSeconds beside the mode primary")?;
+    }
+    Ok(Some(preference))
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use cmap_core::wire::{Flags, MessageIds, MessageWriter};
+
+    use super::*;
+
+    fn message(body: &RawDocument) -> Vec<u8> {
+        let mut out = Vec::new();
+        MessageWriter::begin(&mut out, MessageIds::request(7), Flags::NONE, body, &[], &Limits::DEFAULT)
+            .unwrap()
+            .finish();
+        out
+    }
+
+    fn read(body: &RawDocument) -> Result<Request, Fault> {
+        Request::read(&message(body), &Limits::DEFAULT, Instant::ORIGIN)
+    }
+
+    #[test]
+    fn a_command_goes_on_without_its_database_and_with_what_is_left_of_its_time_x_131() {
+        let request = read(&rawdoc! { "find": "c", "maxTimeMS": 500, "$db": "shop" }).unwrap();
+
+        assert_eq!((request.name.as_str(), request.database.as_str()), ("find", "shop"));
+        assert_eq!(request.max_time, Some(Duration::from_millis(500)));
+        assert_eq!(request.compose(Some(Duration::from_millis(20))), rawdoc! { "find": "c", "maxTimeMS": 20_i64 });
+        assert_eq!(request.compose(Some(Duration::ZERO)), rawdoc! { "find": "c", "maxTimeMS": 1_i64 });
+    }
+
+    #[test]
+    fn the_read_preference_selects_the_server() {
+        let secondary = rawdoc! {
+            "find": "c", "$db": "d", "$readPreference": { "mode": "secondary", "tags": [{ "dc": "ny" }, {}] },
+        };
+
+        assert_eq!(
+            read(&secondary).unwrap().selector().to_string(),
+            "reads (mode secondary, tag sets [{\"dc\": \"ny\"}, {}])"
+        );
+        assert_eq!(read(&rawdoc! { "find": "c", "$db": "d" }).unwrap().selector(), ServerSelector::Writable);
+        assert!(read(&rawdoc! { "find": "c", "$db": "d", "$readPreference": { "mode": "any" } }).is_err());
+    }
+
+    #[test]
+    fn a_session_that_names_a_user_is_refused() {
+        let id = session_document(&[7; 16]);
+        let mut foreign = id.clone();
+        foreign.append(cstr!("uid"), bson::RawBinaryRef { subtype: BinarySubtype::Generic, bytes: &[1; 32] });
+        let with = |lsid: &RawDocument| read(&rawdoc! { "ping": 1, "$db": "admin", "lsid": lsid.to_owned() });
+
+        assert_eq!(with(&id).unwrap().session, Some([7; 16]));
+        assert!(with(&foreign).is_err());
+    }
+
+    #[test]
+    fn the_part_in_a_transaction_is_seen() {
+        let lsid = session_document(&[7; 16]);
+        let part = |name: &str, starts: bool| {
+            let mut body = RawDocumentBuf::new();
+            body.append(<&bson::raw::CStr>::try_from(name).unwrap(), 1);
+            body.append(cstr!("lsid"), &lsid);
+            body.append(cstr!("txnNumber"), 1_i64);
+            body.append(cstr!("autocommit"), false);
+            if starts {
+                body.append(cstr!("startTransaction"), true);
+            }
+            body.append(cstr!("$db"), "d");
+            read(&body).unwrap().part
+        };
+
+        assert_eq!(part("find", true), Some(Part::Starts));
+        assert_eq!(part("find", false), Some(Part::Continues));
+        assert_eq!(part("commitTransaction", false), Some(Part::Ends));
+        assert!(read(&rawdoc! { "find": "c", "autocommit": false, "$db": "d" }).is_err(), "without a session");
+    }
+
+    #[test]
+    fn what_is_no_command_ends_the_connection() {
+        let mut compressed = message(&rawdoc! { "ping": 1, "$db": "admin" });
+        compressed[12..16].copy_from_slice(&2012_i32.to_le_bytes());
+        assert_eq!(Request::read(&compressed, &Limits::DEFAULT, Instant::ORIGIN).unwrap_err(), Fault::Compressed);
+        compressed[12..16].copy_from_slice(&1_i32.to_le_bytes());
+        assert_eq!(Request::read(&compressed, &Limits::DEFAULT, Instant::ORIGIN).unwrap_err(), Fault::NoCommand);
+    }
+}

@@ -1,0 +1,168 @@
+//! Whose a logical session is.
+//!
+//! Several users of the hub may be one user upstream, where each could then go on with another's session. So the hub notes who used
+//! an id first, for as long as the server keeps the session.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cmap_core::time::Instant;
+
+use super::request::SessionId;
+
+/// How long a session lives unused. A driver is told the same, in minutes.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// The sessions that are in use, and their owners.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    by_id: BTreeMap<SessionId, Owned>,
+    /// When each one is forgotten.
+    due: BTreeSet<(Instant, SessionId)>,
+    count: BTreeMap<Arc<str>, usize>,
+    most_per_user: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Owned {
+    user: Arc<str>,
+    until: Instant,
+}
+
+/// A session cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionFault {
+    /// It is another user's.
+    Foreign,
+    /// The user has too many.
+    TooMany,
+}
+
+impl Sessions {
+    /// No session. A user may have so many at once.
+    pub fn new(most_per_user: usize) -> Self {
+        Self { by_id: BTreeMap::new(), due: BTreeSet::new(), count: BTreeMap::new(), most_per_user }
+    }
+
+    /// `user` uses a session: it is the user's from now on, for half an hour after each use.
+    ///
+    /// # Errors
+    /// It is another's, or one too many.
+    pub fn claim(&mut self, now: Instant, id: SessionId, user: &Arc<str>) -> Result<(), SessionFault> {
+        self.forget_old(now);
+        let until = now + TIMEOUT;
+        match self.by_id.get_mut(&id) {
+            Some(owned) if owned.user != *user => return Err(SessionFault::Foreign),
+            Some(owned) => {
+                self.due.remove(&(owned.until, id));
+                owned.until = until;
+            }
+            None => {
+                let count = self.count.entry(Arc::clone(user)).or_default();
+                if *count >= self.most_per_user {
+                    return Err(SessionFault::TooMany);
+                }
+                *count += 1;
+                self.by_id.insert(id, Owned { user: Arc::clone(user), until });
+            }
+        }
+        self.due.insert((until, id));
+        Ok(())
+    }
+
+    /// Whether the session is another user's.
+    pub fn is_foreign(&self, id: &SessionId, user: &Arc<str>) -> bool {
+        self.by_id.get(id).is_some_and(|owned| owned.user != *user)
+    }
+
+    /// The user ends a session of their own.
+    pub fn end(&mut self, id: &SessionId, user: &Arc<str>) {
+        if !self.is_foreign(id, user) {
+            self.remove(id);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Sets how many a user may have; those that there are stay.
+    pub fn set_limit(&mut self, most_per_user: usize) {
+        self.most_per_user = most_per_user;
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        while let Some((until, id)) = self.due.first().copied() {
+            if until > now {
+                break;
+            }
+            self.remove(&id);
+        }
+    }
+
+    fn remove(&mut self, id: &SessionId) {
+        let Some(owned) = self.by_id.remove(id) else { return };
+        self.due.remove(&(owned.until, *id));
+        if let Some(count) = self.count.get_mut(&owned.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.count.remove(&owned.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn users() -> [Arc<str>; 2] {
+        ["anna".into(), "ben".into()]
+    }
+
+    #[test]
+    fn a_session_belongs_to_whoever_used_it_first_x_132() {
+        let ([anna, ben], mut sessions) = (users(), Sessions::new(10));
+
+        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &anna), Ok(()));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben), Err(SessionFault::Foreign));
+        sessions.end(&[1; 16], &ben);
+        assert!(sessions.is_foreign(&[1; 16], &ben), "another user cannot end it");
+        sessions.end(&[1; 16], &anna);
+        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben), Ok(()));
+    }
+
+    #[test]
+    fn a_session_is_forgotten_half_an_hour_after_its_last_use() {
+        let ([anna, ben], mut sessions) = (users(), Sessions::new(10));
+        let at = |minutes: u32| Instant::ORIGIN + MINUTE * minutes;
+
+        assert_eq!(sessions.claim(at(0), [1; 16], &anna), Ok(()));
+        assert_eq!(sessions.claim(at(20), [1; 16], &anna), Ok(()));
+
+        assert_eq!(sessions.claim(at(49), [1; 16], &ben), Err(SessionFault::Foreign));
+        assert_eq!(sessions.claim(at(50), [1; 16], &ben), Ok(()));
+        assert_eq!(sessions.len(), 1);
+    }
+
+    #[test]
+    fn a_user_has_so_many_sessions_at_most() {
+        let ([anna, ben], mut sessions) = (users(), Sessions::new(2));
+
+        assert_eq!([1, 2].map(|id| sessions.claim(Instant::ORIGIN, [id; 16], &anna)), [Ok(()), Ok(())]);
+
+        assert_eq!(sessions.claim(Instant::ORIGIN, [3; 16], &anna), Err(SessionFault::TooMany));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [3; 16], &ben), Ok(()));
+        sessions.end(&[1; 16], &anna);
+        assert_eq!(sessions.claim(Instant::ORIGIN, [4; 16], &anna), Ok(()));
+    }
+}

@@ -1,0 +1,201 @@
+//! The collections that a command touches, as its document shows: those it names, and those that its pipelines join or write to.
+//!
+//! Rules for collections would be worth nothing if `$lookup` or `$out` went around them. So every document of the command is looked
+//! at, and what only looks like such a stage counts as one.
+
+use bson::{RawBsonRef, RawDocument};
+
+use super::request::Request;
+
+/// A collection that a command touches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// The database.
+    pub database: String,
+    /// The collection; empty if the command concerns the whole database.
+    pub collection: String,
+    /// The command's name, or that of the stage which writes.
+    pub action: String,
+}
+
+/// The targets of a command, at least one.
+pub fn targets(request: &Request) -> Vec<Target> {
+    let body = request.body();
+    let mut found = Found { database: &request.database, list: Vec::new() };
+    found.command(&request.name, body);
+    for sequence in request.sequences() {
+        if sequence.identifier == "nsInfo" {
+            sequence.documents().for_each(|entry| found.namespace_of(entry));
+        }
+    }
+    found.list.sort();
+    found.list.dedup();
+    found.list
+}
+
+struct Found<'a> {
+    database: &'a str,
+    list: Vec<Target>,
+}
+
+impl Found<'_> {
+    fn command(&mut self, name: &str, body: &RawDocument) {
+        let first = body.get(name).ok().flatten();
+        match (name, first) {
+            // What is explained is what counts, and the explanation itself.
+            ("explain", Some(RawBsonRef::Document(inner))) => {
+                self.add(self.database, "", name);
+                if let Some(Ok((inner_name, _))) = inner.iter().next() {
+                    self.command(inner_name.as_str(), inner);
+                }
+                return;
+            }
+            ("getMore", _) => self.add(self.database, body.get_str("collection").unwrap_or_default(), name),
+            ("renameCollection", Some(RawBsonRef::String(from))) => {
+                self.full(from, name);
+                self.full(body.get_str("to").unwrap_or_default(), name);
+            }
+            ("bulkWrite", _) => {
+                let entries = body.get_array("nsInfo").ok().into_iter().flatten().map_while(Result::ok);
+                entries.filter_map(RawBsonRef::as_document).for_each(|entry| self.namespace_of(entry));
+                self.add(self.database, "", name);
+            }
+            (_, Some(RawBsonRef::String(collection))) => self.add(self.database, collection, name),
+            _ => self.add(self.database, "", name),
+        }
+        if let Ok(view_on) = body.get_str("viewOn") {
+            self.add(self.database, view_on, "aggregate");
+        }
+        self.document(body);
+    }
+
+    /// Looks for stages in a document, at every depth; core has bounded the depth.
+    fn document(&mut self, document: &RawDocument) {
+        for (key, value) in document.iter().map_while(Result::ok) {
+            match key.as_str() {
+                "$lookup" | "$graphLookup" => self.source(value, "from"),
+                "$unionWith" => self.source(value, "coll"),
+                "$out" => self.sink(value, "$out"),
+                "$merge" => match value.as_document() {
+                    Some(stage) => {
+                        if let Ok(Some(into)) = stage.get("into") {
+                            self.sink(into, "$merge");
+                        }
+                    }
+                    None => self.sink(value, "$merge"),
+                },
+                _ => {}
+            }
+            self.value(value);
+        }
+    }
+
+    fn value(&mut self, value: RawBsonRef<'_>) {
+        if let RawBsonRef::Document(inner) = value {
+            self.document(inner);
+        } else if let RawBsonRef::Array(array) = value {
+            array.into_iter().map_while(Result::ok).for_each(|item| self.value(item));
+        }
+    }
+
+    /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection.
+    fn source(&mut self, stage: RawBsonRef<'_>, field: &str) {
+        let (database, named) = match stage.as_document() {
+            Some(stage) => (stage.get_str("db").unwrap_or(self.database), stage.get(field).ok().flatten()),
+            None => (self.database, Some(stage)),
+        };
+        match named {
+            Some(RawBsonRef::String(collection)) => self.add(database, collection, "aggregate"),
+            Some(other) => self.sink(other, "aggregate"),
+            None => {}
+        }
+    }
+
+    fn sink(&mut self, named: RawBsonRef<'_>, action: &str) {
+        if let RawBsonRef::String(collection) = named {
+            self.add(self.database, collection, action);
+        } else if let RawBsonRef::Document(named) = named {
+            let database = named.get_str("db").unwrap_or(self.database);
+            self.add(database, named.get_str("coll").unwrap_or_default(), action);
+        }
+    }
+
+    fn namespace_of(&mut self, entry: &RawDocument) {
+        self.full(entry.get_str("ns").unwrap_or_default(), "bulkWrite");
+    }
+
+    fn full(&mut self, namespace: &str, action: &str) {
+        let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        self.add(database, collection, action);
+    }
+
+    fn add(&mut self, database: &str, collection: &str, action: &str) {
+        self.list.push(Target { database: database.into(), collection: collection.into(), action: action.into() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use cmap_core::time::Instant;
+    use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
+
+    use super::*;
+
+    fn of(body: &RawDocument) -> Vec<String> {
+        let mut out = Vec::new();
+        MessageWriter::begin(&mut out, MessageIds::request(1), Flags::NONE, body, &[], &Limits::DEFAULT)
+            .unwrap()
+            .finish();
+        let request = Request::read(&out, &Limits::DEFAULT, Instant::ORIGIN).unwrap();
+        targets(&request).iter().map(|it| format!("{} {}.{}", it.action, it.database, it.collection)).collect()
+    }
+
+    #[test]
+    fn a_command_touches_the_collection_it_names() {
+        assert_eq!(of(&rawdoc! { "find": "c", "$db": "d" }), ["find d.c"]);
+        assert_eq!(of(&rawdoc! { "getMore": 1_i64, "collection": "c", "$db": "d" }), ["getMore d.c"]);
+        assert_eq!(of(&rawdoc! { "dropDatabase": 1, "$db": "d" }), ["dropDatabase d."]);
+        assert_eq!(
+            of(&rawdoc! { "renameCollection": "a.b", "to": "c.d.e", "$db": "admin" }),
+            ["renameCollection a.b", "renameCollection c.d.e"]
+        );
+    }
+
+    #[test]
+    fn stages_that_join_and_write_touch_their_collections_too_x_133() {
+        let pipeline = rawdoc! {
+            "aggregate": "c", "$db": "d", "pipeline": [
+                { "$lookup": { "from": "joined", "pipeline": [{ "$unionWith": "deep" }], "as": "x" } },
+                { "$facet": { "a": [{ "$graphLookup": { "from": { "db": "other", "coll": "graph" } } }] } },
+                { "$merge": { "into": { "db": "other", "coll": "target" } } },
+            ],
+        };
+
+        assert_eq!(
+            of(&pipeline),
+            ["aggregate d.c", "aggregate d.deep", "aggregate d.joined", "aggregate other.graph", "$merge other.target"]
+        );
+        assert_eq!(
+            of(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$out": "o" }] }),
+            ["aggregate d.c", "$out d.o"]
+        );
+    }
+
+    #[test]
+    fn an_explained_command_and_a_view_touch_what_they_read() {
+        assert_eq!(of(&rawdoc! { "explain": { "find": "c" }, "$db": "d" }), ["explain d.", "find d.c"]);
+        assert_eq!(
+            of(&rawdoc! { "create": "v", "viewOn": "secret", "$db": "d" }),
+            ["aggregate d.secret", "create d.v"]
+        );
+    }
+
+    #[test]
+    fn a_bulk_write_touches_its_namespaces() {
+        assert_eq!(
+            of(&rawdoc! { "bulkWrite": 1, "nsInfo": [{ "ns": "a.b" }], "$db": "admin" }),
+            ["bulkWrite a.b", "bulkWrite admin."]
+        );
+    }
+}

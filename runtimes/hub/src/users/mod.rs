@@ -1,0 +1,81 @@
+//! The hub's users: what proves them, who they are upstream, and what they may do.
+//!
+//! | file | content |
+//! |---|---|
+//! | `file` | the users file, and its errors |
+//! | `rules` | which commands a user may run on which collections |
+//! | `pattern` | names with stars |
+//! | `add` | `cmap-hub user add` |
+
+mod add;
+mod file;
+mod pattern;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cmap_core::connection::auth::{ScramHash, StoredKeys};
+
+pub use add::{AddUserError, NewUser, add};
+pub use file::{UsersFileError, read};
+pub use pattern::Pattern;
+pub use rules::{OPERATOR_COMMANDS, Rule, Rules};
+
+/// All users.
+#[derive(Clone, Debug)]
+pub struct Users {
+    by_name: BTreeMap<Arc<str>, Arc<User>>,
+    /// Makes the records of users that do not exist.
+    decoys: Vec<u8>,
+    /// What a client may do that has not logged in, if it may do anything.
+    anonymous: Option<Arc<User>>,
+}
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The name.
+    pub name: Arc<str>,
+    /// The identity upstream, by its name in the configuration; `None` is that of the connection string.
+    pub upstream: Option<Arc<str>>,
+    /// What the user may do.
+    pub rules: Rules,
+    /// What proves the user, by mechanism.
+    pub(crate) keys: Vec<StoredKeys>,
+}
+
+impl Users {
+    /// These users. `decoys` is secret and random, and stays the same while the hub runs.
+    pub fn new(users: impl IntoIterator<Item = User>, decoys: [u8; 32]) -> Self {
+        let by_name = users.into_iter().map(|user| (Arc::clone(&user.name), Arc::new(user))).collect();
+        Self { by_name, decoys: decoys.to_vec(), anonymous: None }
+    }
+
+    /// Nobody logs in, and everybody may do what users may by default.
+    pub fn open() -> Self {
+        let user = User { name: "".into(), upstream: None, rules: Rules::default(), keys: Vec::new() };
+        Self { by_name: BTreeMap::new(), decoys: Vec::new(), anonymous: Some(Arc::new(user)) }
+    }
+
+    /// The user that a client is before it logs in.
+    pub fn anonymous(&self) -> Option<&Arc<User>> {
+        self.anonymous.as_ref()
+    }
+
+    /// The user of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<User>> {
+        self.by_name.get(name).or_else(|| self.anonymous.as_ref().filter(|user| &*user.name == name))
+    }
+
+    /// All users, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.by_name.values()
+    }
+
+    /// What proves a user of this name; for one that does not exist, a record that nothing proves.
+    pub fn keys(&self, name: &str, hash: ScramHash) -> StoredKeys {
+        let keys = self.by_name.get(name).and_then(|user| user.keys.iter().find(|keys| keys.hash() == hash));
+        keys.cloned().unwrap_or_else(|| StoredKeys::decoy(hash, name, &self.decoys))
+    }
+}

@@ -1,0 +1,154 @@
+//! Which commands a user may run on which collections.
+
+use super::pattern::Pattern;
+use crate::protocol::Target;
+
+/// Commands that concern the server and everybody who uses it. A user may run one where a rule names it in full: a star is not
+/// enough.
+pub const OPERATOR_COMMANDS: [&str; 43] = [
+    "_configsvr*",
+    "_shardsvr*",
+    "addShard",
+    "appendOplogNote",
+    "applyOps",
+    "clearLog",
+    "compact",
+    "configureFailPoint",
+    "createRole",
+    "createUser",
+    "currentOp",
+    "dropAllRolesFromDatabase",
+    "dropAllUsersFromDatabase",
+    "dropConnections",
+    "dropRole",
+    "dropUser",
+    "eval",
+    "fsync",
+    "fsyncUnlock",
+    "getLog",
+    "getParameter",
+    "grantPrivilegesToRole",
+    "grantRolesToRole",
+    "grantRolesToUser",
+    "killAllSessions",
+    "killAllSessionsByPattern",
+    "killOp",
+    "logRotate",
+    "mapReduce",
+    "profile",
+    "removeShard",
+    "replSet*",
+    "revokeRolesFromUser",
+    "rolesInfo",
+    "setClusterParameter",
+    "setDefaultRWConcern",
+    "setFeatureCompatibilityVersion",
+    "setParameter",
+    "shutdown",
+    "testDeployment",
+    "top",
+    "updateUser",
+    "usersInfo",
+];
+
+/// What a user may do. By default every command on every collection, except operators' commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// What is allowed; `None` is everything.
+    pub allow: Option<Vec<Rule>>,
+    /// What is forbidden all the same.
+    pub deny: Vec<Rule>,
+}
+
+/// Some commands on some collections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Databases.
+    pub databases: Vec<Pattern>,
+    /// Collections. A command on a whole database is one on the collection with the empty name, which a star allows.
+    pub collections: Vec<Pattern>,
+    /// Commands. Pipelines that write are the commands `$out` and `$merge`.
+    pub commands: Vec<Pattern>,
+}
+
+impl Rules {
+    /// Whether the user may do all that a command does; the first thing that is forbidden otherwise.
+    ///
+    /// # Errors
+    /// One of the targets is forbidden.
+    pub fn check<'t>(&self, targets: &'t [Target]) -> Result<(), &'t Target> {
+        match targets.iter().find(|target| !self.allow(target)) {
+            Some(forbidden) => Err(forbidden),
+            None => Ok(()),
+        }
+    }
+
+    fn allow(&self, target: &Target) -> bool {
+        let is_operators = OPERATOR_COMMANDS.iter().any(|name| Pattern::new(*name).matches(&target.action));
+        let suits = |rule: &Rule| {
+            rule.concerns(target) && (!is_operators || rule.commands.iter().any(|it| it.names(&target.action)))
+        };
+        let is_allowed = match &self.allow {
+            Some(rules) => rules.iter().any(suits),
+            None => !is_operators,
+        };
+        is_allowed && !self.deny.iter().any(|rule| rule.concerns(target))
+    }
+}
+
+impl Rule {
+    fn concerns(&self, target: &Target) -> bool {
+        let any = |patterns: &[Pattern], name: &str| patterns.iter().any(|pattern| pattern.matches(name));
+        any(&self.databases, &target.database)
+            && any(&self.collections, &target.collection)
+            && any(&self.commands, &target.action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(databases: &[&str], collections: &[&str], commands: &[&str]) -> Rule {
+        let patterns = |texts: &[&str]| texts.iter().copied().map(Pattern::new).collect();
+        Rule { databases: patterns(databases), collections: patterns(collections), commands: patterns(commands) }
+    }
+
+    fn target(action: &str, place: &str) -> Target {
+        let (database, collection) = place.split_once('.').unwrap();
+        Target { database: database.into(), collection: collection.into(), action: action.into() }
+    }
+
+    #[test]
+    fn a_user_without_rules_may_do_all_but_what_concerns_everybody_x_133() {
+        let rules = Rules::default();
+
+        assert_eq!(rules.check(&[target("find", "d.c"), target("dropDatabase", "d.")]), Ok(()));
+        for operators in ["shutdown", "killOp", "replSetStepDown", "configureFailPoint"] {
+            assert!(rules.check(&[target(operators, "admin.")]).is_err(), "{operators}");
+        }
+    }
+
+    #[test]
+    fn all_targets_must_be_allowed_and_none_denied_x_133() {
+        let rules = Rules {
+            allow: Some(vec![rule(&["shop*"], &["*"], &["find", "aggregate"])]),
+            deny: vec![rule(&["*"], &["secret"], &["*"])],
+        };
+
+        assert_eq!(rules.check(&[target("find", "shop.c"), target("aggregate", "shop2.")]), Ok(()));
+        for forbidden in [target("find", "other.c"), target("insert", "shop.c"), target("$out", "shop.o")] {
+            let both = [target("find", "shop.c"), forbidden.clone()];
+            assert_eq!(rules.check(&both), Err(&forbidden));
+        }
+        assert!(rules.check(&[target("find", "shop.secret")]).is_err());
+    }
+
+    #[test]
+    fn a_star_is_not_enough_for_an_operators_command() {
+        let of = |command: &str| Rules { allow: Some(vec![rule(&["*"], &["*"], &[command])]), deny: Vec::new() };
+
+        assert!(of("*").check(&[target("killOp", "admin.")]).is_err());
+        assert_eq!(of("killOp").check(&[target("killOp", "admin.")]), Ok(()));
+    }
+}

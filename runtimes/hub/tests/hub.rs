@@ -1,0 +1,22 @@
+//! The hub on real sockets, between our own client as the driver and the test server as MongoDB.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[path = "hub/bad_clients.rs"]
+mod bad_clients;
+#[path = "hub/departures.rs"]
+mod departures;
+#[path = "hub/failovers.rs"]
+mod failovers;
+#[path = "hub/house.rs"]
+mod house;
+#[path = "hub/limits.rs"]
+mod limits;
+#[path = "hub/servers.rs"]
+mod servers;
+#[path = "hub/sharing.rs"]
+mod sharing;
+#[path = "hub/status.rs"]
+mod status;
+#[path = "hub/users.rs"]
+mod users;

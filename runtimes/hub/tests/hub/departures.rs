@@ -1,0 +1,113 @@
+//! A client that vanishes leaves nothing behind.
+
+use std::time::Duration;
+
+use cmap_tokio::Client;
+use cmap_tokio::bson::spec::BinarySubtype;
+use cmap_tokio::bson::{Binary, rawdoc};
+use cmap_tokio::core::topology::ServerSelector;
+
+use super::house::{House, Plan, ask, code, eventually, numbered};
+use super::servers::Servers;
+
+async fn house(servers: &Servers) -> (House, Client) {
+    let house = Plan::before(servers, "maxPoolSize=3").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let documents = numbered(10);
+    directly.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
+    (house, directly)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_cursors_are_killed_x_137() {
+    let servers = Servers::replica_set().await;
+    let (house, directly) = house(&servers).await;
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+    let reply = ask(&mut connection, "test", rawdoc! { "find": "c", "batchSize": 2 }).await;
+    let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+    assert_ne!(id, 0);
+    let more = rawdoc! { "getMore": id, "collection": "c", "batchSize": 2 };
+    assert_eq!(code(&ask(&mut connection, "test", more.clone()).await), None);
+
+    drop(connection);
+    client.close(Duration::ZERO).await.unwrap();
+
+    let mut connection = directly.check_out().await.unwrap();
+    eventually("the cursor is killed", async || {
+        // Each look reads two of the documents that are left, at most.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        code(&ask(&mut connection, "test", more.clone()).await) == Some(43)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_transactions_are_aborted_x_137() {
+    let servers = Servers::replica_set().await;
+    let (house, directly) = house(&servers).await;
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let update = rawdoc! {
+        "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 1 } } }],
+        "lsid": { "id": id }, "txnNumber": 1_i64, "autocommit": false, "startTransaction": true,
+    };
+    assert_eq!(code(&ask(&mut connection, "test", update).await), None);
+
+    drop(connection);
+    client.close(Duration::ZERO).await.unwrap();
+
+    // The other side's transaction conflicts for as long as the first one is open.
+    eventually("the transaction is aborted", async || {
+        let mut session = directly.start_session().unwrap();
+        session.start_transaction().unwrap();
+        let update = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 2 } } }] };
+        let ran = directly.operation(ServerSelector::Writable, ("test", update)).in_session(&mut session).run().await;
+        ran.is_ok() && session.commit_transaction().await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_for_it_is_cut_off_and_its_place_is_free_x_137() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=1").start().await;
+    let client = house.client().await;
+    let other = house.client().await;
+    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(30000) || true" } };
+    let running = client.clone();
+    let task = tokio::spawn(async move { running.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    client.close(Duration::ZERO).await.unwrap();
+    assert!(task.await.unwrap().is_err());
+
+    // The only connection upstream was its.
+    let begun = tokio::time::Instant::now();
+    other.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_drains_lets_a_transaction_end_and_hangs_up_on_idle_clients() {
+    let servers = Servers::replica_set().await;
+    let (house, _) = house(&servers).await;
+    let idle = Client::connect(&house.uri("timeoutMS=500")).await.unwrap();
+    let busy = house.client().await;
+    idle.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    let mut session = busy.start_session().unwrap();
+    session.start_transaction().unwrap();
+    let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }] };
+    busy.operation(ServerSelector::Writable, ("test", insert(100))).in_session(&mut session).run().await.unwrap();
+
+    let House { hub, .. } = house;
+    let draining = tokio::spawn(hub.drain());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(idle.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.is_err(), "nobody comes in");
+    busy.operation(ServerSelector::Writable, ("test", insert(101))).in_session(&mut session).run().await.unwrap();
+    session.commit_transaction().await.unwrap();
+
+    assert_eq!(draining.await.unwrap(), 0, "all have ended in time");
+}

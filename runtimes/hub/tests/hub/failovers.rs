@@ -1,0 +1,69 @@
+//! Failovers upstream.
+
+use std::time::Duration;
+
+use cmap_tokio::Client;
+use cmap_tokio::bson::rawdoc;
+use cmap_tokio::core::topology::ServerSelector;
+use tokio::task::JoinSet;
+
+use super::house::Plan;
+use super::servers::Servers;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_down_is_no_error_of_a_read_nor_of_a_write_that_may_be_repeated_x_134() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "maxPoolSize=4").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let mut tasks = JoinSet::new();
+    let mut clients = Vec::new();
+    for number in 0..8 {
+        // The driver does not repeat reads itself; its writes are numbered.
+        let client = Client::connect(&house.uri("retryReads=false")).await.unwrap();
+        clients.push(client.clone());
+        tasks.spawn(async move {
+            for round in 0..40 {
+                let insert = rawdoc! { "insert": "c", "documents": [{ "_id": number * 1000 + round }] };
+                let written = client.run(ServerSelector::Writable, ("test", insert)).await.unwrap();
+                assert_eq!(written.get_i32("n").unwrap(), 1, "once, and not twice");
+                client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+
+    // The reply may be lost with the primary's role.
+    drop(directly.run(ServerSelector::Writable, ("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
+    tasks.join_all().await;
+
+    let cleared: u64 = clients.iter().map(|client| client.stats().cleared).sum();
+    assert_eq!(cleared, 0, "no driver has cleared its pool");
+    let count = directly.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    assert_eq!(count.get_i32("n").unwrap(), 8 * 40);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_a_step_down_ends_can_be_repeated_as_a_whole_x_134() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    directly.run(ServerSelector::Writable, ("test", rawdoc! { "create": "c" })).await.unwrap();
+    let client = house.client().await;
+    let mut session = client.start_session().unwrap();
+    session.start_transaction().unwrap();
+    let insert = || rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] };
+    client.operation(ServerSelector::Writable, ("test", insert())).in_session(&mut session).run().await.unwrap();
+
+    drop(directly.run(ServerSelector::Writable, ("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
+    let failed = client.operation(ServerSelector::Writable, ("test", rawdoc! { "count": "c" }));
+    let failed = failed.in_session(&mut session).run().await;
+
+    let error = failed.unwrap_err();
+    assert!(error.has_label("TransientTransactionError"), "{error}");
+    assert_eq!(client.stats().cleared, 0);
+    drop(session.abort_transaction().await);
+    session.start_transaction().unwrap();
+    client.operation(ServerSelector::Writable, ("test", insert())).in_session(&mut session).run().await.unwrap();
+    session.commit_transaction().await.unwrap();
+}

@@ -1,0 +1,166 @@
+//! A hub in front of servers, and clients of it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use cmap_core::wire::CommandReply;
+use cmap_hub::config;
+use cmap_hub::hub::Hub;
+use cmap_hub::users::{self, NewUser};
+use cmap_tokio::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use cmap_tokio::{Client, CommandErrorKind, Connection};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::servers::Servers;
+
+/// How long something may take that has to happen.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A hub, and the folder of its files.
+pub(crate) struct House {
+    pub(crate) hub: Hub,
+    pub(crate) folder: TempDir,
+    text: String,
+}
+
+/// The configuration of a hub.
+#[derive(Default)]
+pub(crate) struct Plan {
+    uri: String,
+    users: Vec<NewUser>,
+    rules: String,
+    more: String,
+    has_status: bool,
+}
+
+impl Plan {
+    /// In front of these servers, with options upstream.
+    pub(crate) fn before(servers: &Servers, query: &str) -> Self {
+        Self { uri: servers.uri(query), ..Self::default() }
+    }
+
+    /// With a user whose password is `secret`; `rules` are lines of the users file.
+    pub(crate) fn user(mut self, name: &str, rules: &str) -> Self {
+        self.users.push(NewUser { name: name.into(), password: "secret".into(), upstream: None });
+        // Rules belong to the user that was written last.
+        writeln!(self.rules, "{name}\t{}", rules.replace('\n', "\u{1}")).unwrap();
+        self
+    }
+
+    /// With further lines of the configuration.
+    pub(crate) fn more(mut self, lines: &str) -> Self {
+        self.more.push_str(lines);
+        self.more.push('\n');
+        self
+    }
+
+    /// With a status page.
+    pub(crate) fn status(mut self) -> Self {
+        self.has_status = true;
+        self
+    }
+
+    pub(crate) async fn start(self) -> House {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text = String::new();
+        if !self.users.is_empty() {
+            text.push_str("users = 'users.toml'\n");
+            write_users(&folder, &self.users, &self.rules);
+        }
+        writeln!(text, "drain-seconds = 2\n[upstream]\nuri = '{}'\n[[listen]]\naddress = '127.0.0.1:0'", self.uri)
+            .unwrap();
+        if self.has_status {
+            text.push_str("[status]\naddress = '127.0.0.1:0'\n");
+        }
+        text.push_str(&self.more);
+        let path = folder.path().join("hub.toml");
+        std::fs::write(&path, &text).unwrap();
+        let hub = Hub::start(config::read(&path).unwrap()).await.unwrap();
+        House { hub, folder, text }
+    }
+}
+
+fn write_users(folder: &TempDir, new: &[NewUser], rules: &str) {
+    let path = folder.path().join("users.toml");
+    for (user, rules) in new.iter().zip(rules.lines()) {
+        users::add(&path, user).unwrap();
+        let rules = rules.split_once('\t').unwrap().1.replace('\u{1}', "\n");
+        let before = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{before}{rules}\n")).unwrap();
+    }
+}
+
+impl House {
+    /// The connection string of a client without a login.
+    pub(crate) fn uri(&self, query: &str) -> String {
+        format!("mongodb://{}/?loadBalanced=true&{query}", self.hub.addresses()[0])
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.uri("")).await.unwrap()
+    }
+
+    /// A client that logs in.
+    pub(crate) async fn client_as(&self, user: &str, query: &str) -> Client {
+        let uri = format!("mongodb://{user}:secret@{}/?loadBalanced=true&{query}", self.hub.addresses()[0]);
+        Client::connect(&uri).await.unwrap()
+    }
+
+    /// A socket to it, on which nothing was said yet.
+    pub(crate) async fn socket(&self) -> TcpStream {
+        TcpStream::connect(self.hub.addresses()[0]).await.unwrap()
+    }
+
+    /// A page of the status: status line and body.
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(self.hub.status_address().unwrap()).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Writes the configuration anew, with `change` made to its text, and has the hub read it.
+    pub(crate) fn reload(&self, change: impl FnOnce(&str) -> String) {
+        let path = self.folder.path().join("hub.toml");
+        std::fs::write(&path, change(&self.text)).unwrap();
+        self.hub.reload(config::read(&path).unwrap());
+    }
+}
+
+/// Runs a command, which may fail: its reply, whatever that says.
+pub(crate) async fn ask(connection: &mut Connection, database: &str, command: RawDocumentBuf) -> RawDocumentBuf {
+    match connection.run_command(database, command).await {
+        Ok(reply) => RawDocument::to_owned(&reply),
+        Err(error) => {
+            assert!(matches!(error.kind, CommandErrorKind::Server(_)), "{error}");
+            let reply = connection.last_reply().unwrap();
+            RawDocument::to_owned(&reply)
+        }
+    }
+}
+
+/// Documents with the ids from 0 on.
+pub(crate) fn numbered(count: i32) -> RawArrayBuf {
+    let mut documents = RawArrayBuf::new();
+    (0..count).for_each(|id| documents.push(rawdoc! { "_id": id }));
+    documents
+}
+
+/// The code of an error; `None` if it succeeded.
+pub(crate) fn code(reply: &RawDocument) -> Option<i32> {
+    CommandReply::read(reply).failure().map(|error| error.code.unwrap())
+}
+
+/// Waits until it is so.
+pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < SOON, "{what}: not within {SOON:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! Queue, time and numbers of connections.
+
+use std::time::Duration;
+
+use cmap_core::wire::CommandReply;
+use cmap_tokio::bson::rawdoc;
+use cmap_tokio::core::topology::ServerSelector;
+
+use super::house::{Plan, ask, code};
+use super::servers::Servers;
+
+const SLOW: &str = "sleep(1500) || true";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_depth_drivers_are_asked_to_back_off_x_135() {
+    let servers = Servers::single().await;
+    let limits = "[limits]\nwaiting = 0\nbase-backoff-ms = 70";
+    let house = Plan::before(&servers, "maxPoolSize=1").more(limits).start().await;
+    let (busy, other) = (house.client().await, house.client().await);
+    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let task = tokio::spawn(async move {
+        let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
+        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let mut connection = other.check_out().await.unwrap();
+    let reply = ask(&mut connection, "test", rawdoc! { "count": "c" }).await;
+
+    let error = CommandReply::read(&reply).failure().unwrap();
+    assert_eq!((error.code, error.base_backoff()), (Some(462), Some(Duration::from_millis(70))), "{reply:?}");
+    assert_eq!(error.labels, ["SystemOverloadedError", "RetryableError"]);
+    task.await.unwrap().unwrap();
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None, "there is room again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_in_the_queue_counts_x_131() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=1").start().await;
+    let (busy, other) = (house.client().await, house.client().await);
+    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let task = tokio::spawn(async move {
+        let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
+        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let mut connection = other.check_out().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let reply = ask(&mut connection, "test", rawdoc! { "count": "c", "maxTimeMS": 200 }).await;
+
+    assert_eq!(code(&reply), Some(50), "{reply:?}");
+    assert!(begun.elapsed() < Duration::from_millis(1000), "after {:?}", begun.elapsed());
+    task.await.unwrap().unwrap();
+}

@@ -1,0 +1,145 @@
+//! Logins, owners and rules.
+
+use cmap_tokio::bson::spec::BinarySubtype;
+use cmap_tokio::bson::{Binary, rawdoc};
+use cmap_tokio::core::topology::ServerSelector;
+
+use super::house::{Plan, ask, code, numbered};
+use super::servers::Servers;
+
+const READER: &str = "[[user.allow]]\ndatabases = ['shop']\ncommands = ['find', 'aggregate', 'getMore', 'count']";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_log_in_at_the_hub_by_either_mechanism() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("app", "").start().await;
+
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1"] {
+        let client = house.client_as("app", &format!("authMechanism={mechanism}")).await;
+        let status = client.run(ServerSelector::Writable, ("admin", rawdoc! { "connectionStatus": 1 })).await.unwrap();
+        let users = status.get_document("authInfo").unwrap().get_array("authenticatedUsers").unwrap();
+        assert_eq!(users.get_document(0).unwrap().get_str("user").unwrap(), "app", "{mechanism}");
+        client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    }
+    for (user, query) in [("nobody", ""), ("app", "authSource=other")] {
+        let error = house.client_as(user, query).await.check_out().await.unwrap_err().to_string();
+        assert!(error.contains("the server refused the login"), "{error}");
+    }
+    let mut stranger = house.client().await.check_out().await.unwrap();
+    assert_eq!(code(&ask(&mut stranger, "test", rawdoc! { "count": "c" }).await), Some(13));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_of_another_connection_is_not_found_x_132() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("anna", "").user("ben", "").start().await;
+    let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
+    let documents = numbered(10);
+    anna.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
+    let (mut own, mut other) = (anna.check_out().await.unwrap(), ben.check_out().await.unwrap());
+    let reply = ask(&mut own, "test", rawdoc! { "find": "c", "batchSize": 2 }).await;
+    let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+
+    let more = rawdoc! { "getMore": id, "collection": "c" };
+    assert_eq!(code(&ask(&mut other, "test", more.clone()).await), Some(43));
+    let killed = ask(&mut other, "test", rawdoc! { "killCursors": "c", "cursors": [id] }).await;
+    assert_eq!(killed.get_array("cursorsNotFound").unwrap().get_i64(0).unwrap(), id);
+
+    assert_eq!(code(&ask(&mut own, "test", more).await), None, "it is still there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_of_another_user_is_refused_x_132() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "").user("anna", "").user("ben", "").start().await;
+    let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
+    let (mut own, mut other) = (anna.check_out().await.unwrap(), ben.check_out().await.unwrap());
+    let lsid = rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    let count = rawdoc! { "count": "c", "lsid": lsid.clone() };
+
+    assert_eq!(code(&ask(&mut own, "test", count.clone()).await), None);
+    assert_eq!(code(&ask(&mut other, "test", count.clone()).await), Some(13));
+    let end = rawdoc! { "endSessions": [lsid] };
+    assert_eq!(code(&ask(&mut other, "admin", end.clone()).await), None, "nothing of its own is ended");
+    assert_eq!(code(&ask(&mut other, "test", count.clone()).await), Some(13), "and nothing of another's");
+    assert_eq!(code(&ask(&mut own, "admin", end).await), None);
+    assert_eq!(code(&ask(&mut other, "test", count).await), None, "it is nobody's any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forbidden_command_in_a_transaction_is_refused_and_the_transaction_goes_on_x_133() {
+    let servers = Servers::replica_set().await;
+    let rules = "[[user.allow]]\ndatabases = ['shop']\n[[user.allow]]\ndatabases = ['admin']\ncommands = ['*Transaction', 'endSessions']";
+    let house = Plan::before(&servers, "").user("app", rules).start().await;
+    let client = house.client_as("app", "").await;
+    client.run(ServerSelector::Writable, ("shop", rawdoc! { "create": "c" })).await.unwrap();
+    let mut session = client.start_session().unwrap();
+    session.start_transaction().unwrap();
+    let insert = || rawdoc! { "insert": "c", "documents": [{ "x": 1 }] };
+    client.operation(ServerSelector::Writable, ("shop", insert())).in_session(&mut session).run().await.unwrap();
+
+    let forbidden =
+        client.operation(ServerSelector::Writable, ("other", insert())).in_session(&mut session).run().await;
+
+    let error = forbidden.unwrap_err();
+    assert!(error.to_string().contains("not authorized on other.c to execute command { insert }"), "{error}");
+    assert!(!error.has_label("TransientTransactionError"), "a repetition would fail again");
+    session.commit_transaction().await.unwrap();
+    let count = client.run(ServerSelector::Writable, ("shop", rawdoc! { "count": "c" })).await.unwrap();
+    assert_eq!(count.get_i32("n").unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_hold_for_what_pipelines_read_and_write_x_133() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("reader", READER).start().await;
+    let client = house.client_as("reader", "").await;
+    let mut connection = client.check_out().await.unwrap();
+
+    assert_eq!(code(&ask(&mut connection, "shop", rawdoc! { "count": "c" }).await), None);
+    for forbidden in [
+        rawdoc! { "insert": "c", "documents": [{}] },
+        rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} },
+        rawdoc! { "aggregate": "c", "pipeline": [{ "$unionWith": { "db": "other", "coll": "x" } }], "cursor": {} },
+        rawdoc! { "aggregate": "c", "pipeline": [{ "$lookup": { "from": { "db": "other", "coll": "x" } } }], "cursor": {} },
+        rawdoc! { "dropDatabase": 1 },
+        rawdoc! { "shutdown": 1 },
+    ] {
+        let reply = ask(&mut connection, "shop", forbidden.clone()).await;
+        assert_eq!(code(&reply), Some(13), "{forbidden:?}: {reply:?}");
+    }
+    assert_eq!(code(&ask(&mut connection, "other", rawdoc! { "count": "c" }).await), Some(13));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_changes_rules_at_once_and_removes_users() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("app", "").user("other", "").start().await;
+    let client = house.client_as("app", "").await;
+    let mut connection = client.check_out().await.unwrap();
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None);
+
+    let path = house.folder.path().join("users.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, before.replacen("name = \"app\"", "name = \"app\"\ndeny = [{ collections = ['c'] }]", 1))
+        .unwrap();
+    house.reload(str::to_owned);
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), Some(13));
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "d" }).await), None);
+
+    std::fs::write(&path, before.replacen("name = \"app\"", "name = \"gone\"", 1)).unwrap();
+    house.reload(str::to_owned);
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "d" }).await), Some(13));
+    assert!(connection.run_command("test", rawdoc! { "count": "d" }).await.is_err(), "the hub has hung up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_without_users_does_not_open_the_hub() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("app", "").start().await;
+    let mut stranger = house.client().await.check_out().await.unwrap();
+
+    house.reload(|text| text.replace("users = 'users.toml'\n", ""));
+
+    assert_eq!(code(&ask(&mut stranger, "test", rawdoc! { "count": "c" }).await), Some(13));
+}

@@ -1,0 +1,310 @@
+//! One client's connection without a socket, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
+use cmap_core::address::ServerAddress;
+use cmap_core::pool::ServiceId;
+use cmap_core::time::Instant;
+use cmap_core::wire::{CommandReply, Field, Flags, Limits, Message, MessageIds, MessageWriter};
+use cmap_hub::protocol::{DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Route, Sessions, Surroundings};
+use cmap_hub::users::{self, NewUser, Users};
+
+/// A hub without sockets.
+struct Hub {
+    users: Users,
+    sessions: Sessions,
+    doors: Doors,
+    facts: Facts,
+}
+
+/// A client of it.
+struct Client {
+    line: Line,
+    requests: i32,
+}
+
+/// What a line did.
+#[derive(Debug, Default)]
+struct Done {
+    replies: Vec<RawDocumentBuf>,
+    runs: Vec<Forward>,
+    ending: Option<Ending>,
+}
+
+const HELLO: Duration = Duration::from_secs(10);
+
+impl Hub {
+    fn open() -> Self {
+        Self::of(Users::open())
+    }
+
+    fn with_user() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.toml");
+        users::add(&path, &NewUser { name: "app".into(), password: "secret".into(), upstream: None }).unwrap();
+        Self::of(Users::new(users::read(&path).unwrap(), [7; 32]))
+    }
+
+    fn of(users: Users) -> Self {
+        let has_users = users.anonymous().is_none();
+        Self {
+            users,
+            sessions: Sessions::new(100),
+            doors: Doors::new(DoorLimits { connections: 10, per_address: 10, per_user: 10 }),
+            facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users },
+        }
+    }
+
+    fn with<T>(&mut self, call: impl FnOnce(&mut Surroundings<'_>) -> T) -> T {
+        let Self { users, sessions, doors, facts } = self;
+        call(&mut Surroundings { users, sessions, doors, facts: *facts, nonce: &mut || Some([9; 24]) })
+    }
+}
+
+impl Client {
+    fn new() -> Self {
+        Self { line: Line::new(Instant::ORIGIN, 1), requests: 0 }
+    }
+
+    /// One that has greeted the hub.
+    fn greeted(hub: &mut Hub) -> Self {
+        let mut client = Self::new();
+        let done = client.say(hub, at(0), "admin", &rawdoc! { "hello": 1, "loadBalanced": true });
+        assert!(CommandReply::read(&done.replies[0]).ok, "{done:?}");
+        client
+    }
+
+    fn message(&mut self, database: &str, body: &RawDocument) -> Vec<u8> {
+        self.requests += 1;
+        let (mut out, fields) = (Vec::new(), [Field::String("$db", database)]);
+        MessageWriter::begin(
+            &mut out,
+            MessageIds::request(self.requests),
+            Flags::NONE,
+            body,
+            &fields,
+            &Limits::DEFAULT,
+        )
+        .unwrap()
+        .finish();
+        out
+    }
+
+    fn say(&mut self, hub: &mut Hub, now: Instant, database: &str, body: &RawDocument) -> Done {
+        let bytes = self.message(database, body);
+        self.send(hub, now, &bytes)
+    }
+
+    fn send(&mut self, hub: &mut Hub, now: Instant, bytes: &[u8]) -> Done {
+        hub.with(|around| self.line.handle_bytes(now, bytes, around));
+        self.drain()
+    }
+
+    fn wait(&mut self, now: Instant) -> Done {
+        self.line.handle_timeout(now);
+        self.drain()
+    }
+
+    fn reply(&mut self, hub: &mut Hub, now: Instant, reply: &RawDocument) -> Done {
+        let server = server();
+        self.line.handle_sent(&server);
+        hub.with(|around| self.line.handle_reply(now, Some(&server), reply, CommandReply::read(reply).ok, around));
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Done {
+        let mut done = Done::default();
+        while let Some(output) = self.line.poll_output() {
+            match output {
+                LineOutput::Send(bytes) => {
+                    done.replies.push(Message::decode(&bytes, &Limits::DEFAULT).unwrap().body.to_owned());
+                }
+                LineOutput::Run(forward) => done.runs.push(*forward),
+                LineOutput::Refused(_) => {}
+                LineOutput::HangUp(why) => done.ending = Some(why),
+            }
+        }
+        done
+    }
+}
+
+fn server() -> Arc<ServerAddress> {
+    Arc::new(ServerAddress::tcp("db", 1))
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::ORIGIN + Duration::from_millis(millis)
+}
+
+fn code(done: &Done) -> Option<i32> {
+    CommandReply::read(&done.replies[0]).failure()?.code
+}
+
+fn sasl_start(user: &str) -> RawDocumentBuf {
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: format!("n,,n={user},r=nonce").into_bytes() };
+    rawdoc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload }
+}
+
+fn wrong_proof() -> RawDocumentBuf {
+    let bytes =
+        b"c=biws,r=nonceCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJ,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_vec();
+    rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": Binary { subtype: BinarySubtype::Generic, bytes } }
+}
+
+#[test]
+fn a_hello_without_load_balanced_is_refused_with_what_to_do_x_130() {
+    let (mut hub, mut client) = (Hub::open(), Client::new());
+
+    let done = client.say(&mut hub, at(0), "admin", &rawdoc! { "hello": 1 });
+
+    assert_eq!(code(&done), Some(369));
+    assert!(done.replies[0].get_str("errmsg").unwrap().contains("add loadBalanced=true to the connection string"));
+}
+
+#[test]
+fn a_client_that_says_nothing_is_hung_up_on_after_ten_seconds_x_136() {
+    let mut client = Client::new();
+
+    assert_eq!(client.line.poll_timeout(), Some(Instant::ORIGIN + HELLO));
+    assert_eq!(client.wait(at(9_999)).ending, None);
+    assert_eq!(client.wait(at(10_000)).ending, Some(Ending::TooSlow));
+}
+
+#[test]
+fn one_that_does_not_log_in_gets_no_more_time_by_saying_hello_again_x_136() {
+    let (mut hub, mut client) = (Hub::with_user(), Client::new());
+
+    for millis in [0, 5_000, 9_000] {
+        client.say(&mut hub, at(millis), "admin", &rawdoc! { "hello": 1, "loadBalanced": true });
+    }
+
+    assert_eq!(client.wait(at(10_000)).ending, Some(Ending::TooSlow));
+}
+
+#[test]
+fn a_message_that_has_begun_must_go_on_and_a_command_takes_the_time_it_takes_x_136() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    assert_eq!(client.line.poll_timeout(), None, "an idle client may be idle");
+    let message = client.message("test", &rawdoc! { "find": "c" });
+
+    client.send(&mut hub, at(60_000), &message[..20]);
+    assert_eq!(client.line.poll_timeout(), Some(at(70_000)));
+    assert_eq!(client.send(&mut hub, at(65_000), &message[20..]).runs.len(), 1);
+
+    assert_eq!(client.line.poll_timeout(), None);
+}
+
+#[test]
+fn bytes_may_come_one_by_one() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let message = client.message("test", &rawdoc! { "find": "c" });
+
+    let runs: usize = message.chunks(1).map(|byte| client.send(&mut hub, at(0), byte).runs.len()).sum();
+
+    assert_eq!(runs, 1);
+}
+
+#[test]
+fn commands_that_are_sent_ahead_run_one_after_the_other() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let bytes: Vec<u8> = (0..3).flat_map(|n| client.message("test", &rawdoc! { "find": "c", "limit": n })).collect();
+
+    let mut done = client.send(&mut hub, at(0), &bytes);
+    for n in 0..3 {
+        let [forward] = done.runs.as_slice() else { panic!("{done:?}") };
+        assert_eq!(forward.request.body().get_i32("limit").unwrap(), n);
+        done = client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "n": n });
+        assert_eq!(done.replies[0].get_i32("n").unwrap(), n);
+    }
+
+    assert!(done.runs.is_empty());
+}
+
+#[test]
+fn a_stranger_cannot_announce_a_large_message_x_136() {
+    let (mut hub, mut client) = (Hub::with_user(), Client::new());
+    let mut header = 100_000_i32.to_le_bytes().to_vec();
+    header.extend([0; 8]);
+    header.extend(2013_i32.to_le_bytes());
+
+    assert!(matches!(client.send(&mut hub, at(0), &header).ending, Some(Ending::Fault(_))));
+}
+
+#[test]
+fn nothing_runs_before_the_login() {
+    let mut hub = Hub::with_user();
+    let mut client = Client::greeted(&mut hub);
+
+    let done = client.say(&mut hub, at(0), "test", &rawdoc! { "find": "c" });
+
+    assert_eq!((code(&done), done.runs.len()), (Some(13), 0));
+}
+
+#[test]
+fn a_user_that_does_not_exist_fails_as_a_wrong_password_does_and_three_failures_end_it() {
+    let mut hub = Hub::with_user();
+    let mut client = Client::greeted(&mut hub);
+
+    for (user, ending) in [("app", None), ("nobody", None), ("app", Some(Ending::FailedLogins))] {
+        let first = client.say(&mut hub, at(0), "admin", &sasl_start(user));
+        let payload = first.replies[0].get_binary("payload").unwrap();
+        assert!(payload.bytes.starts_with(b"r=nonceCQkJ") && payload.bytes.ends_with(b",i=15000"), "{first:?}");
+        let last = client.say(&mut hub, at(0), "admin", &wrong_proof());
+        assert_eq!((code(&last), last.ending), (Some(18), ending), "{user}");
+    }
+}
+
+#[test]
+fn a_cursor_goes_on_at_its_server_until_it_is_exhausted_x_131() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let more = rawdoc! { "getMore": 5_i64, "collection": "c" };
+    assert_eq!(code(&client.say(&mut hub, at(0), "d", &more)), Some(43));
+    client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursor": { "id": 5_i64, "ns": "d.c", "firstBatch": [] } });
+
+    let done = client.say(&mut hub, at(0), "d", &more);
+    assert_eq!(done.runs[0].route, Route::Server(server()));
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursor": { "id": 0_i64, "ns": "d.c", "nextBatch": [] } });
+
+    assert_eq!(code(&client.say(&mut hub, at(0), "d", &more)), Some(43));
+    assert!(client.line.is_idle());
+}
+
+#[test]
+fn a_transaction_is_left_over_until_it_has_ended_x_137() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let part = |name: &str, starts: bool| {
+        let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+        let mut body = rawdoc! { "lsid": { "id": id }, "txnNumber": 3_i64, "autocommit": false };
+        if starts {
+            body.append(bson::cstr!("startTransaction"), true);
+        }
+        let mut command = RawDocumentBuf::new();
+        command.append(<&bson::raw::CStr>::try_from(name).unwrap(), "c");
+        body.iter().for_each(|field| {
+            let (key, value) = field.unwrap();
+            command.append(key, value);
+        });
+        command
+    };
+    assert_eq!(code(&client.say(&mut hub, at(0), "d", &part("insert", false))), Some(251), "it has not begun");
+
+    client.say(&mut hub, at(0), "d", &part("insert", true));
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+    assert!(!client.line.is_idle());
+    let done = client.say(&mut hub, at(0), "admin", &part("commitTransaction", false));
+    assert_eq!(done.runs[0].route, Route::Server(server()));
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+
+    assert!(client.line.is_idle());
+}

@@ -1,0 +1,121 @@
+//! Connecting to hosts: an application, with TLS, and a member.
+
+use std::io;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::reverse::{ALPN, ChannelBinding, EXPORTER_LABEL, StartPhase};
+use cmap_runtime::runtime::{Runtime, Target};
+use cmap_runtime::tls::{self, TlsConfig, TlsError, TlsStream};
+use rustls::ProtocolVersion;
+use thiserror::Error;
+
+use crate::clock::Clock;
+use crate::settings::Application;
+
+/// A host cannot be connected.
+#[derive(Debug, Error)]
+pub(crate) enum DialError {
+    /// Its name has no address.
+    #[error("the name {host:?} cannot be resolved; check it, and DNS")]
+    Resolve { host: String, source: io::Error },
+    /// None of its addresses can be connected.
+    #[error("{address} cannot be connected; check that it listens there, and that no firewall is between")]
+    Connect { address: ServerAddress, source: io::Error },
+    /// It took too long.
+    #[error(
+        "{address} was not connected within {limit:?}; check the network between, or raise limits.connectTimeoutMS"
+    )]
+    TimedOut { address: ServerAddress, limit: Duration },
+    /// Unix sockets are for members alone, and for Unix.
+    #[error("{0} is a Unix socket, which cannot be used here; give a host and a port")]
+    UnixSocket(ServerAddress),
+    /// TLS failed.
+    #[error("TLS with {address} failed")]
+    Tls { address: ServerAddress, source: Box<TlsError> },
+    /// It speaks TLS, and another protocol under it, or an old TLS.
+    #[error("{0} does not speak cmap-reverse/1 under TLS 1.3; check that a ReverseListener is at this port")]
+    Protocol(ServerAddress),
+}
+
+impl DialError {
+    /// What an application is told that wanted a connection.
+    pub(crate) fn start_phase(&self) -> StartPhase {
+        match self {
+            Self::Resolve { .. } => StartPhase::Resolve,
+            Self::Connect { .. } | Self::TimedOut { .. } => StartPhase::Connect,
+            Self::UnixSocket(_) | Self::Tls { .. } | Self::Protocol(_) => StartPhase::Other,
+        }
+    }
+}
+
+/// TLS to an application, for the protocol of agents.
+pub(crate) fn tls_of<R: Runtime>(application: &Application, runtime: &R) -> TlsConfig {
+    application.tls.clone().timed_by(runtime.clone()).for_protocol(ALPN)
+}
+
+/// Connects an application, with TLS as [`tls_of`] says.
+pub(crate) async fn application<R: Runtime>(
+    clock: &Clock<R>,
+    address: &ServerAddress,
+    config: &TlsConfig,
+    limit: Duration,
+) -> Result<(TlsStream<R::Stream>, ChannelBinding), DialError> {
+    let ServerAddress::Tcp { host, port } = address else { return Err(DialError::UnixSocket(address.clone())) };
+    let connected = clock.within(limit, async {
+        let stream = tcp(clock, address, host, *port, limit).await?;
+        let tls = |source| DialError::Tls { address: address.clone(), source: Box::new(source) };
+        let stream = tls::connect(config, host, stream).await.map_err(tls)?;
+        let agreed = stream.session().connection();
+        // What earlier versions of TLS export need not belong to one connection alone.
+        if agreed.alpn_protocol() != Some(ALPN) || agreed.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+            return Err(DialError::Protocol(address.clone()));
+        }
+        let binding = ChannelBinding(stream.session().export(EXPORTER_LABEL).map_err(tls)?);
+        Ok((stream, binding))
+    });
+    connected.await.unwrap_or_else(|| Err(DialError::TimedOut { address: address.clone(), limit }))
+}
+
+/// Connects a member.
+pub(crate) async fn member<R: Runtime>(
+    clock: Clock<R>,
+    address: ServerAddress,
+    limit: Duration,
+) -> Result<R::Stream, DialError> {
+    let connected = clock.within(limit, async {
+        match &address {
+            ServerAddress::Tcp { host, port } => tcp(&clock, &address, host, *port, limit).await,
+            #[cfg(unix)]
+            ServerAddress::Unix { path } => {
+                let connected = clock.runtime().connect(Target::Unix(path.into())).await;
+                connected.map_err(|source| DialError::Connect { address: address.clone(), source })
+            }
+            #[cfg(not(unix))]
+            ServerAddress::Unix { .. } => Err(DialError::UnixSocket(address.clone())),
+        }
+    });
+    connected.await.unwrap_or_else(|| Err(DialError::TimedOut { address: address.clone(), limit }))
+}
+
+/// Connects the first address of a host that can be connected. One that does not answer leaves the others their share of the time.
+async fn tcp<R: Runtime>(
+    clock: &Clock<R>,
+    address: &ServerAddress,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> Result<R::Stream, DialError> {
+    let resolve = |source| DialError::Resolve { host: host.to_owned(), source };
+    let addresses = clock.runtime().resolve(host, port).await.map_err(resolve)?;
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for socket_address in addresses {
+        match clock.within(share, clock.runtime().connect(Target::Tcp(socket_address))).await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => last = error,
+            None => last = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {share:?}")),
+        }
+    }
+    Err(DialError::Connect { address: address.clone(), source: last })
+}

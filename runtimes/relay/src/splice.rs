@@ -1,0 +1,226 @@
+//! Passes bytes on between two streams, in both directions.
+//!
+//! Each direction has one buffer and reads only when it is empty, so a side that does not read holds up the one that writes, and
+//! nothing else. The end of one side's bytes is passed on as such, and the other direction goes on.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use cmap_runtime::Runtime;
+use futures_io::{AsyncRead, AsyncWrite};
+
+use crate::clock::Clock;
+
+/// The bytes of a direction that are kept at most: a TLS record.
+pub(crate) const BUFFER: usize = 16 * 1024;
+
+/// How often a task reads in a row before others have their turn.
+const READS: u32 = 16;
+
+/// How long one side may go on without a byte after the other has ended.
+const HALF_CLOSED_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many bytes were passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Passed {
+    pub(crate) to_member: u64,
+    pub(crate) to_application: u64,
+}
+
+/// Passes bytes on until both sides have ended, or one is lost. `first` goes to the member before all others.
+///
+/// # Errors
+/// A side is lost, or was silent for too long after the other had ended; with what was passed on until then.
+pub(crate) async fn splice<R: Runtime>(
+    clock: &Clock<R>,
+    application: impl AsyncRead + AsyncWrite + Unpin,
+    member: impl AsyncRead + AsyncWrite + Unpin,
+    first: Vec<u8>,
+) -> (Passed, io::Result<()>) {
+    let mut splice =
+        Splice { application, member, to_member: Direction::new(first), to_application: Direction::new(Vec::new()) };
+    loop {
+        // Only one side that goes on alone is watched.
+        let before = splice.passed();
+        let until = splice.is_half_closed().then(|| clock.now() + HALF_CLOSED_LIMIT);
+        let mut timer = until.map(|until| Box::pin(clock.clone().sleep_until(until)));
+        let step = std::future::poll_fn(|cx| {
+            let was_half_closed = splice.is_half_closed();
+            match splice.poll(cx) {
+                Poll::Ready(result) => return Poll::Ready(Step::Ended(result)),
+                Poll::Pending if splice.is_half_closed() != was_half_closed => return Poll::Ready(Step::HalfClosed),
+                Poll::Pending => {}
+            }
+            match &mut timer {
+                Some(timer) => timer.as_mut().poll(cx).map(|()| Step::Silent),
+                None => Poll::Pending,
+            }
+        });
+        match step.await {
+            Step::Ended(result) => return (splice.passed(), result),
+            Step::Silent if splice.passed() == before => return (splice.passed(), Err(io::ErrorKind::TimedOut.into())),
+            Step::Silent | Step::HalfClosed => {}
+        }
+    }
+}
+
+/// What happens to a splice.
+enum Step {
+    Ended(io::Result<()>),
+    /// One side has ended now.
+    HalfClosed,
+    /// The limit has passed.
+    Silent,
+}
+
+struct Splice<A, M> {
+    application: A,
+    member: M,
+    to_member: Direction,
+    to_application: Direction,
+}
+
+impl<A: AsyncRead + AsyncWrite + Unpin, M: AsyncRead + AsyncWrite + Unpin> Splice<A, M> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let to_member = self.to_member.poll(cx, &mut self.application, &mut self.member)?;
+        let to_application = self.to_application.poll(cx, &mut self.member, &mut self.application)?;
+        if to_member.is_ready() && to_application.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn is_half_closed(&self) -> bool {
+        self.to_member.has_ended() || self.to_application.has_ended()
+    }
+
+    fn passed(&self) -> Passed {
+        Passed { to_member: self.to_member.passed, to_application: self.to_application.passed }
+    }
+}
+
+/// Bytes that go one way.
+struct Direction {
+    buffer: Vec<u8>,
+    /// Where the bytes in it begin that have to be written, and where they end.
+    start: usize,
+    end: usize,
+    is_flushed: bool,
+    stage: Stage,
+    passed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// There is no more to read, and the writer has to be told.
+    Closing,
+    Ended,
+}
+
+impl Direction {
+    fn new(first: Vec<u8>) -> Self {
+        let end = first.len();
+        let mut buffer = first;
+        buffer.resize(end.max(BUFFER), 0);
+        Self { buffer, start: 0, end, is_flushed: true, stage: Stage::Open, passed: 0 }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.stage != Stage::Open
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        let mut reads = 0;
+        loop {
+            match self.stage {
+                Stage::Open if self.start < self.end => {
+                    let written = ready!(Pin::new(&mut *to).poll_write(cx, &self.buffer[self.start..self.end]))?;
+                    if written == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                    }
+                    self.start += written;
+                    self.passed += written as u64;
+                    self.is_flushed = false;
+                }
+                Stage::Open if reads == READS => {
+                    // A side that sends as fast as it is read leaves other tasks their turn.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Stage::Open => {
+                    reads += 1;
+                    match Pin::new(&mut *from).poll_read(cx, &mut self.buffer) {
+                        Poll::Ready(Ok(0)) => self.stage = Stage::Closing,
+                        Poll::Ready(Ok(read)) => (self.start, self.end) = (0, read),
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => {
+                            if !self.is_flushed {
+                                ready!(Pin::new(&mut *to).poll_flush(cx))?;
+                                self.is_flushed = true;
+                            }
+                            return Poll::Pending;
+                        }
+                    }
+                }
+                Stage::Closing => {
+                    ready!(Pin::new(&mut *to).poll_close(cx))?;
+                    self.stage = Stage::Ended;
+                }
+                Stage::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A stream that always has bytes, and takes all.
+    #[derive(Default)]
+    struct Endless {
+        reads: u32,
+    }
+
+    impl AsyncRead for Endless {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+            self.reads += 1;
+            Poll::Ready(Ok(buffer.len()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_side_that_sends_as_fast_as_it_is_read_leaves_others_their_turn() {
+        let (application, member) = (Endless::default(), Endless::default());
+        let (to_member, to_application) = (Direction::new(Vec::new()), Direction::new(Vec::new()));
+        let mut splice = Splice { application, member, to_member, to_application };
+
+        let polled = splice.poll(&mut Context::from_waker(Waker::noop()));
+
+        assert!(polled.is_pending());
+        assert_eq!((splice.application.reads, splice.member.reads), (READS, READS));
+        let passed = u64::from(READS) * BUFFER as u64;
+        assert_eq!(splice.passed(), Passed { to_member: passed, to_application: passed });
+    }
+}

@@ -1,0 +1,238 @@
+//! The program as a process, between an application and a member that the test plays on sockets.
+
+#![cfg(unix)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test is told by its name and fails by panicking"
+)]
+
+mod blocking;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use cmap_core::reverse::{ApplicationOutput, Ending};
+use tempfile::TempDir;
+
+use crate::blocking::{Application, SECRET};
+
+/// An application, a member, and a folder with the relay's files.
+struct World {
+    folder: TempDir,
+    application: Application,
+    member: TcpListener,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let application = Application::new();
+        fs::write(folder.path().join("ca.pem"), &application.authority).unwrap();
+        fs::write(folder.path().join("token"), SECRET).unwrap();
+        let world = Self { folder, application, member: TcpListener::bind("127.0.0.1:0").unwrap() };
+        let (application, member) = (world.application.address(), world.member.local_addr().unwrap());
+        world.write_config(&format!(
+            "[[members]]\nname = \"db1.example:27017\"\nconnect = \"{member}\"\n\n\
+             [[applications]]\naddress = \"{application}\"\ntlsCAFile = \"ca.pem\"\n\
+             token = {{ name = \"db1\", secret = {{ file = \"token\" }} }}\n"
+        ));
+        world
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("relay.toml")
+    }
+
+    fn write_config(&self, text: &str) {
+        fs::write(self.config(), text).unwrap();
+    }
+
+    fn check(&self) -> Output {
+        program(&self.config()).arg("--check").output().unwrap()
+    }
+}
+
+/// The program, running.
+struct Relay(Child);
+
+impl Relay {
+    fn start(world: &World) -> Self {
+        Self(program(&world.config()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: &str) {
+        let told = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(told.success());
+    }
+
+    /// Waits for the end: the exit status, and the log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut log = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.0.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn program(config: &Path) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cmap-relay"));
+    program.arg(config).env_remove("NOTIFY_SOCKET");
+    program
+}
+
+#[test]
+fn check_says_what_the_relay_would_do() {
+    let world = World::new();
+
+    let output = world.check();
+
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let (application, member) = (world.application.address(), world.member.local_addr().unwrap());
+    assert!(told.contains("relay.toml is in order"), "{told}");
+    assert!(told.contains(&format!("db1.example:27017, reached at {member}")), "{told}");
+    let dialled =
+        format!("{application} for db1.example:27017; proves itself by token \"db1\" (file token); trusts ca.pem");
+    assert!(told.contains(&dialled), "{told}");
+    assert!(!told.contains(SECRET), "{told}");
+}
+
+#[test]
+fn check_of_a_config_with_a_mistake_names_file_and_key() {
+    let world = World::new();
+    world.write_config("[[members]]\nname = \"db1.example:27017\"\nhost = \"127.0.0.1\"\n");
+
+    let output = world.check();
+
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told.contains("relay.toml: members[0].host: unknown field `host`"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
+fn a_started_socket_is_spliced_and_sigterm_waits_for_its_end_x_129() {
+    let world = World::new();
+    let relay = Relay::start(&world);
+    let mut connection = world.application.park().start();
+    let (mut member, _) = world.member.accept().unwrap();
+    connection.write_all(b"question").unwrap();
+    let mut asked = [0; 8];
+    member.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"question");
+    let mut parked = world.application.park();
+
+    relay.signal("-TERM");
+    let ApplicationOutput::Close(ending) = parked.next() else { panic!("the parked socket does not end") };
+    assert_eq!(ending, Ending::PeerLeaves);
+    member.write_all(b"answer").unwrap();
+    let mut answered = [0; 6];
+    connection.read_exact(&mut answered).unwrap();
+    assert_eq!(&answered, b"answer");
+    drop((connection, member));
+
+    let (status, log) = relay.end();
+    assert_eq!(status, Some(0), "{log}");
+    for told in ["relaying", "parked application=", "member=db1.example:27017", "draining in_use=1", "drained"] {
+        assert!(log.contains(told), "{told:?} is missing in {log}");
+    }
+    assert!(!log.contains(SECRET), "{log}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let world = World::new();
+    let mut relay = Relay::start(&world);
+    let _connection = world.application.park().start();
+    let _member = world.member.accept().unwrap();
+    let mut parked = world.application.park();
+    relay.signal("-INT");
+    let ApplicationOutput::Close(Ending::PeerLeaves) = parked.next() else { panic!("the parked socket does not end") };
+    let start = Instant::now();
+
+    relay.signal("-INT");
+
+    let status = relay.0.wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let world = World::new();
+    let path = world.folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let relay = Relay(program(&world.config()).env("NOTIFY_SOCKET", &path).stderr(Stdio::piped()).spawn().unwrap());
+    let mut buffer = [0; 64];
+
+    let read = manager.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..read], b"READY=1");
+    relay.signal("-TERM");
+    let read = manager.recv(&mut buffer).unwrap();
+
+    assert_eq!(&buffer[..read], b"STOPPING=1");
+    assert_eq!(relay.end().0, Some(0));
+}
+
+#[test]
+fn an_application_that_does_not_listen_is_told_of_and_dialled_again() {
+    let world = World::new();
+    let address = world.application.address();
+    // Nobody accepts there: what is dialled waits in the backlog, and its TLS takes too long.
+    let config = fs::read_to_string(world.config()).unwrap() + "\n[limits]\nconnectTimeoutMS = 50\n";
+    world.write_config(&config);
+    let mut relay = Relay::start(&world);
+    let log = BufReader::new(relay.0.stderr.take().unwrap());
+
+    let told: Vec<_> =
+        log.lines().map(Result::unwrap).filter(|line| line.contains("cannot be reached")).take(2).collect();
+
+    assert_eq!(told.len(), 2);
+    let told_why = told[0].contains(&format!("{address} was not connected within 50ms; check the network between"));
+    assert!(told_why, "{}", told[0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_relay_listens_nowhere() {
+    let world = World::new();
+    let relay = Relay::start(&world);
+    let _used = world.application.park().start();
+    let _parked = world.application.park();
+    let process = format!("/proc/{}", relay.0.id());
+
+    let descriptors = fs::read_dir(format!("{process}/fd")).unwrap().map(|entry| entry.unwrap().path());
+    let sockets: Vec<_> = descriptors.filter_map(|path| socket_of(&fs::read_link(path).ok()?)).collect();
+    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default());
+    let listening = tables.iter().flat_map(|table| table.lines()).filter_map(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        // The state LISTEN; the socket's number.
+        (columns.get(3) == Some(&"0A")).then(|| columns[9].to_owned())
+    });
+    let listening: Vec<_> = listening.collect();
+
+    assert!(!listening.is_empty(), "the application and the member listen");
+    assert!(sockets.len() >= 3, "{sockets:?}");
+    assert!(!listening.iter().any(|socket| sockets.contains(socket)), "{listening:?} and {sockets:?}");
+}
+
+/// The number in `socket:[1234]`.
+#[cfg(target_os = "linux")]
+fn socket_of(link: &Path) -> Option<String> {
+    Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+}
