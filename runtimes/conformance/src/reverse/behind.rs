@@ -16,10 +16,25 @@ use crate::{Harness, ground};
 pub struct BehindAgents<H>(PhantomData<H>);
 
 /// The cases that are about what is different here, and why.
-const DIFFERENT: &[(&str, &str)] =
-    &[("what_is_ignored_of_a_connection_string_is_told", WARNINGS), ("what_gives_up_a_protection_is_told", WARNINGS)];
+const DIFFERENT: &[(&str, &str)] = &[
+    ("what_is_ignored_of_a_connection_string_is_told", WARNINGS),
+    ("what_gives_up_a_protection_is_told", WARNINGS),
+    ("a_reset_connection_is_an_error_that_clears_the_pool", RESET),
+    ("an_error_clears_its_own_service_only", RESET),
+    ("a_reset_in_the_tls_handshake_is_an_error", RESET),
+    ("a_reset_in_hello_is_an_error", RESET),
+    ("a_reset_at_sasl_start_is_an_error", RESET),
+    ("a_reset_at_sasl_continue_is_an_error", RESET),
+    ("a_client_outlives_its_runtime", HOME),
+    ("those_who_wait_learn_that_the_runtime_has_ended", HOME),
+];
 
 const WARNINGS: &str = "a client with a listener is built with options, and whoever has read them has their warnings";
+
+const RESET: &str =
+    "an agent whose server resets a connection ends its own without the end of TLS, which the error says instead";
+
+const HOME: &str = "the agents of a case live in its runtime, and this one ends that";
 
 thread_local! {
     /// The listener and the agents of the part of a case that runs on this thread.
