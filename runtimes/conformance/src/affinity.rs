@@ -77,5 +77,5 @@ async fn with<H: Harness>(server: &LocalServer, affinity: Affinity, max_pool_siz
     let mut options = options(server, "");
     options.pool.affinity = Some(affinity);
     options.pool.max_pool_size = Some(max_pool_size);
-    Client::with_options(options).await.unwrap()
+    super::builder::<H>(options).build().await.unwrap()
 }

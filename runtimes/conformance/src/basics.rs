@@ -12,7 +12,7 @@ use super::Setup;
 #[cfg(unix)]
 use super::recovery::recovered;
 use super::{Harness, LocalServer, client, options, run, until, yield_now};
-use cmap_runtime::{Client, CommandErrorKind};
+use cmap_runtime::CommandErrorKind;
 
 pub fn a_command_runs_on_a_checked_out_connection<H: Harness>() {
     run::<H>(async {
@@ -230,7 +230,7 @@ pub fn a_connection_is_looked_at_before_it_is_used_after_idleness<H: Harness>() 
         let server = LocalServer::start();
         let mut options = options(&server, "");
         options.pool.check_after_idle = Some(std::time::Duration::ZERO);
-        let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+        let client = super::builder::<H>(options).build().await.unwrap();
         let mut connection = client.check_out().await.unwrap();
         connection.run_command("admin", rawdoc! { "answerThenEnd": 1 }).await.unwrap();
         drop(connection);

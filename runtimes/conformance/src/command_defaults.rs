@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bson::{RawDocumentBuf, rawdoc};
 
 use super::rogue::Rogue;
-use super::{ClientOf, Harness, run};
+use super::{Harness, run};
 
 pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Harness>() {
     run::<H>(async {
@@ -22,7 +22,7 @@ pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Har
             "w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs&directConnection=true",
         );
         options.credential = None;
-        let client = ClientOf::<H>::with_options(options).await.unwrap();
+        let client = super::builder::<H>(options).build().await.unwrap();
         let mut connection = client.check_out().await.unwrap();
 
         for command in [

@@ -516,7 +516,7 @@ pub fn a_step_in_a_session_that_is_dropped_ends_its_cursor<H: Harness>() {
 
 /// A client that tells of its commands.
 async fn observed<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
-    Client::builder(options(server, query)).observe_commands(true).build().await.unwrap()
+    super::builder::<H>(options(server, query)).observe_commands(true).build().await.unwrap()
 }
 
 /// The same, with a clock that can be stepped.

@@ -15,7 +15,7 @@ use cmap_test_server::auth::{ScramLogin, ScramVerifier, StoredCredential};
 
 use super::lab::Lab;
 use super::rogue::Rogue;
-use super::{ClientOf, Harness, assert_nothing_lost, bounded, establish_error, run, until};
+use super::{Harness, assert_nothing_lost, bounded, establish_error, run, until};
 
 /// A server that knows the password when it is honest; otherwise it asks for keys with a new salt each time, and for as
 /// many iterations as it is told to.
@@ -205,7 +205,7 @@ pub fn the_end_of_the_runtime_breaks_off_a_derivation<H: Harness>() {
 pub fn more_iterations_than_a_client_allows_are_refused_with_their_number<H: Harness>() {
     run::<H>(async {
         let server = Server::start(500_001);
-        let client = ClientOf::<H>::with_options(server.rogue.options("")).await.unwrap();
+        let client = super::builder::<H>(server.rogue.options("")).build().await.unwrap();
 
         let error = establish_error(client.check_out().await);
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use bson::rawdoc;
 use cmap_core::address::ServerAddress;
-use cmap_runtime::{Client, Connection, Event, Notice, Pool};
+use cmap_runtime::{Connection, Event, Notice, Pool};
 
 use super::{ClientOf, Harness, LocalServer, bounded, client, options, run, until, wait_for};
 
@@ -21,7 +21,7 @@ pub fn events_come_in_the_order_of_the_specification<H: Harness>() {
         let server = LocalServer::start();
         let names = Names::default();
         let seen = Arc::clone(&names);
-        let builder = Client::<H::Runtime>::builder(options(&server, ""));
+        let builder = super::builder::<H>(options(&server, ""));
         let client = builder
             .on_event(move |_, event| {
                 if let Event::Pool(event) = event {
@@ -76,7 +76,7 @@ pub fn a_handler_may_call_the_client<H: Harness>() {
                 }
             }
         };
-        let builder = Client::<H::Runtime>::builder(options(&server, ""));
+        let builder = super::builder::<H>(options(&server, ""));
         let client = builder.on_event(handler).build().await.unwrap();
         assert!(myself.set(client.clone()).is_ok());
 
@@ -102,7 +102,7 @@ pub fn a_panic_in_a_handler_goes_no_further<H: Harness>() {
             // Without the panic hook, which would fill the test's output.
             std::panic::resume_unwind(Box::new("the handler panicked"));
         };
-        let builder = Client::<H::Runtime>::builder(options(&server, ""));
+        let builder = super::builder::<H>(options(&server, ""));
         let client = builder.on_event(handler).build().await.unwrap();
 
         drop(client.check_out().await.unwrap());
@@ -133,7 +133,7 @@ pub fn a_panic_in_a_handler_hides_no_event_from_other_handlers<H: Harness>() {
 pub fn whoever_tells_events_leaves_those_of_others_to_a_task<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let client_of = |handler| Client::<H::Runtime>::builder(options(&server, "")).on_event(handler).build();
+        let client_of = |handler| super::builder::<H>(options(&server, "")).on_event(handler).build();
         let (told, told_by_teller) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let ((stopped, has_stopped), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
         let (all, own, may_go_on) = (Arc::clone(&told), Arc::clone(&told_by_teller), Mutex::new(may_go_on));
@@ -183,7 +183,7 @@ pub fn what_a_handler_causes_is_told_though_the_runtime_ends<H: Harness>() {
                 drop(connection);
             }
         };
-        let builder = Client::<H::Runtime>::builder(options(&server, "")).on_event(handler);
+        let builder = super::builder::<H>(options(&server, "")).on_event(handler);
         let client = builder.build().await.unwrap();
         let connection = client.check_out().await.unwrap();
         *kept.lock().unwrap() = Some(client.check_out().await.unwrap());
@@ -315,7 +315,7 @@ pub fn a_handler_that_is_too_slow_learns_how_much_it_missed<H: Harness>() {
                 may_go_on.recv().unwrap();
             }
         };
-        let client = Client::<H::Runtime>::builder(options(&server, "")).on_event(handler).build().await.unwrap();
+        let client = super::builder::<H>(options(&server, "")).on_event(handler).build().await.unwrap();
         let connection = client.check_out().await.unwrap();
         // A thread of its own stands still in the handler, and others go on.
         let slow = thread::spawn(move || drop(connection));

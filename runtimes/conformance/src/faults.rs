@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::rawdoc;
-use cmap_runtime::{Client, CommandErrorKind, Notice};
+use cmap_runtime::{CommandErrorKind, Notice};
 
 use super::recovery::recovered;
 use super::{Harness, LocalServer, client, is_reset, run, until, wait_for};
@@ -14,7 +14,7 @@ pub fn a_restarted_server_costs_no_user_an_error<H: Harness>() {
         // The monitor checks too seldom to notice.
         let mut options = super::options(&server, "serverMonitoringMode=poll");
         options.pool.check_after_idle = Some(Duration::ZERO);
-        let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+        let client = super::builder::<H>(options).build().await.unwrap();
         let mut connection = client.check_out().await.unwrap();
 
         server.restart();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::options::ClientOptions;
+use cmap_runtime::Pool;
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{Client, Pool};
 
 use super::bystanders::are_served_beside;
 use super::scripted_server::{ScriptedServer, streaming_hello};
@@ -124,7 +124,7 @@ pub fn a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_se
         });
         let runtime = H::Runtime::current().unwrap();
 
-        let client: ClientOf<H> = Client::connect(&server.uri("")).await.unwrap();
+        let client: ClientOf<H> = super::connect::<H>(&server.uri("")).await.unwrap();
         runtime.sleep_until(runtime.now() + TIME).await;
         drop(client);
 
@@ -139,11 +139,11 @@ pub fn a_server_that_hangs_up_on_every_awaited_hello_is_checked_a_few_times_a_se
 fn checks_of<H: Harness>(server: &ScriptedServer, query: &str) -> impl Future<Output = ()> + Send + use<H> {
     let uri = server.uri(query);
     async move {
-        let _client: ClientOf<H> = Client::connect(&uri).await.unwrap();
+        let _client: ClientOf<H> = super::connect::<H>(&uri).await.unwrap();
         pending::<()>().await;
     }
 }
 
 async fn pool<H: Harness>(server: &ScriptedServer) -> Pool<H::Runtime> {
-    Pool::with_options(ClientOptions::parse(&server.uri("")).unwrap().0).await.unwrap()
+    super::pool_builder::<H>(ClientOptions::parse(&server.uri("")).unwrap().0).build().await.unwrap()
 }

@@ -130,7 +130,7 @@ pub fn one_that_waits_for_a_server_is_listed_until_it_gives_up<H: Harness>() {
 pub fn without_a_watch_connections_in_use_are_listed_without_who_holds_them<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let client: Client<H::Runtime> = Client::with_options(options(&server, "")).await.unwrap();
+        let client: Client<H::Runtime> = super::builder::<H>(options(&server, "")).build().await.unwrap();
         let mut in_use: Connection<H::Runtime> = client.check_out().label("page").await.unwrap();
         in_use.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
 
@@ -142,7 +142,7 @@ pub fn without_a_watch_connections_in_use_are_listed_without_who_holds_them<H: H
 }
 
 async fn watched<H: Harness>(options: ClientOptions) -> Client<H::Runtime> {
-    Client::builder(options).watch_holders(true).build().await.unwrap()
+    super::builder::<H>(options).watch_holders(true).build().await.unwrap()
 }
 
 fn held_by<'a>(holders: &'a [Holder], label: &str) -> &'a Holder {

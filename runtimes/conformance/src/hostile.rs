@@ -48,7 +48,7 @@ async fn survive<H: Harness>(whim: Whim, login: bool) {
     let server = LocalServer::start_lying(Setup { authorization: login, ..Setup::default() }, whim);
     let uri = if login { server.uri_as("app:secret", OPTIONS) } else { server.uri(OPTIONS) };
     let runtime = H::Runtime::current().unwrap();
-    let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+    let client = super::connect::<H>(&uri).await.unwrap();
 
     let mut failed = 0;
     for _ in 0..OPERATIONS {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cmap_core::connection::Phase;
 use cmap_core::options::{ClientOptions, IdentityOrder};
 use cmap_core::pool::IdentityId;
-use cmap_runtime::Client;
 use cmap_runtime::runtime::Runtime;
 
 use super::rotation::{create_user, credential, logged_in, secure, user};
@@ -55,7 +54,7 @@ pub fn users_who_take_turns_wait_for_one_of_each_other_x_100<H: Harness>() {
         let server = secure();
         let (mut options, _) = ClientOptions::parse(&server.uri_as("app:secret", "maxPoolSize=1")).unwrap();
         options.pool.identity_order = IdentityOrder::Turns;
-        let client: ClientOf<H> = Client::with_options(options).await.unwrap();
+        let client: ClientOf<H> = super::builder::<H>(options).build().await.unwrap();
         let next = added::<H>(&client, "next").await;
         let first = client.check_out().await.unwrap();
         let mut others: VecDeque<_> = (0..5).map(|_| Box::pin(client.check_out())).collect();

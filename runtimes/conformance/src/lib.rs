@@ -82,6 +82,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cmap_core::ErrorChain;
+use cmap_core::address::ServerAddress;
 use cmap_core::connection::EstablishError;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutErrorKind;
@@ -90,7 +91,10 @@ use cmap_core::server::ServerDescription;
 pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup, Whim};
 use self::watch::Watch;
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{CheckOutError, Client, CommandError, CommandErrorKind, Connection, Event, Notice, Subscription};
+use cmap_runtime::{
+    Builder, CheckOutError, Client, ClientBuilder, ClientError, CommandError, CommandErrorKind, Connection, Event,
+    Notice, Pool, PoolBuilder, Subscription,
+};
 
 /// The longest a case may take. The longest ones take some seconds on an idle machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -106,6 +110,14 @@ pub trait Harness: 'static {
     /// Runs a case, or runs it often.
     fn test(case: impl Fn()) {
         case();
+    }
+
+    /// Whether it has something to add to the clients of cases.
+    const PREPARES: bool = false;
+
+    /// Adds what it has to the builder of a client or a pool of these hosts.
+    fn prepare<T>(builder: Builder<Self::Runtime, T>, _hosts: &[ServerAddress]) -> Builder<Self::Runtime, T> {
+        builder
     }
 
     /// Runs `future` in a runtime of its own, or in the one there is.
@@ -154,13 +166,33 @@ async fn within<H: Harness, T>(limit: Duration, work: impl Future<Output = T>) -
 
 /// A client of `server`; `query` are the options of its connection string.
 async fn client<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
-    Client::connect(&server.uri(query)).await.unwrap()
+    connect::<H>(&server.uri(query)).await.unwrap()
+}
+
+/// A client as a connection string asks for it.
+async fn connect<H: Harness>(uri: &str) -> Result<ClientOf<H>, ClientError> {
+    if H::PREPARES {
+        return builder::<H>(ClientOptions::parse(uri)?.0).build().await;
+    }
+    Client::connect(uri).await
+}
+
+/// A builder of a client with `options`.
+fn builder<H: Harness>(options: ClientOptions) -> ClientBuilder<H::Runtime> {
+    let hosts = options.hosts.clone();
+    H::prepare(Client::builder(options), &hosts)
 }
 
 /// A client whose check-outs fail with the server's error, instead of selecting a server anew.
 async fn outspoken<H: Harness>(uri: &str) -> ClientOf<H> {
     let (options, _) = ClientOptions::parse(uri).unwrap();
-    Client::builder(options).reselect(false).build().await.unwrap()
+    builder::<H>(options).reselect(false).build().await.unwrap()
+}
+
+/// A builder of a pool with `options`.
+fn pool_builder<H: Harness>(options: ClientOptions) -> PoolBuilder<H::Runtime> {
+    let hosts = options.hosts.clone();
+    H::prepare(Pool::builder(options), &hosts)
 }
 
 fn options(server: &LocalServer, query: &str) -> ClientOptions {

@@ -7,7 +7,7 @@ use cmap_core::connection::Phase;
 use cmap_core::pool::Event as PoolEvent;
 use cmap_core::pool::{CheckOutErrorKind, Purpose, ServiceId, WaitLimit};
 use cmap_core::server::ServerType;
-use cmap_runtime::{CheckOutError, Client, Connection, Event, Notice};
+use cmap_runtime::{CheckOutError, Connection, Event, Notice};
 
 use super::lab::Lab;
 use super::recovery::recovered;
@@ -45,7 +45,7 @@ pub fn a_load_balancer_may_be_named_in_code<H: Harness>() {
                 true => options.pool.load_balanced = true,
                 false => options.load_balanced = Some(true),
             }
-            let client = Client::<H::Runtime>::with_options(options).await.unwrap();
+            let client = super::builder::<H>(options).build().await.unwrap();
 
             let mut connection = client.check_out().await.unwrap();
 
@@ -126,7 +126,7 @@ pub fn an_error_that_comes_with_the_hello_clears_its_service_lb_10<H: Harness>()
             let hello = hello.clone();
             move |_: &str, _: &RawDocument| hello.clone()
         });
-        let client = Client::<H::Runtime>::with_options(rogue.options("loadBalanced=true")).await.unwrap();
+        let client = super::builder::<H>(rogue.options("loadBalanced=true")).build().await.unwrap();
         let mut events = client.subscribe(100);
 
         let error = establish_error(client.check_out().await);

@@ -7,12 +7,11 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 use cmap_core::connection::{Fault, Phase};
-use cmap_runtime::{CheckOutError, Client};
+use cmap_runtime::CheckOutError;
 
 use super::rogue::Rogue;
 use super::{
-    ClientOf, Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, run, told,
-    wait_for_failed_check,
+    Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, run, told, wait_for_failed_check,
 };
 
 /// A server with users and TLS.
@@ -30,7 +29,7 @@ pub fn the_three_lines_log_in_by_scram_sha_256_under_tls<H: Harness>() {
         let server = LocalServer::start_as(SECURE);
         let uri = server.uri_as("app:secret", &tls(&server.authority(), "maxPoolSize=20"));
 
-        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+        let client = super::connect::<H>(&uri).await.unwrap();
         let mut connection = client.check_out().await.unwrap();
         let reply = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
 
@@ -43,7 +42,7 @@ pub fn scram_sha_1_logs_in<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start_as(SECURE);
         let query = tls(&server.authority(), "authMechanism=SCRAM-SHA-1");
-        let client = Client::<H::Runtime>::connect(&server.uri_as("app:secret", &query)).await.unwrap();
+        let client = super::connect::<H>(&server.uri_as("app:secret", &query)).await.unwrap();
 
         let mut connection = client.check_out().await.unwrap();
 
@@ -58,7 +57,7 @@ pub fn a_certificate_logs_in<H: Harness>() {
         let certificate = server.client_certificate();
         let query = format!("authMechanism=MONGODB-X509&tlsCertificateKeyFile={}", certificate.display());
         let uri = server.uri(&tls(&server.authority(), &query));
-        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+        let client = super::connect::<H>(&uri).await.unwrap();
 
         let mut connection = client.check_out().await.unwrap();
 
@@ -85,7 +84,7 @@ pub fn a_mechanism_of_the_users_own_logs_in<H: Harness>() {
         });
         let mut options = rogue.options("");
         options.credential = None;
-        let client = ClientOf::<H>::builder(options).mechanism(Token).build().await.unwrap();
+        let client = super::builder::<H>(options).mechanism(Token).build().await.unwrap();
 
         let mut connection = client.check_out().await.unwrap();
 
@@ -131,7 +130,7 @@ pub fn an_unknown_user_is_said_so<H: Harness>() {
 
 async fn refused<H: Harness>(user: &str, password: &str) {
     let server = LocalServer::start_as(Setup { authorization: true, ..Setup::default() });
-    let client = Client::<H::Runtime>::connect(&server.uri_as(&format!("{user}:{password}"), "")).await.unwrap();
+    let client = super::connect::<H>(&server.uri_as(&format!("{user}:{password}"), "")).await.unwrap();
 
     let outcome = client.check_out().await;
 
@@ -165,7 +164,7 @@ pub fn a_server_that_calls_itself_an_arbiter_gets_no_command_x_62<H: Harness>() 
                     }
                 }
             });
-            let client = ClientOf::<H>::with_options(rogue.options("directConnection=true")).await.unwrap();
+            let client = super::builder::<H>(rogue.options("directConnection=true")).build().await.unwrap();
 
             let error = establish_error(client.check_out().await);
 
@@ -204,7 +203,7 @@ pub fn an_authority_that_is_not_trusted_is_said_so<H: Harness>() {
 pub fn a_client_without_tls_is_told_that_the_server_expects_it<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
-        let client = Client::<H::Runtime>::connect(&server.uri("")).await.unwrap();
+        let client = super::connect::<H>(&server.uri("")).await.unwrap();
         wait_for_failed_check::<H>(&client).await;
 
         let error = client.check_out_within(Duration::from_millis(1)).await.unwrap_err();
@@ -216,7 +215,7 @@ pub fn a_client_without_tls_is_told_that_the_server_expects_it<H: Harness>() {
 /// The error that a user gets whose client does not trust `server`. Its monitor finds out, and the server stays
 /// unusable until that changes.
 async fn not_trusted<H: Harness>(server: &LocalServer, authority: &Path) -> String {
-    let client = Client::<H::Runtime>::connect(&server.uri(&tls(authority, ""))).await.unwrap();
+    let client = super::connect::<H>(&server.uri(&tls(authority, ""))).await.unwrap();
     wait_for_failed_check::<H>(&client).await;
     let error = client.check_out_within(Some(Duration::from_millis(1))).await.unwrap_err();
     assert!(matches!(error, CheckOutError::Selection(_)), "{error}");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use cmap_core::options::Profile;
-use cmap_runtime::{Client, Event};
+use cmap_runtime::Event;
 
 use super::{ClientOf, Harness, LocalServer, assert_nothing_lost, options, poll_once, run, until};
 
@@ -14,7 +14,7 @@ pub fn a_pool_of_the_older_edition_is_ready_and_populated_at_once<H: Harness>() 
         let seen = Arc::clone(&names);
         let mut options = options(&server, "minPoolSize=2");
         options.pool.profile = Profile::Cmap1_1;
-        let client = Client::<H::Runtime>::builder(options)
+        let client = super::builder::<H>(options)
             .on_event(move |_, event| {
                 if let Event::Pool(event) = event {
                     seen.lock().unwrap().push(event.name());
@@ -61,5 +61,5 @@ pub fn a_waiter_of_the_older_edition_outlives_the_loss_of_its_server<H: Harness>
 async fn of_older_edition<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
     let mut options = options(server, query);
     options.pool.profile = Profile::Cmap1_1;
-    Client::with_options(options).await.unwrap()
+    super::builder::<H>(options).build().await.unwrap()
 }

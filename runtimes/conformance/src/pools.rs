@@ -16,7 +16,7 @@ use super::{Deed, Harness, LocalServer, Manners, options, poll_once, run, until}
 type PoolOf<H> = Pool<<H as Harness>::Runtime>;
 
 async fn pool<H: Harness>(server: &LocalServer, query: &str) -> PoolOf<H> {
-    Pool::with_options(options(server, query)).await.unwrap()
+    super::pool_builder::<H>(options(server, query)).build().await.unwrap()
 }
 
 /// Why the pool gives no connection.
@@ -208,7 +208,7 @@ pub fn a_pool_has_no_events_of_servers_and_monitors<H: Harness>() {
         let server = LocalServer::start();
         let names = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&names);
-        let builder = PoolOf::<H>::builder(options(&server, ""));
+        let builder = super::pool_builder::<H>(options(&server, ""));
         let builder = builder.on_event(move |_, event| told.lock().unwrap().push(event.name().to_owned()));
         let pool = builder.build().await.unwrap();
 

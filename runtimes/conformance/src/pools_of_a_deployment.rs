@@ -131,7 +131,7 @@ pub fn limits_that_contradict_each_other_are_refused_x_70<H: Harness>() {
 pub fn other_members_have_as_many_connections_as_the_primary_x_71<H: Harness>() {
     run::<H>(async {
         let set = Deployment::set();
-        let builder = ClientOf::<H>::builder(set.options("replicaSet=rs"));
+        let builder = super::builder::<H>(set.options("replicaSet=rs"));
         let client = builder.floor_policy(FloorPolicy::MatchPrimaryNode).build().await.unwrap();
         let mut in_use = Vec::new();
 
@@ -146,7 +146,7 @@ pub fn other_members_have_as_many_connections_as_the_primary_x_71<H: Harness>() 
 pub fn a_host_that_nobody_uses_has_no_connections_x_72<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let builder = ClientOf::<H>::builder(options(&server, "minPoolSize=2"));
+        let builder = super::builder::<H>(options(&server, "minPoolSize=2"));
         let client = builder.host_timeout(Duration::from_millis(300)).build().await.unwrap();
         until(|| client.stats().counts.available == 2).await;
 
@@ -161,7 +161,7 @@ pub fn all_pools_together_keep_to_their_limit_x_73<H: Harness>() {
     const TASKS: u32 = 300;
     run::<H>(async {
         let routers = Deployment::routers();
-        let client = ClientOf::<H>::builder(routers.options("")).max_connections(4).build().await.unwrap();
+        let client = super::builder::<H>(routers.options("")).max_connections(4).build().await.unwrap();
         let served = Arc::new(AtomicU32::new(0));
         let runtime = H::Runtime::current().unwrap();
 
@@ -189,7 +189,7 @@ pub fn limits_follow_the_primary_x_74<H: Harness>() {
         let set = Deployment::set();
         let (large, small) = (PoolSizes::default().max_pool_size(5), PoolSizes::default().max_pool_size(1));
         let sizes = SizesByRole::default().primary(large).secondary(small);
-        let builder = ClientOf::<H>::builder(set.options("replicaSet=rs&heartbeatFrequencyMS=500"));
+        let builder = super::builder::<H>(set.options("replicaSet=rs&heartbeatFrequencyMS=500"));
         let client = builder.sizes_by_role(sizes).build().await.unwrap();
         let mut in_use = vec![client.check_out_for(set.at(1)).await.unwrap()];
         let mut waiter = Box::pin(client.check_out_for(set.at(1)));

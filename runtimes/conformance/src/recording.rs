@@ -116,7 +116,7 @@ pub fn a_broken_login_is_the_end_of_its_waits<H: Harness>() {
         let server = LocalServer::start_as(Setup { authorization: true, services: 1, ..Setup::default() });
         let uri = server.uri_as("app:wrong", "loadBalanced=true");
         let client = recorded_at::<H>(
-            Client::<H::Runtime>::builder(cmap_core::options::ClientOptions::parse(&uri).unwrap().0).reselect(false),
+            super::builder::<H>(cmap_core::options::ClientOptions::parse(&uri).unwrap().0).reselect(false),
         )
         .await;
 
@@ -187,7 +187,7 @@ pub fn a_long_wait_writes_one_file<H: Harness>() {
         let server = LocalServer::start();
         let directory = Directory::new();
         let recorder = Recorder::new().directory(&directory.0).when_wait_exceeds(WHILE / 2).linger(Duration::ZERO);
-        let builder = Client::builder(options(&server, "maxPoolSize=1")).recorder(recorder);
+        let builder = super::builder::<H>(options(&server, "maxPoolSize=1")).recorder(recorder);
         let client: ClientOf<H> = builder.build().await.unwrap();
         for _ in 0..2 {
             let held = client.check_out().await.unwrap();
@@ -212,7 +212,7 @@ pub fn a_sparse_recorder_explains_a_wait_and_keeps_no_calls<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let builder: ClientBuilder<H::Runtime> =
-            Client::builder(options(&server, "maxPoolSize=2&waitQueueTimeoutMS=80"));
+            super::builder::<H>(options(&server, "maxPoolSize=2&waitQueueTimeoutMS=80"));
         let client = builder.recorder(Recorder::sparse()).watch_holders(true).build().await.unwrap();
         let leaked = client.check_out().label("leak").await.unwrap();
         let web = client.check_out().label("web").await.unwrap();
@@ -242,7 +242,7 @@ pub fn a_client_without_a_recorder_has_no_trace<H: Harness>() {
 }
 
 async fn recorded<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
-    recorded_at::<H>(Client::builder(options(server, query))).await
+    recorded_at::<H>(super::builder::<H>(options(server, query))).await
 }
 
 async fn recorded_at<H: Harness>(builder: ClientBuilder<H::Runtime>) -> ClientOf<H> {

@@ -84,7 +84,7 @@ async fn refreshing<H: Harness>(server: &LocalServer, change: impl FnOnce(&mut C
     let mut options = options(server, "");
     options.pool.refresh_requirement = Some(REQUIREMENT);
     change(&mut options);
-    Client::with_options(options).await.unwrap()
+    super::builder::<H>(options).build().await.unwrap()
 }
 
 /// Sets a fail point for pings, and leaves the connection idle.

@@ -55,5 +55,5 @@ pub fn all_connections_are_replaced_and_none_in_use_is_cut_off<H: Harness>() {
 async fn limited<H: Harness>(server: &LocalServer, limit: impl FnOnce(&mut ClientOptions)) -> Client<H::Runtime> {
     let mut options = options(server, "");
     limit(&mut options);
-    Client::with_options(options).await.unwrap()
+    super::builder::<H>(options).build().await.unwrap()
 }

@@ -147,7 +147,7 @@ pub(super) fn secure() -> LocalServer {
 }
 
 pub(super) async fn logged_in<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
-    Client::connect(&server.uri_as("app:secret", query)).await.unwrap()
+    super::connect::<H>(&server.uri_as("app:secret", query)).await.unwrap()
 }
 
 pub(super) fn credential(user: &str, password: &str) -> Option<Credential> {

@@ -108,5 +108,5 @@ async fn with_options<H: Harness>(
 ) -> Client<H::Runtime> {
     let (mut options, _) = ClientOptions::parse(&server.uri(query)).unwrap();
     change(&mut options);
-    Client::with_options(options).await.unwrap()
+    super::builder::<H>(options).build().await.unwrap()
 }

@@ -3,6 +3,7 @@
 /// Instantiates the suite for a [`Harness`](crate::Harness). With `alone` before it, those cases that measure how tasks
 /// are served beside others: in a program of their own, because all clients of a process may share one executor. With
 /// `virtual`, those for a runtime in virtual time are run: a case that needs more than that says so, and is ignored.
+/// With `behind`, the harness puts agents before servers: a case that is about what is different then says so, and is left out.
 #[macro_export]
 macro_rules! conformance {
     ($harness:ty) => {
@@ -12,6 +13,10 @@ macro_rules! conformance {
     (virtual $harness:ty) => {
         $crate::conformance! { @cases virtual $harness }
         $crate::conformance_of_recorders! { virtual $harness }
+    };
+    (behind $harness:ty) => {
+        $crate::conformance! { @cases behind $harness }
+        $crate::conformance_of_recorders! { behind $harness }
     };
     (alone $harness:ty) => {
         $crate::conformance! { @modules real $harness,
@@ -402,6 +407,15 @@ macro_rules! conformance {
         #[ignore = $need]
         fn $case() {
             <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
+        }
+    };
+    (@test behind $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
+        $(#[$condition])?
+        #[test]
+        fn $case() {
+            $crate::reverse::behind::test(stringify!($case), || {
+                <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
+            });
         }
     };
     (@test $kind:ident $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {

@@ -7,7 +7,7 @@ use cmap_core::options::{ClientOptions, Warning};
 use cmap_core::topology::SelectionErrorKind;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::tls::TlsConfig;
-use cmap_runtime::{CheckOutError, Client, ClientError, Event, Notice};
+use cmap_runtime::{CheckOutError, ClientError, Event, Notice};
 
 use super::ground;
 use super::recovery::recovered;
@@ -26,7 +26,7 @@ pub fn a_connection_string_that_cannot_be_used_names_the_option_and_why<H: Harne
             ("mongodb://a/?tls=true&tlsCAFile=/no/such.pem", "tlsCAFile (/no/such.pem)", "cannot be read"),
             ("mongodb://user@a/?authMechanism=PLAIN", "PLAIN", "password"),
         ] {
-            let error = Client::<H::Runtime>::connect(uri).await.unwrap_err();
+            let error = super::connect::<H>(uri).await.unwrap_err();
 
             let told = told(&error);
             assert!(told.contains(option) && told.contains(why), "{uri}: {told}");
@@ -65,7 +65,7 @@ pub fn a_mechanism_that_cannot_be_carried_out_is_refused_at_connect<H: Harness>(
         for mechanism in ["MONGODB-AWS", "GSSAPI", "MONGODB-OIDC"] {
             let uri = format!("mongodb://user@h/?authSource=$external&authMechanism={mechanism}");
 
-            let error = Client::<H::Runtime>::connect(&uri).await.unwrap_err();
+            let error = super::connect::<H>(&uri).await.unwrap_err();
 
             assert!(matches!(error, ClientError::Unsupported { .. }), "{error}");
             assert!(error.to_string().contains(mechanism) && error.to_string().contains("SCRAM-SHA-256"), "{error}");
@@ -77,7 +77,7 @@ pub fn what_gives_up_a_protection_is_told<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
         let read = client::<H>(&server, "tlsInsecure=true&maxPolSize=7").await;
-        let in_code = Client::<H::Runtime>::with_options(options(&server, "tlsInsecure=true")).await.unwrap();
+        let in_code = super::builder::<H>(options(&server, "tlsInsecure=true")).build().await.unwrap();
 
         let [Warning::UnknownOption { .. }, Warning::RelaxedTls { option, .. }] = read.warnings() else {
             panic!("{:?}", read.warnings());
@@ -95,7 +95,7 @@ pub fn a_callers_own_tls_configuration_is_not_warned_of<H: Harness>() {
         let uri = server.uri_as("app:secret", "authMechanism=PLAIN&tlsInsecure=true");
         let (options, _) = ClientOptions::parse(&uri).unwrap();
 
-        let client = Client::<H::Runtime>::builder(options).tls(config).build().await.unwrap();
+        let client = super::builder::<H>(options).tls(config).build().await.unwrap();
 
         assert_eq!(client.warnings(), []);
     });
@@ -162,7 +162,7 @@ fn is_check(notice: &Notice) -> bool {
 pub fn a_host_that_cannot_be_resolved_is_named<H: Harness>() {
     run::<H>(async {
         let uri = "mongodb://no-such-host.invalid/?serverSelectionTimeoutMS=300";
-        let client = Client::<H::Runtime>::connect(uri).await.unwrap();
+        let client = super::connect::<H>(uri).await.unwrap();
         wait_for_failed_check::<H>(&client).await;
 
         let Err(CheckOutError::Selection(error)) = client.check_out().await else { panic!("nobody is there") };
@@ -177,7 +177,7 @@ pub fn a_server_that_never_accepts_is_given_up<H: Harness>() {
         let full = ground::current().full_site().unwrap();
         let place = full.place().clone();
         let uri = format!("mongodb://{place}/?connectTimeoutMS=200&serverSelectionTimeoutMS=300");
-        let client = Client::<H::Runtime>::connect(&uri).await.unwrap();
+        let client = super::connect::<H>(&uri).await.unwrap();
 
         let error = client.check_out().await.unwrap_err();
 

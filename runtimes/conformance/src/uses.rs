@@ -102,7 +102,7 @@ pub fn the_first_byte_of_a_slow_reply_begins_the_time_of_a_slow_use_anew<H: Harn
 pub fn a_limit_of_zero_for_slow_uses_is_refused<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let builder = Client::<H::Runtime>::builder(options(&server, "")).slow_use_limit(Duration::ZERO);
+        let builder = super::builder::<H>(options(&server, "")).slow_use_limit(Duration::ZERO);
 
         let error = builder.build().await.unwrap_err();
 
@@ -151,7 +151,7 @@ pub fn statistics_say_how_long_the_phases_of_establishing_took<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start_as(Setup { authorization: true, ..Setup::default() });
         let (options, _) = ClientOptions::parse(&server.uri_as("app:secret", "")).unwrap();
-        let client: Client<H::Runtime> = Client::builder(options).watch_holders(true).build().await.unwrap();
+        let client: Client<H::Runtime> = super::builder::<H>(options).watch_holders(true).build().await.unwrap();
         drop(client.check_out().await.unwrap());
 
         let took = client.statistics().durations.unwrap();
@@ -168,7 +168,7 @@ pub fn statistics_say_how_long_the_phases_of_establishing_took<H: Harness>() {
 async fn watched<H: Harness>(server: &LocalServer, query: &str) -> (Client<H::Runtime>, Told) {
     let told = Told::default();
     let teller = Arc::clone(&told);
-    let builder = Client::builder(options(server, query)).slow_use_limit(LIMIT).on_event(move |_, event| {
+    let builder = super::builder::<H>(options(server, query)).slow_use_limit(LIMIT).on_event(move |_, event| {
         if let Event::SlowUse(slow) = event {
             teller.lock().unwrap().push(Arc::clone(slow));
         }

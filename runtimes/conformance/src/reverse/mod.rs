@@ -1,6 +1,8 @@
 //! Connections that the database's side opens: a listener, agents that dial out to it, and clients between them.
 
 mod agent;
+pub mod behind;
+mod front;
 mod hostile;
 mod scene;
 
@@ -11,6 +13,7 @@ use cmap_core::reverse::{BootId, Token};
 use cmap_runtime::reverse::{BindError, PemSource, ReverseOptions};
 use cmap_runtime::{Client, ClientError, Connection, Listen, ReverseListener};
 
+pub use self::front::Front;
 pub use self::hostile::*;
 use self::scene::{Scene, member};
 use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, options, run, told, until};

@@ -21,7 +21,7 @@ use thiserror::Error;
 pub use self::core::CoreEngine;
 use self::sim::SimEngine;
 pub use self::sockets::ServersError;
-use self::sockets::{OnAsyncStd, OnSmol, OnTokio, Servers, SocketEngine};
+use self::sockets::{Approach, OnAsyncStd, OnSmol, OnTokio, Servers, SocketEngine};
 use crate::suites::cmap::format::{Case, Deployment};
 
 /// Carries out tests on one kind of pool.
@@ -78,7 +78,7 @@ pub struct ActualError {
 }
 
 /// The names of all engines.
-pub const NAMES: [&str; 5] = ["core", "sim", "tokio", "async-std", "smol"];
+pub const NAMES: [&str; 6] = ["core", "sim", "tokio", "async-std", "smol", "smol-reverse"];
 
 /// How long `waitForEvent` waits if the test does not say.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,9 +106,10 @@ pub fn start(is_meant: impl Fn(&str) -> bool, uri: Option<&str>) -> Result<Vec<B
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     for name in NAMES.into_iter().filter(|name| is_meant(name)) {
         engines.push(match name {
-            "tokio" => Box::new(SocketEngine::new(OnTokio::start()?, Arc::clone(&servers))),
-            "async-std" => Box::new(SocketEngine::new(OnAsyncStd, Arc::clone(&servers))),
-            "smol" => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers))),
+            "tokio" => Box::new(SocketEngine::new(OnTokio::start()?, Arc::clone(&servers), Approach::Direct)),
+            "async-std" => Box::new(SocketEngine::new(OnAsyncStd, Arc::clone(&servers), Approach::Direct)),
+            "smol" => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers), Approach::Direct)),
+            "smol-reverse" => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers), Approach::ByAgents)),
             "sim" => Box::new(SimEngine),
             _ => Box::new(CoreEngine),
         });

@@ -68,7 +68,7 @@ impl Engine for SimEngine {
         let jitter = Duration::from_micros([0, 50, 500, 1000][usize::try_from(seed % 4).unwrap_or_default()]);
         let obedient = Arc::new(Obedient { sim: Arc::clone(&sim), server, services, jitter });
         obedient.set_network(NetworkMode::Up, Some(Duration::ZERO));
-        let run = session::run::<SimRuntime>(Arc::new(case.clone()), &options, Some(obedient));
+        let run = session::run::<SimRuntime>(Arc::new(case.clone()), &options, Some(obedient), |pool| pool);
         sim.try_run(run).unwrap_or_else(|stuck| Run { violations: vec![stuck.to_string()], ..Run::default() })
     }
 }

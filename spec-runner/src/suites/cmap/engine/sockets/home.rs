@@ -4,14 +4,17 @@ use std::future::Future;
 use std::io;
 
 use cmap_async_std::AsyncStd;
-use cmap_runtime::Runtime;
+use cmap_runtime::Listen;
 use cmap_smol::Smol;
 use cmap_tokio::Tokio;
 
 /// A running runtime.
 pub(in crate::suites::cmap::engine) trait Home: Send + Sync + 'static {
     /// The adapter's.
-    type Runtime: Runtime;
+    type Runtime: Listen;
+
+    /// The name of the engine whose pools take their connections from agents.
+    const BY_AGENTS: &'static str;
 
     /// Runs `future` in it, on the calling thread.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T;
@@ -38,6 +41,8 @@ impl OnTokio {
 impl Home for OnTokio {
     type Runtime = Tokio;
 
+    const BY_AGENTS: &'static str = "tokio-reverse";
+
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.0.block_on(future)
     }
@@ -45,6 +50,8 @@ impl Home for OnTokio {
 
 impl Home for OnAsyncStd {
     type Runtime = AsyncStd;
+
+    const BY_AGENTS: &'static str = "async-std-reverse";
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         // Its executor has threads of its own, so any thread may wait for a future.
@@ -54,6 +61,8 @@ impl Home for OnAsyncStd {
 
 impl Home for OnSmol {
     type Runtime = Smol;
+
+    const BY_AGENTS: &'static str = "smol-reverse";
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         smol::block_on(future)

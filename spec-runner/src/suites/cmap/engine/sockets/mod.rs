@@ -25,8 +25,10 @@ mod signal;
 mod threads;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cmap_runtime::Runtime;
+use cmap_conformance::reverse::Front;
+use cmap_runtime::{PoolBuilder, Runtime, RuntimeGone};
 
 use self::home::Home;
 pub(super) use self::home::{OnAsyncStd, OnSmol, OnTokio};
@@ -39,18 +41,36 @@ use crate::suites::cmap::format::{Case, Deployment};
 pub(super) struct SocketEngine<H> {
     home: H,
     servers: Arc<Servers>,
+    approach: Approach,
+}
+
+/// How pools come to their connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Approach {
+    /// They connect.
+    Direct,
+    /// They take them from an agent before the server, which has dialled out to a listener of theirs.
+    ByAgents,
 }
 
 impl<H: Home> SocketEngine<H> {
     /// The pool that lives in `home`, against `servers`.
-    pub(super) fn new(home: H, servers: Arc<Servers>) -> Self {
-        Self { home, servers }
+    pub(super) fn new(home: H, servers: Arc<Servers>, approach: Approach) -> Self {
+        Self { home, servers, approach }
     }
+}
+
+/// The time since 1970, at which certificates are made.
+fn runtime_time<R: Runtime>() -> Result<Duration, RuntimeGone> {
+    R::current().map(|runtime| runtime.unix_time())
 }
 
 impl<H: Home> Engine for SocketEngine<H> {
     fn name(&self) -> &'static str {
-        H::Runtime::NAME
+        match self.approach {
+            Approach::Direct => H::Runtime::NAME,
+            Approach::ByAgents => H::BY_AGENTS,
+        }
     }
 
     fn chance(&self) -> Chance {
@@ -67,7 +87,21 @@ impl<H: Home> Engine for SocketEngine<H> {
 
     fn run(&self, case: &Case, _: u64) -> Run {
         match self.servers.lease(case) {
-            Ok(lease) => self.home.block_on(session::run::<H::Runtime>(Arc::new(case.clone()), lease.options(), None)),
+            Ok(lease) => self
+                .home
+                .block_on(async {
+                    let front = match self.approach {
+                        Approach::Direct => None,
+                        Approach::ByAgents => Some(Front::<H::Runtime>::listen(runtime_time::<H::Runtime>()?).await),
+                    };
+                    let hosts = lease.options().hosts.clone();
+                    let prepare = |builder: PoolBuilder<H::Runtime>| match &front {
+                        Some(front) => front.prepare(builder, &hosts),
+                        None => builder,
+                    };
+                    Ok(session::run::<H::Runtime>(Arc::new(case.clone()), lease.options(), None, prepare).await)
+                })
+                .unwrap_or_else(|gone: RuntimeGone| Run { violations: vec![gone.to_string()], ..Run::default() }),
             Err(error) => Run { violations: vec![error.to_string()], ..Run::default() },
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::{IdentityId, ServiceId};
-use cmap_runtime::{Connection, Event, Pool, Runtime};
+use cmap_runtime::{Connection, Event, Pool, PoolBuilder, Runtime};
 
 use super::control::{Control, VirtualServer};
 use super::journal::Journal;
@@ -63,13 +63,15 @@ pub(super) struct Stage<R: Runtime> {
     pub(super) is_over: bool,
 }
 
-/// Carries out `case` against the server that `server` names, and that obeys if it is virtual, in the runtime of the caller.
+/// Carries out `case` against the server that `server` names, and that obeys if it is virtual, in the runtime of the caller;
+/// `prepare` adds to the pool's builder.
 pub(in crate::suites::cmap::engine) async fn run<R: Runtime>(
     case: Arc<Case>,
     server: &ClientOptions,
     obeys: Option<Arc<dyn VirtualServer>>,
+    prepare: impl FnOnce(PoolBuilder<R>) -> PoolBuilder<R>,
 ) -> Run {
-    match Session::<R>::begin(case, server, obeys).await {
+    match Session::<R>::begin(case, server, obeys, prepare).await {
         Ok(session) => Arc::new(session).run().await,
         Err(problem) => Run { violations: vec![problem], ..Run::default() },
     }
@@ -80,6 +82,7 @@ impl<R: Runtime> Session<R> {
         case: Arc<Case>,
         server: &ClientOptions,
         obeys: Option<Arc<dyn VirtualServer>>,
+        prepare: impl FnOnce(PoolBuilder<R>) -> PoolBuilder<R>,
     ) -> Result<Self, String> {
         let runtime = R::current().map_err(|gone| gone.to_string())?;
         let service_ids = obeys.as_ref().map_or_else(Vec::new, |server| server.service_ids());
@@ -101,7 +104,7 @@ impl<R: Runtime> Session<R> {
                 listener.note(address, event);
             }
         });
-        let pool = builder.build().await.map_err(|error| error.to_string())?;
+        let pool = prepare(builder).build().await.map_err(|error| error.to_string())?;
         let users = users::add(&case, &pool)?;
         let stage = Mutex::new(Stage {
             threads: Threads::default(),
