@@ -46,6 +46,7 @@ impl<R: Runtime> Dialer<R> {
     }
 }
 
+#[expect(clippy::extra_unused_type_parameters, reason = "the type parameters of the methods with the feature")]
 impl<S> ReverseStream<S> {
     pub(crate) fn clear(stream: DialedStream<S>) -> Self {
         match stream.never {}
