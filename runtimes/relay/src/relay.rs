@@ -114,8 +114,9 @@ impl<R: Runtime> Relay<R> {
     /// Ends the relay: parked sockets say that they go away, and connections in use go on until they end, or the drain timeout is up.
     /// Called in a task of the runtime.
     pub async fn drain(self) -> Drained {
-        self.links.iter().for_each(|link| link.leave());
+        // Counted before anything is told to end: connections may end as soon as they hear of it.
         info!(in_use = self.in_use(), limit = ?self.drain_timeout, "draining");
+        self.links.iter().for_each(|link| link.leave());
         let all_ended = async {
             for link in &self.links {
                 link.ended().await;
