@@ -87,7 +87,7 @@ enum Command {
 /// What carries out the tests of a pool.
 #[derive(Args)]
 struct EngineArgs {
-    /// `core`, in virtual time, or a runtime, on real sockets; may be repeated. Without it: all
+    /// `core`, in virtual time, or a runtime, on real sockets; may be repeated. Without it: all, but those that end in `-reverse`
     #[arg(long = "engine", value_name = "NAME", value_parser = PossibleValuesParser::new(engine::NAMES.into_iter().chain([ALL])))]
     names: Vec<String>,
 
@@ -320,7 +320,8 @@ fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Option<&Path>)
 
 /// The engines that `args` name, in the order of all; `None` if one did not start, which is reported.
 fn start_engines(report: &mut Report<'_>, args: &EngineArgs) -> io::Result<Option<Vec<Box<dyn Engine>>>> {
-    let is_meant = |name: &str| args.names.is_empty() || args.names.iter().any(|named| named == name || named == ALL);
+    let is_all = args.names.is_empty() || args.names.iter().any(|named| named == ALL);
+    let is_meant = |name: &str| (is_all && name != engine::BY_AGENTS) || args.names.iter().any(|named| named == name);
     match engine::start(is_meant, args.uri.as_deref()) {
         Ok(engines) => Ok(Some(engines)),
         Err(error) => report.unable(&error).map(|()| None),

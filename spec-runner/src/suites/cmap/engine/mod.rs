@@ -78,7 +78,10 @@ pub struct ActualError {
 }
 
 /// The names of all engines.
-pub const NAMES: [&str; 6] = ["core", "sim", "tokio", "async-std", "smol", "smol-reverse"];
+pub const NAMES: [&str; 6] = ["core", "sim", "tokio", "async-std", "smol", BY_AGENTS];
+
+/// The engine whose pools take their connections from agents. It repeats what `smol` does by another way, so it has to be named.
+pub const BY_AGENTS: &str = "smol-reverse";
 
 /// How long `waitForEvent` waits if the test does not say.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -109,7 +112,7 @@ pub fn start(is_meant: impl Fn(&str) -> bool, uri: Option<&str>) -> Result<Vec<B
             "tokio" => Box::new(SocketEngine::new(OnTokio::start()?, Arc::clone(&servers), Approach::Direct)),
             "async-std" => Box::new(SocketEngine::new(OnAsyncStd, Arc::clone(&servers), Approach::Direct)),
             "smol" => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers), Approach::Direct)),
-            "smol-reverse" => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers), Approach::ByAgents)),
+            BY_AGENTS => Box::new(SocketEngine::new(OnSmol, Arc::clone(&servers), Approach::ByAgents)),
             "sim" => Box::new(SimEngine),
             _ => Box::new(CoreEngine),
         });
