@@ -1,5 +1,5 @@
 //! What recording costs an input, in instructions (callgrind): the pair of `server.rs` through a topology whose calls can be
-//! recorded: without a recorder, the same by the first way alone (as adapters ask for it), with a dense one, and with a sparse one.
+//! recorded: without a recorder, the same by the fast path alone (as adapters ask for it), with a dense one, and with a sparse one.
 //!
 //! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. The report has
 //! all beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. The last one is the
@@ -33,7 +33,7 @@ const BUDGET: u64 = 45;
 /// What sparse recording may cost it.
 const BUDGET_SPARSE: u64 = 10;
 
-/// What a pair may cost where a recorder could be and is none: tests at each end. The first way has none of them.
+/// What a pair may cost where a recorder could be and is none: tests at each end. The fast path has none of them.
 const BUDGET_OFF: u64 = 10;
 
 /// A topology of a server that was checked, and whose pool's one connection is available.
@@ -110,7 +110,7 @@ fn off(topology: Recorded<u64>) -> Recorded<u64> {
 
 #[library_benchmark(config = limit(0))]
 #[bench::warm(recorded())]
-fn off_by_the_first_way(mut topology: Recorded<u64>) -> Recorded<u64> {
+fn off_by_the_fast_path(mut topology: Recorded<u64>) -> Recorded<u64> {
     let mut now = Instant::ORIGIN;
     for _ in 0..OPERATIONS {
         now = now + Duration::from_nanos(1000);
@@ -159,6 +159,6 @@ fn snapshot(mut topology: Recorded<u64>) -> Recorded<u64> {
 
 library_benchmark_group!(
     name = recording_costs,
-    benchmarks = [plain, off, off_by_the_first_way, dense, sparse, snapshot]
+    benchmarks = [plain, off, off_by_the_fast_path, dense, sparse, snapshot]
 );
 main!(library_benchmark_groups = [recording_costs]);

@@ -417,7 +417,7 @@ fn new_limits_hold_for_all_users() {
 #[test]
 fn a_connection_in_use_is_closed_at_check_in_while_all_users_together_have_too_many() {
     let mut driver = Driver::new();
-    // Without listeners a connection comes back by a short way, if nothing speaks against it.
+    // Without listeners a connection comes back by the fast path, if nothing speaks against it.
     driver.topology.observe(false);
     driver.check_out(0);
     driver.establish(0);

@@ -8,7 +8,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{PoolOptions, ReadMode, ReadPreference};
-use cmap_core::pool::{self, Action, CheckOutRequest, Handle, WarmUpErrorKind};
+use cmap_core::pool::{self, Action, CheckOutId, CheckOutRequest, Handle, WarmUpErrorKind};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
@@ -22,6 +22,7 @@ struct Set {
     /// The connections to be established, and their servers.
     connecting: Vec<(String, Handle)>,
     ended: Vec<(WarmUpId, Result<(), WarmUpError>)>,
+    failed: Vec<CheckOutId>,
     /// How often a monitor was asked for a check.
     hurried: usize,
 }
@@ -127,17 +128,29 @@ fn one_that_is_given_up_says_what_it_lacks() {
 fn one_that_is_given_up_late_leaves_no_check_out_unanswered() {
     let mut set = Set::of(&MEMBERS);
     let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), Some(2)));
-    let mut request = CheckOutRequest::default();
-    request.deadline = Some(NOW + Duration::from_millis(5));
-    let (CheckOut::Started(waiting), None) = set.call(|set| set.check_out(NOW, request)) else {
-        panic!("the primary is known, and has no connection yet")
-    };
+    let waiting = set.check_out_until(NOW + Duration::from_millis(5));
 
-    let _ = set.topology.cancel_warm_up(NOW + Duration::from_millis(6), warm_up);
+    let late = NOW + Duration::from_millis(6);
+    let _ = set.call(|set| set.cancel_warm_up(late, warm_up));
 
-    let outputs: Vec<_> = core::iter::from_fn(|| set.topology.poll_output()).collect();
-    let is_answer = |output: &Output<()>| matches!(output, Output::Pool { output: pool::Output::Action(Action::Fail { check_out, .. }), .. } if *check_out == waiting);
-    assert!(outputs.iter().any(is_answer), "its time is up: {outputs:?}");
+    assert!(set.fails_when_due(late, waiting));
+}
+
+#[test]
+fn one_that_fails_late_leaves_no_check_out_at_another_server_unanswered() {
+    let mut set = Set::of(&MEMBERS);
+    set.call(|set| set.warm_up(NOW, &nearest(), Some(1)));
+    let waiting = set.check_out_until(NOW + Duration::from_millis(5));
+    let secondary = set.connecting.iter().position(|(name, _)| name != "one.example").unwrap();
+    let (_, connection) = set.connecting.remove(secondary);
+
+    let late = NOW + Duration::from_millis(6);
+    let refused = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "no such user");
+    set.call(|set| set.handle_establish_failed(late, connection, refused).unwrap());
+    let again = set.call(|set| set.check_out(late, CheckOutRequest::default()));
+
+    assert!(again.1.is_none());
+    assert!(set.fails_when_due(late, waiting));
 }
 
 #[test]
@@ -181,7 +194,7 @@ impl Set {
     fn opened(names: &[&str]) -> Self {
         let options = TopologyOptions::of_seeds(names.iter().map(|name| address(name)).collect());
         let topology = Topology::new(options, PoolOptions::default()).unwrap();
-        let mut set = Self { topology, connecting: Vec::new(), ended: Vec::new(), hurried: 0 };
+        let mut set = Self { topology, connecting: Vec::new(), ended: Vec::new(), failed: Vec::new(), hurried: 0 };
         set.call(|set| set.open(NOW));
         set
     }
@@ -192,6 +205,8 @@ impl Set {
         while let Some(output) = self.topology.poll_output() {
             if let Output::Monitor { call: MonitorCall::Call(_), .. } = output {
                 self.hurried += 1;
+            } else if let Output::Pool { output: pool::Output::Action(Action::Fail { check_out, .. }), .. } = output {
+                self.failed.push(check_out);
             } else if let Output::WarmedUp { warm_up, result } = output {
                 self.ended.push((warm_up, result));
             } else if let Output::Pool { server, output: pool::Output::Action(Action::Connect { connection }) } = output
@@ -201,6 +216,24 @@ impl Set {
             }
         }
         result
+    }
+
+    /// A check-out that waits for its connection to the primary.
+    fn check_out_until(&mut self, deadline: Instant) -> CheckOutId {
+        let mut request = CheckOutRequest::default();
+        request.deadline = Some(deadline);
+        let (CheckOut::Started(waiting), None) = self.call(|set| set.check_out(NOW, request)) else {
+            panic!("the primary is known, and has no connection yet")
+        };
+        waiting
+    }
+
+    /// Whether the check-out has failed, or its driver comes at once and then it fails.
+    fn fails_when_due(&mut self, now: Instant, check_out: CheckOutId) -> bool {
+        if !self.failed.contains(&check_out) && self.topology.poll_timeout().is_some_and(|timeout| timeout.at <= now) {
+            self.call(|set| set.handle_timeout(now));
+        }
+        self.failed.contains(&check_out)
     }
 
     fn learn(&mut self, description: ServerDescription) {

@@ -208,9 +208,11 @@ impl<C> Connections<C> {
         let slots = self.slots.as_mut_slice();
         let slot = &mut slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::Available));
-        let Stage::InUse { .. } = slot.stage else { return };
-        // There is no socket to drop, so none is looked for.
-        core::mem::forget(core::mem::replace(&mut slot.stage, Stage::Available { since, socket }));
+        let before = core::mem::replace(&mut slot.stage, Stage::Available { since, socket });
+        if let Stage::InUse { .. } = before {
+            // A stage in use holds no socket: `forget` spares the code that would drop one.
+            core::mem::forget(before);
+        }
         let is_of_service = slot.service.is_some();
         self.available.push_back(slots, key);
         self.in_use -= 1;
@@ -293,7 +295,7 @@ impl<C> Connections<C> {
         let slots = self.slots.as_mut_slice();
         let key = chosen.or(self.available.back())?;
         let slot = &mut slots[key as usize];
-        // Before the links change: what the caller knows of the stage need not be read again.
+        // Test the stage before the links change, so that it need not be loaded again.
         if !slot.is_available() {
             return None;
         }
@@ -302,7 +304,7 @@ impl<C> Connections<C> {
         let (id, is_of_service) = (slot.id, slot.service.is_some());
         match chosen {
             None => self.available.remove_back(slots, key),
-            Some(_) => self.available.unlink(slots, key),
+            Some(_) => self.available.remove_inline(slots, key),
         }
         self.in_use += 1;
         if is_of_service {

@@ -1,9 +1,9 @@
 //! The path of nearly all check-outs and check-ins: nobody waits or listens, nothing is queued, and a connection may be
 //! used as it is.
 //!
-//! Each call here either does all of its work or changes nothing, and none is made while outputs are queued. What it does is a
-//! special case of what [`check_out`](Pool::check_out) and [`check_in`](Pool::check_in) do otherwise, without their branches; the
-//! property test compares both with one reference.
+//! Each call here either does all of its work or changes nothing. The caller has seen that no outputs are queued: in the pool, or in the
+//! topology that contains it. What a call does is a special case of what [`check_out`](Pool::check_out) and
+//! [`check_in`](Pool::check_in) do otherwise, without their branches; the property test compares both with one reference.
 
 use super::connections::Stage;
 use super::list::Key;
@@ -12,28 +12,9 @@ use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// The first way of a pool that stands alone. That of a topology asks whether outputs are queued there.
-    #[inline(always)]
-    pub(super) fn check_out_first(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if self.outputs.is_empty() { self.check_out_available(now, request) } else { None }
-    }
-
-    /// The same of a check-in.
-    #[inline(always)]
-    pub(super) fn check_in_first(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<(), C> {
-        if self.outputs.is_empty() { self.check_in_available(now, connection, socket, condition) } else { Err(socket) }
-    }
-
     /// Delivers the hottest connection, if nothing stands in the way.
     #[inline(always)]
-    pub(crate) fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        debug_assert!(self.outputs.is_empty(), "the first way leads past what is queued");
+    pub(crate) fn check_out_fast(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
         if !matches!(self.attention.check_out, Way::Plain)
             || request.deadline.is_some_and(|deadline| deadline <= latest)
@@ -41,7 +22,7 @@ impl<C> Pool<C> {
         {
             return None;
         }
-        // The connection first: what is known of it from above need not be read again.
+        // Move the connection first, while what was read of it above is still in registers.
         let key = self.wait_queue.next_key();
         let (connection, socket) = self.take(key, None)?;
         self.now = latest;
@@ -70,19 +51,18 @@ impl<C> Pool<C> {
 
     /// Makes a connection that came back the hottest one, if nothing stands in the way. Otherwise its socket is returned.
     #[inline(always)]
-    pub(crate) fn check_in_available(
+    pub(crate) fn check_in_fast(
         &mut self,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<(), C> {
-        debug_assert!(self.outputs.is_empty(), "the first way leads past what is queued");
         if !matches!(self.attention.check_in, Way::Plain) {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
-        // The connection first, as above.
+        // As above, the connection comes first.
         let latest = self.now.max(now);
         self.put_hottest(latest, connection.key, socket);
         self.now = latest;

@@ -95,12 +95,12 @@ impl<const ROLE: usize> List<ROLE> {
 
     /// Removes a member, wherever it stands.
     pub(crate) fn remove<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
-        self.unlink(arena, key);
+        self.remove_inline(arena, key);
     }
 
-    /// The same in line, for the shortest ways.
+    /// The same, inlined, for the fast path.
     #[inline(always)]
-    pub(crate) fn unlink<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
+    pub(crate) fn remove_inline<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
         let Links { previous, next } = core::mem::replace(arena[key as usize].links_mut(), Links::UNLINKED);
         match previous {
             NIL => self.front = next,

@@ -178,7 +178,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A connection leaves the pool. With the last life that ends, a pool whose options end none takes the short way again.
+    /// A connection leaves the pool. With the last life that ends, a pool whose options end none takes the fast path again.
     pub(super) fn end_life(&mut self, key: Key) {
         let Some(retirement) = &mut self.retirement else { return };
         retirement.take_end(key);

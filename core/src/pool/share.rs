@@ -188,7 +188,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Notes which calls must not take the short way.
+    /// Notes which calls must not take the fast path.
     pub(super) fn renew_attention(&mut self) {
         self.attention = self.needed_attention();
     }

@@ -107,6 +107,11 @@ impl<C> Pool<C> {
     /// it has ended: then its [`Action::WarmedUp`] has come, or is among the outputs.
     pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<WarmUpError> {
         self.advance(now);
+        self.give_up_warm_up(id)
+    }
+
+    /// The same without a look at the time, so that it has no outputs.
+    pub(crate) fn give_up_warm_up(&mut self, id: WarmUpId) -> Option<WarmUpError> {
         let is_it = |goal: &Goal| id.pool == self.id && goal.number == id.number;
         let place = self.warm_ups.goals.iter().position(is_it)?;
         let goal = self.warm_ups.goals.remove(place);

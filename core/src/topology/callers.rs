@@ -11,8 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, Pool,
-    Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, IdentityId,
+    Pool, Purpose, Refused,
 };
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
@@ -58,33 +58,41 @@ impl<C> Topology<C> {
         (check_out, delivery)
     }
 
-    /// The first way of a check-out: the hottest connection to the server that takes writes, if nothing else has to be done.
+    /// The fast path of a check-out alone: the hottest connection to the server that takes writes, if nothing else has to be done.
     /// There is nothing to drain then, and no timeout has become an earlier one. Otherwise nothing has changed, and
-    /// [`check_out`](Self::check_out) says what becomes of the request.
+    /// [`check_out`](Self::check_out) has to be called.
+    #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if self.outputs.is_first_way_open() { self.check_out_hottest(now, request) } else { None }
+        self.check_out_fast(self.outputs.is_fast_path_open(), now, request)
     }
 
-    /// The same of a call that is recorded.
-    #[cfg(feature = "trace")]
+    /// As [`check_out_available`](Self::check_out_available), where the caller says whether the fast path is open.
     #[inline(always)]
-    pub(crate) fn check_out_recorded(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        if self.outputs.is_empty() { self.check_out_hottest(now, request) } else { None }
+    pub(crate) fn check_out_fast(
+        &mut self,
+        is_open: bool,
+        now: Instant,
+        request: CheckOutRequest,
+    ) -> Option<Delivery<C>> {
+        if !is_open {
+            return None;
+        }
+        let request = bounded(now, request, self.check_out_limit);
+        self.writers_pool(request.identity)?.check_out_fast(now, request)
     }
 
+    /// The pool that requests of this identity go to, if a server takes writes.
     #[inline(always)]
-    fn check_out_hottest(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+    fn writers_pool(&mut self, identity: Option<IdentityId>) -> Option<&mut Pool<C>> {
         let writer = self.writer?;
-        let limit = self.check_out_limit;
-        let pool = match request.identity {
-            None => &mut self.servers.get_mut(writer)?.pool,
-            Some(identity) => self.pool_of_identity(writer, identity)?,
-        };
-        pool.check_out_available(now, bounded(now, request, limit))
+        match identity {
+            None => Some(&mut self.servers.get_mut(writer)?.pool),
+            Some(identity) => self.pool_of_identity(writer, identity),
+        }
     }
 
-    /// Puts the delivery at another place, so that the short way has its own in registers.
+    /// Puts the delivery at another place, so that the fast path has its own in registers.
     #[inline(never)]
     pub(crate) fn begin_check_out(
         &mut self,
@@ -100,17 +108,17 @@ impl<C> Topology<C> {
         check_out
     }
 
-    /// The connection for a request to any server that takes writes, if one can be delivered and nothing else has to be done.
-    /// Otherwise nothing has changed, and [`check_out`](Self::check_out) says what becomes of the request.
+    /// The connection for a request to any server that takes writes, if one can be delivered and nothing else has to be done, whatever the
+    /// options ask for. Otherwise nothing has changed, and [`check_out`](Self::check_out) has to be called.
+    #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
-        let writer = self.writer.filter(|_| self.outputs.is_empty())?;
+        if !self.outputs.is_empty() {
+            return None;
+        }
         let request = bounded(now, *request, self.check_out_limit);
-        let pool = match request.identity {
-            None => &mut self.servers.get_mut(writer)?.pool,
-            Some(identity) => self.pool_of_identity(writer, identity)?,
-        };
-        match pool.check_out_available(now, request) {
+        let pool = self.writers_pool(request.identity)?;
+        match pool.check_out_fast(now, request) {
             Some(delivery) => Some(delivery),
             None => pool.check_out_with_options(now, &request),
         }
@@ -222,18 +230,18 @@ impl<C> Topology<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        match self.check_in_first(now, connection, socket, condition) {
+        match self.check_in_fast(self.outputs.is_fast_path_open(), now, connection, socket, condition) {
             Ok(_) => Ok(CheckedIn::Done),
             Err(socket) => self.begin_check_in(now, connection, socket, condition),
         }
     }
 
-    /// The first way of a check-in: the connection is the hottest one from now on, if nothing else has to be done. There is nothing
-    /// to drain then, and no timeout has become an earlier one but for that at the end of the time that is returned, for which the
+    /// The fast path of a check-in alone: the connection is the hottest one from now on, if nothing else has to be done. There is
+    /// nothing to drain then, and no timeout has become an earlier one, except the end of the time that is returned, for which the
     /// connection may stay available; see [`idle_until`](Self::idle_until).
     ///
     /// # Errors
-    /// Something else has to be done: nothing has changed, and [`check_in`](Self::check_in) takes the socket, which comes back here.
+    /// Something else has to be done: nothing has changed, and the socket, which comes back here, is for [`check_in`](Self::check_in).
     #[inline(always)]
     pub fn check_in_available(
         &mut self,
@@ -242,72 +250,27 @@ impl<C> Topology<C> {
         socket: C,
         condition: Condition,
     ) -> Result<Option<Instant>, C> {
-        self.check_in_first(now, connection, socket, condition).map(|pool| pool.idle_until(now))
-    }
-
-    /// The same also where options ask for more, as [`check_out_at_once`](Self::check_out_at_once) of check-outs.
-    ///
-    /// # Errors
-    /// Those of [`check_in_available`](Self::check_in_available).
-    #[inline(always)]
-    pub fn check_in_at_once(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Option<Instant>, C> {
-        let pool = match self.servers.at(connection.slot()) {
-            Some(server) if self.outputs.is_empty() => &mut server.pool,
-            _ => return Err(socket),
-        };
-        match pool.check_in_available(now, connection, socket, condition) {
-            Ok(()) => {}
-            Err(socket) => pool.check_in_with_options(now, connection, socket, condition)?,
-        }
+        let pool = self.check_in_fast(self.outputs.is_fast_path_open(), now, connection, socket, condition)?;
         Ok(pool.idle_until(now))
     }
 
-    /// [`check_in_available`](Self::check_in_available) without the time.
+    /// As [`check_in_available`](Self::check_in_available), where the caller says whether the fast path is open. Returns the pool.
     #[inline(always)]
-    pub(crate) fn check_in_first(
+    pub(crate) fn check_in_fast(
         &mut self,
+        is_open: bool,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<&Pool<C>, C> {
-        if self.outputs.is_first_way_open() {
-            self.check_in_hottest(now, connection, socket, condition)
-        } else {
-            Err(socket)
+        match self.servers.at(connection.slot()) {
+            Some(server) if is_open => {
+                server.pool.check_in_fast(now, connection, socket, condition)?;
+                Ok(&server.pool)
+            }
+            _ => Err(socket),
         }
-    }
-
-    /// The same of a call that is recorded.
-    #[cfg(feature = "trace")]
-    #[inline(always)]
-    pub(crate) fn check_in_recorded(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<&Pool<C>, C> {
-        if self.outputs.is_empty() { self.check_in_hottest(now, connection, socket, condition) } else { Err(socket) }
-    }
-
-    #[inline(always)]
-    fn check_in_hottest(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<&Pool<C>, C> {
-        let Some(server) = self.servers.at(connection.slot()) else { return Err(socket) };
-        server.pool.check_in_available(now, connection, socket, condition)?;
-        Ok(&server.pool)
     }
 
     #[inline(never)]

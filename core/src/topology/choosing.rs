@@ -134,7 +134,7 @@ impl<C> Topology<C> {
 
     /// The server that takes all writes, if there is exactly one.
     fn find_writer(&self) -> Option<ServerId> {
-        // The short way tells nobody of a selection.
+        // The fast path tells nobody of a selection.
         if !self.description.is_compatible() || self.selection_detail == SelectionDetail::All {
             return None;
         }

@@ -120,7 +120,7 @@ pub struct Topology<C> {
     phase: Phase,
     /// Of the seed list in DNS, from opening to closing.
     polling: Option<SrvPolling>,
-    /// The server that every write is sent to now, if there is one and its pool is open: the short way of a check-out.
+    /// The server that every write is sent to now, if there is one and its pool is open: the fast path of a check-out.
     writer: Option<ServerId>,
     /// How long a check-out may take that does not wait for a server.
     check_out_limit: Duration,
@@ -278,7 +278,7 @@ impl<C> Topology<C> {
         (self.observed, self.selection_detail)
     }
 
-    /// Whether each call is recorded from now on: then none takes the first way.
+    /// Whether each call is recorded from now on: then none takes the fast path.
     #[cfg(feature = "trace")]
     pub(crate) fn set_recorded(&mut self, are_recorded: bool) {
         self.outputs.set_recorded(are_recorded);

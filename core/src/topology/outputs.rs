@@ -1,7 +1,7 @@
 //! The outputs that are not polled yet, in their order.
 //!
-//! The first way of a call leads past all that is rare: it is closed while outputs are queued, and while calls are recorded. Both are
-//! one number here, so that a recorder that is not there costs nothing.
+//! The fast path of a call does nothing rare: it is closed while outputs are queued or calls are recorded. One number holds both, so that
+//! an absent recorder costs nothing.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -26,9 +26,9 @@ impl<C> Outputs<C> {
         Self { queue: VecDeque::new(), obstacles: 0 }
     }
 
-    /// Whether a call may take the first way: nothing is queued, and nobody records.
+    /// Whether a call may take the fast path: nothing is queued, and nobody records.
     #[inline(always)]
-    pub(super) fn is_first_way_open(&self) -> bool {
+    pub(super) fn is_fast_path_open(&self) -> bool {
         self.obstacles == 0
     }
 
@@ -55,7 +55,7 @@ impl<C> Outputs<C> {
         self.queue.pop_front()
     }
 
-    /// Closes the first way to calls that are recorded, or opens it.
+    /// Closes the fast path to calls that are recorded, or opens it.
     #[cfg(feature = "trace")]
     pub(super) fn set_recorded(&mut self, are_recorded: bool) {
         self.obstacles = self.queue.len() + usize::from(are_recorded);

@@ -84,8 +84,6 @@ impl<C> Topology<C> {
         self.advance(now);
         let warm_up = self.warm_ups.open.remove(&id)?;
         let lacks = self.cancel_parts(&warm_up);
-        // That time has passed may have led to more.
-        warm_up.parts.iter().for_each(|&(server, _)| self.collect(server));
         Some(lacks.unwrap_or_else(|| self.selection_error_of(&warm_up, SelectionErrorKind::Timeout)))
     }
 
@@ -175,9 +173,8 @@ impl<C> Topology<C> {
 
     /// What the first of the pools lacks that are not done.
     fn cancel_parts(&mut self, warm_up: &WarmUp) -> Option<WarmUpError> {
-        let now = self.now;
         let cancelled = warm_up.parts.iter().filter_map(|&(server, part)| {
-            self.servers.get_mut(server).and_then(|server| server.pool.cancel_warm_up(now, part))
+            self.servers.get_mut(server).and_then(|server| server.pool.give_up_warm_up(part))
         });
         cancelled.collect::<Vec<_>>().into_iter().next().map(|error| Arc::new(error).into())
     }

@@ -47,7 +47,9 @@ struct Frozen {
 
 impl<C> From<Topology<C>> for Recorded<C> {
     /// Without a recorder.
-    fn from(machine: Topology<C>) -> Self {
+    fn from(mut machine: Topology<C>) -> Self {
+        // It may be a copy of one that was recorded.
+        machine.set_recorded(false);
         Self { machine, tape: None, frozen: None }
     }
 }

@@ -28,7 +28,7 @@ pub struct CheckOut<'a, R: Runtime> {
     tag: Tag,
 }
 
-/// Plain data, so that the short way drops nothing.
+/// Plain data, so that the fast path drops nothing.
 #[derive(Clone, Copy)]
 enum Stage {
     /// For as long as the options allow.

@@ -421,7 +421,7 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// Checks in what is broken, has memory to give back, or a use to note. Out of line, so that it does not burden the short way.
+    /// Checks in what is broken, has memory to give back, or a use to note. Out of line, so that it does not burden the fast path.
     #[cold]
     #[inline(never)]
     fn check_in_the_long_way(&self, mut socket: Box<Socket<R::Stream>>) {

@@ -17,7 +17,7 @@ use crate::executor::TimerKey;
 use crate::network::{HOME, LOOK_UP, Listener, Records, Stream, Zone, connect};
 use crate::world::World;
 
-/// The runtime of a simulation, for those who run on one of its hosts: the application's, unless it is a
+/// The runtime of a simulation, for tasks on one of its hosts: the application's, unless it is a
 /// [server's](crate::Server::runtime). Clones are one.
 #[derive(Clone)]
 pub struct SimRuntime {
@@ -38,7 +38,7 @@ impl SimRuntime {
         Self { world, host: HOME }
     }
 
-    /// The same simulation, for those who run on `host`.
+    /// The same simulation, for tasks that run on `host`.
     pub(crate) fn at(&self, host: IpAddr) -> Self {
         Self { world: Arc::clone(&self.world), host }
     }

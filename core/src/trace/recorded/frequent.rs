@@ -1,7 +1,7 @@
 //! The frequent calls: check-outs, check-ins, and the polling of outputs.
 //!
-//! They are recorded when they have been made, which costs less than before: what they returned is at hand. Where nobody records,
-//! the machine's own first way is open, which looks for no recorder.
+//! Recording after the call is cheaper: its result is known. Where nobody records, the machine's own fast path is open, which looks for
+//! no recorder.
 
 use alloc::string::ToString;
 
@@ -16,7 +16,7 @@ impl<C> Recorded<C> {
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
         self.prepare(now);
-        if let Some(delivery) = self.machine.check_out_recorded(now, request) {
+        if let Some(delivery) = self.machine.check_out_fast(self.machine.is_drained(), now, request) {
             if let Some(tape) = &mut self.tape {
                 tape.record_served(&self.machine, now, &request, delivery.check_out, delivery.connection);
             }
@@ -43,13 +43,15 @@ impl<C> Recorded<C> {
     }
 
     /// [`Topology::check_out_available`](crate::topology::Topology::check_out_available). It looks for no recorder: where there is
-    /// one, this way is closed.
+    /// one, the fast path is closed.
+    #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
         self.machine.check_out_available(now, request)
     }
 
     /// [`Topology::check_out_at_once`](crate::topology::Topology::check_out_at_once).
+    #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
         self.prepare(now);
@@ -73,7 +75,8 @@ impl<C> Recorded<C> {
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         self.prepare(now);
-        match self.machine.check_in_recorded(now, connection, socket, condition) {
+        let is_open = self.machine.is_drained();
+        match self.machine.check_in_fast(is_open, now, connection, socket, condition) {
             Ok(_) => {
                 if let Some(tape) = &mut self.tape {
                     tape.record_returned(&self.machine, now, connection, condition);
@@ -101,7 +104,7 @@ impl<C> Recorded<C> {
     }
 
     /// [`Topology::check_in_available`](crate::topology::Topology::check_in_available), which looks for no recorder: where there is
-    /// one, this way is closed.
+    /// one, the fast path is closed.
     ///
     /// # Errors
     /// Those of the call.
@@ -114,26 +117,6 @@ impl<C> Recorded<C> {
         condition: Condition,
     ) -> Result<Option<Instant>, C> {
         self.machine.check_in_available(now, connection, socket, condition)
-    }
-
-    /// [`Topology::check_in_at_once`](crate::topology::Topology::check_in_at_once).
-    ///
-    /// # Errors
-    /// Those of the call.
-    #[inline(always)]
-    pub fn check_in_at_once(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Option<Instant>, C> {
-        self.prepare(now);
-        let until = self.machine.check_in_at_once(now, connection, socket, condition)?;
-        if let Some(tape) = &mut self.tape {
-            tape.record_returned(&self.machine, now, connection, condition);
-        }
-        Ok(until)
     }
 
     #[inline(always)]

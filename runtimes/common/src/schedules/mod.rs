@@ -1,5 +1,5 @@
-//! Threads that meet in a pool, in thousands of orders that shuttle tries: at random, and by PCT, which finds bugs of few steps with a
-//! likelihood that can be told.
+//! Runs threads that share a pool in thousands of orders: random ones, and those of PCT, which finds a bug of few steps with a known
+//! probability.
 //!
 //! A thread that nobody wakes is found as a deadlock. Otherwise the end counts: everybody was answered, and nothing is left over.
 //! `.ci/schedules` runs these tests; `CMAP_SCHEDULES` says how many orders each has.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::{Cause, Clear, PoolState};
+use cmap_core::pool::{Cause, CheckOutErrorKind, Clear, PoolState};
 use shuttle::future::block_on;
 use shuttle::thread;
 
@@ -100,6 +100,14 @@ fn use_once(pool: &Pool<Schedule>) -> Result<(), CheckOutError> {
     })
 }
 
+/// A caller had a connection, or was told that the pool was cleared or closed.
+fn assert_served_or_told(outcome: Result<(), CheckOutError>) {
+    if let Err(error) = outcome {
+        let CheckOutError::Pool(told) = &error else { panic!("{error}") };
+        assert!(matches!(told.kind, CheckOutErrorKind::PoolCleared { .. } | CheckOutErrorKind::PoolClosed), "{error}");
+    }
+}
+
 async fn ping(connection: &mut Connection<Schedule>) -> Result<(), CommandError> {
     connection.run_command("admin", rawdoc! { "ping": 1 }).await.map(drop)
 }
@@ -160,8 +168,7 @@ fn a_clear_answers_all_who_wait_and_the_pool_serves_once_it_is_ready_again() {
 
         drop(connection);
         owner.join().unwrap();
-        // Each has a connection, or was told that the pool was paused.
-        users.into_iter().for_each(|user| drop(user.join().unwrap()));
+        users.into_iter().for_each(|user| assert_served_or_told(user.join().unwrap()));
         use_once(&pool).unwrap();
         assert_nothing_is_left(pool, &network);
     });
@@ -179,7 +186,7 @@ fn a_close_answers_all_who_wait() {
 
         drop(connection);
         owner.join().unwrap();
-        users.into_iter().for_each(|user| drop(user.join().unwrap()));
+        users.into_iter().for_each(|user| assert_served_or_told(user.join().unwrap()));
         assert_eq!(pool.state(), PoolState::Closed);
         assert_nothing_is_left(pool, &network);
     });
@@ -198,7 +205,7 @@ fn events_come_in_order_and_a_handler_is_never_called_within_another_call() {
         let owner = thread::spawn(move || clearing.clear(Clear::pool(Cause::new("the check failed"))).unwrap());
 
         owner.join().unwrap();
-        users.into_iter().for_each(|user| drop(user.join().unwrap()));
+        users.into_iter().for_each(|user| assert_served_or_told(user.join().unwrap()));
         assert_nothing_is_left(pool, &network);
         told.assert_lawful();
     });
@@ -272,8 +279,12 @@ impl Told {
                     closed.push(*connection_id);
                 }
                 PoolEvent::ConnectionCheckOutStarted { check_out } => begun.push(*check_out),
-                PoolEvent::ConnectionCheckOutFailed { check_out, .. } => ended.push(*check_out),
+                PoolEvent::ConnectionCheckOutFailed { check_out, .. } => {
+                    assert!(begun.contains(check_out), "{events:?}");
+                    ended.push(*check_out);
+                }
                 PoolEvent::ConnectionCheckedOut { check_out, connection_id, .. } => {
+                    assert!(begun.contains(check_out), "{events:?}");
                     assert!(ready.contains(connection_id) && !closed.contains(connection_id), "{events:?}");
                     ended.push(*check_out);
                 }

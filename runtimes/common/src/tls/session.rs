@@ -35,7 +35,7 @@ pub struct TlsSession {
 pub(super) enum Peer {
     /// The server that is this host in the connection string.
     Server(String),
-    /// Whoever has connected.
+    /// A client that has connected.
     Client,
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Begun<S> {
 type BeginningOf<R> = (CheckOut, Option<Delivery<<R as Runtime>::Stream>>);
 
 impl<R: Runtime> Topology<R> {
-    /// The first way of a check-out, which may wait for as long as the options allow: returns the delivery, if that is all there is
+    /// The fast path of a check-out, which may wait for as long as the options allow: returns the delivery, if that is all there is
     /// to do.
     #[inline(always)]
     pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
@@ -53,7 +53,7 @@ impl<R: Runtime> Topology<R> {
         Err(Unanswered { state, now, begun: None })
     }
 
-    /// The same by a caller who is noted, where that alone kept the first way from being taken.
+    /// As [`check_out`](Self::check_out), where callers are noted.
     #[inline(always)]
     pub(crate) fn check_out_noted<'a>(
         &'a self,
@@ -75,7 +75,8 @@ impl<R: Runtime> Topology<R> {
         }
     }
 
-    /// Asks the machine for a check-out that neither of these ways has served, unless that is done at length.
+    /// Asks the machine for a check-out that [`check_out`](Self::check_out) and [`check_out_noted`](Self::check_out_noted) did not
+    /// serve. Returns it unasked where a check-out takes more than one call.
     #[inline(never)]
     pub(crate) fn begin_check_out<'a>(
         &'a self,
@@ -259,7 +260,7 @@ impl<R: Runtime> Topology<R> {
         }
     }
 
-    /// The same where more has to be done than the first way does.
+    /// The same where the fast path is closed, or does not do all that has to be done.
     #[inline(never)]
     fn check_in_at_length(
         self: &Arc<Self>,
@@ -269,11 +270,6 @@ impl<R: Runtime> Topology<R> {
         socket: Box<Socket<R::Stream>>,
         condition: Condition,
     ) {
-        let socket = match state.machine.check_in_at_once(now, connection, socket, condition) {
-            Ok(idle_until) if state.driver_comes_before(idle_until) => return,
-            Ok(_) => return self.follow_check_in(state, now, Ok(CheckedIn::Done)),
-            Err(socket) => socket,
-        };
         let checked_in = state.machine.check_in(now, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
         if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {

@@ -138,7 +138,7 @@ impl<R: Runtime> Topology<R> {
 
     /// How often a label was given that there was no room for.
     pub(crate) fn folded_labels(&self) -> u64 {
-        self.lock().watch.as_ref().map_or(0, |watch| watch.folded_labels())
+        self.settings.labels.as_ref().map_or(0, |labels| labels.folded())
     }
 }
 

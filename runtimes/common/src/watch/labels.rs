@@ -3,8 +3,8 @@
 //! A table takes so many texts and no more, since labels that never end (one for each user, say) would take all memory. Those
 //! beyond share one number, and are counted. Texts are added and never removed, so a known one is found without a lock.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A text that says what connections are for, made once by [`Client::label`](crate::Client::label) and given to many check-outs:
 /// then the text is not searched for at each of them. It belongs to its client; to others it means nothing.
@@ -22,13 +22,15 @@ pub(crate) struct LabelId(u16);
 #[derive(Debug)]
 pub(crate) struct Labels {
     /// By their numbers, from 1.
-    texts: Box<[OnceLock<Box<str>>]>,
+    texts: Box<[OnceLock<Arc<str>>]>,
     /// By hash, with the next place free: the number of a text, or 0. A number comes here after its text.
     places: Box<[AtomicU16]>,
     /// How many there are. Locked while one is added.
     known: Mutex<usize>,
+    /// Whether there is room for no more.
+    is_full: AtomicBool,
     /// The text of those beyond.
-    others: &'static str,
+    others: Arc<str>,
     folded: AtomicU64,
 }
 
@@ -73,17 +75,18 @@ impl Label {
 
 impl Labels {
     /// A table, and what to call the texts beyond.
-    pub(crate) fn new(others: &'static str) -> Self {
+    pub(crate) fn new(others: &str) -> Self {
         Self {
             texts: (0..MOST).map(|_| OnceLock::new()).collect(),
             places: (0..PLACES).map(|_| AtomicU16::new(LabelId::NONE.0)).collect(),
             known: Mutex::default(),
-            others,
+            is_full: AtomicBool::new(false),
+            others: others.into(),
             folded: AtomicU64::new(0),
         }
     }
 
-    /// The number of a text. Only a new text allocates, or locks.
+    /// The number of a text. A known text is found without a lock or an allocation.
     #[inline]
     pub(crate) fn id(&self, text: &str) -> LabelId {
         let text = cut(text);
@@ -100,7 +103,7 @@ impl Labels {
         loop {
             match self.places.get(place).map(|id| LabelId(id.load(Ordering::Acquire))) {
                 Some(LabelId::NONE) | None => return Err(place),
-                Some(id) if self.get(id).is_some_and(|own| own == text) => return Ok(id),
+                Some(id) if self.get(id).is_some_and(|own| **own == *text) => return Ok(id),
                 Some(_) => place = (place + 1) % PLACES,
             }
         }
@@ -114,6 +117,10 @@ impl Labels {
             let shown: String = text.chars().map(|own| if own.is_control() { '?' } else { own }).collect();
             return self.id(cut(&shown));
         }
+        if self.is_full.load(Ordering::Acquire) {
+            // The last text may have been added meanwhile.
+            return self.search(text).unwrap_or_else(|_| self.fold());
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // Somebody else may have added it meanwhile.
         let place = match self.search(text) {
@@ -121,22 +128,27 @@ impl Labels {
             Err(place) => place,
         };
         let (Some(free), Some(place)) = (self.texts.get(*known), self.places.get(place)) else {
-            self.folded.fetch_add(1, Ordering::Relaxed);
-            return LabelId::OTHERS;
+            return self.fold();
         };
-        free.get_or_init(|| Box::from(text));
+        free.get_or_init(|| Arc::from(text));
         *known += 1;
         let number = u16::try_from(*known).unwrap_or(u16::MAX);
         place.store(number, Ordering::Release);
+        self.is_full.store(*known == MOST, Ordering::Release);
         LabelId(number)
     }
 
+    fn fold(&self) -> LabelId {
+        self.folded.fetch_add(1, Ordering::Relaxed);
+        LabelId::OTHERS
+    }
+
     /// The text of a number.
-    pub(crate) fn get(&self, id: LabelId) -> Option<&str> {
+    pub(crate) fn get(&self, id: LabelId) -> Option<&Arc<str>> {
         match id {
             LabelId::NONE => None,
-            LabelId::OTHERS => Some(self.others),
-            LabelId(number) => self.texts.get(usize::from(number) - 1)?.get().map(|text| &**text),
+            LabelId::OTHERS => Some(&self.others),
+            LabelId(number) => self.texts.get(usize::from(number) - 1)?.get(),
         }
     }
 
@@ -179,7 +191,7 @@ mod tests {
 
         assert_eq!(labels.id("checkout page"), checkout);
         assert_ne!(labels.id("report"), checkout);
-        assert_eq!(labels.get(checkout), Some("checkout page"));
+        assert_eq!(labels.get(checkout).map(|text| &**text), Some("checkout page"));
     }
 
     #[test]
@@ -215,7 +227,7 @@ mod tests {
 
         let beyond: Vec<_> = (0..1000).map(|user| labels.id(&format!("visitor {user}"))).collect();
 
-        assert!(beyond.iter().all(|id| labels.get(*id) == Some("other labels")));
+        assert!(beyond.iter().all(|id| labels.get(*id).is_some_and(|text| **text == *"other labels")));
         assert_eq!(labels.folded(), 1000);
         assert_eq!((0..MOST).map(|user| labels.id(&format!("user {user}"))).collect::<Vec<_>>(), first);
     }
@@ -233,6 +245,6 @@ mod tests {
         let labels = labels();
         let id = labels.id("a\nb\u{1b}");
 
-        assert_eq!(labels.get(id), Some("a?b?"));
+        assert_eq!(labels.get(id).map(|text| &**text), Some("a?b?"));
     }
 }

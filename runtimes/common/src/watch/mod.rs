@@ -53,7 +53,7 @@ pub(crate) struct Tag {
 
 /// The notes.
 pub(crate) struct Watch {
-    /// Those of check-outs, which look for theirs before they lock the notes.
+    /// Labels of check-outs. Callers search them without the client's lock.
     labels: Arc<Labels>,
     commands: Labels,
     /// By the server of a check-out, and by its number there.
@@ -112,11 +112,11 @@ impl Watch {
     }
 
     pub(crate) fn label_text(&self, id: LabelId) -> Option<Arc<str>> {
-        self.labels.get(id).map(Arc::from)
+        self.labels.get(id).map(Arc::clone)
     }
 
     pub(crate) fn command_text(&self, id: LabelId) -> Option<Arc<str>> {
-        self.commands.get(id).map(Arc::from)
+        self.commands.get(id).map(Arc::clone)
     }
 
     /// Uses that are over, by label, and the slowest of them.

@@ -29,7 +29,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("those_who_wait_learn_that_the_runtime_has_ended", HOME),
 ];
 
-const WARNINGS: &str = "a client with a listener is built with options, and whoever has read them has their warnings";
+const WARNINGS: &str = "a client with a listener is built with options that were parsed before, and the parser has returned their warnings";
 
 const RESET: &str =
     "an agent whose server resets a connection ends its own without the end of TLS, which the error says instead";

@@ -1,4 +1,4 @@
-//! A listener with an agent for each server: whoever is built by way of it connects to none.
+//! A listener with an agent for each server: clients that are built with it connect to no server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -56,7 +56,7 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
         },
         6 => Step::Cancel(place),
         7..=10 => Step::CheckIn { nth: place, is_usable: !more.is_multiple_of(4) },
-        11..=13 => Step::Establish { nth: place, end: nth(&ENDS, more) },
+        11..=13 => Step::Establish { nth: place, end: end(more) },
         14 => Step::Check { nth: place, is_alive: is_true },
         15 => Step::Refresh { nth: place, is_alive: is_true },
         16 => Step::HangUp(place),
@@ -76,6 +76,12 @@ fn heard(argument: u8) -> Heard {
         2..=4 => Heard::Answer { primary_of: None },
         _ => Heard::Answer { primary_of: Some(u64::from(argument / 8)) },
     }
+}
+
+/// Behind a load balancer a connection has one of three services.
+fn end(argument: u8) -> Establishment {
+    let end = nth(&ENDS, argument);
+    if matches!(end, Establishment::Done) { Establishment::DoneBy(argument / 8 % 3) } else { end }
 }
 
 /// Most establishments succeed, as in life.

@@ -20,7 +20,7 @@ pub(super) enum State {
     InUse,
 }
 
-/// Everything that was created and is not quite over.
+/// Connections that the pool has, or whose socket is open.
 #[derive(Debug, Default)]
 pub(super) struct Connections(Vec<Connection>);
 

@@ -416,6 +416,10 @@ impl Oracle {
         Ok(place.and_then(|place| self.warm_ups.swap_remove(place).1))
     }
 
+    pub(super) fn is_warming_up(&self, warm_up: WarmUpId) -> bool {
+        self.warm_ups.iter().any(|(known, _)| *known == warm_up)
+    }
+
     /// How many warm-ups have not ended.
     pub(super) fn warm_ups(&self) -> usize {
         self.warm_ups.len()

@@ -41,7 +41,7 @@ pub(super) struct World {
     /// What comes, by time and the order in which it was found out.
     queue: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     found: u64,
-    /// Those who wait, and for what.
+    /// Check-outs that wait, each with the number of its caller.
     callers: Vec<(CheckOut, usize)>,
     /// Reports that are being read.
     reports: Vec<Report>,
@@ -88,10 +88,10 @@ enum Member {
     Unauthorized,
 }
 
-/// What the monitor of a server is at.
+/// The state of a server's monitor.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checking {
-    /// A check is under way, or waits for its time: whoever asks for another one gets this one.
+    /// A check is under way, or waits for its time: a request for another one is answered by it.
     is_due: bool,
     /// The end of the last one.
     checked: Instant,
@@ -468,6 +468,7 @@ fn client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase 
     }
     let number = |random: &mut Random, bound| u32::try_from(random.up_to(bound)).unwrap_or_default();
     let max_pool_size = number(random, 9);
+    // So short that the last of sixteen callers is served within X-116's five seconds, though each before it holds for as long.
     let time = Duration::from_millis(pick(random, &[20, 300]));
     let affinities = [
         Affinity::Prefer,

@@ -36,12 +36,12 @@ impl<M: Machine> Driver<M> {
             self.warm_ups.retain(|known| *known != warm_up);
         }
         self.drain()?;
-        let has_ended = !self.warm_ups.contains(&warm_up);
+        let has_ended = !self.oracle.is_warming_up(warm_up);
         law("a warm-up that was cancelled has ended", has_ended, || format!("{answer:?}"))?;
         self.look()
     }
 
-    /// Those that may wait for ever.
+    /// Cancels the warm-ups that may never end.
     pub(super) fn give_up_warm_ups(&mut self) -> Result<(), Broken> {
         while self.may_stay_cold && !self.warm_ups.is_empty() {
             self.cancel_warm_up(0)?;

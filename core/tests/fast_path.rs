@@ -1,10 +1,11 @@
-//! The first way of check-outs and check-ins, which drivers may ask for alone: it does all of its work, or changes nothing.
+//! The fast path of check-outs and check-ins, which drivers may ask for alone: it does all of its work, or changes nothing.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::Fault;
 use cmap_core::monitor::Finding;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, CheckOutRequest, CheckedIn, Condition, Handle};
@@ -19,7 +20,7 @@ const SOCKET: u64 = 7;
 /// A topology of one server that was checked, whose one connection is in use.
 fn in_use() -> (Topology<u64>, Handle) {
     let mut options = PoolOptions::default();
-    options.max_idle_time = Some(Duration::from_secs(60));
+    options.max_idle_time = Some(Duration::from_millis(500));
     let seeds = vec![ServerAddress::tcp("localhost", 27017)];
     let mut topology = Topology::new(TopologyOptions::of_seeds(seeds), options).unwrap();
     topology.observe(false);
@@ -47,7 +48,7 @@ fn a_connection_goes_back_and_is_delivered_again_without_outputs() {
     let until = topology.check_in_available(NOW, connection, SOCKET, Condition::Usable);
     let delivery = topology.check_out_available(NOW, CheckOutRequest::default());
 
-    assert_eq!(until, Ok(Some(NOW + Duration::from_secs(60))));
+    assert_eq!(until, Ok(Some(NOW + Duration::from_millis(500))));
     assert_eq!(delivery.map(|delivery| (delivery.connection, delivery.socket)), Some((connection, SOCKET)));
     assert!(topology.is_drained());
 }
@@ -71,16 +72,48 @@ fn it_is_closed_while_outputs_are_queued() {
 }
 
 #[test]
-fn a_connection_whose_use_is_recorded_goes_back_at_once_all_the_same() {
+fn a_connection_whose_use_is_recorded_goes_back_by_another_way() {
     let (mut topology, connection) = in_use();
     topology.record_durations(true);
     assert_eq!(topology.check_in_available(NOW, connection, SOCKET, Condition::Usable), Err(SOCKET));
 
-    let until = topology.check_in_at_once(NOW, connection, SOCKET, Condition::Usable);
+    assert!(matches!(topology.check_in(NOW, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));
 
-    assert_eq!(until, Ok(topology.idle_until(connection, NOW)));
     assert!(topology.is_drained());
     assert_eq!(topology.statistics(NOW).durations.map(|durations| durations.in_use.count()), Some(1));
+}
+
+#[test]
+fn a_check_out_whose_time_is_up_does_not_take_it() {
+    let (mut topology, connection) = in_use();
+    assert!(topology.check_in_available(NOW, connection, SOCKET, Condition::Usable).is_ok());
+    let mut request = CheckOutRequest::default();
+    request.deadline = Some(NOW);
+
+    assert!(topology.check_out_available(NOW, request).is_none());
+}
+
+#[test]
+fn a_connection_that_was_idle_for_too_long_does_not_take_it() {
+    let (mut topology, connection) = in_use();
+    assert!(topology.check_in_available(NOW, connection, SOCKET, Condition::Usable).is_ok());
+    let (in_time, too_late) = (NOW + Duration::from_millis(500), NOW + Duration::from_millis(501));
+
+    assert!(topology.clone().check_out_available(in_time, CheckOutRequest::default()).is_some());
+    assert!(topology.check_out_available(too_late, CheckOutRequest::default()).is_none());
+}
+
+#[test]
+fn a_connection_of_an_earlier_generation_does_not_take_it() {
+    let (mut topology, connection) = in_use();
+    let server = topology.servers().next().unwrap().0;
+    let failure = Finding::Failure { fault: Fault::Network, cause: pool::Cause::new("the server is gone") };
+
+    topology.handle_check(NOW, server, failure).unwrap();
+    while topology.poll_output().is_some() {}
+
+    assert_eq!(topology.check_in_available(NOW, connection, SOCKET, Condition::Usable), Err(SOCKET));
+    assert!(topology.check_out_available(NOW, CheckOutRequest::default()).is_none());
 }
 
 #[test]
@@ -105,11 +138,13 @@ mod recorded {
 
         topology.start_recording(RecorderOptions::default());
         assert_eq!(topology.check_in_available(NOW, connection, SOCKET, Condition::Usable), Err(SOCKET));
-        assert!(topology.check_in_at_once(NOW, connection, SOCKET, Condition::Usable).is_ok());
+        assert!(topology.check_in(NOW, connection, SOCKET, Condition::Usable).is_ok());
         assert!(topology.check_out_available(NOW, CheckOutRequest::default()).is_none());
+        let mut copy = Recorded::from(Topology::clone(&topology));
         topology.stop_recording();
 
         assert!(topology.check_out_available(NOW, CheckOutRequest::default()).is_some());
+        assert!(copy.check_out_available(NOW, CheckOutRequest::default()).is_some(), "a copy has no recorder");
     }
 
     #[test]
@@ -118,7 +153,7 @@ mod recorded {
         let mut topology = Recorded::from(topology);
         topology.start_recording(RecorderOptions::default());
 
-        assert!(topology.check_in_at_once(NOW, connection, SOCKET, Condition::Usable).is_ok());
+        assert!(topology.check_in(NOW, connection, SOCKET, Condition::Usable).is_ok());
         assert!(topology.check_out_at_once(NOW, &CheckOutRequest::default()).is_some());
 
         let trace = Trace::read(&topology.stop_recording().unwrap().encode(&Header::default())).unwrap();
