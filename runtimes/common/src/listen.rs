@@ -1,4 +1,4 @@
-//! Listening, which a runtime need not have: whoever dials out needs none of it.
+//! Listening: an extension of a runtime, which clients that connect to their servers do not need.
 
 use std::future::Future;
 use std::io;

@@ -1,6 +1,6 @@
 //! One member and one application: the tasks of their sockets, and the task that dials.
 //!
-//! The stock says what is to be done, and one task does it: whoever tells the stock something wakes it. Each socket is a task of its
+//! The stock says what is to be done, and one task does it. Each call of the stock wakes that task. Each socket is a task of its
 //! own, which nothing but the stock's number and two notices connect with the others.
 
 use std::collections::BTreeMap;

@@ -58,7 +58,7 @@ pub struct LinkStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Drained {
-    /// Every connection was ended by those who used it.
+    /// Every connection was ended by its application or its member.
     Whole,
     /// The time was up, and so many connections were cut.
     Cut(usize),

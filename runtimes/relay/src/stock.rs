@@ -1,7 +1,7 @@
 //! The sockets between one member and one application, without I/O: how many there are, how many there are to be, when to dial,
 //! and which of them leave.
 //!
-//! So many are parked as the application wants, and, for as long as somebody waits there, as many more as it demands. One
+//! It keeps as many parked as the application wants, and, while somebody waits there, as many more as it demands. One
 //! that is started, lost or old is replaced. After a failure there are pauses, and one attempt at a time. One that has been
 //! parked for too long leaves when its successor is parked; those that were demanded and not used leave after a minute.
 
@@ -17,7 +17,7 @@ use crate::settings::Limits;
 /// The most sockets that are dialled at a time: a burst beyond that would only wait at the application.
 const DIALLED_TOGETHER: usize = 16;
 
-/// How long a demand counts that could not be met: those who wait for a connection have given up then.
+/// How long a demand counts that could not be met: the waiters for a connection have given up by then.
 const DEMAND_LASTS: Duration = Duration::from_secs(10);
 
 /// How long a socket stays that was demanded and is not needed.

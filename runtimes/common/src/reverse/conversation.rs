@@ -27,7 +27,7 @@ const READ: usize = 256;
 /// What happens next.
 pub(super) enum Next<S> {
     Order(Order<S>),
-    /// So many bytes were read.
+    /// The number of bytes that were read.
     Bytes(usize),
     /// It is time.
     Due,

@@ -87,7 +87,7 @@ impl From<TlsError> for NotTaken {
 }
 
 impl NotTaken {
-    /// Whether it speaks against whoever is at the other end.
+    /// Whether the peer is to blame, so that it counts as a failure of the peer's address.
     pub(super) fn is_a_failure(&self) -> bool {
         match self {
             Self::Tls(error) if matches!(**error, TlsError::Io(_)) => false,

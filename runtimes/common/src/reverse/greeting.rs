@@ -29,7 +29,7 @@ const RETRY_UNAUTHORIZED: Duration = Duration::from_secs(60);
 /// How long an agent stays away for which there is no place now.
 const RETRY_LATER: Duration = Duration::from_secs(10);
 
-/// Whoever has connected, an agent perhaps.
+/// A peer that has connected; perhaps an agent.
 pub(super) struct Visitor<R: Runtime> {
     shared: Arc<Shared<R>>,
     socket: SocketId,
@@ -37,7 +37,7 @@ pub(super) struct Visitor<R: Runtime> {
     from: SocketAddr,
     /// Whose socket is parked.
     member: Option<ServerAddress>,
-    /// What became of it, if it was not parked.
+    /// How its greeting ended, if it was not parked.
     ended: NotParked,
 }
 
@@ -116,7 +116,7 @@ impl<R: Runtime> Visitor<R> {
                         if let (Ending::StartFailed(failure), Some(promise)) = (&ending, promise.take()) {
                             promise.fulfil(Err(failure.clone()));
                         }
-                        // Whoever has wanted it wants another one.
+                        // Its dialer asks for another socket.
                         drop(promise.take());
                         conversation.end().await;
                         return Err(refused.unwrap_or(NotTaken::Ended(ending)));

@@ -1,4 +1,4 @@
-//! What the tasks of a listener share: its sockets and those who wait for one, under one mutex.
+//! What the tasks of a listener share: its sockets and the dialers that wait for one, under one mutex.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -44,7 +44,7 @@ pub(super) struct State<S> {
     last_socket: u64,
     /// Those that are accepted, and not connections yet.
     sockets: BTreeMap<SocketId, Arc<Orders<S>>>,
-    /// Those who want a socket, in their order.
+    /// The dialers that wait for a socket, in the order of arrival.
     waiting: BTreeMap<ServerAddress, VecDeque<Promise<Connected<S>>>>,
     is_closed: bool,
 }
@@ -58,7 +58,7 @@ impl<S> State<S> {
         Self { lot, last_socket: 0, sockets, waiting, is_closed: false }
     }
 
-    /// Gives the sockets of `member` to those who wait for them.
+    /// Gives the sockets of `member` to the dialers that wait for them.
     fn serve(&mut self, member: &ServerAddress, wakers: &mut Vec<Waker>) {
         let Some(queue) = self.waiting.get_mut(member) else { return };
         queue.retain(|promise| !promise.is_unwanted());
@@ -90,7 +90,7 @@ impl<R: Runtime> Shared<R> {
         Ok((socket, orders))
     }
 
-    /// An agent has proven that it speaks for `member`. Those who wait for it may have the socket at once: orders come after this.
+    /// An agent has proven that it speaks for `member`. A dialer that waits may get the socket at once: orders come after this.
     ///
     /// # Errors
     /// It is to be refused.
@@ -151,7 +151,7 @@ impl<R: Runtime> Shared<R> {
         self.lock().lot.greeting()
     }
 
-    /// Ends it: agents are told, those who wait get nothing, and nobody is accepted any more.
+    /// Ends it: agents are told, dialers that wait get nothing, and no socket is accepted any more.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -174,7 +174,7 @@ impl<R: Runtime> Shared<R> {
     }
 }
 
-/// By which address failures are counted. Whoever has one of IPv6 has as a rule 2^64 of them.
+/// The address by which failures are counted: of IPv6 the network, since a host has 2^64 addresses as a rule.
 fn counted(from: SocketAddr) -> IpAddr {
     match from.ip().to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

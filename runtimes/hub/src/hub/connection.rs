@@ -47,7 +47,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: 
         tracing::debug!(target: "cmap::hub", address = &*client.entrance.address, "a client has gone: {error}");
     }
     client.clean_up();
-    // Whoever has gone does not hear it.
+    // A client that has gone does not hear it.
     let _ = tokio::time::timeout(Duration::from_secs(1), client.stream.shutdown()).await;
 }
 

@@ -34,12 +34,12 @@ pub(super) struct Outcome {
 /// On whose behalf a command runs.
 #[derive(Clone, Debug)]
 pub(super) struct Customer {
-    /// The user, or the address where there are no users: those who share a line in the queue.
+    /// The user, or the address where there are no users: the owner of a line in the queue.
     pub(super) name: Arc<str>,
     pub(super) identity: Option<IdentityId>,
 }
 
-/// The server that a command was sent to last, for those who must know if it is cut off.
+/// The server that a command was sent to last: the one to clean up at, if the command is cut off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SentTo(Arc<Mutex<Option<Arc<ServerAddress>>>>);
 

@@ -103,7 +103,7 @@ impl Gate {
         self.call_next();
     }
 
-    /// Tells those whose turn it is, without the lock. One that has just given up leaves its place to the next.
+    /// Wakes the waiters whose turn it is, without the lock. One that has just given up leaves its place to the next.
     fn call_next(&self) {
         loop {
             let sender = {
@@ -143,7 +143,7 @@ impl Drop for Waiter {
         if was_waiting {
             return;
         }
-        // Its turn has come in this very moment: either it was told, or whoever tells it finds nobody.
+        // Its turn has come at this moment. If it was told, it gives the place back; otherwise `call_next` finds no receiver, and does.
         self.turn.close();
         if self.turn.try_recv().is_ok() {
             self.gate.leave();

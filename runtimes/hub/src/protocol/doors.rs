@@ -94,7 +94,7 @@ impl Doors {
         self.of_user.iter().map(|(user, count)| (user, *count))
     }
 
-    /// Other limits from now on. The connections that there are stay.
+    /// Changes the limits. Connections that are open already stay.
     pub fn set_limits(&mut self, limits: DoorLimits) {
         self.limits = limits;
     }

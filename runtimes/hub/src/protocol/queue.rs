@@ -1,10 +1,10 @@
 //! Whose turn it is to use an upstream connection.
 //!
-//! So many commands run at once, and the others wait: each customer (a user, or an address where there are no users) in a line of
+//! A limited number of commands runs at once, and the others wait: each customer (a user, or an address where there are no users) in a line of
 //! its own, the first of each in turn. So one with a thousand connections does not push aside one that has a single one.
 //!
 //! Commands that let go of something (the next one of a transaction, its end, the end of a cursor) go before all others, and have a
-//! few places of their own: a transaction holds locks upstream, and if those who wait for the locks had all places, its commit
+//! few places of their own: a transaction holds locks upstream, and if commands that wait for these locks had all places, its commit
 //! could never come.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -169,7 +169,7 @@ impl Queue {
         self.most_waiting
     }
 
-    /// Other limits from now on. Those who wait stay.
+    /// Changes the limits. Commands that wait already stay in the queue.
     pub fn set_limits(&mut self, limits: QueueLimits) {
         self.limits = limits;
     }

@@ -104,7 +104,7 @@ impl Shared {
         Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap())
     }
 
-    /// Calls the deployment, and sends what comes of it.
+    /// Calls the deployment, and sends its outputs.
     fn with<T>(&self, call: impl FnOnce(&mut Deployment, Instant) -> T) -> (T, MutexGuard<'_, State>) {
         let mut state = self.state.lock().unwrap();
         let answer = call(&mut state.deployment, self.now());
