@@ -25,14 +25,10 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        let socket = match self.outputs.is_empty() {
-            true => match self.check_in_fast(now, connection, socket, condition) {
-                Ok(()) => return Ok(CheckedIn::Done),
-                Err(socket) => socket,
-            },
-            false => socket,
-        };
-        self.begin_check_in(now, connection, socket, condition)
+        match self.check_in_if_drained(now, connection, socket, condition) {
+            Ok(()) => Ok(CheckedIn::Done),
+            Err(socket) => self.begin_check_in(now, connection, socket, condition),
+        }
     }
 
     /// Out of line, so that the code inlined into a caller stays small.

@@ -12,6 +12,24 @@ use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
+    /// The fast path of a pool that stands alone, which is closed while outputs are queued.
+    #[inline(always)]
+    pub(super) fn check_out_if_drained(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        if self.outputs.is_empty() { self.check_out_fast(now, request) } else { None }
+    }
+
+    /// The same of a check-in.
+    #[inline(always)]
+    pub(super) fn check_in_if_drained(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if self.outputs.is_empty() { self.check_in_fast(now, connection, socket, condition) } else { Err(socket) }
+    }
+
     /// Delivers the hottest connection, if nothing stands in the way.
     #[inline(always)]
     pub(crate) fn check_out_fast(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {

@@ -255,12 +255,10 @@ impl<C> Pool<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {
-        if self.outputs.is_empty()
-            && let Some(delivery) = self.check_out_fast(now, request)
-        {
-            return (delivery.check_out, Some(delivery));
+        match self.check_out_if_drained(now, request) {
+            Some(delivery) => (delivery.check_out, Some(delivery)),
+            None => self.begin_check_out(now, request),
         }
-        self.begin_check_out(now, request)
     }
 
     /// Out of line, so that the code inlined into a caller stays small.
