@@ -1,8 +1,9 @@
 //! The suite by way of agents: each client of a case is built with a listener, and each server has an agent.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::io::{self, Write as _};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -39,6 +40,8 @@ const HOME: &str = "the agents of a case live in its runtime, and this one ends 
 thread_local! {
     /// The listener and the agents of the part of a case that runs on this thread.
     static FRONT: RefCell<Option<Rc<dyn Any>>> = const { RefCell::new(None) };
+    /// Whether a client or a pool of the case takes its connections from agents.
+    static HAS_AGENTS: Cell<bool> = const { Cell::new(false) };
 }
 
 impl<H: Harness<Runtime: Listen>> Harness for BehindAgents<H> {
@@ -54,6 +57,7 @@ impl<H: Harness<Runtime: Listen>> Harness for BehindAgents<H> {
 
     fn prepare<T>(builder: Builder<H::Runtime, T>, hosts: &[ServerAddress]) -> Builder<H::Runtime, T> {
         let front = FRONT.with_borrow(Clone::clone).expect("clients are made in `block_on`");
+        HAS_AGENTS.set(true);
         match front.downcast::<Front<H::Runtime>>() {
             Ok(front) => front.prepare(builder, hosts),
             Err(_) => panic!("another harness runs on this thread"),
@@ -71,10 +75,21 @@ impl<H: Harness<Runtime: Listen>> Harness for BehindAgents<H> {
     }
 }
 
-/// Runs the case `name`, or prints why it is left out.
+/// Runs the case `name`, or prints why it is left out. Prints also if the case had no agents: those that measure or disturb what a
+/// runtime does bring their own, which connects by itself.
 pub fn test(name: &str, case: impl FnOnce()) {
-    match DIFFERENT.iter().find(|(different, _)| *different == name) {
-        Some((_, reason)) => println!("{name} is skipped by way of agents: {reason}"),
-        None => case(),
+    if let Some((_, reason)) = DIFFERENT.iter().find(|(different, _)| *different == name) {
+        say(&format!("{name} is skipped by way of agents: {reason}"));
+        return;
     }
+    HAS_AGENTS.set(false);
+    case();
+    if !HAS_AGENTS.get() {
+        say(&format!("{name} passes without agents: it has no client of the harness's runtime"));
+    }
+}
+
+/// Says it past the harness, which keeps to itself what a case that passes has printed.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
