@@ -2,8 +2,8 @@
 //!
 //! `failCommand` hits commands by their names, `maxTimeAlwaysTimeOut` those with a time limit, which `maxTimeNeverTimeOut` takes
 //! away, `failGetMoreAfterCursorCheckout` getMore of an open cursor, which it closes, and `onPrimaryTransactionalWrite` writes
-//! that may be sent twice. A command is committed as a whole here, so the last of
-//! them counts commands.
+//! that may be sent twice. The last of them counts the documents of a write, but a command is committed as a whole here: it hits
+//! all of them or none.
 //!
 //! Numbers may have any type. A field that the model does not know is refused, so that no test passes because its fault
 //! was not injected.
@@ -108,16 +108,29 @@ impl FailPoints {
         mode.is_on().then_some(*code)
     }
 
-    /// The effect on a write that may be sent twice, before it is carried out; the call counts as one hit.
-    pub(super) fn on_transactional_write(&mut self) -> WriteFault {
+    /// The effect on a write that may be sent twice, before it is carried out. Each of its documents counts as one hit, up to the first
+    /// that is hit.
+    pub(super) fn on_transactional_write(&mut self, request: &Request<'_>) -> WriteFault {
         let (mode, fault) = &mut self.on_transactional_write;
-        if mode.is_on() { *fault } else { WriteFault::default() }
+        let is_hit = (0..written_documents(request)).any(|_| mode.is_on());
+        if is_hit { *fault } else { WriteFault::default() }
     }
 
     /// The fields to add to the reply of a command that was hit.
     pub(super) fn write_concern_error(&self) -> Option<&WriteConcernError> {
         self.write_concern_error.as_ref()
     }
+}
+
+/// How many documents or statements a write has.
+fn written_documents(request: &Request<'_>) -> usize {
+    let list = match request.name {
+        "insert" => "documents",
+        "update" => "updates",
+        "delete" => "deletes",
+        _ => return 1,
+    };
+    request.arguments.array(list).ok().flatten().map_or(1, |list| list.into_iter().count().max(1))
 }
 
 /// The name of the client's application. A first hello that fails has set it already.

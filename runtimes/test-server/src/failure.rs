@@ -4,7 +4,8 @@
 use bson::RawDocumentBuf;
 
 use super::document::{array, document};
-use crate::store::CommandFailure;
+use crate::known::lacks;
+use crate::store::{CommandFailure, code};
 
 /// The outcome of a command: the reply's fields without `ok`, or a failure.
 pub(super) type Outcome = Result<RawDocumentBuf, CommandFailure>;
@@ -12,6 +13,14 @@ pub(super) type Outcome = Result<RawDocumentBuf, CommandFailure>;
 /// A failure without labels.
 pub(super) fn fail(code: i32, message: impl Into<String>) -> CommandFailure {
     CommandFailure::new(code, message)
+}
+
+/// The failure of a command that is no part of MongoDB, or of this server.
+pub(super) fn unknown_command(name: &str) -> CommandFailure {
+    if lacks(name) {
+        return CommandFailure::not_supported(&format!("the command {name}"));
+    }
+    fail(code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"))
 }
 
 /// The failure of every login, which never gives a reason (SRV-6).

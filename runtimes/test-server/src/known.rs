@@ -54,3 +54,25 @@ pub const KNOWN: &[Known] = &[
     Known { subject: "login mechanisms", names: &["MONGODB-X509", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"] },
     Known { subject: "compressors", names: &["snappy", "zlib", "zstd"] },
 ];
+
+/// Commands that a mongod has and this server lacks.
+#[rustfmt::skip]
+const LACKING: &[&str] = &[
+    "analyze", "analyzeShardKey", "applyOps", "autoCompact", "cleanupOrphaned", "cloneCollectionAsCapped", "collMod",
+    "compact", "compactStructuredEncryptionData", "configureQueryAnalyzer", "connPoolStats", "convertToCapped",
+    "createRole", "currentOp", "dataSize", "dbHash", "dropAllRolesFromDatabase", "dropConnections", "dropRole", "features",
+    "filemd5", "flushRouterConfig", "fsync", "fsyncUnlock", "getClusterParameter", "getDefaultRWConcern", "getShardMap",
+    "getShardVersion", "grantPrivilegesToRole", "grantRolesToRole", "grantRolesToUser", "invalidateUserCache", "killOp",
+    "listCommands", "lockInfo", "logApplicationMessage", "logRotate", "mapReduce", "mergeChunks", "planCacheClear",
+    "planCacheClearFilters", "planCacheListFilters", "planCacheSetFilter", "profile", "reIndex",
+    "replSetAbortPrimaryCatchUp", "replSetInitiate", "replSetMaintenance", "replSetResizeOplog", "replSetSyncFrom",
+    "revokePrivilegesFromRole", "revokeRolesFromRole", "revokeRolesFromUser", "rolesInfo", "rotateCertificates",
+    "setClusterParameter", "setDefaultRWConcern", "setFeatureCompatibilityVersion", "setIndexCommitQuorum",
+    "setShardVersion", "shardingState", "shutdown", "splitVector", "top", "updateRole", "validateDBMetadata",
+    "waitForFailPoint",
+];
+
+/// Whether a mongod has a command that this server lacks.
+pub(crate) fn lacks(command: &str) -> bool {
+    LACKING.contains(&command)
+}

@@ -17,6 +17,8 @@ const READS: [&str; 3] = ["aggregate", "distinct", "find"];
 pub(super) fn check(request: &Request<'_>, is_member: bool) -> Result<(), CommandFailure> {
     match level(request)? {
         None | Some("local" | "available" | "majority" | "linearizable") => Ok(()),
+        // A cursor reads from the snapshot that it was opened on, and sessions name it again.
+        Some("snapshot") if request.name == "getMore" && is_member => Ok(()),
         Some("snapshot") if !READS.contains(&request.name) => {
             let name = request.name;
             Err(fail(72, format!("Command {name} does not support {{ readConcern: {{ level: \"snapshot\" }} }}")))

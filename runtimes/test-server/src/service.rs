@@ -19,7 +19,7 @@ use super::config::ServerConfig;
 use super::diagnostics;
 use super::document::document;
 use super::fail_points::FailPoints;
-use super::failure::{Outcome, append_labels, fail};
+use super::failure::{Outcome, append_labels, fail, unknown_command};
 use super::hello;
 use super::identity::Identity;
 use super::ingress::Ingress;
@@ -406,7 +406,7 @@ impl Service {
             self.transactions.begin_number(write);
         }
         if write.is_some() {
-            let fault = self.fail_points.on_transactional_write();
+            let fault = self.fail_points.on_transactional_write(request);
             identity.has_ended |= fault.closes_connection;
             if let Some(code) = fault.error_code {
                 return Err(fail(code, "Failing write due to failpoint. The write must not be reflected."));
@@ -417,7 +417,7 @@ impl Service {
         }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
         let Some((outcome, spent)) = self.store.run_as(caller, &command) else {
-            return Err(fail(59, format!("no such command: '{}'", request.name)));
+            return Err(unknown_command(request.name));
         };
         self.work += spent.work;
         self.slept = spent.slept;

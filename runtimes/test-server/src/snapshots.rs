@@ -9,7 +9,7 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use cmap_core::time::Instant;
 
-use super::failure::fail;
+use super::failure::{fail, unknown_command};
 use super::request::Request;
 use super::service::Service;
 use crate::store::{Caller, CommandFailure, Spent, StoreCommand, StoreSnapshot, code};
@@ -43,8 +43,11 @@ impl Snapshots {
     }
 }
 
-/// Whether a request reads from a snapshot, outside of a transaction.
+/// Whether a request chooses a snapshot to read from, outside of a transaction.
 pub(super) fn reads_from_snapshot(request: &Request<'_>) -> bool {
+    if request.name == "getMore" {
+        return false;
+    }
     let concern = request.arguments.document("readConcern").ok().flatten();
     concern.and_then(|concern| concern.text("level").ok().flatten()) == Some("snapshot")
 }
@@ -83,7 +86,7 @@ impl Service {
             None => None,
         };
         let Some((outcome, spent)) = ran else {
-            return Err(fail(code::COMMAND_NOT_FOUND, format!("no such command: '{}'", request.name)));
+            return Err(unknown_command(request.name));
         };
         let Spent { work, slept, .. } = spent;
         self.work += work;

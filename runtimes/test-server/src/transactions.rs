@@ -11,7 +11,7 @@ use bson::RawDocumentBuf;
 use cmap_core::time::Instant;
 
 use super::document::document;
-use super::failure::{Outcome, fail};
+use super::failure::{Outcome, fail, unknown_command};
 use super::replication::Entry;
 use super::request::Request;
 use super::service::Service;
@@ -140,7 +140,7 @@ impl Service {
         let mut open = if part.starts { self.start(caller.now, &part.write)? } else { self.go_on(&part.write)? };
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
         let Some((outcome, spent)) = self.store.run_in(&mut open.store, caller, &command) else {
-            return Err(fail(code::COMMAND_NOT_FOUND, format!("no such command: '{}'", request.name)));
+            return Err(unknown_command(request.name));
         };
         let Spent { work, slept, .. } = spent;
         self.work += work;

@@ -187,11 +187,6 @@ impl CommandFailure {
         Self::new(code::INVALID_BSON, message)
     }
 
-    /// A command that this server does not have.
-    pub fn command_not_found(name: &str) -> Self {
-        Self::new(code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"))
-    }
-
     /// A feature of MongoDB that this test server lacks.
     pub fn not_supported(what: &str) -> Self {
         Self::new(code::COMMAND_NOT_SUPPORTED, format!("{what} is not supported by this test server"))

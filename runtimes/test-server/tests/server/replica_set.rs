@@ -113,10 +113,13 @@ fn it_tells_its_status_and_its_config_and_a_standalone_has_none() {
 }
 
 fn on_transactional_write(network: &mut Network, data: RawDocumentBuf) {
+    configure_on_transactional_write(network, rawdoc! { "times": 1 }, data);
+}
+
+fn configure_on_transactional_write(network: &mut Network, mode: RawDocumentBuf, data: RawDocumentBuf) {
     let mut admin = network.connect();
     let name = "onPrimaryTransactionalWrite";
-    let once = rawdoc! { "configureFailPoint": name, "mode": { "times": 1 }, "data": data };
-    network.admin(&mut admin, &once);
+    network.admin(&mut admin, &rawdoc! { "configureFailPoint": name, "mode": mode, "data": data });
 }
 
 #[test]
@@ -131,6 +134,25 @@ fn a_write_whose_answer_is_lost_is_done_once_although_it_is_sent_again() {
     assert_eq!(network.run(&mut second, "db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 1);
     assert_eq!(network.run(&mut second, "db", &insert(1, 1)).get_i32("n").unwrap(), 1);
     assert_eq!(network.run(&mut second, "db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 1);
+}
+
+#[test]
+fn the_fail_point_of_such_writes_counts_their_documents() {
+    let mut network = network();
+    let mut client = network.connect();
+    let data = rawdoc! { "closeConnection": false, "failBeforeCommitExceptionCode": 91 };
+    configure_on_transactional_write(&mut network, rawdoc! { "skip": 3 }, data);
+    let session = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![3; 16] };
+    let pair = |number: i64, first: i32| {
+        let documents = bson::raw::RawArrayBuf::from_iter([rawdoc! { "_id": first }, rawdoc! { "_id": first + 1 }]);
+        rawdoc! { "insert": "c", "documents": documents, "lsid": { "id": session.clone() }, "txnNumber": number }
+    };
+
+    network.run(&mut client, "db", &pair(1, 1));
+    let failure = network.fail(&mut client, "db", &pair(2, 3));
+
+    assert_eq!(failure.code, Some(91), "the second of its documents is the fourth");
+    assert_eq!(network.run(&mut client, "db", &rawdoc! { "count": "c" }).get_i32("n").unwrap(), 2);
 }
 
 #[test]

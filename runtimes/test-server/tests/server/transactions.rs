@@ -238,6 +238,22 @@ fn a_snapshot_read_goes_on_to_see_what_it_saw() {
 }
 
 #[test]
+fn a_cursor_on_a_snapshot_goes_on_where_its_session_names_the_snapshot_again() {
+    let (mut network, mut client) = network();
+    let find = rawdoc! { "find": "c", "batchSize": 0, "readConcern": { "level": "snapshot" } };
+    let first = network.run(&mut client, "db", &find);
+    let cursor = first.get_document("cursor").unwrap();
+    let (id, at) = (cursor.get_i64("id").unwrap(), cursor.get_timestamp("atClusterTime").unwrap());
+    network.run(&mut client, "db", &insert(1));
+
+    let concern = rawdoc! { "level": "snapshot", "atClusterTime": at };
+    let more = network.run(&mut client, "db", &rawdoc! { "getMore": id, "collection": "c", "readConcern": concern });
+
+    let batch = more.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
+    assert_eq!(batch.into_iter().count(), 1, "the document that was there");
+}
+
+#[test]
 fn a_time_at_which_nobody_has_read_is_too_old_after_the_next_write() {
     let (mut network, mut client) = network();
     let at = network.run(&mut client, "db", &insert(1)).get_timestamp("operationTime").unwrap();
