@@ -266,6 +266,24 @@ fn an_agent_of_another_version_is_told_so() {
 }
 
 #[test]
+fn a_member_whose_name_would_forge_a_line_of_the_log_ends_the_socket_x_117() {
+    for name in ["x\n2026-01-01 all is well", "\u{1b}[2J", &"x".repeat(300)] {
+        let mut greeting = greeting(None);
+        greeting.member = ServerAddress::tcp(name, 1);
+        let mut application = ApplicationSide::new(Instant::ORIGIN);
+        let mut agent = AgentSide::new(&greeting, &BINDING, Instant::ORIGIN);
+
+        application.handle_bytes(Instant::ORIGIN, &agent.poll_transmit().unwrap());
+
+        let ending = application.poll_output();
+        assert!(
+            matches!(ending, Some(ApplicationOutput::Close(Ending::Protocol(ProtocolError::Malformed { .. })))),
+            "{ending:?}"
+        );
+    }
+}
+
+#[test]
 fn a_message_that_makes_no_sense_ends_the_socket_x_117() {
     let too_long = [4, 0xff, 0xff];
     let unknown = [77, 0, 0];

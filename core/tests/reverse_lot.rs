@@ -29,7 +29,7 @@ fn lot() -> Lot {
 /// Accepts a socket and parks it.
 fn park(lot: &mut Lot, socket: u64, boot: BootId) -> Result<Vec<SocketId>, Refusal> {
     lot.accept(NOW, address(1)).unwrap();
-    lot.park(NOW, SocketId(socket), member(), boot)
+    lot.park(NOW, SocketId(socket), address(1), member(), boot)
 }
 
 #[test]
@@ -84,10 +84,37 @@ fn ten_thousand_that_say_nothing_cost_no_more_than_a_few() {
 
     let accepted = (0..10_000).filter(|_| lot.accept(NOW, address(9)).is_ok()).count();
 
-    assert_eq!((accepted, lot.greeting()), (3, 3));
+    assert_eq!((accepted, lot.greeting()), (2, 2), "half of all, from one address");
+    let from = TurnedAway::TooManyGreetingFrom { address: address(9), number: 2 };
+    assert_eq!(lot.accept(NOW, address(9)), Err(from));
+    assert_eq!(lot.accept(NOW, address(8)), Ok(()));
     assert_eq!(lot.accept(NOW, address(1)), Err(TurnedAway::TooManyGreeting(3)));
     lot.end_greeting(NOW, address(9), NotParked::Left);
     assert_eq!(lot.accept(NOW, address(1)), Ok(()));
+}
+
+#[test]
+fn members_without_end_cost_a_bounded_memory() {
+    let mut options = LotOptions::default();
+    options.max_parked_in_all = 2;
+    let mut lot = Lot::new(options);
+    let mut parked = 0;
+
+    for number in 0..5_000 {
+        lot.accept(NOW, address(1)).unwrap();
+        let member = ServerAddress::tcp("db1.example", number);
+        match lot.park(NOW, SocketId(number.into()), address(1), member, BOOT) {
+            Ok(_) => parked += 1,
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Full);
+                lot.end_greeting(NOW, address(1), NotParked::Left);
+            }
+        }
+    }
+
+    assert_eq!((parked, lot.greeting()), (2, 0));
+    assert!(lot.members().count() <= 1024);
+    assert_eq!(lot.members().map(|(_, parked)| parked).sum::<usize>(), 2);
 }
 
 #[test]

@@ -8,6 +8,9 @@ use crate::time::Instant;
 /// How many intervals a peer may be silent.
 const PATIENCE: u32 = 3;
 
+/// The longest interval of a PARK message: its milliseconds have 32 bits.
+const LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeepAlive {
     interval: Duration,
@@ -16,9 +19,10 @@ pub(super) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// At least a second, or idle sockets would do nothing else.
+    /// At least a second, or idle sockets would do nothing else; at most what a PARK can say.
     pub(super) fn new(interval: Duration, now: Instant) -> Self {
-        Self { interval: interval.max(Duration::from_secs(1)), heard: now, spoken: now }
+        let interval = interval.clamp(Duration::from_secs(1), LONGEST);
+        Self { interval, heard: now, spoken: now }
     }
 
     pub(super) fn hear(&mut self, now: Instant) {
@@ -41,6 +45,6 @@ impl KeepAlive {
 
     /// The longest silence.
     pub(super) fn patience(&self) -> Duration {
-        self.interval * PATIENCE
+        self.interval.saturating_mul(PATIENCE)
     }
 }

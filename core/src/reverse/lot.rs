@@ -17,24 +17,30 @@ use crate::time::Instant;
 /// The time in which failures from one address are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The most addresses whose failures are remembered. Of more, those whose minute ends first are forgotten.
+/// The most addresses whose failures are remembered. Beyond that, the oldest entries are forgotten first.
 const ADDRESSES: usize = 4096;
+
+/// The most members that are remembered. Beyond that, one without parked sockets is forgotten for a new one.
+const MEMBERS: usize = 1024;
 
 /// What an application takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LotOptions {
-    /// The most sockets that are accepted and not parked yet. Default 256.
+    /// The most sockets that are accepted and not parked yet; half of them from one address. Default 256.
     pub max_greeting: u32,
     /// The most sockets that are parked for one member. Default 256.
     pub max_parked: u16,
-    /// How many sockets from one address may fail to be parked in a minute. Default 20.
+    /// The most sockets that are parked. Default 4,096.
+    pub max_parked_in_all: u32,
+    /// How many sockets from one address may come to their end in a minute without having been parked, whoever ended them; health
+    /// checks that connect count, too. Default 20.
     pub max_failures: u32,
 }
 
 impl Default for LotOptions {
     fn default() -> Self {
-        Self { max_greeting: 256, max_parked: 256, max_failures: 20 }
+        Self { max_greeting: 256, max_parked: 256, max_parked_in_all: 4096, max_failures: 20 }
     }
 }
 
@@ -48,6 +54,9 @@ pub struct Lot {
     options: LotOptions,
     now: Instant,
     greeting: u32,
+    /// The same by address.
+    greeting_from: BTreeMap<IpAddr, u32>,
+    parked: u32,
     members: BTreeMap<ServerAddress, Member>,
     failures: BTreeMap<IpAddr, Failures>,
     /// Their addresses, the one first whose minute ends first.
@@ -76,6 +85,16 @@ pub enum TurnedAway {
     /// Too many are on their way.
     #[error("{0} sockets are not parked yet, as many as are allowed; look for clients that connect and say nothing")]
     TooManyGreeting(u32),
+    /// Too many from this address are on their way.
+    #[error(
+        "{number} sockets from {address} are not parked yet, as many as are allowed; look for a client there that says nothing"
+    )]
+    TooManyGreetingFrom {
+        /// The address.
+        address: IpAddr,
+        /// How many.
+        number: u32,
+    },
     /// Too many of this address have failed.
     #[error(
         "{number} sockets from {address} have failed within a minute; look for a wrong token or a wrong name of a member there"
@@ -90,10 +109,10 @@ pub enum TurnedAway {
 
 crate::error_text::readable_debug!(TurnedAway);
 
-/// How a socket came to its end that was not parked.
+/// How the greeting of a socket that was not parked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotParked {
-    /// It was refused, or did not speak the protocol.
+    /// The peer did not speak the protocol, proved nothing, or hung up.
     Failed,
     /// It was closed for a reason that speaks against nobody.
     Left,
@@ -128,6 +147,12 @@ impl Lot {
         if self.greeting >= self.options.max_greeting {
             return Err(TurnedAway::TooManyGreeting(self.greeting));
         }
+        let from = self.greeting_from.entry(address).or_default();
+        let most = self.options.max_greeting.div_ceil(2);
+        if *from >= most {
+            return Err(TurnedAway::TooManyGreetingFrom { address, number: most });
+        }
+        *from += 1;
         self.greeting += 1;
         Ok(())
     }
@@ -135,7 +160,7 @@ impl Lot {
     /// A socket that was accepted will not be parked.
     pub fn end_greeting(&mut self, now: Instant, address: IpAddr, ended: NotParked) {
         self.advance(now);
-        self.greeting = self.greeting.saturating_sub(1);
+        self.greeted(address);
         if ended == NotParked::Left {
             return;
         }
@@ -149,6 +174,17 @@ impl Lot {
         }
         self.failed.push_back(address);
         self.failures.insert(address, Failures { number: 1, until });
+    }
+
+    /// A socket of this address is on its way no longer.
+    fn greeted(&mut self, address: IpAddr) {
+        self.greeting = self.greeting.saturating_sub(1);
+        if let Some(from) = self.greeting_from.get_mut(&address) {
+            *from = from.saturating_sub(1);
+            if *from == 0 {
+                self.greeting_from.remove(&address);
+            }
+        }
     }
 
     fn forget_first(&mut self) {
@@ -166,22 +202,37 @@ impl Lot {
         &mut self,
         now: Instant,
         socket: SocketId,
+        address: IpAddr,
         member: ServerAddress,
         boot: BootId,
     ) -> Result<Vec<SocketId>, Refusal> {
         self.advance(now);
+        if !self.members.contains_key(&member) && !self.has_room_for_a_member() {
+            return Err(Refusal::Full);
+        }
         let own = self.members.entry(member).or_insert(Member { boot, parked: Vec::new() });
         if boot < own.boot {
             return Err(Refusal::Superseded);
         }
         let earlier = if boot > own.boot { core::mem::take(&mut own.parked) } else { Vec::new() };
-        if own.parked.len() >= usize::from(self.options.max_parked) {
+        self.parked = self.parked.saturating_sub(u32::try_from(earlier.len()).unwrap_or(u32::MAX));
+        if own.parked.len() >= usize::from(self.options.max_parked) || self.parked >= self.options.max_parked_in_all {
             return Err(Refusal::Full);
         }
         own.boot = boot;
         own.parked.push(socket);
-        self.greeting = self.greeting.saturating_sub(1);
+        self.parked += 1;
+        self.greeted(address);
         Ok(earlier)
+    }
+
+    /// Whether one more can be remembered; for that, one without parked sockets is forgotten, and with it its latest run.
+    fn has_room_for_a_member(&mut self) -> bool {
+        if self.members.len() < MEMBERS {
+            return true;
+        }
+        let empty = self.members.iter().find(|(_, own)| own.parked.is_empty()).map(|(member, _)| member.clone());
+        empty.is_some_and(|member| self.members.remove(&member).is_some())
     }
 
     /// Takes the socket of a member that was parked last: what was heard of it is newest. `waiting` check-outs want one, this one among
@@ -189,6 +240,7 @@ impl Lot {
     pub fn take(&mut self, member: &ServerAddress, waiting: u16) -> Option<Taken> {
         let own = self.members.get_mut(member)?;
         let socket = own.parked.pop()?;
+        self.parked = self.parked.saturating_sub(1);
         // Each that is started is replaced without being asked for.
         let served = u16::try_from(own.parked.len()).unwrap_or(u16::MAX).saturating_add(2);
         Some(Taken { socket, demand: waiting.saturating_sub(served) })
@@ -200,6 +252,7 @@ impl Lot {
         let place = own.parked.iter().position(|parked| *parked == socket);
         place.is_some_and(|place| {
             own.parked.remove(place);
+            self.parked = self.parked.saturating_sub(1);
             true
         })
     }

@@ -3,6 +3,7 @@
 //! Numbers are in network order; a text is its length in two bytes and its UTF-8. What follows the fields that this version knows is
 //! ignored, so that a later one can add to them; a kind of message that is not known ends the socket.
 
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,9 +15,13 @@ use super::inbox::frame;
 use super::proof::MemberProof;
 use super::short;
 use crate::address::ServerAddress;
+use crate::error_text::presentable;
 
 /// The version of the protocol that is spoken here.
 pub(super) const VERSION: u8 = 1;
+
+/// The longest name of a member, with its port: that of a host in DNS has 253 bytes.
+const MAX_MEMBER: usize = 260;
 
 /// What an agent says first: for which member it speaks, and why it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,7 +216,7 @@ impl<'a> Fields<'a> {
         if version != VERSION {
             return Err(ProtocolError::Version { version });
         }
-        let member = self.text("member")?.parse().map_err(|_| self.malformed("member"))?;
+        let member = self.member()?;
         let boot = BootId { started: self.u64("boot")?, random: self.u64("boot")? };
         let token = self.text("token")?;
         let proof = if token.is_empty() {
@@ -224,6 +229,14 @@ impl<'a> Fields<'a> {
             ServerAddress::Tcp { .. } => Ok(Hello { member, boot, proof }),
             ServerAddress::Unix { .. } => Err(self.malformed("member")),
         }
+    }
+
+    /// The name of a member gets into the log before anybody has proven anything, so it has no characters that a terminal obeys.
+    fn member(&mut self) -> Result<ServerAddress, ProtocolError> {
+        let text = self.text("member")?;
+        let is_harmless = text.len() <= MAX_MEMBER && matches!(presentable(text), Cow::Borrowed(_));
+        let member = if is_harmless { text.parse().ok() } else { None };
+        member.ok_or_else(|| self.malformed("member"))
     }
 
     fn reason(&mut self) -> Result<Refusal, ProtocolError> {

@@ -20,6 +20,7 @@
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`] | events to handlers, streams and log records |
 //! | [`runtime`], `clock` | the interface of a runtime; its time |
+//! | [`host`] | a socket to one of a host's addresses |
 //! | `machine`, `recording` | the machine, and what is recorded of it |
 //! | `watch` | who holds connections, and who waits |
 //! | `command_telling` | the events of a command |
@@ -56,6 +57,7 @@ mod document;
 mod error;
 mod establish;
 pub mod events;
+pub mod host;
 #[doc(hidden)]
 pub mod internals;
 #[cfg(feature = "reverse")]
@@ -95,6 +97,7 @@ pub use cmap_core as core;
 pub use builder::Builder;
 pub use check_out::CheckOut;
 pub use client::{Client, ClientBuilder};
+pub use clock::Clock;
 pub use command_limit::TimeLimit;
 pub use connection::Connection;
 pub use cursor::{Cursor, CursorError, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};

@@ -17,12 +17,14 @@ pub(crate) struct Backoff {
     random: Random,
     longest: Duration,
     failures: u32,
+    /// When the last one failed.
+    failed_at: Instant,
     until: Instant,
 }
 
 impl Backoff {
     pub(crate) fn new(random: Random, longest: Duration) -> Self {
-        Self { random, longest, failures: 0, until: Instant::ORIGIN }
+        Self { random, longest, failures: 0, failed_at: Instant::ORIGIN, until: Instant::ORIGIN }
     }
 
     /// Whether the last attempt has failed.
@@ -35,13 +37,16 @@ impl Backoff {
         self.until
     }
 
-    /// It works again.
-    pub(crate) fn reset(&mut self) {
-        self.failures = 0;
+    /// An attempt that began to work at `since` has proven itself. One that worked before the last failure proves nothing.
+    pub(crate) fn prove(&mut self, since: Instant) {
+        if since > self.failed_at {
+            self.failures = 0;
+        }
     }
 
     /// An attempt has failed. Those that fail during a pause, because they were under way, count as one.
     pub(crate) fn fail(&mut self, now: Instant) {
+        self.failed_at = now;
         if now < self.until {
             return;
         }
@@ -120,10 +125,20 @@ mod tests {
         let mut backoff = backoff();
         backoff.refuse(Instant::from_millis(1), Duration::from_secs(60));
 
-        backoff.reset();
         let now = backoff.until();
+        backoff.prove(now);
         backoff.fail(now);
 
         assert!(backoff.until().saturating_since(now) <= FIRST);
+    }
+    #[test]
+    fn what_worked_before_the_failure_proves_nothing_x_126() {
+        let mut backoff = backoff();
+        let before = Instant::from_millis(1_000);
+        backoff.fail(before + Duration::from_secs(1));
+
+        backoff.prove(before);
+
+        assert!(backoff.is_on());
     }
 }

@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{ALPN, ChannelBinding, EXPORTER_LABEL, StartPhase};
+use cmap_runtime::Clock;
+use cmap_runtime::host::{self, HostError};
 use cmap_runtime::runtime::{Runtime, Target};
 use cmap_runtime::tls::{self, TlsConfig, TlsError, TlsStream};
 use rustls::ProtocolVersion;
 use thiserror::Error;
 
-use crate::clock::Clock;
 use crate::settings::Application;
 
 /// A host cannot be connected.
 #[derive(Debug, Error)]
 pub(crate) enum DialError {
-    /// Its name has no address.
-    #[error("the name {host:?} cannot be resolved; check it, and DNS")]
-    Resolve { host: String, source: io::Error },
-    /// None of its addresses can be connected.
-    #[error("{address} cannot be connected; check that it listens there, and that no firewall is between")]
+    /// No address of a host can be connected.
+    #[error("{address} cannot be connected: {problem}; check that it listens there, and that no firewall is between")]
+    Host { address: ServerAddress, problem: HostError },
+    /// A Unix socket cannot be connected.
+    #[error("{address} cannot be connected; check that it listens there")]
     Connect { address: ServerAddress, source: io::Error },
     /// It took too long.
     #[error(
@@ -42,8 +43,8 @@ impl DialError {
     /// What an application is told that wanted a connection.
     pub(crate) fn start_phase(&self) -> StartPhase {
         match self {
-            Self::Resolve { .. } => StartPhase::Resolve,
-            Self::Connect { .. } | Self::TimedOut { .. } => StartPhase::Connect,
+            Self::Host { problem: HostError::Resolve { .. }, .. } => StartPhase::Resolve,
+            Self::Host { .. } | Self::Connect { .. } | Self::TimedOut { .. } => StartPhase::Connect,
             Self::UnixSocket(_) | Self::Tls { .. } | Self::Protocol(_) => StartPhase::Other,
         }
     }
@@ -63,7 +64,8 @@ pub(crate) async fn application<R: Runtime>(
 ) -> Result<(TlsStream<R::Stream>, ChannelBinding), DialError> {
     let ServerAddress::Tcp { host, port } = address else { return Err(DialError::UnixSocket(address.clone())) };
     let connected = clock.within(limit, async {
-        let stream = tcp(clock, address, host, *port, limit).await?;
+        let unreachable = |problem| DialError::Host { address: address.clone(), problem };
+        let stream = host::connect(clock, host, *port, limit).await.map_err(unreachable)?;
         let tls = |source| DialError::Tls { address: address.clone(), source: Box::new(source) };
         let stream = tls::connect(config, host, stream).await.map_err(tls)?;
         let agreed = stream.session().connection();
@@ -85,7 +87,10 @@ pub(crate) async fn member<R: Runtime>(
 ) -> Result<R::Stream, DialError> {
     let connected = clock.within(limit, async {
         match &address {
-            ServerAddress::Tcp { host, port } => tcp(&clock, &address, host, *port, limit).await,
+            ServerAddress::Tcp { host, port } => {
+                let connected = host::connect(&clock, host, *port, limit).await;
+                connected.map_err(|problem| DialError::Host { address: address.clone(), problem })
+            }
             #[cfg(unix)]
             ServerAddress::Unix { path } => {
                 let connected = clock.runtime().connect(Target::Unix(path.into())).await;
@@ -96,26 +101,4 @@ pub(crate) async fn member<R: Runtime>(
         }
     });
     connected.await.unwrap_or_else(|| Err(DialError::TimedOut { address: address.clone(), limit }))
-}
-
-/// Connects the first address of a host that can be connected. One that does not answer leaves the others their share of the time.
-async fn tcp<R: Runtime>(
-    clock: &Clock<R>,
-    address: &ServerAddress,
-    host: &str,
-    port: u16,
-    limit: Duration,
-) -> Result<R::Stream, DialError> {
-    let resolve = |source| DialError::Resolve { host: host.to_owned(), source };
-    let addresses = clock.runtime().resolve(host, port).await.map_err(resolve)?;
-    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for socket_address in addresses {
-        match clock.within(share, clock.runtime().connect(Target::Tcp(socket_address))).await {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => last = error,
-            None => last = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {share:?}")),
-        }
-    }
-    Err(DialError::Connect { address: address.clone(), source: last })
 }

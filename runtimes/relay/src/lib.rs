@@ -34,7 +34,7 @@
 //! | `socket` | one socket, from its dialling to its end |
 //! | `dial` | connecting an application, with TLS, and a member |
 //! | `splice` | passing bytes on, both ways |
-//! | `clock`, `notice` | time; telling a task something |
+//! | `notice` | telling a task something |
 //!
 //! # Invariants
 //!
@@ -46,7 +46,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
-mod clock;
 mod dial;
 #[cfg(feature = "file")]
 #[cfg_attr(docsrs, doc(cfg(feature = "file")))]

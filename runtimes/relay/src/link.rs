@@ -10,11 +10,10 @@ use std::task::Poll;
 
 use cmap_core::ErrorChain;
 use cmap_core::reverse::{BootId, Ending, Greeting};
-use cmap_runtime::Runtime;
 use cmap_runtime::tls::TlsConfig;
+use cmap_runtime::{Clock, Runtime};
 use tracing::{debug, info, warn};
 
-use crate::clock::Clock;
 use crate::dial::{self, DialError};
 use crate::notice::Notice;
 use crate::settings::{Application, Limits, Member};
@@ -94,7 +93,7 @@ impl<R: Runtime> Link<R> {
             if has_ended {
                 return self.ended.set();
             }
-            let mut timer = until.map(|until| Box::pin(self.clock.clone().sleep_until(until)));
+            let mut timer = until.map(|until| Box::pin(self.clock.sleep_until(until)));
             let is_due = std::future::poll_fn(|cx| match (self.changed.poll_take(cx), &mut timer) {
                 (Poll::Ready(()), _) => Poll::Ready(false),
                 (Poll::Pending, Some(timer)) => timer.as_mut().poll(cx).map(|()| true),

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::BootId;
-use cmap_runtime::Runtime;
+use cmap_runtime::{Clock, Runtime};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use crate::clock::Clock;
 use crate::link::Link;
 use crate::settings::Settings;
 use crate::stock::SocketCounts;
@@ -127,12 +126,14 @@ impl<R: Runtime> Relay<R> {
             return Drained::Whole;
         }
         let cut = self.in_use();
-        warn!(cut, "the drain timeout is up; the connections that are left are cut");
+        if cut > 0 {
+            warn!(cut, "the drain timeout is up; the connections that are left are cut");
+        }
         self.links.iter().for_each(|link| link.stop());
         for link in &self.links {
             link.ended().await;
         }
-        Drained::Cut(cut)
+        if cut > 0 { Drained::Cut(cut) } else { Drained::Whole }
     }
 
     fn in_use(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use cmap_core::ErrorChain;
@@ -21,6 +21,9 @@ use crate::stock::{SocketEnd, SocketId};
 /// How long the last words to an application may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How often a task reads before others have their turn.
+const READS: u32 = 16;
+
 /// What is read at a time while a socket is parked: a few short messages.
 const READ: usize = 2 * 1024;
 
@@ -38,7 +41,8 @@ pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Notice
     };
     let side = AgentSide::new(&link.greeting(), &binding, link.clock().now());
     let (outgoing, is_flushed) = (Vec::new(), true);
-    let socket = Socket { link, id, leave, stream, side, outgoing, is_flushed, timer: None, member: Member::NotWanted };
+    let (timer, reads, member) = (None, 0, Member::NotWanted);
+    let socket = Socket { link, id, leave, stream, side, outgoing, is_flushed, timer, reads, member };
     socket.live().await
 }
 
@@ -62,6 +66,8 @@ struct Socket<'a, R: Runtime> {
     outgoing: Vec<u8>,
     is_flushed: bool,
     timer: Option<(Instant, Boxed<()>)>,
+    /// How often it has read since others had their turn.
+    reads: u32,
     member: Member<R::Stream>,
 }
 
@@ -140,23 +146,35 @@ impl<R: Runtime> Socket<'_, R> {
                 Err(error) => Event::MemberFailed(error),
             });
         }
-        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Event::Lost(None)),
-            Poll::Ready(Ok(read)) => return Poll::Ready(Event::Received(read)),
-            Poll::Ready(Err(error)) => return Poll::Ready(Event::Lost(Some(error))),
-            Poll::Pending => {}
-        }
         // A socket that the application has started is not told to leave any more.
         if matches!(self.member, Member::NotWanted) && self.leave.poll_take(cx).is_ready() {
             return Poll::Ready(Event::ToldToLeave);
         }
-        self.poll_due(cx).map(|()| Event::Due)
+        if self.poll_due(cx).is_ready() {
+            return Poll::Ready(Event::Due);
+        }
+        // Last: an application that sends as fast as it is read holds up nothing else.
+        if self.reads == READS {
+            self.reads = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer).map(|read| {
+            self.reads += 1;
+            read
+        }));
+        Poll::Ready(match read {
+            Ok(0) => Event::Lost(None),
+            Ok(read) => Event::Received(read),
+            Err(error) => Event::Lost(Some(error)),
+        })
     }
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.side.poll_timeout() else { return Poll::Pending };
         if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
-            self.timer = Some((due, Box::pin(self.link.clock().clone().sleep_until(due))));
+            let clock = self.link.clock().clone();
+            self.timer = Some((due, Box::pin(async move { clock.sleep_until(due).await })));
         }
         let Some((_, timer)) = &mut self.timer else { return Poll::Pending };
         timer.as_mut().poll(cx).map(|()| self.timer = None)
@@ -165,14 +183,14 @@ impl<R: Runtime> Socket<'_, R> {
     /// Sends what the application has to be sent.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outgoing.is_empty() {
-            match std::task::ready!(Pin::new(&mut self.stream).poll_write(cx, &self.outgoing))? {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, &self.outgoing))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => drop(self.outgoing.drain(..written)),
             }
             self.is_flushed = false;
         }
         if !self.is_flushed {
-            std::task::ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             self.is_flushed = true;
         }
         Poll::Ready(Ok(()))

@@ -8,10 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use cmap_runtime::Runtime;
+use cmap_runtime::{Clock, Runtime};
 use futures_io::{AsyncRead, AsyncWrite};
-
-use crate::clock::Clock;
 
 /// The bytes of a direction that are kept at most: a TLS record.
 pub(crate) const BUFFER: usize = 16 * 1024;
@@ -45,7 +43,7 @@ pub(crate) async fn splice<R: Runtime>(
         // Only one side that goes on alone is watched.
         let before = splice.passed();
         let until = splice.is_half_closed().then(|| clock.now() + HALF_CLOSED_LIMIT);
-        let mut timer = until.map(|until| Box::pin(clock.clone().sleep_until(until)));
+        let mut timer = until.map(|until| Box::pin(clock.sleep_until(until)));
         let step = std::future::poll_fn(|cx| {
             let was_half_closed = splice.is_half_closed();
             match splice.poll(cx) {

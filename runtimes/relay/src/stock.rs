@@ -147,9 +147,12 @@ impl Stock {
     pub(crate) fn handle_start(&mut self, now: Instant, socket: SocketId) {
         self.advance(now);
         // One that was just told to leave may have been started before it could say so.
-        if self.parked.remove(&socket).is_some() | self.leaving.remove(&socket) {
+        let parked = self.parked.remove(&socket);
+        if parked.is_some() | self.leaving.remove(&socket) {
             self.in_use.insert(socket);
-            self.backoff.reset();
+        }
+        if let Some(Parked { since, .. }) = parked {
+            self.backoff.prove(since);
         }
         self.settle();
     }
@@ -197,8 +200,9 @@ impl Stock {
         }
         let after_pause = (self.missing() > 0 && self.has_room()).then_some(self.backoff.until());
         let old = self.parked.values().filter_map(|parked| parked.old_at).filter(|at| *at > self.now).min();
-        let surplus = self.parked.values().map(|parked| parked.since + SURPLUS_LASTS).min();
-        let surplus = surplus.filter(|_| self.parked.len() > self.wanted);
+        let mut since: Vec<_> = self.parked.values().map(|parked| parked.since).collect();
+        since.sort_unstable();
+        let surplus = since.get(self.wanted).map(|since| *since + SURPLUS_LASTS);
         [after_pause, old, surplus].into_iter().flatten().filter(|at| *at > self.now).min()
     }
 
@@ -213,7 +217,8 @@ impl Stock {
 
     /// Whether more are wanted than the limit allows.
     pub(crate) fn is_at_its_limit(&self) -> bool {
-        self.missing() > 0 && self.total() >= self.max_sockets
+        let (has, wants) = (self.dialling.len() + self.parked.len(), self.wanted + self.demanded);
+        has < wants && self.total() >= self.max_sockets
     }
 
     /// Whether it was told to leave, and no socket is left.
@@ -232,8 +237,9 @@ impl Stock {
         if self.is_over {
             return;
         }
-        if self.parked.values().any(|parked| parked.since + PROVEN_AFTER <= self.now) {
-            self.backoff.reset();
+        let proven = self.parked.values().map(|parked| parked.since).filter(|since| *since + PROVEN_AFTER <= self.now);
+        if let Some(latest) = proven.max() {
+            self.backoff.prove(latest);
         }
         self.retire();
         while self.missing() > 0 && self.has_room() && self.backoff.until() <= self.now {
@@ -246,12 +252,17 @@ impl Stock {
 
     /// Old ones leave that have successors, and those that are too many for too long.
     fn retire(&mut self) {
-        let mut old: Vec<_> = self.parked.iter().filter(|(_, parked)| self.is_old(parked)).map(|(id, _)| *id).collect();
+        let is_full = self.total() >= self.max_sockets && self.dialling.is_empty() && self.leaving.is_empty();
+        let old: Vec<_> = self.parked.iter().filter(|(_, parked)| self.is_old(parked)).map(|(id, _)| *id).collect();
+        // Where the limit leaves no room for a successor, one goes before it comes.
+        let with_successor = self.parked.len().saturating_sub(self.wanted).max(usize::from(is_full));
+        for socket in old.into_iter().take(with_successor) {
+            self.tell_to_leave(socket);
+        }
         let lasting = self.parked.iter().filter(|(_, parked)| parked.since + SURPLUS_LASTS <= self.now);
-        let lasting: Vec<_> = lasting.map(|(socket, _)| *socket).filter(|socket| !old.contains(socket)).collect();
-        old.extend(lasting);
-        let surplus = self.parked.len().saturating_sub(self.wanted);
-        for socket in old.into_iter().take(surplus) {
+        let lasting: Vec<_> = lasting.map(|(socket, _)| *socket).collect();
+        let surplus = lasting.len().saturating_sub(self.wanted);
+        for socket in lasting.into_iter().take(surplus) {
             self.tell_to_leave(socket);
         }
     }

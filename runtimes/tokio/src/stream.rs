@@ -1,6 +1,6 @@
 //! Tokio's sockets with the traits of futures-io.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -24,6 +24,14 @@ impl<S: tokio::io::AsyncWrite + Unpin> AsyncWrite for TokioStream<S> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, buffers)
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_flush(cx)
     }
@@ -36,7 +44,7 @@ impl<S: tokio::io::AsyncWrite + Unpin> AsyncWrite for TokioStream<S> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::future::Future;
+    use std::future::{Future, poll_fn};
     use std::pin::pin;
     use std::task::Waker;
 
@@ -62,5 +70,17 @@ mod tests {
         let read = Tokio::read_now(&mut EitherStream::Left(TokioStream(stream)), &mut [0]);
 
         assert_eq!(read.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn several_buffers_are_one_write() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream: EitherStream<_, TokioStream<TcpStream>> = EitherStream::Left(TokioStream(stream));
+        let buffers = [IoSlice::new(b"two "), IoSlice::new(b"buffers")];
+
+        let written = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &buffers)).await;
+
+        assert_eq!(written.unwrap(), "two buffers".len());
     }
 }

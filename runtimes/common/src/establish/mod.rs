@@ -4,7 +4,6 @@
 //! by connectTimeoutMS alone, and aborted when the pool forgets it. The server learns the result exactly once,
 //! whatever happens to the task, even if the runtime drops it half-way.
 
-mod connect;
 mod keys;
 mod resolve;
 
@@ -27,12 +26,12 @@ use cmap_core::time::Instant;
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
-use self::connect::{LastAddress, connect};
 pub(crate) use self::keys::Keys;
 use self::resolve::resolve;
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::dns::Names;
+use crate::host::{LastAddress, Unreachable, race};
 use crate::reverse::{DialedStream, Dialer, ReverseStream};
 use crate::runtime::{Runtime, Target};
 use crate::socket::abort::{Abort, AbortReason};
@@ -333,8 +332,8 @@ impl<R: Runtime> Establisher<R> {
         let (clock, runtime) = (&self.settings.clock, self.settings.clock.runtime());
         match way {
             Way::Direct(targets) => {
-                let connected = connect(clock, &self.last_address, targets, until, |target| runtime.connect(target));
-                Ok(Link::Direct(BudgetedStream::new::<R>(connected.await?)))
+                let connected = race(clock, &self.last_address, targets, until, |target| runtime.connect(target));
+                Ok(Link::Direct(BudgetedStream::new::<R>(connected.await.map_err(unreachable)?)))
             }
             Way::Reverse(dialer) => dialer.dial(&self.address, clock, until).await.map(Link::Reverse),
         }
@@ -461,6 +460,17 @@ fn lost(phase: Phase, error: &io::Error, advice: &str) -> EstablishError {
         Some(error) => error.establish_error(),
         None => EstablishError::new(phase, Fault::Network, format!("{error}{advice}")),
     }
+}
+
+/// No address of the server could be connected (CMAP-51).
+///
+/// If this process has no descriptors left, that is an error of connecting like any other. Its labels (CMAP-50)
+/// have the right effect: the server is not at fault, so nothing is cleared (SDAM-7), and a later attempt may work.
+fn unreachable(error: Unreachable) -> EstablishError {
+    let fault = if error.ran_out_of_time() { Fault::Timeout } else { Fault::Network };
+    let refused = if error.is_refused() { "; check that MongoDB runs there and listens at this port" } else { "" };
+    let text = error.text("no answer within connectTimeoutMS");
+    EstablishError::new(Phase::Connect, fault, format!("{text}{refused}"))
 }
 
 fn reason(cut: AbortReason) -> &'static str {

@@ -1,12 +1,13 @@
 //! From a server's address to the targets to connect to, looked up for each connection because addresses change.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 
 use crate::dns::Names;
+use crate::host::without_look_up;
 use crate::net;
 use crate::runtime::{Runtime, Target};
 
@@ -51,26 +52,9 @@ fn unresolved(host: &str, error: &io::Error) -> EstablishError {
     }
 }
 
-/// IP addresses, and localhost, which is both loopback addresses whatever the system's files say: servers often listen
-/// on one of them only.
-fn without_look_up(host: &str) -> Option<Vec<IpAddr>> {
-    if host == "localhost" {
-        return Some(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
-    }
-    Some(vec![host.parse().ok()?])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_and_localhost_need_no_look_up() {
-        assert_eq!(without_look_up("127.0.0.1"), Some(vec![Ipv4Addr::LOCALHOST.into()]));
-        assert_eq!(without_look_up("::1"), Some(vec![Ipv6Addr::LOCALHOST.into()]));
-        assert_eq!(without_look_up("localhost").map(|found| found.len()), Some(2));
-        assert_eq!(without_look_up("db.example"), None);
-    }
 
     #[cfg(unix)]
     #[test]

@@ -1,6 +1,7 @@
 //! The task that accepts: strangers who are too many are closed here, before their TLS handshake.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::listen::Listen;
 use crate::runtime::Runtime;
 use crate::socket::yield_now::yield_now;
 
-/// How long nothing is accepted after the system gave no connection: that the process has no descriptors left does not pass at once.
+/// How long nothing is accepted after the system gave no connection: a lack of descriptors or memory does not pass at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts until the listener is closed.
@@ -37,11 +38,22 @@ pub(super) async fn run<R: Listen>(shared: Arc<Shared<R>>, listener: R::Listener
                 yield_now().await;
             }
             Some(Err(error)) => {
+                let is_of_one_peer = is_of_one_peer(&error);
                 shared.teller.tell_accept_failed(shared.clock.now(), error);
-                shared.clock.sleep_until(shared.clock.now() + PAUSE).await;
+                if is_of_one_peer {
+                    yield_now().await;
+                } else {
+                    shared.clock.sleep_until(shared.clock.now() + PAUSE).await;
+                }
             }
         }
     }
+}
+
+/// Whether another connection may be accepted at once: this one's peer had reset it before it was accepted or set up.
+fn is_of_one_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | InvalidInput | NotConnected)
 }
 
 fn take_in<R: Runtime>(shared: &Arc<Shared<R>>, stream: R::Stream, from: SocketAddr) {

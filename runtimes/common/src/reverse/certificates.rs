@@ -6,7 +6,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::reverse::ALPN;
 use rustls::ServerConfig;
 
-use super::error::NotTaken;
+use super::error::SocketEnded;
 use super::options::{PemSource, ReverseOptions};
 use crate::runtime::Runtime;
 use crate::tls::listener::{self, Files};
@@ -35,10 +35,10 @@ fn source(pem: &PemSource) -> listener::Source<'_> {
 ///
 /// # Errors
 /// It does not. `None`, if it has shown none.
-pub(super) fn names(session: &TlsSession, member: &ServerAddress) -> Result<(), Option<NotTaken>> {
+pub(super) fn names(session: &TlsSession, member: &ServerAddress) -> Result<(), Option<SocketEnded>> {
     let ServerAddress::Tcp { host, .. } = member else { return Err(None) };
     let certificates = session.connection().peer_certificates();
     let Some(certificate) = certificates.and_then(<[_]>::first) else { return Err(None) };
     listener::check_name(certificate, host)
-        .map_err(|source| Some(NotTaken::OtherCertificate { member: member.clone(), source: Box::new(source) }))
+        .map_err(|source| Some(SocketEnded::OtherCertificate { member: member.clone(), source: Box::new(source) }))
 }

@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -135,26 +135,6 @@ impl<R: Runtime> Conversation<R> {
             socket::write_all(&mut self.stream, &unsent).await?;
             poll_fn(|cx| Pin::new(&mut self.stream).poll_close(cx)).await
         };
-        let _ = before(&clock, Some(until), last_words).await;
+        let _ = clock.before(Some(until), last_words).await;
     }
-}
-
-/// What `work` ends with; `None` if it does not before `until`.
-pub(super) async fn before<R: Runtime, T>(
-    clock: &Clock<R>,
-    until: Option<Instant>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let mut work = pin!(work);
-    let mut timer = pin!(async {
-        match until {
-            Some(until) => clock.sleep_until(until).await,
-            None => std::future::pending().await,
-        }
-    });
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }

@@ -8,8 +8,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::time::Instant;
 
 use super::ReverseListener;
-use super::conversation::before;
-use super::shared::Closed;
+use super::shared::{Closed, Turn};
 use super::stream::DialedStream;
 use crate::clock::Clock;
 use crate::runtime::Runtime;
@@ -39,18 +38,19 @@ impl<R: Runtime> Dialer<R> {
         until: Option<Instant>,
     ) -> Result<DialedStream<R::Stream>, EstablishError> {
         let shared = &self.listener.open.shared;
+        let mut turn = Turn::Last;
         loop {
-            let claim = shared.want(member).map_err(|Closed| {
+            let claim = shared.want(member, turn).map_err(|Closed| {
                 let text = "the listener for agents was closed; make a client with a new one";
                 EstablishError::new(Phase::Connect, Fault::Other, text)
             })?;
-            match before(clock, until, poll_fn(|cx| claim.poll(cx))).await {
+            match clock.before(until, poll_fn(|cx| claim.poll(cx))).await {
                 Some(Some(Ok(stream))) => return Ok(stream),
                 Some(Some(Err(failure))) => {
                     return Err(EstablishError::new(Phase::Connect, Fault::Network, failure.to_string()));
                 }
                 // Its agent has gone, or the listener was closed.
-                Some(None) => {}
+                Some(None) => turn = Turn::First,
                 None => {
                     let text = if claim.has_begun() { not_started(member) } else { self.no_agent(member) };
                     return Err(EstablishError::new(Phase::Connect, Fault::Timeout, text));

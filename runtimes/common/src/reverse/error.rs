@@ -36,7 +36,7 @@ pub enum BindError {
 /// Why a socket that was accepted was not parked, or is not parked any more. For the application's log: an agent hears less.
 #[derive(Error)]
 #[non_exhaustive]
-pub enum NotTaken {
+pub enum SocketEnded {
     /// There are too many of its kind.
     #[error(transparent)]
     TurnedAway(#[from] TurnedAway),
@@ -78,22 +78,23 @@ pub enum NotTaken {
     Ended(#[from] Ending),
 }
 
-crate::error::readable_debug!(BindError, NotTaken);
+crate::error::readable_debug!(BindError, SocketEnded);
 
-impl From<TlsError> for NotTaken {
+impl From<TlsError> for SocketEnded {
     fn from(error: TlsError) -> Self {
         Self::Tls(Box::new(error))
     }
 }
 
-impl NotTaken {
-    /// Whether the peer is to blame, so that it counts as a failure of the peer's address.
+impl SocketEnded {
+    /// Whether it counts as a failure of the peer's address, if the socket was not parked. A peer that hangs up counts as well: it has
+    /// taken the place of another one, and a handshake's work.
     pub(super) fn is_a_failure(&self) -> bool {
         match self {
-            Self::Tls(error) if matches!(**error, TlsError::Io(_)) => false,
-            Self::TurnedAway(_) | Self::Refused { .. } | Self::Lost(_) => false,
-            Self::Ended(ending) => !matches!(ending, Ending::PeerLeaves | Ending::Left),
+            Self::TurnedAway(_) | Self::Refused { .. } | Self::Ended(Ending::Left) => false,
             Self::Tls(_)
+            | Self::Lost(_)
+            | Self::Ended(_)
             | Self::OtherProtocol
             | Self::Unproven(_)
             | Self::OtherCertificate { .. }

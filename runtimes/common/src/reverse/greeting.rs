@@ -7,13 +7,13 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{
     ALPN, ApplicationOutput, ApplicationSide, ChannelBinding, EXPORTER_LABEL, Ending, GREETING_LIMIT, Hello, NotParked,
-    ProofError, Refusal, SocketId,
+    ProofError, Refusal, SocketId, StartFailure, StartPhase,
 };
 use cmap_core::time::Instant;
 
 use super::certificates::names;
-use super::conversation::{Conversation, Next, before};
-use super::error::NotTaken;
+use super::conversation::{Conversation, Next};
+use super::error::SocketEnded;
 use super::event::ReverseEvent;
 use super::hand_over::Promise;
 use super::orders::{Order, Orders};
@@ -42,7 +42,7 @@ pub(super) struct Visitor<R: Runtime> {
 }
 
 /// A socket that is to become a connection.
-type Wanted<R> = Option<Promise<Connected<<R as Runtime>::Stream>>>;
+type Requested<R> = Option<Promise<Connected<<R as Runtime>::Stream>>>;
 
 impl<R: Runtime> Visitor<R> {
     pub(super) fn new(
@@ -60,12 +60,15 @@ impl<R: Runtime> Visitor<R> {
             if why.is_a_failure() {
                 self.ended = NotParked::Failed;
             }
-            let (member, from) = (self.member.clone(), self.from);
-            self.shared.teller.tell(&ReverseEvent::Ended { member, from, why });
+            let from = self.from;
+            match self.member.clone() {
+                Some(member) => self.shared.teller.tell(&ReverseEvent::Ended { member, from, why }),
+                None => self.shared.teller.tell_not_parked(self.shared.clock.now(), from, why),
+            }
         }
     }
 
-    async fn receive(&mut self, stream: R::Stream) -> Result<(), NotTaken> {
+    async fn receive(&mut self, stream: R::Stream) -> Result<(), SocketEnded> {
         let clock = self.shared.clock.clone();
         let accepted = clock.now();
         let stream = self.shake_hands(stream, accepted).await?;
@@ -74,21 +77,25 @@ impl<R: Runtime> Visitor<R> {
         self.converse(conversation, side).await
     }
 
-    async fn shake_hands(&self, stream: R::Stream, accepted: Instant) -> Result<DialedStream<R::Stream>, NotTaken> {
+    async fn shake_hands(&self, stream: R::Stream, accepted: Instant) -> Result<DialedStream<R::Stream>, SocketEnded> {
         let handshake = tls::accept(&self.shared.tls, BudgetedStream::new::<R>(stream));
-        let stream = match before(&self.shared.clock, Some(accepted + GREETING_LIMIT), handshake).await {
+        let stream = match self.shared.clock.before(Some(accepted + GREETING_LIMIT), handshake).await {
             Some(stream) => Box::new(stream?),
             None => return Err(Ending::NoGreeting.into()),
         };
         match stream.session().connection().alpn_protocol() {
             Some(protocol) if protocol == ALPN => Ok(stream),
-            Some(_) | None => Err(NotTaken::OtherProtocol),
+            Some(_) | None => Err(SocketEnded::OtherProtocol),
         }
     }
 
-    async fn converse(&mut self, mut conversation: Conversation<R>, mut side: ApplicationSide) -> Result<(), NotTaken> {
+    async fn converse(
+        &mut self,
+        mut conversation: Conversation<R>,
+        mut side: ApplicationSide,
+    ) -> Result<(), SocketEnded> {
         let clock = self.shared.clock.clone();
-        let mut promise: Wanted<R> = None;
+        let mut promise: Requested<R> = None;
         let mut refused = None;
         loop {
             while let Some(output) = side.poll_output() {
@@ -116,15 +123,13 @@ impl<R: Runtime> Visitor<R> {
                         if let (Ending::StartFailed(failure), Some(promise)) = (&ending, promise.take()) {
                             promise.fulfil(Err(failure.clone()));
                         }
-                        // Its dialer asks for another socket.
-                        drop(promise.take());
                         conversation.end().await;
-                        return Err(refused.unwrap_or(NotTaken::Ended(ending)));
+                        return Err(refused.unwrap_or(SocketEnded::Ended(ending)));
                     }
                 }
             }
             conversation.say(&side.poll_transmit().unwrap_or_default());
-            match conversation.next(side.poll_timeout(), promise.as_ref()).await.map_err(NotTaken::Lost)? {
+            match conversation.next(side.poll_timeout(), promise.as_ref()).await.map_err(SocketEnded::Lost)? {
                 Next::Bytes(count) => side.handle_bytes(clock.now(), conversation.heard(count)),
                 Next::Due => side.handle_timeout(clock.now()),
                 Next::Unwanted => side.leave(clock.now()),
@@ -143,17 +148,17 @@ impl<R: Runtime> Visitor<R> {
     }
 
     /// Parks the socket, if its agent may speak for the member.
-    fn judge(&mut self, hello: &Hello, stream: &DialedStream<R::Stream>) -> Result<(), (Refusal, NotTaken)> {
+    fn judge(&mut self, hello: &Hello, stream: &DialedStream<R::Stream>) -> Result<(), (Refusal, SocketEnded)> {
         let Hello { member, boot, .. } = hello;
         self.check(hello, stream).map_err(|why| (Refusal::Unauthorized, why))?;
         self.shared
-            .park(self.socket, member, *boot)
-            .map_err(|refusal| (refusal, NotTaken::Refused { member: member.clone(), refusal }))?;
+            .park(self.socket, self.from, member, *boot)
+            .map_err(|refusal| (refusal, SocketEnded::Refused { member: member.clone(), refusal }))?;
         self.member = Some(member.clone());
         Ok(())
     }
 
-    fn check(&self, hello: &Hello, stream: &DialedStream<R::Stream>) -> Result<(), NotTaken> {
+    fn check(&self, hello: &Hello, stream: &DialedStream<R::Stream>) -> Result<(), SocketEnded> {
         if hello.proof.is_none() && self.shared.trusts_certificates {
             let missing = || ProofError::Missing { member: hello.member.clone() }.into();
             return names(stream.session(), &hello.member).map_err(|why| why.unwrap_or_else(missing));
@@ -163,12 +168,14 @@ impl<R: Runtime> Visitor<R> {
     }
 
     /// The member is connected.
-    fn hand_over(&self, conversation: Conversation<R>, promise: Wanted<R>, rest: &[u8]) -> Result<(), NotTaken> {
+    fn hand_over(&self, conversation: Conversation<R>, promise: Requested<R>, rest: &[u8]) -> Result<(), SocketEnded> {
         if !rest.is_empty() {
-            return Err(match self.member.clone() {
-                Some(member) => NotTaken::SpokeFirst(member),
-                None => NotTaken::Ended(Ending::Left),
-            });
+            let why = self.member.clone().map_or(SocketEnded::Ended(Ending::Left), SocketEnded::SpokeFirst);
+            if let Some(promise) = promise {
+                // Another socket would end the same way.
+                promise.fulfil(Err(StartFailure { phase: StartPhase::Other, error: why.to_string() }));
+            }
+            return Err(why);
         }
         if let Some(promise) = promise {
             promise.fulfil(Ok(conversation.stream));

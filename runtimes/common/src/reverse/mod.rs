@@ -21,7 +21,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `options`, `error`, `event` | what a listener is told, and what it tells |
+//! | `options`, `error`, `event`, `teller` | what a listener is told, and what it tells |
 //! | `accepting` | the task that accepts |
 //! | `greeting`, `conversation` | the task of each socket until it is a connection |
 //! | `certificates` | the listener's TLS, and agents' certificates |
@@ -40,6 +40,7 @@ mod options;
 mod orders;
 mod shared;
 mod stream;
+mod teller;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,7 +51,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::reverse::Lot;
 
 pub(crate) use self::dial::Dialer;
-pub use self::error::{BindError, NotTaken};
+pub use self::error::{BindError, SocketEnded};
 pub use self::event::ReverseEvent;
 pub use self::options::{PemSource, ReverseOptions};
 use self::shared::{Shared, State};
@@ -113,7 +114,7 @@ impl<R: Runtime> ReverseListener<R> {
             tokens: options.tokens,
             keep_alive: options.keep_alive,
             wanted: options.wanted,
-            teller: event::Teller::new(options.handler),
+            teller: teller::Teller::new(options.handler),
             address,
             state: Mutex::new(State::new(Lot::new(options.limits))),
             acceptor: AtomicWaker::new(),

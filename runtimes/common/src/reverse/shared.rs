@@ -11,10 +11,10 @@ use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{BootId, Lot, NotParked, Refusal, SocketId, StartFailure, Taken, Tokens, TurnedAway};
 use rustls::ServerConfig;
 
-use super::event::Teller;
 use super::hand_over::{self, Claim, Promise};
 use super::orders::{Order, Orders};
 use super::stream::DialedStream;
+use super::teller::Teller;
 use crate::clock::Clock;
 use crate::runtime::Runtime;
 
@@ -52,6 +52,15 @@ pub(super) struct State<S> {
 /// The listener was closed.
 pub(super) struct Closed;
 
+/// The place of a dialer among those that wait.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    /// Behind those that came before.
+    Last,
+    /// It had its turn, and the socket failed.
+    First,
+}
+
 impl<S> State<S> {
     pub(super) fn new(lot: Lot) -> Self {
         let (sockets, waiting) = (BTreeMap::new(), BTreeMap::new());
@@ -86,6 +95,10 @@ impl<R: Runtime> Shared<R> {
         state.lot.accept(now, counted(from))?;
         state.last_socket += 1;
         let (socket, orders) = (SocketId(state.last_socket), Arc::new(Orders::default()));
+        if state.is_closed {
+            // It was accepted just before.
+            let _ = orders.give(Order::Leave);
+        }
         state.sockets.insert(socket, Arc::clone(&orders));
         Ok((socket, orders))
     }
@@ -94,11 +107,17 @@ impl<R: Runtime> Shared<R> {
     ///
     /// # Errors
     /// It is to be refused.
-    pub(super) fn park(&self, socket: SocketId, member: &ServerAddress, boot: BootId) -> Result<(), Refusal> {
+    pub(super) fn park(
+        &self,
+        socket: SocketId,
+        from: SocketAddr,
+        member: &ServerAddress,
+        boot: BootId,
+    ) -> Result<(), Refusal> {
         let now = self.clock.now();
         let mut wakers = Vec::new();
         let mut state = self.lock();
-        let earlier = state.lot.park(now, socket, member.clone(), boot)?;
+        let earlier = state.lot.park(now, socket, counted(from), member.clone(), boot)?;
         for orders in earlier.iter().filter_map(|socket| state.sockets.get(socket)) {
             wakers.extend(orders.give(Order::Leave));
         }
@@ -123,18 +142,22 @@ impl<R: Runtime> Shared<R> {
         state.sockets.remove(&socket);
     }
 
-    /// Waits for a socket of `member`.
+    /// Waits for a socket of `member`; before all others, if it is its `turn`.
     ///
     /// # Errors
     /// The listener was closed.
-    pub(super) fn want(&self, member: &ServerAddress) -> Result<Claim<Connected<R::Stream>>, Closed> {
+    pub(super) fn want(&self, member: &ServerAddress, turn: Turn) -> Result<Claim<Connected<R::Stream>>, Closed> {
         let (promise, claim) = hand_over::pair();
         let mut wakers = Vec::new();
         let mut state = self.lock();
         if state.is_closed {
             return Err(Closed);
         }
-        state.waiting.entry(member.clone()).or_default().push_back(promise);
+        let waiting = state.waiting.entry(member.clone()).or_default();
+        match turn {
+            Turn::Last => waiting.push_back(promise),
+            Turn::First => waiting.push_front(promise),
+        }
         state.serve(member, &mut wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);

@@ -1,7 +1,7 @@
 //! One type for all sockets, and their common settings.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -67,6 +67,17 @@ impl<A: AsyncWrite + Unpin, B: AsyncWrite + Unpin> AsyncWrite for EitherStream<A
         match self.get_mut() {
             Self::Left(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Right(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Left(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
+            Self::Right(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
         }
     }
 

@@ -157,6 +157,54 @@ fn sockets_that_nobody_needs_leave_after_a_minute_x_128() {
 }
 
 #[test]
+fn a_demand_sends_none_away_that_was_parked_before_x_128() {
+    let mut world = World::settled(&Limits::default(), 2);
+    world.pass(Duration::from_secs(60));
+
+    world.demand(7);
+    world.park_all();
+    let at_once = world.left.len();
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!((at_once, world.left.len()), (0, 7));
+}
+
+#[test]
+fn at_the_limit_an_old_socket_leaves_before_its_successor_comes_x_128() {
+    let mut limits = Limits::default();
+    (limits.max_sockets, limits.max_parked_time) = (2, Some(Duration::from_secs(600)));
+    let mut world = World::settled(&limits, 2);
+
+    world.pass(Duration::from_secs(600));
+    let left = world.left.clone();
+    for socket in left.clone() {
+        world.end(socket, SocketEnd::Over);
+    }
+
+    assert_eq!((left.len(), world.dialled.len()), (1, 1));
+}
+
+#[test]
+fn sockets_that_were_parked_before_a_failure_do_not_shorten_its_pauses_x_126() {
+    let mut world = World::settled(&Limits::default(), 4);
+    world.pass(Duration::from_secs(10));
+    let socket = world.parked()[0];
+    world.start(socket);
+    let mut attempts = 0;
+
+    let end = world.now + Duration::from_secs(60);
+    while world.now < end {
+        for socket in std::mem::take(&mut world.dialled) {
+            attempts += 1;
+            world.end(socket, SocketEnd::Failed);
+        }
+        world.pass(Duration::from_millis(100));
+    }
+
+    assert!(attempts <= 20, "{attempts} attempts in a minute");
+}
+
+#[test]
 fn a_demand_that_cannot_be_met_is_forgotten_x_125() {
     let mut world = World::settled(&Limits::default(), 1);
     let [parked] = world.parked()[..] else { panic!("one is parked") };

@@ -4,17 +4,18 @@
 //! has failed, or 250 ms after it began. The first attempt that succeeds wins, and the others are dropped. The address
 //! that worked last comes first; after it, IPv6 and IPv4 take turns.
 
-use std::fmt::Write;
+use std::error::Error;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::time::Instant;
+use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::net;
@@ -22,6 +23,37 @@ use crate::runtime::{Runtime, Target};
 
 /// The head start of an attempt (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
+
+/// A host cannot be connected.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// Its name has no address.
+    #[error("the name {host:?} cannot be resolved ({problem}); check it, and DNS")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// The resolver's error.
+        problem: io::Error,
+    },
+    /// None of its addresses can be connected.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+}
+
+/// No address of a host can be connected. `Display` names each with its problem.
+#[derive(Debug)]
+pub struct Unreachable(pub(crate) Vec<(Target, Problem)>);
+
+/// The problem of an address.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Failed(io::Error),
+    /// It did not answer in time.
+    Silent,
+    /// There was no time to try it.
+    Untried,
+}
 
 /// The address of a host that worked last.
 #[derive(Debug, Default)]
@@ -45,17 +77,55 @@ enum State<'a, S> {
     Failed(io::Error),
 }
 
+/// Opens a socket to `host` within `limit`, which includes the look-up of its name.
+///
+/// # Errors
+/// The name has no address, or none of its addresses could be connected in time; the error names the problem of each.
+pub async fn connect<R: Runtime>(
+    clock: &Clock<R>,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> Result<R::Stream, HostError> {
+    let until = clock.now() + limit;
+    let runtime = clock.runtime();
+    let unresolved = |problem| HostError::Resolve { host: host.to_owned(), problem };
+    let targets = match without_look_up(host) {
+        Some(known) => known.into_iter().map(|address| Target::Tcp(SocketAddr::new(address, port))).collect(),
+        None => {
+            let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}"));
+            let found = clock.within(limit, runtime.resolve(host, port)).await;
+            let found = found.unwrap_or_else(|| Err(silent())).map_err(unresolved)?;
+            found.into_iter().map(Target::Tcp).collect::<Vec<_>>()
+        }
+    };
+    if targets.is_empty() {
+        return Err(unresolved(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
+    }
+    let last = LastAddress::default();
+    Ok(race(clock, &last, targets, Some(until), |target| runtime.connect(target)).await?)
+}
+
+/// IP addresses, and localhost, which is both loopback addresses whatever the system's files say: servers often listen
+/// on one of them only.
+pub(crate) fn without_look_up(host: &str) -> Option<Vec<IpAddr>> {
+    if host == "localhost" {
+        return Some(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+    }
+    Some(vec![host.parse().ok()?])
+}
+
 /// Connects to one of `targets` by `connect`, until the deadline if there is one.
 ///
 /// # Errors
-/// No address could be reached; the error names the fault of each.
-pub(crate) async fn connect<'a, R, F, W>(
+/// No address could be reached; the error names the problem of each.
+pub(crate) async fn race<'a, R, F, W>(
     clock: &Clock<R>,
     last: &LastAddress,
     targets: Vec<Target>,
     until: Option<Instant>,
     connect: F,
-) -> Result<R::Stream, EstablishError>
+) -> Result<R::Stream, Unreachable>
 where
     R: Runtime,
     F: FnMut(Target) -> W,
@@ -88,7 +158,7 @@ where
                 return Ok(stream);
             }
             Step::NextAttempt if until.is_none_or(|until| clock.now() < until) && race.may_go_on() => {}
-            Step::NextAttempt => return Err(race.error()),
+            Step::NextAttempt => return Err(race.into_unreachable()),
         }
     }
 }
@@ -134,39 +204,47 @@ where
         if has_failed { Poll::Ready(Step::NextAttempt) } else { Poll::Pending }
     }
 
-    /// The faults of all addresses.
-    ///
-    /// If this process has no descriptors left, that is an error of connecting like any other. Its labels (CMAP-50)
-    /// have the right effect: the server is not at fault, so nothing is cleared (SDAM-7), and a later attempt may work.
-    fn error(&self) -> EstablishError {
-        let mut text = String::new();
-        let mut fault = Fault::Network;
-        for Attempt { target, state } in &self.attempts {
-            let separator = if text.is_empty() { "" } else { "; " };
-            let problem = match state {
-                State::Failed(error) => format!("{error}{}", net::advice(error)),
-                State::Running(_) => {
-                    fault = Fault::Timeout;
-                    "no answer within connectTimeoutMS".to_owned()
-                }
-            };
-            // Writing to a string does not fail.
-            let _ = write!(text, "{separator}{}: {problem}", name(target));
-        }
-        let refused = |attempt: &Attempt<_>| match &attempt.state {
-            State::Failed(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-            State::Running(_) => false,
-        };
-        if self.attempts.iter().any(refused) {
-            text.push_str("; check that MongoDB runs there and listens at this port");
-        }
-        for target in self.untried.iter().rev() {
-            fault = Fault::Timeout;
-            let _ = write!(text, "; {}: there was no time to try it", name(target));
-        }
-        EstablishError::new(Phase::Connect, fault, text)
+    fn into_unreachable(self) -> Unreachable {
+        let attempted = self.attempts.into_iter().map(|Attempt { target, state }| match state {
+            State::Failed(error) => (target, Problem::Failed(error)),
+            State::Running(_) => (target, Problem::Silent),
+        });
+        let untried = self.untried.into_iter().rev().map(|target| (target, Problem::Untried));
+        Unreachable(attempted.chain(untried).collect())
     }
 }
+
+impl Unreachable {
+    /// Each address and its problem; `silence` is that of one that did not answer.
+    pub(crate) fn text(&self, silence: &str) -> String {
+        let lines = self.0.iter().map(|(target, problem)| match problem {
+            Problem::Failed(error) => format!("{}: {error}{}", name(target), net::advice(error)),
+            Problem::Silent => format!("{}: {silence}", name(target)),
+            Problem::Untried => format!("{}: there was no time to try it", name(target)),
+        });
+        lines.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether the machine is there, and nothing listens.
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_refusal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        self.0.iter().any(|(_, problem)| matches!(problem, Problem::Failed(error) if is_refusal(error)))
+    }
+
+    /// Whether more time could have helped.
+    pub(crate) fn ran_out_of_time(&self) -> bool {
+        self.0.iter().any(|(_, problem)| matches!(problem, Problem::Silent | Problem::Untried))
+    }
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text("no answer in time"))
+    }
+}
+
+/// `Display` has said all.
+impl Error for Unreachable {}
 
 impl LastAddress {
     fn get(&self) -> Option<Target> {
@@ -213,6 +291,14 @@ fn name(target: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_and_localhost_need_no_look_up() {
+        assert_eq!(without_look_up("127.0.0.1"), Some(vec![Ipv4Addr::LOCALHOST.into()]));
+        assert_eq!(without_look_up("::1"), Some(vec![Ipv6Addr::LOCALHOST.into()]));
+        assert_eq!(without_look_up("localhost").map(|found| found.len()), Some(2));
+        assert_eq!(without_look_up("db.example"), None);
+    }
 
     fn targets(addresses: &[&str]) -> Vec<Target> {
         addresses.iter().map(|address| Target::Tcp(address.parse().unwrap())).collect()
