@@ -24,6 +24,8 @@ mod delete;
 mod find;
 #[path = "store/find_and_modify.rs"]
 mod find_and_modify;
+#[path = "store/hints.rs"]
+mod hints;
 #[path = "store/hostile.rs"]
 mod hostile;
 #[path = "store/indexes.rs"]

@@ -232,23 +232,6 @@ impl Collection {
         Ok(matching)
     }
 
-    /// Refuses a hint that names an unknown index. There is no planner that would follow one.
-    pub(super) fn check_hint(&self, hint: Option<RawBsonRef<'_>>) -> Result<(), CommandFailure> {
-        let Some(hint) = hint else { return Ok(()) };
-        let (name, pattern) = (hint.as_str(), hint.as_document());
-        let is_index = self.indexes.iter().any(|index| {
-            name == Some(index.name.as_str()) || pattern.is_some_and(|pattern| index.has_pattern(pattern))
-        });
-        let is_none = pattern.is_some_and(|pattern| fields(pattern).all(|(name, _)| name == "$natural"));
-        match is_index || is_none {
-            true => Ok(()),
-            false => {
-                let message = "error processing query: hint provided does not correspond to an existing index";
-                Err(CommandFailure::bad_value(message))
-            }
-        }
-    }
-
     /// Inserts a document that has its `_id`.
     pub(super) fn insert(&mut self, document: RawDocumentBuf, work: &Work) -> Result<(), WriteFailure> {
         check_storable(&document, work)?;

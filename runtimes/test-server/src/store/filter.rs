@@ -110,6 +110,16 @@ impl Filter {
         (path.is("_id") && value.element_type() != ElementType::Null).then_some(value)
     }
 
+    /// Whether MongoDB takes it as the filter of a partial index: equality, comparisons, `$in`, `$type`, `$exists: true`, and
+    /// these under `$and` and `$or`.
+    pub(super) fn suits_partial_index(&self) -> bool {
+        match self {
+            Self::All(filters) | Self::Any(filters) => filters.iter().all(Self::suits_partial_index),
+            Self::None(_) | Self::Sleep(_) => false,
+            Self::Field { test, .. } => test.suits_partial_index(),
+        }
+    }
+
     /// The paths that must equal a value, with that value: the initial fields of an upsert.
     pub(super) fn equalities<'a>(&'a self, found: &mut Vec<(&'a Path, &'a RawBson)>) {
         match self {
@@ -249,6 +259,20 @@ impl Test {
             }
         }
         Ok(Self::In { equal, patterns })
+    }
+
+    fn suits_partial_index(&self) -> bool {
+        match self {
+            Self::Equal(_) | Self::Compare { .. } | Self::In { .. } | Self::Exists(true) | Self::Type(_) => true,
+            Self::All(tests) => tests.iter().all(Self::suits_partial_index),
+            Self::Not(_)
+            | Self::Exists(false)
+            | Self::Size(_)
+            | Self::ElementMatches(_)
+            | Self::ElementPasses(_)
+            | Self::Remainder { .. }
+            | Self::Pattern(_) => false,
+        }
     }
 
     fn equality(&self) -> Option<&RawBson> {

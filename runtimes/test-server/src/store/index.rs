@@ -13,11 +13,12 @@ use super::arguments::{Arguments, fields, shown};
 use super::collation;
 use super::collection::RecordId;
 use super::failure::{CommandFailure, code};
+use super::filter::Filter;
 use super::meter::{Held, Meter, value_size};
 use super::number::Number;
 use super::order::{Ordered, compare_documents};
-use super::path::Path;
-use super::sort::MAX_KEYS;
+use super::path::{Found, Path};
+use super::sort::{Direction, MAX_KEYS, Sort};
 use super::work::{self, Work, weight};
 use super::write_error::WriteFailure;
 use crate::document::document;
@@ -35,6 +36,7 @@ pub(super) struct Index {
     pub(super) pattern: RawDocumentBuf,
     paths: Vec<(String, Path)>,
     is_sparse: bool,
+    is_partial: bool,
     /// The keys in use, if no two documents may have the same key.
     taken: Option<Taken>,
 }
@@ -70,6 +72,7 @@ impl Index {
             pattern: document! { "_id": 1 },
             paths: Path::parse("_id").map(|path| ("_id".to_string(), path)).into_iter().collect(),
             is_sparse: false,
+            is_partial: false,
             taken: Some(Taken::default()),
         }
     }
@@ -92,6 +95,9 @@ impl Index {
                     "Values in v:2 index key pattern cannot be {shown}: only numbers other than 0, and the names of types"
                 )));
             }
+            if let Some(kind) = value.as_str() {
+                check_kind(kind)?;
+            }
             let path = Path::parse(field)?;
             if path.parts().iter().any(String::is_empty) {
                 return Err(cannot("Index keys cannot be an empty field".to_string()));
@@ -105,8 +111,21 @@ impl Index {
             return Err(cannot("Index keys cannot be empty.".to_string()));
         }
         let (is_unique, is_sparse) = (arguments.boolean("unique")?, arguments.boolean("sparse")?);
-        if is_unique && arguments.get("partialFilterExpression").is_some() {
-            return Err(CommandFailure::not_supported("a unique index with a partialFilterExpression"));
+        let partial = arguments.document("partialFilterExpression")?;
+        if let Some(filter) = partial {
+            if is_sparse {
+                return Err(cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options".to_string()));
+            }
+            if paths.len() == 1 && paths.iter().all(|(field, _)| field == "_id") {
+                return Err(cannot("_id index cannot be a partial index".to_string()));
+            }
+            if !Filter::parse(filter)?.suits_partial_index() {
+                let filter = shown(RawBsonRef::Document(filter));
+                return Err(cannot(format!("Expression not supported in partial index: {filter}")));
+            }
+            if is_unique {
+                return Err(CommandFailure::not_supported("a unique index with a partialFilterExpression"));
+            }
         }
         if is_unique {
             // Any other index changes no result.
@@ -114,12 +133,20 @@ impl Index {
         }
         let mut description = document! { "v": 2 };
         for (field, value) in specification.iter().filter_map(Result::ok) {
-            if !matches!(field.as_str(), "v" | "ns" | "background") {
+            if !matches!(field.as_str(), "v" | "ns") {
                 description.append(field, value);
             }
         }
         let taken = is_unique.then(Taken::default);
-        Ok(Self { name: name.to_string(), description, pattern: key.to_owned(), paths, is_sparse, taken })
+        Ok(Self {
+            name: name.to_string(),
+            description,
+            pattern: key.to_owned(),
+            paths,
+            is_sparse,
+            is_partial: partial.is_some(),
+            taken,
+        })
     }
 
     /// An index like this one, of no documents.
@@ -130,6 +157,7 @@ impl Index {
             pattern: self.pattern.clone(),
             paths: self.paths.clone(),
             is_sparse: self.is_sparse,
+            is_partial: self.is_partial,
             taken: self.taken.as_ref().map(|_| Taken::default()),
         }
     }
@@ -160,7 +188,33 @@ impl Index {
 
     /// Whether the options that decide which documents it takes are the same.
     pub(super) fn has_options_of(&self, other: &Self) -> bool {
+        let filter =
+            |index: &Self| index.description.get_document("partialFilterExpression").ok().map(ToOwned::to_owned);
         (self.taken.is_some(), self.is_sparse) == (other.taken.is_some(), other.is_sparse)
+            && filter(self) == filter(other)
+    }
+
+    /// The order of its keys; `None` if it is partial, or its keys have no order that documents show.
+    pub(super) fn order(&self) -> Option<Sort> {
+        let direction = |(_, value)| match Number::read(value)?.compare(Number::Int32(0)).is_lt() {
+            true => Some(Direction::Down),
+            false => Some(Direction::Up),
+        };
+        let directions: Option<Vec<_>> = fields(&self.pattern).map(direction).collect();
+        let paths = self.paths.iter().map(|(_, path)| path.clone());
+        directions.filter(|_| !self.is_partial).map(|directions| Sort::By(paths.zip(directions).collect()))
+    }
+
+    /// Whether it has a key for this document: a sparse index needs one of its fields.
+    pub(super) fn has(&self, document: &RawDocument, work: &Work) -> bool {
+        let is_there = |(_, path): &(String, Path)| {
+            let there = &mut |found: Found<'_>| match found.value {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            };
+            path.visit(document, work, there).is_break()
+        };
+        !self.is_sparse || self.paths.iter().any(is_there)
     }
 
     /// The keys that `document` would take, if it may have them; `own` is the record that it replaces.
@@ -292,5 +346,14 @@ impl Index {
             shown_key.join(", ")
         );
         WriteFailure::duplicate(message, self.pattern.clone(), value)
+    }
+}
+
+/// Refuses an index whose type would need queries that the store lacks, and a type that MongoDB has not.
+fn check_kind(kind: &str) -> Result<(), CommandFailure> {
+    match kind {
+        "2d" | "2dsphere" | "hashed" => Ok(()),
+        "text" => Err(CommandFailure::not_supported("a text index")),
+        _ => Err(CommandFailure::new(code::CANNOT_CREATE_INDEX, format!("Unknown index plugin '{kind}'"))),
     }
 }

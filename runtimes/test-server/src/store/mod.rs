@@ -34,6 +34,7 @@ mod edited;
 mod expression;
 mod failure;
 mod filter;
+mod hint;
 mod index;
 mod limits;
 mod meter;

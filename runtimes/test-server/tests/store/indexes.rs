@@ -43,13 +43,13 @@ fn indexes_are_dropped_by_name_pattern_or_all_together() {
     let mut server = Server::default();
     let mut after = |index: Bson| {
         server.ok(create(doc! { "key": { "a": 1 }, "name": "a" }));
-        server.ok(create(doc! { "key": { "b": -1, "c": "text" }, "name": "b" }));
+        server.ok(create(doc! { "key": { "b": -1, "c": "hashed" }, "name": "b" }));
         server.ok(doc! { "dropIndexes": "pets", "index": index });
         batch(&server.ok(doc! { "listIndexes": "pets" })).len()
     };
 
     assert_eq!(after("*".into()), 1);
-    assert_eq!(after(doc! { "b": -1, "c": "text" }.into()), 2);
+    assert_eq!(after(doc! { "b": -1, "c": "hashed" }.into()), 2);
     assert_eq!(after(vec!["a", "b"].into()), 1);
 }
 
@@ -69,6 +69,80 @@ fn conflicts_and_mistakes_are_errors() {
     assert_eq!(server.code(doc! { "dropIndexes": "pets", "index": "_id_" }), 72);
     assert_eq!(server.code(doc! { "dropIndexes": "none", "index": "*" }), 26);
     assert_eq!(server.code(doc! { "listIndexes": "none" }), 26);
+}
+
+#[test]
+fn the_option_background_is_listed_as_it_was_given() {
+    let mut server = Server::default();
+    server.ok(create(doc! { "key": { "a": 1 }, "name": "a" }));
+    server.ok(create(doc! { "key": { "b": 1 }, "name": "b", "background": false }));
+    server.ok(create(doc! { "key": { "c": 1 }, "name": "c", "background": true }));
+
+    let listed = batch(&server.ok(doc! { "listIndexes": "pets" }));
+
+    let background: Vec<_> = listed.iter().map(|index| index.get_bool("background").ok()).collect();
+    assert_eq!(background, [None, None, Some(false), Some(true)]);
+}
+
+/// An index with this filter.
+fn partial(filter: impl Into<Bson>) -> Document {
+    let filter = filter.into();
+    create(doc! { "key": { "x": 1 }, "name": "x", "partialFilterExpression": filter })
+}
+
+#[test]
+fn a_partial_index_takes_the_filters_that_mongodb_takes() {
+    for filter in [
+        doc! {},
+        doc! { "a": 1, "b": { "$eq": "x" } },
+        doc! { "a": { "$gt": 1, "$lte": 9 }, "b": { "$gte": 1 }, "c": { "$lt": 1.5 } },
+        doc! { "a": { "$exists": true }, "b": { "$type": "string" } },
+        doc! { "$or": [{ "a": { "$in": [1, 2] } }, { "$and": [{ "b": 1 }, { "c": 1 }] }] },
+    ] {
+        let mut server = Server::default();
+        server.ok(partial(filter.clone()));
+        let listed = batch(&server.ok(doc! { "listIndexes": "pets" }));
+        assert_eq!(listed[1].get_document("partialFilterExpression").unwrap(), &filter);
+    }
+}
+
+#[test]
+fn a_partial_index_refuses_other_filters() {
+    let mut server = Server::default();
+
+    for filter in [
+        doc! { "a": { "$exists": false } },
+        doc! { "a": { "$ne": 1 } },
+        doc! { "a": { "$not": { "$gt": 1 } } },
+        doc! { "a": { "$nin": [1] } },
+        doc! { "a": { "$size": 1 } },
+        doc! { "a": regex("^x", "") },
+        doc! { "a": { "$elemMatch": { "b": 1 } } },
+        doc! { "$nor": [{ "a": 1 }] },
+        doc! { "$or": [{ "a": 1 }, { "b": { "$mod": [2, 0] } }] },
+    ] {
+        let (code, name, message) = server.fails(partial(filter.clone()));
+        assert_eq!((code, name), (67, "CannotCreateIndex"), "{filter}");
+        assert!(message.starts_with("Expression not supported in partial index: "), "{message}");
+    }
+    let sparse = doc! { "key": { "x": 1 }, "name": "x", "sparse": true, "partialFilterExpression": { "a": 1 } };
+    assert_eq!(server.code(create(sparse)), 67);
+    let of_id = doc! { "key": { "_id": 1 }, "name": "i", "partialFilterExpression": { "a": 1 } };
+    assert_eq!(server.code(create(of_id)), 67);
+    // What is no query has the error that it has in a find.
+    assert_eq!(server.code(partial(5)), 14);
+    assert_eq!(server.code(partial(doc! { "a": { "$asdasd": 3 } })), 2);
+    assert_eq!(server.code(partial(doc! { "$and": 5 })), 2);
+    assert_eq!(server.code(doc! { "listIndexes": "pets" }), 26);
+}
+
+#[test]
+fn a_partial_index_conflicts_with_one_that_has_another_filter() {
+    let mut server = Server::default();
+    server.ok(partial(doc! { "a": 1 }));
+
+    assert_eq!(server.ok(partial(doc! { "a": 1 })).get_str("note").unwrap(), "all indexes already exist");
+    assert_eq!(server.code(partial(doc! { "a": 2 })), 86);
 }
 
 #[test]

@@ -88,3 +88,18 @@ fn a_validator_is_refused() {
     assert_eq!((code, message.as_str()), (115, "a collection with a validator is not supported by this test server"));
     server.ok(doc! { "create": "pets", "validator": {} });
 }
+
+#[test]
+fn a_text_index_is_refused_and_one_of_no_known_type_is_a_mistake() {
+    let mut server = Server::default();
+    let create = |kind: &str| doc! { "createIndexes": "pets", "indexes": [{ "key": { "t": kind }, "name": "t" }] };
+
+    let (code, _, message) = server.fails(create("text"));
+
+    assert_eq!((code, message.as_str()), (NOT_SUPPORTED, "a text index is not supported by this test server"));
+    assert_eq!(server.code(create("texts")), 67);
+    for kind in ["2d", "2dsphere", "hashed"] {
+        let mut server = Server::default();
+        server.ok(create(kind));
+    }
+}

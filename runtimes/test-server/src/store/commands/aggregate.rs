@@ -10,6 +10,7 @@ use crate::store::arguments::{Arguments, values};
 use crate::store::catalog::Namespace;
 use crate::store::collection::Collection;
 use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE};
+use crate::store::filter::Filter;
 use crate::store::meter::Stored;
 use crate::store::number::Number;
 use crate::store::pipeline::{Beginning, Pipeline, database_namespace};
@@ -43,7 +44,15 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let documents = match (pipeline.beginning, namespace) {
         (Some(beginning), None) => vec![Arc::new(Stored::computed(beginning.document()))],
         (None, Some(namespace)) => {
-            store.catalog.get(namespace).into_iter().flat_map(Collection::documents).map(Arc::clone).collect()
+            let collection = store.catalog.get(namespace);
+            match arguments.get("hint") {
+                None => collection.into_iter().flat_map(Collection::documents).map(Arc::clone).collect(),
+                hint => {
+                    let all = Filter::All(Vec::new());
+                    let hinted = |collection: &Collection| collection.hinted(hint, &all, usize::MAX, &command.work);
+                    collection.map_or(Ok(Vec::new()), hinted)?.into_iter().map(|(_, document)| document).collect()
+                }
+            }
         }
         (Some(_), Some(_)) => {
             let message = "The first stage of this pipeline must be run against the database with {aggregate: 1}";

@@ -23,12 +23,15 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
 
     let collection = store.catalog.get(namespace);
-    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let Some(collection) = collection else { return Ok(document! { "n": 0 }) };
     let is_match = |document: &&Arc<Stored>| {
         command.work.step(1);
         filter.matches(document, &command.work)
     };
-    let matching =
-        collection.map_or(0, |collection| collection.documents().filter(is_match).skip(skip).take(limit).count());
+    let matching = match arguments.get("hint") {
+        None => collection.documents().filter(is_match).skip(skip).take(limit).count(),
+        // A sparse index lacks documents.
+        hint => collection.hinted(hint, &filter, limit.saturating_add(skip), &command.work)?.len().saturating_sub(skip),
+    };
     Ok(document! { "n": count(matching) })
 }

@@ -48,8 +48,7 @@ fn delete(
         }
     };
     let Some(collection) = store.catalog.get_mut(namespace) else { return Ok(0) };
-    collection.check_hint(arguments.get("hint"))?;
-    let matching = collection.matching(&filter, limit, work)?;
+    let matching = collection.hinted(arguments.get("hint"), &filter, limit, work)?;
     for (record, _) in &matching {
         work.check()?;
         collection.remove(*record, work);

@@ -26,9 +26,10 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
 
     let (mut seen, mut different, mut bytes) = (BTreeSet::new(), RawArrayBuf::new(), 0);
     let work = &command.work;
-    let documents = store.catalog.get(namespace).into_iter().flat_map(Collection::documents);
-    for document in documents.filter(|document| filter.matches(document, work)) {
-        let _ = path.visit(document, work, &mut |found| {
+    let hint = arguments.get("hint");
+    let matching = |collection: &Collection| collection.hinted(hint, &filter, usize::MAX, work);
+    for (_, document) in store.catalog.get(namespace).map_or(Ok(Vec::new()), matching)? {
+        let _ = path.visit(&document, work, &mut |found| {
             // Of an array its elements count, which are found before it.
             let Some(value) = found.value.filter(|value| found.is_element || value.as_array().is_none()) else {
                 return ControlFlow::Continue(());

@@ -6,7 +6,7 @@ use cmap_core::wire::document::command_name;
 use crate::document::document;
 use crate::store::{Call, CommandFailure, Store, code, namespace};
 
-pub(super) fn run(_: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
+pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();
     arguments.check_known(&["verbosity"])?;
     let explained = arguments.required("explain", arguments.document("explain")?)?;
@@ -22,6 +22,8 @@ pub(super) fn run(_: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, C
         return Err(CommandFailure::new(code::COMMAND_NOT_FOUND, message));
     }
     let namespace = namespace(name, command.database, explained)?;
+    let hint = explained.get("hint").ok().flatten();
+    store.catalog.get(namespace).map_or(Ok(()), |collection| collection.check_hint(hint))?;
     let planner = document! {
         "namespace": namespace.full(),
         "indexFilterSet": false,

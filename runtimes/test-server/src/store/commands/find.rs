@@ -42,11 +42,12 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     }
 
     let collection = store.catalog.get(namespace);
-    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
+    let hint = arguments.get("hint");
     let work = &command.work;
     let mut cursor = Cursor::of(namespace.full(), []);
     if let Some(collection) = collection {
         let is_empty = collection.len() == 0;
+        collection.check_hint(hint)?;
         if is_tailable && collection.cap.is_none() {
             return Err(CommandFailure::bad_value(
                 "error processing query: tailable cursor requested on non capped collection",
@@ -62,7 +63,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
             let needed = if sort.is_some() { None } else { limit };
             let needed = needed.map_or(usize::MAX, |limit| limit.saturating_add(skip));
             let mut documents: Vec<_> =
-                collection.matching(&filter, needed, work)?.into_iter().map(|(_, document)| document).collect();
+                collection.hinted(hint, &filter, needed, work)?.into_iter().map(|(_, document)| document).collect();
             if let Some(sort) = sort {
                 sort.apply(&mut documents, work)?;
             }

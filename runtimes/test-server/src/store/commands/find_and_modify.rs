@@ -33,8 +33,8 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
 
     let limit = if sort.is_some() { usize::MAX } else { 1 };
     let collection = store.catalog.get(namespace);
-    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
-    let mut matching = collection.map_or(Ok(Vec::new()), |all| all.matching(&filter, limit, work))?;
+    let hint = arguments.get("hint");
+    let mut matching = collection.map_or(Ok(Vec::new()), |all| all.hinted(hint, &filter, limit, work))?;
     if let Some(sort) = sort {
         sort.apply_to(&mut matching, work, |(_, document)| document)?;
     }

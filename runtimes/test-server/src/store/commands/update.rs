@@ -72,8 +72,8 @@ fn update(
     }
     let limit = if multi { usize::MAX } else { 1 };
     let collection = store.catalog.get(namespace);
-    collection.map_or(Ok(()), |collection| collection.check_hint(arguments.get("hint")))?;
-    let matching = collection.map_or(Ok(Vec::new()), |collection| collection.matching(&filter, limit, work))?;
+    let hint = arguments.get("hint");
+    let matching = collection.map_or(Ok(Vec::new()), |collection| collection.hinted(hint, &filter, limit, work))?;
     if matching.is_empty() && upsert {
         let document = store.catalog.with_id(&update.insertion(&filter, work)?);
         let id = document.get("_id").ok().flatten().map(RawBson::from);
