@@ -436,6 +436,50 @@ fn a_connection_in_use_is_closed_at_check_in_while_all_users_together_have_too_m
 }
 
 #[test]
+fn a_connection_is_closed_when_it_is_established_while_all_users_together_have_too_many() {
+    let mut driver = Driver::new();
+    driver.check_out(0);
+    driver.establish_all();
+    let given_up = driver.check_out(1);
+    let _ = driver.topology.cancel_check_out(driver.now, given_up);
+    assert_eq!((driver.in_use.len(), driver.pending.len()), (1, 1));
+    driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(1).min_pool_size(0)).unwrap();
+
+    driver.establish(0);
+
+    assert_eq!(driver.topology.connections(), 1);
+}
+
+#[test]
+fn a_connection_that_is_closed_makes_no_room_while_all_users_together_have_too_many() {
+    let mut driver = Driver::new();
+    driver.check_out(2);
+    driver.establish_all();
+    driver.check_in(0, Condition::Usable);
+    for _ in 0..3 {
+        driver.check_out(1);
+    }
+    assert_eq!((driver.pending.len(), driver.topology.connections()), (2, MAX_POOL_SIZE));
+
+    let sizes = PoolSizes::default().max_pool_size(1).min_pool_size(0).max_connecting(3);
+    driver.topology.resize(driver.now, sizes).unwrap();
+    driver.drain();
+
+    assert_eq!((driver.pending.len(), driver.topology.connections()), (2, 2));
+}
+
+#[test]
+fn a_smaller_limit_is_not_exceeded_by_the_floor_that_comes_with_it() {
+    let mut driver = Driver::new();
+    driver.check_out(1);
+    driver.establish_all();
+
+    driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(1).min_pool_size(1)).unwrap();
+
+    assert_eq!(driver.topology.connections(), 1);
+}
+
+#[test]
 fn a_user_whom_nobody_has_added_gets_no_connection_and_no_pool() {
     let mut driver = Driver::new();
     let stranger = driver.users[2];

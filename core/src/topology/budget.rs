@@ -106,7 +106,11 @@ impl<C> Topology<C> {
         let is_sought = self.neediest(&[]).is_some();
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };
-            let (has_more, has_too_many) = (self.free_permits(id) > 0, self.has_too_many(id));
+            let mut has_too_many = self.has_too_many(id);
+            while has_too_many && self.give_up_coldest_of(id) {
+                has_too_many = self.has_too_many(id);
+            }
+            let has_more = self.free_permits(id) > 0;
             if let Some(server) = self.servers.at(slot) {
                 server.pool.end_of_call(has_more, is_sought || has_too_many);
             }
@@ -156,17 +160,25 @@ impl<C> Topology<C> {
 
     /// Closes the coldest available connection that another server has. Returns whether there was one.
     fn give_up_coldest(&mut self, needy: ServerId) -> bool {
-        let Some(id) = self.coldest_of(|id, this| id != needy && this.makes_room(id, needy)) else { return false };
+        let coldest = self.coldest_of(|id, this| id != needy && this.makes_room(id, needy));
+        coldest.map(|id| self.close_coldest(id)).is_some()
+    }
+
+    /// Closes the coldest available connection of the pools at this one's server, which have too many together: maxPoolSize has
+    /// become smaller. Returns whether there was one.
+    fn give_up_coldest_of(&mut self, pool: ServerId) -> bool {
+        let coldest = self.coldest_of(|id, this| this.member_of(id) == this.member_of(pool));
+        coldest.map(|id| self.close_coldest(id)).is_some()
+    }
+
+    fn close_coldest(&mut self, id: ServerId) {
         let now = self.now;
-        if let Some(server) = self.servers.get_mut(id) {
-            server.pool.give_up_coldest(now);
-        }
+        self.servers.get_mut(id).into_iter().for_each(|server| server.pool.give_up_coldest(now));
         self.take_outputs_of(id);
-        true
     }
 
     /// The pool with the connection that has been available longest, of those that `is_meant` takes.
-    pub(super) fn coldest_of(&self, is_meant: impl Fn(ServerId, &Self) -> bool) -> Option<ServerId> {
+    fn coldest_of(&self, is_meant: impl Fn(ServerId, &Self) -> bool) -> Option<ServerId> {
         let meant = self.servers.iter().filter(|&(id, _)| is_meant(id, self));
         meant.filter_map(|(id, server)| Some((server.pool.coldest_since()?, id))).min_by_key(|it| it.0).map(|it| it.1)
     }

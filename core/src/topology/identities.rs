@@ -187,17 +187,11 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Gives the pools of identities the limits of their server's pool, and closes the coldest available connections of all
-    /// of them that are too many together.
+    /// Gives the pools of identities the limits of their server's pool. What they have too many together is closed when the
+    /// budget is shared, after each call.
     pub(super) fn resize_siblings(&mut self, server: ServerId, sizes: PoolSizes) {
-        let now = self.now;
         for sibling in self.pools_of(server).into_iter().filter(|&id| id != server) {
-            let _ = self.call_pool(sibling, |pool| pool.resize(now, PoolSizes { min_pool_size: Some(0), ..sizes }));
-        }
-        while self.has_too_many(server)
-            && let Some(coldest) = self.coldest_of(|id, this| this.member_of(id) == server)
-        {
-            self.call_pool(coldest, |pool| pool.give_up_coldest(now));
+            let _ = self.resize_pool(sibling, PoolSizes { min_pool_size: Some(0), ..sizes });
         }
     }
 
@@ -224,13 +218,14 @@ impl<C> Topology<C> {
         size.saturating_sub(total).min(connecting.saturating_sub(pending))
     }
 
-    /// Whether a connection of `other` less would leave room for one of `needy`: not, if too many are being established.
+    /// Whether a connection of `other` less would leave room for one of `needy`: not, if too many are being established, or if
+    /// there are more than maxPoolSize allows.
     pub(super) fn makes_room(&self, other: ServerId, needy: ServerId) -> bool {
         if self.free_of_server(needy) > 0 {
             return true;
         }
-        let ((_, connecting), (_, pending)) = (self.limits_of(needy), self.used_of_server(needy));
-        self.member_of(other) == self.member_of(needy) && pending < connecting
+        let ((size, connecting), (total, pending)) = (self.limits_of(needy), self.used_of_server(needy));
+        self.member_of(other) == self.member_of(needy) && total <= size && pending < connecting
     }
 
     /// maxPoolSize and maxConnecting of a server.

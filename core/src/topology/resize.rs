@@ -6,6 +6,7 @@ use super::Topology;
 #[cfg(feature = "trace")]
 use crate::options::PoolOptions;
 use crate::options::{PoolOptionsError, PoolSizes};
+use crate::server::ServerId;
 use crate::time::Instant;
 
 impl<C> Topology<C> {
@@ -28,10 +29,24 @@ impl<C> Topology<C> {
         let members: Vec<_> = self.servers.members().map(|(id, _)| id).collect();
         for id in members {
             // Refused only by a pool whose role has limits of its own, which follow.
-            let _ = self.call_pool(id, |pool| pool.resize(now, sizes));
+            let _ = self.resize_pool(id, sizes);
             self.resize_siblings(id, sizes);
             self.resize_by_role(id);
         }
         Ok(())
+    }
+
+    /// Where several pools share their server's limits, none is lent by the old ones: what the new ones leave is shared afterwards.
+    pub(super) fn resize_pool(&mut self, id: ServerId, sizes: PoolSizes) -> Option<Result<(), PoolOptionsError>> {
+        let now = self.now;
+        if !self.shares_limits() {
+            return self.call_pool(id, |pool| pool.resize(now, sizes));
+        }
+        let resized = self.servers.get_mut(id).map(|server| {
+            server.pool.lend_permits(0);
+            server.pool.resize(now, sizes)
+        });
+        self.collect(id);
+        resized
     }
 }

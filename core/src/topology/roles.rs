@@ -89,8 +89,7 @@ impl<C> Topology<C> {
                 min_pool_size: min_pool_size.or(Some(0)),
                 max_connecting: max_connecting.or(Some(profile.default_max_connecting())),
             };
-            let now = self.now;
-            self.call_pool(id, |pool| pool.resize(now, sizes));
+            let _ = self.resize_pool(id, sizes);
             self.resize_siblings(id, sizes);
         }
     }
