@@ -13,7 +13,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "A..B", default_value = "0..10000", value_parser = seeds)]
     pub(super) seeds: Seeds,
 
-    /// The deployment: standalone, replica-set, sharded or load-balanced. Without it: each seed draws one
+    /// The deployment: standalone, replica-set, sharded, load-balanced or seed-list. Without it: each seed draws one
     #[arg(long, value_name = "NAME", value_parser = scenario)]
     pub(super) scenario: Option<Deployment>,
 

@@ -1,24 +1,29 @@
 //! Carries out steps on a client, as the driver of a runtime would, and lets the oracle judge each of them.
 
+mod establishing;
+mod identities;
 mod inputs;
+mod leaving;
+mod seed_list;
 mod warm_ups;
 
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::connection::Fault;
 use cmap_core::monitor::{Call, Finding};
 use cmap_core::options::{PoolOptionsError, PoolSizes, ReadMode, ReadPreference};
 use cmap_core::pool::{
-    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput, ServiceId,
+    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput,
 };
-use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
+use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
     Answer, CheckOut, Criteria, Input, MonitorCall, Output, ServerSelector, Topology, TopologyOptions, WarmUpId,
 };
 
 use self::inputs::{describe, operation_error};
+use super::ledger::Waiter;
 use super::machine::Machine;
 use super::mark::Mark;
 use super::oracle::{Broken, Oracle, law};
@@ -68,6 +73,8 @@ pub(super) enum Report {
     Interrupted(Handle),
     /// The server's monitor checks it soon.
     CheckServer(usize),
+    /// The seed list is looked up.
+    Resolve,
 }
 
 /// A client and everything that its driver holds, oldest first.
@@ -93,6 +100,8 @@ pub(super) struct Driver<M> {
     refreshing: Vec<Handle>,
     in_use: Vec<Handle>,
     warm_ups: Vec<WarmUpId>,
+    /// Those included that were removed.
+    identities: Vec<IdentityId>,
     pub(super) reports: Vec<Report>,
     /// When the machine wants to be called, if it was asked since its last call.
     due: Option<Option<Instant>>,
@@ -103,8 +112,9 @@ pub(super) struct Driver<M> {
 
 /// The client's machine, before anything has happened to it.
 pub(super) fn client(case: &ClientCase) -> Result<Topology<()>, PoolOptionsError> {
-    let seeds = case.deployment.hosts().iter().map(|host| ServerAddress::tcp(host, 27017)).collect();
-    let mut options = TopologyOptions::of_seeds(seeds);
+    let seeds = case.deployment.hosts().iter().take(case.deployment.seeds());
+    let mut options = TopologyOptions::of_seeds(seeds.map(|host| ServerAddress::tcp(host, 27017)).collect());
+    options.polled_seed_list = seed_list::polled(case);
     options.max_connections = case.max_connections;
     options.load_balanced = case.deployment == Deployment::LoadBalanced;
     options.replica_set = case.deployment.is_replica_set().then(|| "rs".into());
@@ -122,7 +132,7 @@ impl<M: Machine> Driver<M> {
             looks,
             now: Instant::ORIGIN,
             calls: 0,
-            oracle: Oracle::new(&case.pool, case.max_connections),
+            oracle: Oracle::new(case),
             descriptions: (0..case.deployment.hosts().len()).map(|member| describe(case.deployment, member)).collect(),
             members: vec![None; case.deployment.hosts().len()],
             numbers: Vec::new(),
@@ -132,6 +142,7 @@ impl<M: Machine> Driver<M> {
             refreshing: Vec::new(),
             in_use: Vec::new(),
             warm_ups: Vec::new(),
+            identities: Vec::new(),
             reports: Vec::new(),
             due: None,
             check_outs: 0,
@@ -221,7 +232,13 @@ impl<M: Machine> Driver<M> {
 
     fn step(&mut self, step: Step) -> Result<(), Broken> {
         match step {
-            Step::CheckOut { purpose, limit, key } => self.check_out(purpose, limit, key),
+            Step::CheckOut { purpose, limit, key, identity } => {
+                let mut request = CheckOutRequest::default();
+                request.deadline = limit.map(|limit| self.now + limit);
+                request.affinity = key.map(AffinityKey);
+                request.identity = identity.and_then(|nth| nth_of(&self.identities, nth));
+                self.check_out(purpose, request)
+            }
             Step::Cancel(nth) => self.cancel(nth),
             Step::CheckIn { nth, is_usable } => {
                 let Some(connection) = take(&mut self.in_use, nth) else { return Ok(()) };
@@ -235,17 +252,7 @@ impl<M: Machine> Driver<M> {
                 self.oracle.checked(connection, is_alive);
                 self.call(Input::Checked(connection, is_alive))
             }
-            Step::Refresh { nth, is_alive: true } => {
-                let Some(connection) = take(&mut self.refreshing, nth) else { return Ok(()) };
-                self.oracle.refreshed(connection);
-                self.call(Input::Refreshed(connection))
-            }
-            Step::Refresh { nth, is_alive: false } => {
-                let Some(connection) = take(&mut self.refreshing, nth) else { return Ok(()) };
-                self.oracle.refresh_failed(connection);
-                let error = OperationError::new(Fault::Network, Cause::new("the ping failed"));
-                self.call(Input::RefreshFailed(connection, error))
-            }
+            Step::Refresh { nth, is_alive } => self.end_refresh(nth, is_alive),
             Step::HangUp(nth) => match nth_of(&self.in_use, nth) {
                 Some(connection) => {
                     self.oracle.hung_up(connection);
@@ -269,6 +276,10 @@ impl<M: Machine> Driver<M> {
             }
             Step::WarmUp(connections) => self.warm_up(connections),
             Step::CancelWarmUp(nth) => self.cancel_warm_up(nth),
+            Step::AddIdentity => self.add_identity(),
+            Step::RemoveIdentity(nth) => self.remove_identity(nth),
+            Step::RenewCredential { identity, is_proven } => self.renew_credential(identity, is_proven),
+            Step::Resolve(lookup) => self.end_lookup(lookup),
             Step::RetireAll(over) => self.call(Input::RetireAll(over)),
             Step::EndAffinity(key) => self.call(Input::EndAffinity(AffinityKey(key))),
             Step::Suspend(time) => {
@@ -280,11 +291,8 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    fn check_out(&mut self, purpose: Purpose, limit: Option<Duration>, key: Option<u64>) -> Result<(), Broken> {
+    fn check_out(&mut self, purpose: Purpose, request: CheckOutRequest) -> Result<(), Broken> {
         self.check_outs += 1;
-        let deadline = limit.map(|limit| self.now + limit);
-        let mut request = CheckOutRequest::default();
-        (request.deadline, request.affinity) = (deadline, key.map(AffinityKey));
         let input = match purpose {
             Purpose::Write => Input::CheckOut(request),
             Purpose::Read => {
@@ -292,7 +300,7 @@ impl<M: Machine> Driver<M> {
                 Input::CheckOutFor(Box::new(Criteria { selector, ..Criteria::default() }), request)
             }
         };
-        self.call_for(input, deadline)
+        self.call_for(input, request)
     }
 
     fn cancel(&mut self, nth: usize) -> Result<(), Broken> {
@@ -307,32 +315,6 @@ impl<M: Machine> Driver<M> {
         let has_ended = !self.oracle.is_waiting(check_out);
         law("a check-out that was cancelled has ended", has_ended, || format!("{answer:?}"))?;
         self.look()
-    }
-
-    fn end_establishment(&mut self, nth: usize, end: Establishment) -> Result<(), Broken> {
-        let Some(connection) = take(&mut self.pending, nth) else { return Ok(()) };
-        let (phase, fault) = match end {
-            Establishment::Done => return self.end_well(connection, 0),
-            Establishment::DoneBy(service) => return self.end_well(connection, service),
-            Establishment::Refused => (Phase::Connect, Fault::Network),
-            Establishment::HungUp => (Phase::Hello, Fault::Network),
-            Establishment::TimedOut => (Phase::Hello, Fault::Timeout),
-            Establishment::Unauthorized => (Phase::Authenticate, Fault::Server { code: Some(18) }),
-        };
-        self.oracle.establish_failed(connection);
-        self.call(Input::EstablishFailed(connection, EstablishError::new(phase, fault, "it failed")))
-    }
-
-    fn end_well(&mut self, connection: Handle, service: u8) -> Result<(), Broken> {
-        if self.deployment != Deployment::LoadBalanced {
-            self.oracle.established(connection, None);
-            return self.call(Input::Established(connection));
-        }
-        let service = ServiceId([service; 12]);
-        let hello = Box::new(describe(self.deployment, 0));
-        self.call(Input::Hello(connection, Some(service), hello))?;
-        self.oracle.established(connection, Some(service));
-        self.call(Input::Established(connection))
     }
 
     fn hear(&mut self, member: usize, heard: Heard) -> Result<(), Broken> {
@@ -361,16 +343,18 @@ impl<M: Machine> Driver<M> {
         }
         description
     }
+
     // A call, and what it leads to.
 
     fn call(&mut self, input: Input) -> Result<(), Broken> {
-        self.call_for(input, None)
+        self.call_for(input, CheckOutRequest::default())
     }
 
-    fn call_for(&mut self, input: Input, deadline: Option<Instant>) -> Result<(), Broken> {
+    /// A call that may begin a check-out, of this request.
+    fn call_for(&mut self, input: Input, request: CheckOutRequest) -> Result<(), Broken> {
         let answer = self.apply(input);
         if let Answer::CheckOut(check_out, _) = answer {
-            self.oracle.began(check_out, deadline);
+            self.oracle.began(Waiter { check_out, deadline: request.deadline, identity: request.identity });
             self.last_check_out = Some(check_out);
             self.waiting.push(check_out);
         }
@@ -406,6 +390,8 @@ impl<M: Machine> Driver<M> {
 
     fn look(&mut self) -> Result<(), Broken> {
         self.oracle.settle()?;
+        let holds_back = self.machine.holds_back(|pool| self.oracle.is_told_of(pool));
+        law("a client whose outputs were taken has none left in a pool", !holds_back, || format!("{:?}", self.now))?;
         self.calls += 1;
         if self.looks == Looks::AfterEachCall || self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
             self.look_inside()?;
@@ -415,13 +401,17 @@ impl<M: Machine> Driver<M> {
 
     fn look_inside(&self) -> Result<(), Broken> {
         self.oracle.compare(self.machine.counts())?;
+        self.oracle.compare_outdated(self.machine.outdated())?;
         let contradiction = self.machine.contradiction();
         law("a pool does not contradict itself", contradiction.is_none(), || contradiction.unwrap_or_default())
     }
 
     fn drain(&mut self) -> Result<(), Broken> {
         while let Some(output) = self.machine.poll_output() {
-            self.oracle.output(&output)?;
+            if let Output::Pool { server, .. } = output {
+                self.meet_pool(server);
+            }
+            self.oracle.output(self.now, &output)?;
             self.take(output);
         }
         Ok(())
@@ -448,17 +438,20 @@ impl<M: Machine> Driver<M> {
                 if let Some(known) = self.members.get_mut(member) {
                     *known = Some(server);
                 }
+                self.oracle.server_joined(member);
                 self.reports.push(Report::CheckServer(member));
             }
             Output::Monitor { server, call: MonitorCall::Call(Call::RequestCheck) } => {
                 let member = self.number(server);
                 self.reports.extend(member.map(Report::CheckServer));
             }
+            Output::Monitor { server, call: MonitorCall::End } => self.lose_server(server),
+            Output::Monitor { server, call: MonitorCall::Forget } => self.forget_pool(server),
+            Output::ResolveSrv { .. } => self.reports.push(Report::Resolve),
             Output::WarmedUp { warm_up, .. } => self.warm_ups.retain(|known| *known != warm_up),
             Output::Monitor { .. }
             | Output::Pool { .. }
             | Output::Selection(_)
-            | Output::ResolveSrv { .. }
             | Output::Topology(_)
             | Output::Server { .. } => {}
         }
@@ -472,6 +465,7 @@ impl<M: Machine> Driver<M> {
         match action {
             Action::Connect { connection } => {
                 self.pending.push(connection);
+                self.oracle.logs_in(connection, self.machine.identity_of(connection));
                 self.reports.push(Report::Connect { member, connection });
             }
             Action::Check { connection } => {

@@ -8,11 +8,14 @@ use std::time::Duration;
 use cmap_core::time::Instant;
 
 use super::shrink::{play, shrink, sound};
-use super::step::{Deployment, Establishment, Heard, Purpose, Script, Step, Trouble};
+use super::step::{Deployment, Establishment, Heard, Lookup, Purpose, Script, Step, Trouble};
 use super::world::World;
 
 /// Most steps of a script.
 const STEPS: usize = 300;
+
+/// From this byte on, the servers stand in DNS.
+const SEED_LIST: u8 = 192;
 
 /// Plays one input. The first three bytes choose the options, as a seed draws them, and the deployment; each five that follow are
 /// a step: what happens, with two arguments, and how long after the step before.
@@ -22,7 +25,10 @@ const STEPS: usize = 300;
 pub fn run(data: &[u8]) {
     let Some((&[low, high, deployment], rest)) = data.split_first_chunk() else { return };
     let seed = u64::from(u16::from_le_bytes([low, high]));
-    let deployment = nth(&Deployment::ALL, deployment);
+    let deployment = match deployment {
+        SEED_LIST.. => Deployment::SeedList,
+        _ => nth(&Deployment::WITHOUT_DNS, deployment),
+    };
     let mut now = Instant::ORIGIN;
     let (steps, _) = rest.as_chunks::<5>();
     let steps = steps.iter().take(STEPS).map(|&[what, argument, more, mantissa, exponent]| {
@@ -44,8 +50,14 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
     let time = Duration::from_micros(u64::from(argument) << (more % 18));
     let is_true = more.is_multiple_of(2);
     match what {
-        240..=247 => return Step::WarmUp((argument > 0).then(|| u32::from(argument % 8))),
-        248.. => return Step::CancelWarmUp(place),
+        240..=245 => return Step::WarmUp((argument > 0).then(|| u32::from(argument % 8))),
+        246 | 247 => return Step::CancelWarmUp(place),
+        248 => return Step::AddIdentity,
+        249 => return Step::RemoveIdentity(place),
+        250 | 251 => {
+            return Step::RenewCredential { identity: (argument >= 128).then_some(place), is_proven: more < 224 };
+        }
+        252.. => return Step::Resolve(lookup(argument, more)),
         _ => {}
     }
     match what % 24 {
@@ -53,6 +65,7 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
             purpose: if is_true { Purpose::Write } else { Purpose::Read },
             limit: (argument >= 128).then_some(time),
             key: (more >= 192).then(|| u64::from(argument % 6)),
+            identity: (what % 24 > 3).then_some(place),
         },
         6 => Step::Cancel(place),
         7..=10 => Step::CheckIn { nth: place, is_usable: !more.is_multiple_of(4) },
@@ -67,6 +80,14 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
         22 => Step::EndAffinity(u64::from(argument % 6)),
         _ => Step::Suspend(time),
     }
+}
+
+fn lookup(argument: u8, more: u8) -> Lookup {
+    if more % 8 == 0 {
+        return Lookup::Failed;
+    }
+    let time_to_live = Duration::from_secs(u64::from(argument / 16) * 8);
+    Lookup::Found { routers: argument % 16, has_stranger: more >= 128, time_to_live }
 }
 
 fn heard(argument: u8) -> Heard {

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use cmap_core::pool::{CheckOutId, ConnectionId, Handle, ServiceId};
+use cmap_core::pool::{CheckOutId, ConnectionId, Handle, IdentityId, ServiceId};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 use cmap_core::topology::CheckOut;
@@ -32,6 +32,10 @@ pub(super) struct Connection {
     pub(super) state: State,
     /// The service that a load balancer chose for it.
     pub(super) service: Option<ServiceId>,
+    /// Who logs in on it; `None` is the credential of the options.
+    pub(super) identity: Option<IdentityId>,
+    /// Its credential has been replaced since.
+    pub(super) outdated: Option<Outdated>,
     /// Its pool was cleared since it was created.
     pub(super) is_stale: bool,
     /// It was returned as unusable, or its server hung it up.
@@ -41,6 +45,15 @@ pub(super) struct Connection {
     /// The pool gave it up while it was being established or pinged.
     pub(super) is_given_up: bool,
     pub(super) has_socket: bool,
+}
+
+/// A connection whose credential has been replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outdated {
+    /// It may serve one check-out yet.
+    Unlent,
+    /// A check-out has it, or has had it.
+    Lent,
 }
 
 /// The pools, each at the place where it was first seen.
@@ -57,13 +70,32 @@ pub(super) struct Pool {
     pub(super) queue: VecDeque<CheckOutId>,
     /// Connections, and pending ones, after the last call.
     pub(super) before: (u32, u32),
+    /// The same of all pools at its server.
+    pub(super) before_together: (u32, u32),
+    /// The server whose limits it shares, if it is an identity's.
+    pub(super) of_server: Option<ServerId>,
+    /// It has had an output. One that nobody has needed is never heard of.
+    pub(super) is_told_of: bool,
+    /// It was closed, or its server has left the topology.
+    pub(super) is_closed: bool,
+    /// Nothing is left of it.
+    pub(super) is_forgotten: bool,
     /// Whether anything has changed since it was judged: otherwise it is as lawful as it was then.
     pub(super) is_touched: bool,
 }
 
 /// The check-outs that wait, and their deadlines.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Vec<(CheckOut, Option<Instant>)>);
+pub(super) struct Waiting(Vec<Waiter>);
+
+/// A check-out that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    pub(super) check_out: CheckOut,
+    pub(super) deadline: Option<Instant>,
+    /// Whose connection it wants.
+    pub(super) identity: Option<IdentityId>,
+}
 
 impl Connections {
     /// Notes a new connection. Whether it is one.
@@ -74,6 +106,8 @@ impl Connections {
             pool,
             state: State::Pending,
             service: None,
+            identity: None,
+            outdated: None,
             is_stale: false,
             is_broken: false,
             is_there: true,
@@ -114,6 +148,16 @@ impl Connections {
         self.0.iter_mut().filter(is_meant).for_each(|known| known.is_stale = true);
     }
 
+    /// A credential was replaced. It does not matter to pools that are closed.
+    pub(super) fn make_outdated(&mut self, identity: Option<IdentityId>, pools: &Pools) {
+        let is_meant =
+            |known: &&mut Connection| known.is_there && known.identity == identity && !pools.is_closed(known.pool);
+        for known in self.0.iter_mut().filter(is_meant) {
+            let is_lent = known.state == State::InUse || known.outdated == Some(Outdated::Lent);
+            known.outdated = Some(if is_lent { Outdated::Lent } else { Outdated::Unlent });
+        }
+    }
+
     /// Those that pools have.
     pub(super) fn there(&self) -> impl Iterator<Item = &Connection> {
         self.0.iter().filter(|known| known.is_there)
@@ -143,6 +187,30 @@ impl Pools {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Pool> {
         self.0.iter().map(|(_, pool)| pool)
+    }
+
+    /// Whether a pool has had an output.
+    pub(super) fn is_told_of(&self, server: ServerId) -> bool {
+        self.0.iter().any(|(known, pool)| *known == server && pool.is_told_of)
+    }
+
+    pub(super) fn is_forgotten(&self, place: usize) -> bool {
+        self.0.get(place).is_some_and(|(_, pool)| pool.is_forgotten)
+    }
+
+    fn is_closed(&self, place: usize) -> bool {
+        self.0.get(place).is_some_and(|(_, pool)| pool.is_closed)
+    }
+
+    /// The pools at a server: its own, and those of identities.
+    pub(super) fn at_server(&self, server: ServerId) -> impl Iterator<Item = (usize, &Pool)> {
+        let is_there = move |(known, pool): &(ServerId, Pool)| *known == server || pool.of_server == Some(server);
+        self.0.iter().enumerate().filter(move |(_, known)| is_there(known)).map(|(place, (_, pool))| (place, pool))
+    }
+
+    /// The servers' own pools.
+    pub(super) fn servers(&self) -> impl Iterator<Item = ServerId> {
+        self.0.iter().filter(|(_, pool)| pool.of_server.is_none()).map(|(server, _)| *server)
     }
 
     /// Those that have changed since the last time.
@@ -192,29 +260,34 @@ impl Pool {
 }
 
 impl Waiting {
-    pub(super) fn begin(&mut self, check_out: CheckOut, deadline: Option<Instant>) {
-        self.0.push((check_out, deadline));
+    pub(super) fn begin(&mut self, waiter: Waiter) {
+        self.0.push(waiter);
     }
 
-    /// Whether it waited.
-    pub(super) fn end(&mut self, check_out: CheckOut) -> bool {
-        let place = self.0.iter().rposition(|(known, _)| *known == check_out);
-        place.map(|place| self.0.swap_remove(place)).is_some()
+    /// What waited, if it did.
+    pub(super) fn end(&mut self, check_out: CheckOut) -> Option<Waiter> {
+        let place = self.0.iter().rposition(|known| known.check_out == check_out);
+        place.map(|place| self.0.swap_remove(place))
     }
 
     /// It goes on by another name. Whether it waited.
     pub(super) fn rename(&mut self, from: CheckOut, to: CheckOut) -> bool {
-        let known = self.0.iter_mut().rfind(|(known, _)| *known == from);
-        known.map(|(known, _)| *known = to).is_some()
+        let known = self.0.iter_mut().rfind(|known| known.check_out == from);
+        known.map(|known| known.check_out = to).is_some()
     }
 
     pub(super) fn contains(&self, check_out: CheckOut) -> bool {
-        self.0.iter().any(|(known, _)| *known == check_out)
+        self.0.iter().any(|known| known.check_out == check_out)
     }
 
     /// One whose deadline has passed.
-    pub(super) fn overdue(&self, now: Instant) -> Option<&(CheckOut, Option<Instant>)> {
-        self.0.iter().find(|(_, deadline)| deadline.is_some_and(|deadline| deadline <= now))
+    pub(super) fn overdue(&self, now: Instant) -> Option<&Waiter> {
+        self.0.iter().find(|known| known.deadline.is_some_and(|deadline| deadline <= now))
+    }
+
+    /// Those of an identity.
+    pub(super) fn of(&self, identity: IdentityId) -> impl Iterator<Item = &Waiter> {
+        self.0.iter().filter(move |known| known.identity == Some(identity))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -26,10 +26,22 @@ pub(super) enum Mark {
     WarmedUp,
     WarmUpFailed,
     WarmUpCancelled,
+    IdentityServed,
+    IdentityRefused,
+    IdentityRemoved,
+    CredentialRenewed,
+    CredentialUnproven,
+    OutdatedServed,
+    OutdatedRefused,
+    ServersJoined,
+    ServersLeft,
+    LookupUnusable,
+    StrangerIgnored,
+    RefusedForgotten,
 }
 
 impl Mark {
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 35] = [
         Self::DeliveredAtOnce,
         Self::DeliveredAfterWait,
         Self::Cancelled,
@@ -53,6 +65,18 @@ impl Mark {
         Self::WarmedUp,
         Self::WarmUpFailed,
         Self::WarmUpCancelled,
+        Self::IdentityServed,
+        Self::IdentityRefused,
+        Self::IdentityRemoved,
+        Self::CredentialRenewed,
+        Self::CredentialUnproven,
+        Self::OutdatedServed,
+        Self::OutdatedRefused,
+        Self::ServersJoined,
+        Self::ServersLeft,
+        Self::LookupUnusable,
+        Self::StrangerIgnored,
+        Self::RefusedForgotten,
     ];
 
     fn name(self) -> &'static str {
@@ -80,13 +104,31 @@ impl Mark {
             Self::WarmedUp => "a warm-up succeeded",
             Self::WarmUpFailed => "a warm-up failed",
             Self::WarmUpCancelled => "a warm-up was given up",
+            Self::IdentityServed => "an identity was served",
+            Self::IdentityRefused => "the login of an identity was refused",
+            Self::IdentityRemoved => "an identity was removed while it waited",
+            Self::CredentialRenewed => "a credential was replaced",
+            Self::CredentialUnproven => "a new credential was not proven",
+            Self::OutdatedServed => "a connection served a waiter with a credential that had been replaced meanwhile",
+            Self::OutdatedRefused => "the login with a credential that had been replaced was refused",
+            Self::ServersJoined => "a router joined by DNS",
+            Self::ServersLeft => "a router left by DNS",
+            Self::LookupUnusable => "a lookup failed, or had no record of use",
+            Self::StrangerIgnored => "a record of another domain was ignored",
+            Self::RefusedForgotten => "a connection was refused because its server had been forgotten",
         }
     }
 }
 
 /// How often each mark was met.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Marks([u64; Mark::ALL.len()]);
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self([0; Mark::ALL.len()])
+    }
+}
 
 impl Marks {
     pub(super) fn meet(&mut self, mark: Mark) {

@@ -60,11 +60,15 @@ const SEEDS_FOR_MARKS: u64 = 1000;
 /// How many steps a seed has, unless the command line says.
 const STEPS: usize = 1000;
 
-/// Simulates. The exit status: 0 if no law broke and every mark was met, 1 otherwise.
+/// Simulates. The exit status: 0 if no law broke and every mark was met, 1 otherwise, 2 for a scenario that the whole stack lacks.
 ///
 /// # Errors
 /// Nothing more can be printed.
 pub fn run(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> io::Result<u8> {
+    if args.is_of_whole_stack() && args.scenario == Some(Deployment::SeedList) {
+        writeln!(err, "error: --scenario seed-list is of the machine alone, without --whole-stack")?;
+        return Ok(2);
+    }
     if args.is_of_whole_stack() {
         return whole_stack::run(args, out, err, is_terminal);
     }

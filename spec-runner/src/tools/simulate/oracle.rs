@@ -3,7 +3,10 @@
 //! The oracle shares no code with the machine and predicts nothing. It keeps a ledger of connections, waiters and sockets, and
 //! after every call it asks whether what it saw is lawful. The names of its laws are what a failing run reports.
 
-use cmap_core::options::{PoolOptions, WaitOrder};
+mod identities;
+mod seed_list;
+
+use cmap_core::options::WaitOrder;
 use cmap_core::pool::{
     Action, CheckOutId, ConnectionClosedReason, ConnectionId, Counts, Event, Handle, Output as PoolOutput, ServiceId,
 };
@@ -11,8 +14,11 @@ use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Output, WarmUpId};
 
-use super::ledger::{Connections, Pool, Pools, State, Waiting};
+use self::identities::Identities;
+use self::seed_list::SeedList;
+use super::ledger::{Connections, Pool, Pools, State, Waiter, Waiting};
 use super::mark::{Mark, Marks};
+use super::step::ClientCase;
 
 /// A broken law.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +65,15 @@ pub(super) struct Oracle {
     waiting: Waiting,
     /// Those that have not ended, and how many connections the pool must have then, if that is known.
     warm_ups: Vec<(WarmUpId, Option<u32>)>,
+    identities: Identities,
+    seed_list: Option<SeedList>,
     pub(super) marks: Marks,
 }
 
 impl Oracle {
-    pub(super) fn new(options: &PoolOptions, max_connections: u32) -> Self {
-        let is_limited = max_connections > 0;
+    pub(super) fn new(case: &ClientCase) -> Self {
+        let ClientCase { pool: options, max_connections, .. } = case;
+        let (max_connections, is_limited) = (*max_connections, *max_connections > 0);
         Self {
             limits: Limits {
                 max_pool_size: options.max_pool_size.unwrap_or(100),
@@ -84,6 +93,8 @@ impl Oracle {
             pools: Pools::default(),
             waiting: Waiting::default(),
             warm_ups: Vec::new(),
+            identities: Identities::new(options),
+            seed_list: SeedList::of(case),
             marks: Marks::default(),
         }
     }
@@ -91,8 +102,8 @@ impl Oracle {
     // What the driver does.
 
     /// A check-out began, and has not been served yet as far as the oracle knows.
-    pub(super) fn began(&mut self, check_out: CheckOut, deadline: Option<Instant>) {
-        self.waiting.begin(check_out, deadline);
+    pub(super) fn began(&mut self, waiter: Waiter) {
+        self.waiting.begin(waiter);
     }
 
     pub(super) fn cancelled(&mut self, check_out: CheckOut) {
@@ -149,6 +160,15 @@ impl Oracle {
         self.connections.forget_if_over(connection);
     }
 
+    /// Its pool was forgotten meanwhile.
+    pub(super) fn closed_by_driver(&mut self, connection: Handle) {
+        self.marks.meet(Mark::RefusedForgotten);
+        if let Some(known) = self.connections.find_any(connection) {
+            (known.has_socket, known.is_given_up) = (false, false);
+        }
+        self.connections.forget_if_over(connection);
+    }
+
     pub(super) fn resized(&mut self, max_pool_size: u32, max_connecting: u32) {
         self.marks.meet(Mark::Resized);
         (self.limits.max_pool_size, self.limits.max_connecting) = (max_pool_size, max_connecting);
@@ -157,16 +177,18 @@ impl Oracle {
 
     /// A monitor's check of the server failed.
     pub(super) fn heard_failure(&mut self, server: ServerId) {
-        let pool = self.pools.place(server);
-        self.connections.make_stale(pool, None);
+        let pools: Vec<_> = self.pools.at_server(server).map(|(place, _)| place).collect();
+        pools.into_iter().for_each(|pool| self.connections.make_stale(pool, None));
     }
 
     // What the machine does.
 
     pub(super) fn delivered(&mut self, check_out: CheckOutId, connection: Handle, at_once: bool) -> Result<(), Broken> {
         self.marks.meet(if at_once { Mark::DeliveredAtOnce } else { Mark::DeliveredAfterWait });
-        let was_waiting = self.waiting.end(CheckOut::Started(check_out));
-        law("a connection goes to a check-out that waits", was_waiting, || format!("{check_out:?}"))?;
+        let waiter = self.waiting.end(CheckOut::Started(check_out));
+        let Some(waiter) = waiter else {
+            return law("a connection goes to a check-out that waits", false, || format!("{check_out:?}"));
+        };
         let Some(known) = self.connections.find(connection) else {
             return law("a delivered connection is the pool's", false, || format!("{connection:?}"));
         };
@@ -176,6 +198,7 @@ impl Oracle {
         law("a delivered connection has a socket", known.has_socket, || format!("{known:?}"))?;
         known.state = State::InUse;
         let pool = known.pool;
+        self.identities.judge_delivery(waiter, known, &mut self.marks)?;
         self.pools.change(pool, Some(State::Available), Some(State::InUse));
         let Some(queue) = self.pools.at(pool).map(|pool| &mut pool.queue) else { return Ok(()) };
         let place = queue.iter().position(|waiter| *waiter == check_out);
@@ -191,10 +214,16 @@ impl Oracle {
         })
     }
 
-    pub(super) fn output(&mut self, output: &Output<()>) -> Result<(), Broken> {
+    pub(super) fn output(&mut self, now: Instant, output: &Output<()>) -> Result<(), Broken> {
         match output {
-            Output::Pool { server, output: PoolOutput::Action(action) } => self.action(*server, action),
-            Output::Pool { server, output: PoolOutput::Event(event) } => self.event(*server, event),
+            Output::Pool { server, output } => {
+                let place = self.pools.place(*server);
+                self.pools.at(place).into_iter().for_each(|pool| pool.is_told_of = true);
+                match output {
+                    PoolOutput::Action(action) => self.action(*server, action),
+                    PoolOutput::Event(event) => self.event(*server, event),
+                }
+            }
             Output::Selected { selection, check_out } => {
                 self.rename(CheckOut::Selecting(*selection), CheckOut::Started(*check_out))
             }
@@ -209,11 +238,8 @@ impl Oracle {
                 law("a check-out ends once", was_waiting, || format!("{selection:?}"))
             }
             Output::WarmedUp { warm_up, result } => self.warmed_up(*warm_up, result.is_ok()),
-            Output::Selection(_)
-            | Output::ResolveSrv { .. }
-            | Output::Topology(_)
-            | Output::Server { .. }
-            | Output::Monitor { .. } => Ok(()),
+            Output::ResolveSrv { .. } => self.asked_for_seed_list(now),
+            Output::Selection(_) | Output::Topology(_) | Output::Server { .. } | Output::Monitor { .. } => Ok(()),
         }
     }
 
@@ -223,6 +249,8 @@ impl Oracle {
                 let pool = self.pools.place(server);
                 let is_new = self.connections.create(*connection, pool);
                 self.pools.change(pool, None, Some(State::Pending));
+                let is_closed = self.pools.at(pool).is_some_and(|pool| pool.is_closed);
+                law("a pool that is closed creates no connections", !is_closed, || format!("{connection:?}"))?;
                 law("a connection is created once", is_new, || format!("{connection:?}"))
             }
             Action::Check { connection } => self.lend(*connection, State::Checking),
@@ -263,6 +291,11 @@ impl Oracle {
             Event::PoolReady => {
                 self.set_ready(server, true);
             }
+            Event::PoolCleared { .. } if self.identities.is_spared() => {
+                return law("the refusal of one identity, or of an old credential, clears no pool", false, || {
+                    format!("{server:?}")
+                });
+            }
             Event::PoolCleared { service_id: None, .. } => {
                 self.marks.meet(Mark::Cleared);
                 let pool = self.set_ready(server, false);
@@ -275,7 +308,8 @@ impl Oracle {
                 self.connections.make_stale(pool, *service_id);
             }
             Event::PoolClosed => {
-                self.set_ready(server, false);
+                let place = self.set_ready(server, false);
+                self.pools.at(place).into_iter().for_each(|pool| pool.is_closed = true);
             }
             Event::ConnectionCheckOutStarted { check_out } => {
                 let pool = self.pools.place(server);
@@ -348,11 +382,14 @@ impl Oracle {
                 let is_served = available == 0 || waiting <= pool.number(State::Checking) as usize;
                 law("nobody waits while a connection is available", is_served, || format!("{pool:?}"))?;
             }
-            if pool.is_ready && self.plainness.is_prompt {
+            if pool.is_ready && self.plainness.is_prompt && !self.identities.share_limits() {
                 let may_create = (max == 0 || total < max) && pending < max_connecting;
                 let is_served = !may_create || waiting <= on_their_way as usize;
                 law("nobody waits while a connection could be created", is_served, || format!("{pool:?}"))?;
             }
+        }
+        if is_touched && self.identities.share_limits() {
+            self.settle_servers()?;
         }
         if max_connections == 0 || !is_touched {
             return Ok(());
@@ -375,10 +412,28 @@ impl Oracle {
         law("the client's numbers are what was seen", seen == told, || format!("saw {seen:?}, was told {told:?}"))
     }
 
+    /// Nothing of a pool is left but what the driver is still about.
+    pub(super) fn pool_forgotten(&mut self, pool: ServerId) {
+        let place = self.pools.place(pool);
+        self.pools.at(place).into_iter().for_each(|pool| pool.is_forgotten = true);
+    }
+
+    /// Whether the pool of a connection was forgotten.
+    pub(super) fn is_forgotten(&mut self, connection: Handle) -> bool {
+        let place = self.connections.find_any(connection).map(|known| known.pool);
+        place.is_some_and(|place| self.pools.is_forgotten(place))
+    }
+
+    /// Whether the outputs of a pool have been seen, and must not be kept back.
+    pub(super) fn is_told_of(&self, pool: ServerId) -> bool {
+        self.pools.is_told_of(pool)
+    }
+
     /// Judges what is left when timeouts have been handled.
     pub(super) fn after_timeout(&self, now: Instant) -> Result<(), Broken> {
         let overdue = self.waiting.overdue(now);
-        law("nobody waits beyond a deadline", overdue.is_none(), || format!("{overdue:?}"))
+        law("nobody waits beyond a deadline", overdue.is_none(), || format!("{overdue:?}"))?;
+        self.seed_list.as_ref().map_or(Ok(()), |seed_list| seed_list.judge_delay(now))
     }
 
     /// Judges what is left of a client that was closed.
@@ -465,6 +520,6 @@ impl Oracle {
         if let CheckOut::Started(id) = check_out {
             self.pools.leave_queues(id);
         }
-        self.waiting.end(check_out)
+        self.waiting.end(check_out).is_some()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cmap_core::options::PoolOptions;
+use cmap_core::options::{IdentityOrder, PoolOptions};
 use cmap_core::time::Instant;
 
 use super::driver::{Driver, Looks, client};
@@ -80,8 +80,10 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     fn leave_out_options(&mut self) {
-        let changes: [fn(&mut ClientCase); 18] = [
+        let changes: [fn(&mut ClientCase); 20] = [
             |client| client.max_connections = 0,
+            |client| client.srv_max_hosts = None,
+            |client| client.pool.identity_order = IdentityOrder::default(),
             |client| client.lateness = Duration::ZERO,
             |client| client.pool.min_pool_size = None,
             |client| client.pool.max_idle_time = None,

@@ -27,6 +27,8 @@ pub(super) struct ClientCase {
     pub(super) pool: PoolOptions,
     /// The limit of all pools together; 0 = none.
     pub(super) max_connections: u32,
+    /// srvMaxHosts, where the servers stand in DNS.
+    pub(super) srv_max_hosts: Option<u8>,
     /// How late the client calls on a timeout.
     pub(super) lateness: Duration,
 }
@@ -39,10 +41,16 @@ pub(super) enum Deployment {
     Sharded,
     /// Behind a load balancer, which has several services.
     LoadBalanced,
+    /// A sharded cluster whose routers stand in DNS, which is looked up again and again.
+    SeedList,
 }
 
 impl Deployment {
-    pub(super) const ALL: [Self; 4] = [Self::Standalone, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Standalone, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced, Self::SeedList];
+
+    /// Those whose servers the client is told.
+    pub(super) const WITHOUT_DNS: [Self; 4] = [Self::Standalone, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced];
 
     /// Its name on the command line.
     pub(super) fn name(self) -> &'static str {
@@ -51,6 +59,7 @@ impl Deployment {
             Self::ReplicaSet => "replica-set",
             Self::Sharded => "sharded",
             Self::LoadBalanced => "load-balanced",
+            Self::SeedList => "seed-list",
         }
     }
 
@@ -61,7 +70,15 @@ impl Deployment {
             Self::ReplicaSet => &["a", "b", "c"],
             Self::Sharded => &["router-1", "router-2"],
             Self::LoadBalanced => &["balancer"],
+            Self::SeedList => {
+                &["router-1.example.com", "router-2.example.com", "router-3.example.com", "router-4.example.com"]
+            }
         }
+    }
+
+    /// How many of these hosts the client knows at first.
+    pub(super) fn seeds(self) -> usize {
+        if self == Self::SeedList { 2 } else { self.hosts().len() }
     }
 
     pub(super) fn is_replica_set(self) -> bool {
@@ -73,7 +90,7 @@ impl Deployment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A caller asks for a connection.
-    CheckOut { purpose: Purpose, limit: Option<Duration>, key: Option<u64> },
+    CheckOut { purpose: Purpose, limit: Option<Duration>, key: Option<u64>, identity: Option<usize> },
     /// A caller that waits gives up.
     Cancel(usize),
     /// A caller returns a connection.
@@ -100,6 +117,14 @@ pub(super) enum Step {
     WarmUp(Option<u32>),
     /// A warm-up is given up.
     CancelWarmUp(usize),
+    /// An identity is added.
+    AddIdentity,
+    /// An identity is removed; it may have been removed before.
+    RemoveIdentity(usize),
+    /// The credential of an identity is replaced, or that of the options, if one connection has proven the new one.
+    RenewCredential { identity: Option<usize>, is_proven: bool },
+    /// The lookup of the seed list ends.
+    Resolve(Lookup),
     /// The process is suspended: it calls on no timeout meanwhile.
     Suspend(Duration),
 }
@@ -126,6 +151,21 @@ pub(super) enum Establishment {
     TimedOut,
     /// The server refuses the credential.
     Unauthorized,
+}
+
+/// What DNS says of a seed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lookup {
+    /// These are the records.
+    Found {
+        /// A bit for each router that has one.
+        routers: u8,
+        /// Whether there is one of a host in another domain.
+        has_stranger: bool,
+        time_to_live: Duration,
+    },
+    /// Nobody answers.
+    Failed,
 }
 
 /// The failure of an operation.
@@ -155,13 +195,20 @@ impl Step {
         match self {
             Self::Cancel(nth)
             | Self::CancelWarmUp(nth)
+            | Self::RemoveIdentity(nth)
             | Self::HangUp(nth)
             | Self::CheckIn { nth, .. }
             | Self::Establish { nth, .. }
             | Self::Check { nth, .. }
             | Self::Refresh { nth, .. }
             | Self::OperationFailed { nth, .. } => std::mem::take(nth) != 0,
-            Self::CheckOut { .. }
+            Self::CheckOut { identity: Some(nth), .. } | Self::RenewCredential { identity: Some(nth), .. } => {
+                std::mem::take(nth) != 0
+            }
+            Self::CheckOut { identity: None, .. }
+            | Self::RenewCredential { identity: None, .. }
+            | Self::AddIdentity
+            | Self::Resolve(_)
             | Self::Heard { .. }
             | Self::Resize { .. }
             | Self::RetireAll(_)
@@ -175,10 +222,13 @@ impl Step {
 impl fmt::Display for Script {
     /// The options that are not the defaults, and one line for each step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClientCase { deployment, pool, max_connections, lateness } = &self.client;
+        let ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness } = &self.client;
         writeln!(f, "  {} with {}", deployment.name(), options(pool))?;
         if *max_connections > 0 {
             writeln!(f, "  at most {max_connections} connections in all pools")?;
+        }
+        if let Some(most) = srv_max_hosts {
+            writeln!(f, "  at most {most} of the routers in DNS")?;
         }
         if !lateness.is_zero() {
             writeln!(f, "  timeouts are handled {lateness:?} late")?;

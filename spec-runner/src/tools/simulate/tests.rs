@@ -1,6 +1,7 @@
 //! The oracle sees bugs: each machine here has one, and a law breaks that names it, in a script of few steps.
 
-use cmap_core::pool::{Action, Condition, Counts, Output as PoolOutput};
+use cmap_core::pool::{Action, Condition, Counts, Handle, IdentityId, Output as PoolOutput};
+use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 use cmap_core::topology::{Answer, Input, Output, Topology};
 use cmap_core::trace::{Replay, Trace};
@@ -29,6 +30,14 @@ enum Bug {
     LetsTimePass,
     /// A socket is handed to its driver, who closes it, a second time.
     ClosesTwice,
+    /// Whoever asks, the connection is of the credential of the options.
+    MixesIdentities,
+    /// A new credential retires no connection.
+    KeepsOutdatedConnections,
+    /// Nobody is told that DNS is to be asked.
+    NeverAsksDns,
+    /// What DNS says has no effect.
+    IgnoresDns,
 }
 
 struct Wrong {
@@ -50,7 +59,12 @@ impl Machine for Wrong {
             (Bug::TrustsErroredConnections, Input::CheckIn(connection, _)) => {
                 self.machine.apply(now, Input::CheckIn(connection, Condition::Usable))
             }
-            (Bug::LetsTimePass, Input::Timeout) => Answer::Done,
+            (Bug::LetsTimePass, Input::Timeout) | (Bug::IgnoresDns, Input::Srv(Ok(_))) => Answer::Done,
+            (Bug::KeepsOutdatedConnections, Input::RenewCredential(_)) => Answer::Done,
+            (Bug::MixesIdentities, Input::CheckOut(mut request)) => {
+                request.identity = None;
+                self.machine.apply(now, Input::CheckOut(request))
+            }
             (_, input) => self.machine.apply(now, input),
         }
     }
@@ -61,6 +75,7 @@ impl Machine for Wrong {
             (Output::Pool { output: PoolOutput::Action(Action::Fail { .. }), .. }, Bug::ForgetsFailures) => {
                 self.poll_output()
             }
+            (Output::ResolveSrv { .. }, Bug::NeverAsksDns) => self.poll_output(),
             (Output::Pool { output: PoolOutput::Action(Action::Close { .. }), .. }, Bug::ClosesTwice)
                 if self.calls.is_multiple_of(3) =>
             {
@@ -82,6 +97,22 @@ impl Machine for Wrong {
 
     fn contradiction(&self) -> Option<String> {
         self.machine.contradiction()
+    }
+
+    fn identity_of(&self, connection: Handle) -> Option<IdentityId> {
+        self.machine.identity_of(connection)
+    }
+
+    fn member_of(&self, pool: ServerId) -> ServerId {
+        self.machine.member_of(pool)
+    }
+
+    fn outdated(&self) -> u32 {
+        self.machine.outdated()
+    }
+
+    fn holds_back(&self, is_meant: impl Fn(ServerId) -> bool) -> bool {
+        self.machine.holds_back(is_meant)
     }
 }
 
@@ -165,7 +196,7 @@ fn a_connection_that_failed_but_counts_as_usable_is_found() {
 fn a_timeout_that_is_not_handled_is_found() {
     let (law, steps) = found(Bug::LetsTimePass);
 
-    assert_eq!(law, "a timeout that was handled is over");
+    assert_eq!(law, "nobody waits beyond a deadline");
     assert!(steps <= 10, "{steps}");
 }
 
@@ -174,5 +205,37 @@ fn a_socket_that_is_closed_twice_is_found() {
     let (law, steps) = found(Bug::ClosesTwice);
 
     assert_eq!(law, "a socket is closed once");
+    assert!(steps <= 10, "{steps}");
+}
+
+#[test]
+fn a_connection_of_another_identity_is_found() {
+    let (law, steps) = found(Bug::MixesIdentities);
+
+    assert_eq!(law, "a connection belongs to the identity that asked");
+    assert!(steps <= 10, "{steps}");
+}
+
+#[test]
+fn a_credential_that_is_replaced_without_effect_is_found() {
+    let (law, steps) = found(Bug::KeepsOutdatedConnections);
+
+    assert_eq!(law, "the client's number of outdated connections is what was seen");
+    assert!(steps <= 10, "{steps}");
+}
+
+#[test]
+fn a_seed_list_that_is_never_looked_up_is_found() {
+    let (law, steps) = found(Bug::NeverAsksDns);
+
+    assert_eq!(law, "a seed list is looked up when its time has come");
+    assert!(steps <= 10, "{steps}");
+}
+
+#[test]
+fn an_answer_of_dns_without_effect_is_found() {
+    let (law, steps) = found(Bug::IgnoresDns);
+
+    assert_eq!(law, "the servers are those that DNS has named last");
     assert!(steps <= 10, "{steps}");
 }

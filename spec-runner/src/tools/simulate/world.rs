@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use cmap_core::options::{Affinity, PoolOptions, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, IdentityOrder, PoolOptions, QueueDepth, Reuse, WaitOrder};
 use cmap_core::pool::Handle;
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
@@ -16,15 +16,21 @@ use cmap_core::topology::{CheckOut, WarmUpId};
 use super::driver::{Driver, Report};
 use super::machine::Machine;
 use super::oracle::Broken;
-use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Script, Step, Trouble};
+use super::step::{ClientCase, Deployment, Establishment, Heard, Lookup, Purpose, Script, Step, Trouble};
 
 /// The election that nobody loses any more.
 pub(super) const LAST_ELECTION: u64 = u64::MAX;
 
 const KEYS: u64 = 6;
 
+/// How many identities a client may have had.
+const IDENTITIES: u64 = 6;
+
 /// How many services a load balancer has.
 const SERVICES: u64 = 3;
+
+/// The longest time that a lookup takes, in microseconds.
+const LOOKUP: u64 = 5_000_000;
 
 /// Later than everything.
 const END: Instant = Instant::from_nanos(u64::MAX);
@@ -68,6 +74,12 @@ struct Temper {
     reads: u64,
     keys: u64,
     warm_ups: u64,
+    /// Check-outs of identities; 0 = there are none.
+    identities: u64,
+    /// Logins of identities that are refused.
+    refusals: u64,
+    /// The time between two changes of identities and credentials, in microseconds; 0 = none.
+    rotations: u64,
     /// The time between two troubles of the servers, in microseconds; 0 = none.
     troubles: u64,
     changes: bool,
@@ -107,6 +119,8 @@ enum Event {
     Check(Handle),
     Refresh(usize, Handle),
     Monitor(usize),
+    Rotate,
+    Resolve,
     Trouble,
 }
 
@@ -116,7 +130,7 @@ impl World {
         let drawn = pick(&mut random, &Deployment::ALL);
         let deployment = deployment.unwrap_or(drawn);
         let client = client(&mut random, deployment, seed);
-        let temper = Temper::draw(&mut random);
+        let temper = Temper::draw(&mut random, deployment);
         let mut world = Self {
             members: vec![Member::Up; deployment.hosts().len()],
             checks: vec![Checking::default(); deployment.hosts().len()],
@@ -134,6 +148,9 @@ impl World {
         };
         for caller in 0..world.temper.callers {
             world.later(world.temper.think, Event::Arrive(caller), Instant::ORIGIN);
+        }
+        if world.temper.rotations > 0 {
+            world.later(world.temper.rotations, Event::Rotate, Instant::ORIGIN);
         }
         if world.temper.troubles > 0 {
             world.later(world.temper.troubles, Event::Trouble, Instant::ORIGIN);
@@ -161,6 +178,11 @@ impl World {
 
     fn take_steps<M: Machine>(&mut self, driver: &mut Driver<M>, steps: usize) -> Result<(), Broken> {
         self.steps.reserve(steps);
+        if self.temper.identities > 0 {
+            for _ in 0..2 {
+                self.step(driver, Instant::ORIGIN, Step::AddIdentity)?;
+            }
+        }
         while self.steps.len() < steps {
             self.read_reports(driver);
             let next = self.queue.peek().map_or(END, |Reverse((at, ..))| *at);
@@ -194,7 +216,7 @@ impl World {
             },
             Event::Establish(member, connection) => match driver.place_pending(connection) {
                 Some(nth) => {
-                    let end = self.establishment(member);
+                    let end = self.establishment(driver, member, connection);
                     self.step(driver, now, Step::Establish { nth, end })
                 }
                 None => Ok(()),
@@ -214,6 +236,14 @@ impl World {
                 None => Ok(()),
             },
             Event::Monitor(member) => self.check_server(driver, now, member),
+            Event::Rotate => {
+                self.later(self.temper.rotations, Event::Rotate, now);
+                self.rotate(driver, now)
+            }
+            Event::Resolve => {
+                let lookup = self.lookup();
+                self.step(driver, now, Step::Resolve(lookup))
+            }
             Event::Trouble => {
                 self.later(self.temper.troubles, Event::Trouble, now);
                 self.make_trouble(driver, now)
@@ -235,7 +265,8 @@ impl World {
         let limit = self.happens(self.temper.limits).then(|| Duration::from_micros(1 + self.up_to(20_000)));
         let purpose = if self.happens(self.temper.reads) { Purpose::Read } else { Purpose::Write };
         let key = self.happens(self.temper.keys).then(|| self.up_to(KEYS));
-        self.step(driver, now, Step::CheckOut { purpose, limit, key })?;
+        let identity = self.happens(self.temper.identities).then(|| self.any(IDENTITIES));
+        self.step(driver, now, Step::CheckOut { purpose, limit, key, identity })?;
         // Its reports, which tell whether it has ended already, are read afterwards.
         if let Some(check_out) = driver.last_check_out() {
             self.callers.push((check_out, caller));
@@ -283,8 +314,19 @@ impl World {
 
     // Servers.
 
-    fn establishment(&mut self, member: usize) -> Establishment {
+    fn establishment<M: Machine>(
+        &mut self,
+        driver: &mut Driver<M>,
+        member: usize,
+        connection: Handle,
+    ) -> Establishment {
+        let is_up = self.member(member) == Member::Up;
+        // Half of the servers have not heard of the new credential yet.
+        let is_refused = is_up
+            && (driver.oracle.is_outdated(connection) && self.happens(512)
+                || driver.oracle.is_of_identity(connection) && self.happens(self.temper.refusals));
         match self.member(member) {
+            Member::Up if is_refused => Establishment::Unauthorized,
             Member::Up if self.client.deployment == Deployment::LoadBalanced => {
                 Establishment::DoneBy(u8::try_from(self.up_to(SERVICES - 1)).unwrap_or_default())
             }
@@ -294,6 +336,31 @@ impl World {
             Member::Overloaded => Establishment::HungUp,
             Member::Unauthorized => Establishment::Unauthorized,
         }
+    }
+
+    /// An identity comes or goes, or a credential is replaced.
+    fn rotate<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
+        let may_add = self.temper.identities > 0 && (driver.identities() as u64) < IDENTITIES;
+        let step = match self.up_to(7) {
+            0 if may_add => Step::AddIdentity,
+            1 if driver.identities() > 0 => Step::RemoveIdentity(self.any(IDENTITIES)),
+            _ => {
+                let identity = (driver.identities() > 0 && self.happens(512)).then(|| self.any(IDENTITIES));
+                Step::RenewCredential { identity, is_proven: !self.happens(128) }
+            }
+        };
+        self.step(driver, now, step)
+    }
+
+    /// What DNS says: most records change from time to time, and one in eight lookups fails, or finds nothing.
+    fn lookup(&mut self) -> Lookup {
+        let routers = match self.up_to(7) {
+            0 => return Lookup::Failed,
+            1 => 0,
+            _ => u8::try_from(1 + self.up_to(14)).unwrap_or(1),
+        };
+        let time_to_live = Duration::from_secs(pick(&mut self.random, &[0, 60, 90]));
+        Lookup::Found { routers, has_stranger: self.happens(128), time_to_live }
     }
 
     fn check_server<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant, member: usize) -> Result<(), Broken> {
@@ -395,6 +462,7 @@ impl World {
                     }
                 }
                 Report::CheckServer(member) => self.request_check(member, now),
+                Report::Resolve => self.later(LOOKUP, Event::Resolve, now),
             }
         }
         self.reports = reports;
@@ -432,14 +500,19 @@ impl World {
         self.random.up_to(bound)
     }
 
+    /// A place among so many.
+    fn any(&mut self, of: u64) -> usize {
+        usize::try_from(self.up_to(of - 1)).unwrap_or_default()
+    }
+
     fn happens(&mut self, of_1024: u64) -> bool {
         of_1024 > 0 && self.random.next_u64() % 1024 < of_1024
     }
 }
 
 impl Temper {
-    fn draw(random: &mut Random) -> Self {
-        Self {
+    fn draw(random: &mut Random, deployment: Deployment) -> Self {
+        let temper = Self {
             callers: usize::try_from(1 + random.up_to(15)).unwrap_or(1),
             hold: pick(random, &[0, 100, 2_000, 50_000]),
             think: pick(random, &[0, 100, 2_000, 50_000]),
@@ -457,6 +530,14 @@ impl Temper {
             troubles: pick(random, &[0, 1_000_000, 100_000, 10_000]),
             changes: random.up_to(2) == 0,
             suspensions: random.up_to(2) == 0,
+            identities: pick(random, &[0, 0, 300, 900]),
+            refusals: pick(random, &[0, 0, 100]),
+            rotations: pick(random, &[0, 0, 1_000_000, 30_000]),
+        };
+        match deployment {
+            // DNS is looked up once in a minute: callers take their time.
+            Deployment::SeedList => Self { think: pick(random, &[2_000_000, 20_000_000]), ..temper },
+            _ => temper,
         }
     }
 }
@@ -503,9 +584,12 @@ fn client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase 
     let requirement = Duration::from_millis(pick(random, &[2, 30]));
     pool.refresh_requirement = some(random, 3, requirement);
     pool.seed = seed;
+    pool.identity_order = pick(random, &[IdentityOrder::Arrival, IdentityOrder::Turns]);
     let max_connections = if random.up_to(5) == 0 { 2 + number(random, 6) } else { 0 };
     let lateness = pick(random, &[0, 0, 50, 5_000]);
-    ClientCase { deployment, pool, max_connections, lateness: Duration::from_micros(lateness) }
+    let is_in_dns = deployment == Deployment::SeedList;
+    let srv_max_hosts = if is_in_dns { pick(random, &[None, None, Some(2)]) } else { None };
+    ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness: Duration::from_micros(lateness) }
 }
 
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {

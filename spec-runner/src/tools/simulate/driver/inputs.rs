@@ -15,7 +15,7 @@ pub(super) fn describe(deployment: Deployment, member: usize) -> ServerDescripti
     let server_type = match deployment {
         Deployment::Standalone => ServerType::Standalone,
         // A load balancer is not asked; what its services say is this.
-        Deployment::Sharded | Deployment::LoadBalanced => ServerType::Mongos,
+        Deployment::Sharded | Deployment::LoadBalanced | Deployment::SeedList => ServerType::Mongos,
         Deployment::ReplicaSet => ServerType::RsSecondary,
     };
     let host = hosts.get(member).copied().unwrap_or_default();

@@ -86,7 +86,7 @@ const FAULTS: u64 = 6;
 impl Plan {
     pub(super) fn of(seed: u64, deployment: Option<Deployment>, operations: usize) -> Self {
         let mut random = Random::new(!seed);
-        let drawn = pick(&mut random, &Deployment::ALL);
+        let drawn = pick(&mut random, &Deployment::WITHOUT_DNS);
         let deployment = deployment.unwrap_or(drawn);
         let options = options(&mut random);
         let callers = random.up_to(CALLERS - 1) + 1;
@@ -175,7 +175,7 @@ fn fault(random: &mut Random, deployment: Deployment) -> Fault {
             Trouble::LoseConnection,
         ],
         Deployment::ReplicaSet => &[Trouble::Crash, Trouble::Partition, Trouble::StepDown],
-        Deployment::Sharded => &[Trouble::Crash, Trouble::Partition],
+        Deployment::Sharded | Deployment::SeedList => &[Trouble::Crash, Trouble::Partition],
     };
     let server = usize::try_from(random.up_to(deployment.hosts().len() as u64 - 1)).unwrap_or_default();
     Fault { pause: micros(random, 400_000), trouble: pick(random, troubles), server, lasts: micros(random, 3_000_000) }

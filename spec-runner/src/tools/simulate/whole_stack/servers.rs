@@ -29,7 +29,8 @@ impl Target {
             // One service: those of a simulation do not share their documents.
             Deployment::LoadBalanced => Self::One(sim.load_balancer(hosts[0], 1, |_| ())),
             Deployment::ReplicaSet => Self::Several(sim.replica_set("rs", hosts)),
-            Deployment::Sharded => Self::Several(sim.deployment(|server| {
+            // `run` refuses a seed list, which would be such a cluster with DNS.
+            Deployment::Sharded | Deployment::SeedList => Self::Several(sim.deployment(|server| {
                 DeploymentConfig::sharded(server, hosts.iter().map(|host| format!("{host}:{PORT}")))
             })),
         };
