@@ -73,8 +73,6 @@ impl Found<'_> {
     fn document(&mut self, document: &RawDocument) {
         for (key, value) in document.iter().map_while(Result::ok) {
             match key.as_str() {
-                // Stages that show what other users do.
-                stage @ ("$currentOp" | "$listLocalSessions" | "$listSessions") => self.add(self.database, "", stage),
                 "$lookup" | "$graphLookup" => self.source(value, "from"),
                 "$unionWith" => self.source(value, "coll"),
                 "$out" => self.sink(value, "$out"),
@@ -182,13 +180,6 @@ mod tests {
             of(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$out": "o" }] }),
             ["aggregate d.c", "$out d.o"]
         );
-    }
-
-    #[test]
-    fn stages_that_show_what_others_do_are_targets_of_their_own_x_133() {
-        let pipeline = rawdoc! { "aggregate": 1, "$db": "admin", "pipeline": [{ "$currentOp": {} }] };
-
-        assert_eq!(of(&pipeline), ["$currentOp admin.", "aggregate admin."]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys};
 pub use add::{AddUserError, NewUser, add};
 pub use file::{UsersFileError, read};
 pub use pattern::Pattern;
-pub use rules::{Rule, Rules};
+pub use rules::{OPERATOR_COMMANDS, Rule, Rules};
 
 /// All users.
 #[derive(Clone, Debug)]

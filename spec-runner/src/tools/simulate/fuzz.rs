@@ -83,7 +83,7 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
 }
 
 fn lookup(argument: u8, more: u8) -> Lookup {
-    if more % 8 == 0 {
+    if more.is_multiple_of(8) {
         return Lookup::Failed;
     }
     let time_to_live = Duration::from_secs(u64::from(argument / 16) * 8);

@@ -537,7 +537,7 @@ impl Temper {
         match deployment {
             // DNS is looked up once in a minute: callers take their time.
             Deployment::SeedList => Self { think: pick(random, &[2_000_000, 20_000_000]), ..temper },
-            _ => temper,
+            Deployment::Standalone | Deployment::ReplicaSet | Deployment::Sharded | Deployment::LoadBalanced => temper,
         }
     }
 }
