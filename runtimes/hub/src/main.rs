@@ -128,10 +128,12 @@ async fn run(path: &Path, config: config::Config, until_stdin_ends: bool) -> Don
 /// A mistake in a file changes nothing.
 fn reload(hub: &Hub, path: &Path) {
     match config::read(path) {
-        Ok(config) => {
-            hub.reload(config);
-            tracing::info!(target: "cmap::hub", "users, rules and limits were read again; the rest stays as it was");
-        }
+        Ok(config) => match hub.reload(config) {
+            Ok(()) => {
+                tracing::info!(target: "cmap::hub", "users, rules and limits were read again; the rest stays as it was");
+            }
+            Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {error}"),
+        },
         Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {}", ErrorChain(&error)),
     }
 }

@@ -308,3 +308,63 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
 
     assert!(client.line.is_idle());
 }
+
+#[test]
+fn a_logout_is_not_sent_upstream_where_others_share_the_connection() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+
+    let done = client.say(&mut hub, at(0), "admin", &rawdoc! { "logout": 1 });
+
+    assert_eq!((code(&done), done.runs.len()), (Some(115), 0));
+}
+
+#[test]
+fn a_transaction_that_the_server_has_ended_is_not_left_over_x_137() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    let insert =
+        rawdoc! { "insert": "c", "lsid": lsid(), "txnNumber": 3_i64, "autocommit": false, "startTransaction": true };
+    client.say(&mut hub, at(0), "d", &insert);
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 0, "code": 112 });
+    let abort = rawdoc! { "abortTransaction": 1, "lsid": lsid(), "txnNumber": 3_i64, "autocommit": false };
+    client.say(&mut hub, at(0), "admin", &abort);
+
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 0, "code": 251 });
+
+    assert!(client.line.is_idle());
+}
+
+#[test]
+fn cursors_at_two_servers_are_not_forgotten_together_x_137() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let other = Arc::new(ServerAddress::tcp("other", 1));
+    for (id, server) in [(5_i64, server()), (6, other)] {
+        client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
+        let reply = rawdoc! { "ok": 1, "cursor": { "id": id, "ns": "d.c", "firstBatch": [] } };
+        hub.with(|around| client.line.handle_reply(at(0), Some(&server), &reply, true, around));
+        client.drain();
+    }
+    client.say(&mut hub, at(0), "d", &rawdoc! { "killCursors": "c", "cursors": [5_i64, 6_i64] });
+
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursorsKilled": [5_i64] });
+
+    let (cursors, _) = client.line.take_holdings().take();
+    assert_eq!(cursors.iter().map(|cursor| cursor.id).collect::<Vec<_>>(), [6]);
+}
+
+#[test]
+fn the_end_of_a_session_leaves_its_cursors_to_be_killed_x_137() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c", "lsid": lsid() });
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursor": { "id": 5_i64, "ns": "d.c", "firstBatch": [] } });
+
+    client.say(&mut hub, at(0), "admin", &rawdoc! { "endSessions": [lsid()] });
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+
+    assert_eq!(client.line.take_holdings().take().0.len(), 1);
+}

@@ -12,6 +12,9 @@ use crate::protocol::Request;
 /// How many commands the list of the slowest has.
 const SLOWEST: usize = 10;
 
+/// How many users' commands are counted apart.
+const MOST_NAMES: usize = 1_000;
+
 /// The hub's memory of commands.
 #[derive(Debug, Default)]
 pub(super) struct Activity(Mutex<State>);
@@ -83,7 +86,7 @@ impl Activity {
         let (database, name) = (request.database.clone(), request.name.clone());
         state.running.insert(number, Command { user: Arc::clone(user), database, name, since: now });
         state.counts.commands += 1;
-        *state.of_user.entry(Arc::clone(user)).or_default() += 1;
+        state.count_of_user(user);
         Noted { activity: Arc::clone(self), number }
     }
 
@@ -132,6 +135,17 @@ impl Activity {
     }
 }
 
+impl State {
+    /// Where nobody logs in the names are addresses, of which there are many: the first ones have a line of their own.
+    fn count_of_user(&mut self, user: &Arc<str>) {
+        if let Some(count) = self.of_user.get_mut(user) {
+            *count += 1;
+        } else if self.of_user.len() < MOST_NAMES {
+            self.of_user.insert(Arc::clone(user), 1);
+        }
+    }
+}
+
 impl Noted {
     /// It has ended, at this server.
     pub(super) fn end(self, server: Option<&ServerAddress>, now: Instant, ok: bool) {
@@ -153,5 +167,21 @@ impl Drop for Noted {
         if state.running.remove(&self.number).is_some() {
             state.counts.cut_off += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limited_number_of_names_is_counted_apart() {
+        let mut state = State::default();
+        for number in 0..2 * MOST_NAMES {
+            state.count_of_user(&number.to_string().into());
+        }
+        state.count_of_user(&"0".into());
+
+        assert_eq!((state.of_user.len(), state.of_user["0"]), (MOST_NAMES, 2));
     }
 }

@@ -41,7 +41,8 @@ enum Woken {
 
 /// Serves a client until one side hangs up.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: Arc<Shared>, entrance: Entrance) {
-    let mut client = Client { stream, line: Line::new(shared.now(), entrance.number), shared, entrance, running: None };
+    let mut client =
+        Client { stream, line: Line::new(shared.now(), entrance.number), shared, entrance, running: None, last: None };
     let ended = client.exchange().await;
     if let Err(error) = ended {
         tracing::debug!(target: "cmap::hub", address = &*client.entrance.address, "a client has gone: {error}");
@@ -57,6 +58,8 @@ struct Client<S> {
     shared: Arc<Shared>,
     entrance: Entrance,
     running: Option<Running>,
+    /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
+    last: Option<Customer>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
@@ -145,6 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     fn run(&mut self, forward: Forward) {
         let (shared, customer, sent_to) = (Arc::clone(&self.shared), self.customer(), SentTo::default());
+        self.last = Some(customer.clone());
         let noted = shared.activity.begin(&forward.request, &customer.name, shared.now());
         let cell = sent_to.clone();
         let work = Box::pin(async move {
@@ -183,6 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Some(CutOff { session: request?.session?, server })
         });
         let holdings = self.line.take_holdings();
-        cleanup::begin(&self.shared, self.customer(), holdings, cut_off);
+        let customer = self.last.take().unwrap_or_else(|| self.customer());
+        cleanup::begin(&self.shared, customer, holdings, cut_off);
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -15,6 +16,10 @@ use crate::config::Listener;
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// A client that is silent is asked after two minutes whether it is there, and is gone after one more without an answer.
+const KEEP_ALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(120)).with_interval(Duration::from_secs(20));
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -37,11 +42,11 @@ pub(super) async fn listen(
         #[cfg(unix)]
         Listener::Unix { path } => {
             let failed = |source| StartError::Listen { place: path.display().to_string(), source };
-            // One that a hub left behind that was killed. One that answers is in use.
-            if tokio::net::UnixStream::connect(path)
-                .await
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-            {
+            // One that a hub left behind. One that answers is in use, and what is no socket is somebody's file.
+            let is_socket = std::fs::symlink_metadata(path)
+                .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
+            let answer = tokio::net::UnixStream::connect(path).await;
+            if is_socket && answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
                 std::fs::remove_file(path).map_err(failed)?;
             }
             let socket = tokio::net::UnixListener::bind(path).map_err(failed)?;
@@ -63,6 +68,8 @@ async fn accept_tcp(socket: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<S
                 let Some(entrance) = enter(&shared, from.ip().to_string().into()) else { continue };
                 // Without it the client only has a higher latency.
                 let _ = stream.set_nodelay(true);
+                // Without it a client whose machine is gone keeps its place, and what it has open.
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE);
                 let (tls, shared) = (tls.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
                     match tls {

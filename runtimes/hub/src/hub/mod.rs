@@ -77,6 +77,20 @@ pub enum StartError {
     Metrics(String),
 }
 
+/// A configuration cannot be taken over while the hub runs.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// A user would have an identity that is not known upstream.
+    #[error("user {user:?} has the identity {identity:?} upstream, which is new; start the hub again to use it")]
+    NewIdentity {
+        /// The user.
+        user: Arc<str>,
+        /// The identity.
+        identity: Arc<str>,
+    },
+}
+
 impl Hub {
     /// Starts a hub. It listens when this returns; whether upstream is there shows later.
     ///
@@ -107,8 +121,11 @@ impl Hub {
     }
 
     /// Takes over users, rules and limits from another configuration. Listeners and upstream stay as they are.
-    pub fn reload(&self, config: Config) {
-        self.shared.reload(config);
+    ///
+    /// # Errors
+    /// A user has an identity upstream that the hub did not have at its start. Then nothing changes.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        self.shared.reload(config)
     }
 
     /// How many clients are connected.

@@ -8,10 +8,10 @@ use cmap_core::pool::ServiceId;
 use cmap_core::time::Instant;
 use tokio::sync::watch;
 
-use super::StartError;
 use super::activity::Activity;
 use super::gate::Gate;
 use super::upstream::Upstream;
+use super::{ReloadError, StartError};
 use crate::config::{Config, Limits};
 use crate::protocol::{Doors, Facts, Full, Sessions, Surroundings};
 use crate::users::Users;
@@ -98,7 +98,14 @@ impl Shared {
         })
     }
 
-    pub(super) fn reload(&self, config: Config) {
+    pub(super) fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        for user in config.users.iter().flatten() {
+            // Its commands would run as the hub's own user.
+            if let Some(identity) = user.upstream.as_ref().filter(|it| self.upstream.identity(Some(it)).is_none()) {
+                let (user, identity) = (Arc::clone(&user.name), Arc::clone(identity));
+                return Err(ReloadError::NewIdentity { user, identity });
+            }
+        }
         let is_open = self.users().anonymous().is_some();
         let users = match config.users {
             Some(users) => Some(Users::new(users, self.decoys)),
@@ -118,6 +125,7 @@ impl Shared {
         let mut state = self.lock();
         state.sessions.set_limit(limits.sessions_per_user);
         state.doors.set_limits(limits.doors);
+        Ok(())
     }
 
     /// The hub's time.

@@ -45,6 +45,9 @@ pub struct TransactionAt {
     pub server: Option<Arc<ServerAddress>>,
 }
 
+/// Errors of a transaction's end that say that it is there no more: TransactionTooOld, NoSuchTransaction, TransactionCommitted.
+const HAS_ENDED: [i64; 3] = [225, 251, 256];
+
 impl Holdings {
     /// A cursor of this connection.
     pub fn cursor(&self, id: i64) -> Option<&CursorAt> {
@@ -83,19 +86,23 @@ impl Holdings {
 
     /// A server has answered a command.
     pub fn note_reply(&mut self, request: &Request, server: &Arc<ServerAddress>, reply: &RawDocument, ok: bool) {
+        let code = reply.get("code").ok().flatten().and_then(integer).filter(|_| !ok);
         if request.part == Some(Part::Ends)
-            && ok
+            && (ok || code.is_some_and(|code| HAS_ENDED.contains(&code)))
             && let Some(session) = &request.session
         {
             self.transactions.remove(session);
         }
         if request.name == "killCursors" && ok {
-            cursors_in(request.body()).for_each(|id| _ = self.cursors.remove(&id));
+            // Those at other servers were not killed by this one.
+            let killed = cursors_in(request.body());
+            let killed: Vec<_> =
+                killed.filter(|id| self.cursor(*id).is_some_and(|cursor| cursor.server == *server)).collect();
+            killed.iter().for_each(|id| _ = self.cursors.remove(id));
         }
         let continued = continued_cursor(request);
         if !ok {
             // CursorNotFound and its like: the server has it no more. After another error it may still be there.
-            let code = reply.get("code").ok().flatten().and_then(integer);
             if code == Some(43) {
                 continued.into_iter().for_each(|id| _ = self.cursors.remove(&id));
             }

@@ -324,6 +324,11 @@ impl Line {
                 let message = "the hub knows the mechanisms SCRAM-SHA-256 and SCRAM-SHA-1; choose one of them";
                 return Err(Refusal::new(334, "MechanismUnavailable", message));
             }
+            // Upstream it would log out a connection that others share.
+            "logout" => {
+                let message = "a login at this hub lasts until its connection ends; close the connection";
+                return Err(Refusal::new(115, "CommandNotSupported", message));
+            }
             "connectionStatus" => return Ok(Answer::Reply(self.status())),
             _ => {}
         }
@@ -348,10 +353,12 @@ impl Line {
             "endSessions" | "killSessions" | "refreshSessions" => {
                 let (body, own) = own_sessions(request, |id| !around.sessions.is_foreign(id, &user.name));
                 if request.name != "refreshSessions" {
-                    own.iter().for_each(|id| {
-                        around.sessions.end(id, &user.name);
-                        self.holdings.end_session(id);
-                    });
+                    own.iter().for_each(|id| around.sessions.end(id, &user.name));
+                }
+                // A server lets an ended session's cursors and transactions live until it looks after its sessions, minutes later:
+                // what the connection holds is still to be ended.
+                if request.name == "killSessions" {
+                    own.iter().for_each(|id| self.holdings.end_session(id));
                 }
                 if own.is_empty() {
                     return Ok(Answer::Reply(RawDocumentBuf::new()));

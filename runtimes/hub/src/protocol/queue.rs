@@ -55,6 +55,8 @@ pub struct Queue {
     running: u32,
     /// Those that let go, first in, first out.
     eager: VecDeque<Ticket>,
+    /// Whether the turn before this one was one of theirs.
+    eager_was_last: bool,
     lines: BTreeMap<Arc<str>, VecDeque<Ticket>>,
     /// The customers that have somebody in line, the next one first.
     turns: VecDeque<Arc<str>>,
@@ -70,6 +72,7 @@ impl Queue {
             tickets: 0,
             running: 0,
             eager: VecDeque::new(),
+            eager_was_last: false,
             lines: BTreeMap::new(),
             turns: VecDeque::new(),
             waiting: 0,
@@ -131,14 +134,19 @@ impl Queue {
 
     /// The next one that runs now, if there is a place; call it until there is none.
     pub fn next_turn(&mut self) -> Option<Ticket> {
-        if self.has_place(Class::LetsGo)
+        // A place that both may have is theirs by turns, or transactions without end would keep everybody else out.
+        let is_ordinary = self.has_place(Class::Ordinary) && !self.turns.is_empty() && self.eager_was_last;
+        if !is_ordinary
+            && self.has_place(Class::LetsGo)
             && let Some(ticket) = self.eager.pop_front()
         {
+            self.eager_was_last = true;
             return Some(self.run(ticket));
         }
         if !self.has_place(Class::Ordinary) {
             return None;
         }
+        self.eager_was_last = false;
         let customer = self.turns.pop_front()?;
         let line = self.lines.get_mut(&customer)?;
         let ticket = line.pop_front()?;
@@ -256,6 +264,24 @@ mod tests {
         queue.leave();
         queue.leave();
         assert_eq!(queue.next_turn(), Some(ordinary));
+    }
+
+    #[test]
+    fn those_who_let_go_do_not_keep_the_others_out_x_135() {
+        let ([greedy, modest], mut queue) = (customers(), Queue::new(QueueLimits { reserved: 0, ..LIMITS }));
+        for _ in 0..2 {
+            queue.enter(&greedy, Class::LetsGo);
+        }
+        let eager = [(); 3].map(|()| waits(queue.enter(&greedy, Class::LetsGo)));
+        let ordinary = waits(queue.enter(&modest, Class::Ordinary));
+
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            queue.leave();
+            order.extend(queue.next_turn());
+        }
+
+        assert_eq!(order, [eager[0], ordinary, eager[1], eager[2]]);
     }
 
     #[test]

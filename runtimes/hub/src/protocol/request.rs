@@ -1,6 +1,7 @@
 //! A command: as it came from the client, and as it goes on.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bson::spec::BinarySubtype;
@@ -140,9 +141,20 @@ impl Request {
             arrived,
         };
         let (mut starts, mut autocommit) = (None, None);
+        let mut seen = BTreeSet::new();
         for element in body.iter() {
             let Ok((key, value)) = element else { return Err(refused("a text in the command is not UTF-8")) };
+            // The hub and the server could each believe another one of the two.
+            if !seen.insert(key.as_str()) {
+                return Err(refused("a field of the command is there twice"));
+            }
             if request.name.is_empty() {
+                if !is_short(key.as_str()) {
+                    return Err(refused("the command's name is longer than 255 bytes, or has control characters"));
+                }
+                if !is_named_by_text(key.as_str(), value) {
+                    return Err(refused("a collection is named by a string here, and not by its UUID"));
+                }
                 request.name = key.as_str().into();
             }
             match key.as_str() {
@@ -165,6 +177,14 @@ impl Request {
         }
         if request.database.is_empty() {
             return Err(refused("OP_MSG requests require a $db argument"));
+        }
+        if !is_short(&request.database) {
+            return Err(refused("the database's name is longer than 255 bytes, or has control characters"));
+        }
+        if request.sequences().iter().any(|sequence| !may_have(&request.name, sequence.identifier)) {
+            return Err(refused(
+                "the command has a document sequence that drivers do not send; put it into its document",
+            ));
         }
         if autocommit == Some(false) {
             request.part = Some(match (request.name.as_str(), starts) {
@@ -221,6 +241,31 @@ impl Request {
     pub fn size(&self) -> usize {
         self.frame.as_ref().map_or(self.body.as_bytes().len(), Vec::len)
     }
+}
+
+/// Whether a name is one that a log and a status page can show.
+fn is_short(name: &str) -> bool {
+    name.len() <= 255 && !name.contains(char::is_control)
+}
+
+/// Whether the rules can tell which collection a command means: a UUID, and what servers take for a string, hide it.
+fn is_named_by_text(name: &str, value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Binary(_) | RawBsonRef::Symbol(_) => false,
+        RawBsonRef::Document(inner) if name == "explain" => match inner.iter().next() {
+            Some(Ok((inner_name, value))) => is_named_by_text(inner_name.as_str(), value),
+            Some(Err(_)) | None => true,
+        },
+        _ => true,
+    }
+}
+
+/// Whether a command has this document sequence. A server puts any sequence into the command, `pipeline` for one, past the rules.
+fn may_have(command: &str, sequence: &str) -> bool {
+    matches!(
+        (command, sequence),
+        ("insert", "documents") | ("update", "updates") | ("delete", "deletes") | ("bulkWrite", "ops" | "nsInfo")
+    )
 }
 
 const BAD_SESSION: &str = "lsid is no document with a UUID of 16 bytes as its only field, `id`";
@@ -368,6 +413,53 @@ mod tests {
         assert_eq!(part("find", false), Some(Part::Continues));
         assert_eq!(part("commitTransaction", false), Some(Part::Ends));
         assert!(read(&rawdoc! { "find": "c", "autocommit": false, "$db": "d" }).is_err(), "without a session");
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_refused_x_133() {
+        for twice in [
+            rawdoc! { "find": "c", "$db": "d", "find": "secret" },
+            rawdoc! { "find": "c", "$db": "d", "lsid": session_document(&[1; 16]), "lsid": session_document(&[2; 16]) },
+        ] {
+            assert!(matches!(read(&twice), Err(Fault::Refused(_))), "{twice:?}");
+        }
+    }
+
+    #[test]
+    fn a_collection_that_is_named_by_no_string_is_refused_x_133() {
+        let uuid = || bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![1; 16] };
+        for hidden in [
+            rawdoc! { "find": uuid(), "$db": "d" },
+            rawdoc! { "explain": { "find": uuid() }, "$db": "d" },
+            rawdoc! { "find": bson::RawBson::Symbol("secret".into()), "$db": "d" },
+        ] {
+            assert!(matches!(read(&hidden), Err(Fault::Refused(_))), "{hidden:?}");
+        }
+    }
+
+    #[test]
+    fn a_document_sequence_is_one_that_its_command_has_x_133() {
+        let with = |body: &RawDocument, name: &str| {
+            let stages = [rawdoc! { "$out": "secret" }];
+            let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
+            let (mut out, fields) = (Vec::new(), [cmap_core::wire::Field::String("$db", "d")]);
+            let mut message =
+                MessageWriter::begin(&mut out, MessageIds::request(7), Flags::NONE, body, &fields, &Limits::DEFAULT)
+                    .unwrap();
+            message.sequence(name, stages).unwrap();
+            message.finish();
+            Request::read(&out, &Limits::DEFAULT, Instant::ORIGIN)
+        };
+
+        assert!(with(&rawdoc! { "insert": "c" }, "documents").is_ok());
+        assert!(with(&rawdoc! { "aggregate": "c", "cursor": {} }, "pipeline").is_err());
+        assert!(with(&rawdoc! { "insert": "c" }, "insert").is_err());
+    }
+
+    #[test]
+    fn a_name_that_a_log_cannot_show_is_refused() {
+        assert!(read(&rawdoc! { "ping": 1, "$db": "d".repeat(256) }).is_err());
+        assert!(read(&rawdoc! { "pi\nng": 1, "$db": "d" }).is_err());
     }
 
     #[test]

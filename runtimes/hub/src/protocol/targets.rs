@@ -33,6 +33,37 @@ pub fn targets(request: &Request) -> Vec<Target> {
     found.list
 }
 
+/// Stages that show what others do. They count as operators' commands.
+const OF_THE_SERVER: [&str; 8] = [
+    "$currentOp",
+    "$listClusterCatalog",
+    "$listLocalSessions",
+    "$listSampledQueries",
+    "$listSessions",
+    "$operationMetrics",
+    "$queryStats",
+    "$shardedDataDistribution",
+];
+
+/// The name by which rules know a command that has several.
+fn modern(name: &str) -> &str {
+    match name {
+        "$eval" => "eval",
+        "buildinfo" => "buildInfo",
+        "collstats" => "collStats",
+        "dbstats" => "dbStats",
+        "deleteIndexes" => "dropIndexes",
+        "findandmodify" => "findAndModify",
+        "mapreduce" => "mapReduce",
+        other => other,
+    }
+}
+
+fn is_of_all_databases(stage: RawBsonRef<'_>) -> bool {
+    // What is no document, or says no boolean, is refused by the server.
+    stage.as_document().is_some_and(|stage| stage.get("allChangesForCluster").is_ok_and(|all| all.is_some()))
+}
+
 struct Found<'a> {
     database: &'a str,
     list: Vec<Target>,
@@ -41,6 +72,7 @@ struct Found<'a> {
 impl Found<'_> {
     fn command(&mut self, name: &str, body: &RawDocument) {
         let first = body.get(name).ok().flatten();
+        let name = modern(name);
         match (name, first) {
             // What is explained is what counts, and the explanation itself.
             ("explain", Some(RawBsonRef::Document(inner))) => {
@@ -66,7 +98,20 @@ impl Found<'_> {
         if let Ok(view_on) = body.get_str("viewOn") {
             self.add(self.database, view_on, "aggregate");
         }
+        if let Ok(copy) = body.get_str("toCollection") {
+            self.add(self.database, copy, name);
+        }
         self.document(body);
+        // On a whole database, or all of them.
+        if name == "aggregate" && !matches!(first, Some(RawBsonRef::String(_))) && self.has_change_stream(body) {
+            self.add(self.database, "", "$changeStream");
+        }
+    }
+
+    fn has_change_stream(&self, body: &RawDocument) -> bool {
+        let stages = body.get_array("pipeline").ok().into_iter().flatten().map_while(Result::ok);
+        let mut names = stages.filter_map(|stage| stage.as_document()?.iter().next()?.ok());
+        names.any(|(name, _)| name.as_str() == "$changeStream")
     }
 
     /// Looks for stages in a document, at every depth; core has bounded the depth.
@@ -76,6 +121,8 @@ impl Found<'_> {
                 "$lookup" | "$graphLookup" => self.source(value, "from"),
                 "$unionWith" => self.source(value, "coll"),
                 "$out" => self.sink(value, "$out"),
+                stage if OF_THE_SERVER.contains(&stage) => self.add(self.database, "", stage),
+                "$changeStream" if is_of_all_databases(value) => self.add("admin", "", "allChangesForCluster"),
                 "$merge" => match value.as_document() {
                     Some(stage) => {
                         if let Ok(Some(into)) = stage.get("into") {
@@ -188,6 +235,26 @@ mod tests {
         assert_eq!(
             of(&rawdoc! { "create": "v", "viewOn": "secret", "$db": "d" }),
             ["aggregate d.secret", "create d.v"]
+        );
+    }
+
+    #[test]
+    fn stages_that_show_what_others_do_are_targets_of_their_own_x_133() {
+        let of_stage = |stage: bson::RawDocumentBuf| of(&rawdoc! { "aggregate": 1, "$db": "d", "pipeline": [stage] });
+
+        assert!(of_stage(rawdoc! { "$currentOp": { "allUsers": true } }).contains(&"$currentOp d.".into()));
+        assert!(of_stage(rawdoc! { "$changeStream": {} }).contains(&"$changeStream d.".into()));
+        let all = of_stage(rawdoc! { "$changeStream": { "allChangesForCluster": true } });
+        assert!(all.contains(&"allChangesForCluster admin.".into()), "{all:?}");
+    }
+
+    #[test]
+    fn an_old_name_of_a_command_is_checked_as_the_new_one_x_133() {
+        assert_eq!(of(&rawdoc! { "findandmodify": "c", "$db": "d" }), ["findAndModify d.c"]);
+        assert_eq!(of(&rawdoc! { "mapreduce": "c", "$db": "d" }), ["mapReduce d.c"]);
+        assert_eq!(
+            of(&rawdoc! { "cloneCollectionAsCapped": "c", "toCollection": "t", "$db": "d" }),
+            ["cloneCollectionAsCapped d.c", "cloneCollectionAsCapped d.t"]
         );
     }
 

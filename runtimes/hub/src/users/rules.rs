@@ -5,15 +5,29 @@ use crate::protocol::Target;
 
 /// Commands that concern the server and everybody who uses it. A user may run one where a rule names it in full: a star is not
 /// enough.
-pub const OPERATOR_COMMANDS: [&str; 43] = [
-    "_configsvr*",
-    "_shardsvr*",
-    "addShard",
+pub const OPERATOR_COMMANDS: &[&str] = &[
+    "$currentOp",
+    "$list*",
+    "$operationMetrics",
+    "$queryStats",
+    "$shardedDataDistribution",
+    "_*",
+    "abortReshardCollection",
+    "addShard*",
+    "allChangesForCluster",
+    "analyze",
     "appendOplogNote",
     "applyOps",
+    "authSchemaUpgrade",
+    "balancer*",
+    "cleanupOrphaned",
+    "cleanupReshardCollection",
+    "clearJumboFlag",
     "clearLog",
+    "commitReshardCollection",
     "compact",
     "configureFailPoint",
+    "configureQueryAnalyzer",
     "createRole",
     "createUser",
     "currentOp",
@@ -22,34 +36,58 @@ pub const OPERATOR_COMMANDS: [&str; 43] = [
     "dropConnections",
     "dropRole",
     "dropUser",
+    "enableSharding",
     "eval",
-    "fsync",
-    "fsyncUnlock",
+    "flushRouterConfig",
+    "fsync*",
+    "getCmdLineOpts",
     "getLog",
     "getParameter",
-    "grantPrivilegesToRole",
-    "grantRolesToRole",
-    "grantRolesToUser",
-    "killAllSessions",
-    "killAllSessionsByPattern",
+    "grant*",
+    "invalidateUserCache",
+    "killAllSessions*",
     "killOp",
+    "lockInfo",
+    "logApplicationMessage",
     "logRotate",
     "mapReduce",
+    "mergeChunks",
+    "move*",
     "profile",
-    "removeShard",
+    "refineCollectionShardKey",
+    "removeShard*",
     "replSet*",
-    "revokeRolesFromUser",
+    "reshardCollection",
+    "revoke*",
     "rolesInfo",
+    "rotateCertificates",
+    "setAllowMigrations",
+    "setAuditConfig",
     "setClusterParameter",
     "setDefaultRWConcern",
     "setFeatureCompatibilityVersion",
+    "setIndexCommitQuorum",
     "setParameter",
+    "setProfilingFilterGlobally",
+    "setUserWriteBlockMode",
+    "shardCollection",
     "shutdown",
+    "sleep",
+    "split*",
     "testDeployment",
     "top",
+    "transitionFromDedicatedConfigServer",
+    "transitionToDedicatedConfigServer",
+    "unshardCollection",
+    "untrackUnshardedCollection",
+    "updateRole",
     "updateUser",
+    "updateZoneKeyRange",
     "usersInfo",
 ];
+
+/// What reaches every collection of a database. A rule that denies one of them denies these, too.
+const REACHES_ALL: [&str; 2] = ["$changeStream", "dropDatabase"];
 
 /// What a user may do. By default every command on every collection, except operators' commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,17 +130,25 @@ impl Rules {
             Some(rules) => rules.iter().any(suits),
             None => !is_operators,
         };
-        is_allowed && !self.deny.iter().any(|rule| rule.concerns(target))
+        let reaches_all = target.collection.is_empty() && REACHES_ALL.contains(&target.action.as_str());
+        let is_denied = |rule: &Rule| rule.concerns(target) || reaches_all && rule.concerns_some(target);
+        is_allowed && !self.deny.iter().any(is_denied)
     }
 }
 
 impl Rule {
     fn concerns(&self, target: &Target) -> bool {
-        let any = |patterns: &[Pattern], name: &str| patterns.iter().any(|pattern| pattern.matches(name));
-        any(&self.databases, &target.database)
-            && any(&self.collections, &target.collection)
-            && any(&self.commands, &target.action)
+        self.concerns_some(target) && any(&self.collections, &target.collection)
     }
+
+    /// The same, of any of the collections.
+    fn concerns_some(&self, target: &Target) -> bool {
+        any(&self.databases, &target.database) && any(&self.commands, &target.action)
+    }
+}
+
+fn any(patterns: &[Pattern], name: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(name))
 }
 
 #[cfg(test)]
@@ -124,7 +170,15 @@ mod tests {
         let rules = Rules::default();
 
         assert_eq!(rules.check(&[target("find", "d.c"), target("dropDatabase", "d.")]), Ok(()));
-        for operators in ["shutdown", "killOp", "replSetStepDown", "configureFailPoint"] {
+        for operators in [
+            "shutdown",
+            "killOp",
+            "replSetStepDown",
+            "configureFailPoint",
+            "$currentOp",
+            "updateRole",
+            "_getUserCacheGeneration",
+        ] {
             assert!(rules.check(&[target(operators, "admin.")]).is_err(), "{operators}");
         }
     }
@@ -142,6 +196,17 @@ mod tests {
             assert_eq!(rules.check(&both), Err(&forbidden));
         }
         assert!(rules.check(&[target("find", "shop.secret")]).is_err());
+    }
+
+    #[test]
+    fn what_reaches_a_whole_database_is_denied_with_one_of_its_collections_x_133() {
+        let rules = Rules { allow: None, deny: vec![rule(&["shop"], &["secret"], &["*"])] };
+
+        for action in ["dropDatabase", "$changeStream"] {
+            assert!(rules.check(&[target(action, "shop.")]).is_err(), "{action}");
+            assert_eq!(rules.check(&[target(action, "other.")]), Ok(()), "{action}");
+        }
+        assert_eq!(rules.check(&[target("listCollections", "shop.")]), Ok(()));
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl House {
     pub(crate) fn reload(&self, change: impl FnOnce(&str) -> String) {
         let path = self.folder.path().join("hub.toml");
         std::fs::write(&path, change(&self.text)).unwrap();
-        self.hub.reload(config::read(&path).unwrap());
+        self.hub.reload(config::read(&path).unwrap()).unwrap();
     }
 }
 
