@@ -236,11 +236,6 @@ impl Request {
             Some(_) | None => ServerSelector::Writable,
         }
     }
-
-    /// How many bytes it takes.
-    pub fn size(&self) -> usize {
-        self.frame.as_ref().map_or(self.body.as_bytes().len(), Vec::len)
-    }
 }
 
 /// Whether a name is one that a log and a status page can show.
@@ -250,14 +245,13 @@ fn is_short(name: &str) -> bool {
 
 /// Whether the rules can tell which collection a command means: a UUID, and what servers take for a string, hide it.
 fn is_named_by_text(name: &str, value: RawBsonRef<'_>) -> bool {
-    match value {
-        RawBsonRef::Binary(_) | RawBsonRef::Symbol(_) => false,
-        RawBsonRef::Document(inner) if name == "explain" => match inner.iter().next() {
-            Some(Ok((inner_name, value))) => is_named_by_text(inner_name.as_str(), value),
-            Some(Err(_)) | None => true,
-        },
-        _ => true,
+    if let RawBsonRef::Document(inner) = value
+        && name == "explain"
+        && let Some(Ok((inner_name, value))) = inner.iter().next()
+    {
+        return is_named_by_text(inner_name.as_str(), value);
     }
+    !matches!(value, RawBsonRef::Binary(_) | RawBsonRef::Symbol(_))
 }
 
 /// Whether a command has this document sequence. A server puts any sequence into the command, `pipeline` for one, past the rules.
