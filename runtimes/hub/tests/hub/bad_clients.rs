@@ -61,3 +61,19 @@ async fn a_client_that_says_nothing_is_hung_up_on_in_its_time() {
     assert_eq!(read.unwrap(), 0);
     assert!(begun.elapsed() >= Duration::from_secs(9), "after {:?}", begun.elapsed());
 }
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_at_the_path_of_a_unix_socket_is_not_removed() {
+    let servers = Servers::single().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (folder.path().join("notes"), folder.path().join("hub.toml"));
+    std::fs::write(&file, "mine").unwrap();
+    let text = format!("[upstream]\nuri = '{}'\n[[listen]]\nunix = '{}'\n", servers.uri(""), file.display());
+    std::fs::write(&path, text).unwrap();
+
+    let started = cmap_hub::hub::Hub::start(cmap_hub::config::read(&path).unwrap()).await;
+
+    assert!(started.is_err());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}

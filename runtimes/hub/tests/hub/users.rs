@@ -143,3 +143,23 @@ async fn a_reload_without_users_does_not_open_the_hub() {
 
     assert_eq!(code(&ask(&mut stranger, "test", rawdoc! { "count": "c" }).await), Some(13));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_with_an_identity_that_is_new_changes_nothing() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("app", "").start().await;
+    let path = house.folder.path().join("users.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, before.replacen("name = \"app\"", "name = \"app\"\nupstream = \"new\"", 1)).unwrap();
+    std::fs::write(house.folder.path().join("password"), "secret").unwrap();
+    let config = house.folder.path().join("hub.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let identity = "[upstream.identity.new]\nusername = 'new'\npassword-file = 'password'\n";
+    std::fs::write(&config, format!("{text}{identity}")).unwrap();
+
+    let error = house.hub.reload(cmap_hub::config::read(&config).unwrap()).unwrap_err();
+
+    assert!(error.to_string().contains("the identity \"new\" upstream, which is new"), "{error}");
+    let mut connection = house.client_as("app", "").await.check_out().await.unwrap();
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None);
+}
