@@ -10,9 +10,15 @@ mod departures;
 mod failovers;
 #[path = "hub/house.rs"]
 mod house;
+#[path = "hub/killed.rs"]
+mod killed;
 #[path = "hub/limits.rs"]
 mod limits;
+#[path = "hub/program.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod program;
 #[path = "hub/servers.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod servers;
 #[path = "hub/sharing.rs"]
 mod sharing;

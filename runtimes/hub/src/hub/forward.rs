@@ -14,7 +14,7 @@ use cmap_core::retry::{
     Retryability,
 };
 use cmap_core::time::Instant;
-use cmap_core::topology::{Criteria, ServerSelector};
+use cmap_core::topology::{Criteria, ServerSelector, TopologyType};
 use cmap_core::wire::{CommandReply, ServerError};
 use cmap_tokio::{CheckOutError, CommandError, CommandErrorKind, Connection};
 
@@ -122,10 +122,7 @@ async fn attempt(
         shared.activity.count_overload();
         in_hub(FailureKind::Client, Refusal::overloaded(message, limits.base_backoff))
     })?;
-    let selector = match &forward.route {
-        Route::Select(selector) => selector.clone(),
-        Route::Server(server) => ServerSelector::Pinned(Arc::clone(server)),
-    };
+    let selector = selector(shared, forward);
     let criteria = Criteria { selector, deprioritized, operation: None };
     let patience = left(shared.now(), request, shared.patience);
     let mut check_out = shared.upstream.client.check_out_for_within(criteria, patience).label(&*customer.name);
@@ -141,6 +138,23 @@ async fn attempt(
     let address = Arc::new(connection.address().clone());
     sent_to.set(&address);
     exchange(forward, &mut connection, time_left, address).await
+}
+
+/// The servers that suit. A transaction keeps to its router; in a set it is the primary's, whoever that is by now: only the new one can
+/// say whether a transaction was committed at the old one.
+fn selector(shared: &Shared, forward: &Forward) -> ServerSelector {
+    let request = &*forward.request;
+    match &forward.route {
+        Route::Select(selector) => selector.clone(),
+        Route::Server(server) => {
+            let is_of_transaction = request.part.is_some() && request.name != "getMore";
+            let is_sharded = shared.upstream.client.description().topology_type == TopologyType::Sharded;
+            match is_of_transaction && !is_sharded {
+                true => ServerSelector::Writable,
+                false => ServerSelector::Pinned(Arc::clone(server)),
+            }
+        }
+    }
 }
 
 async fn exchange(

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use cmap_tokio::Client;
-use cmap_tokio::bson::rawdoc;
+use cmap_tokio::bson::spec::BinarySubtype;
+use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
 use cmap_tokio::core::topology::ServerSelector;
 use tokio::task::JoinSet;
 
-use super::house::Plan;
+use super::house::{Plan, ask, code, eventually};
 use super::servers::Servers;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,7 +57,7 @@ async fn a_transaction_that_a_step_down_ends_can_be_repeated_as_a_whole_x_134() 
     client.operation(ServerSelector::Writable, ("test", insert())).in_session(&mut session).run().await.unwrap();
 
     drop(directly.run(ServerSelector::Writable, ("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
-    let failed = client.operation(ServerSelector::Writable, ("test", rawdoc! { "count": "c" }));
+    let failed = client.operation(ServerSelector::Writable, ("test", rawdoc! { "find": "c" }));
     let failed = failed.in_session(&mut session).run().await;
 
     let error = failed.unwrap_err();
@@ -66,4 +67,31 @@ async fn a_transaction_that_a_step_down_ends_can_be_repeated_as_a_whole_x_134() 
     session.start_transaction().unwrap();
     client.operation(ServerSelector::Writable, ("test", insert())).in_session(&mut session).run().await.unwrap();
     session.commit_transaction().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_a_step_down_has_overtaken_is_decided_by_the_new_primary_x_134() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "").start().await;
+    let client = house.client().await;
+    client.run(ServerSelector::Writable, ("test", rawdoc! { "create": "c" })).await.unwrap();
+    let mut connection = client.check_out().await.unwrap();
+    let part = |mut body: RawDocumentBuf| {
+        let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+        body.append(cstr!("lsid"), rawdoc! { "id": id });
+        body.append(cstr!("txnNumber"), 1_i64);
+        body.append(cstr!("autocommit"), false);
+        body
+    };
+    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }], "startTransaction": true };
+    assert_eq!(code(&ask(&mut connection, "test", part(insert)).await), None);
+
+    servers.step_down();
+
+    eventually("the commit has a result", async || {
+        let reply = ask(&mut connection, "admin", part(rawdoc! { "commitTransaction": 1 })).await;
+        // NoSuchTransaction: it was not committed, and can be repeated as a whole.
+        code(&reply) == Some(251)
+    })
+    .await;
 }

@@ -1,7 +1,8 @@
 //! A deployment of test servers on TCP, until it is dropped.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use cmap_test_server::{
     ClientId, Deployment, DeploymentConfig, DeploymentOutput, MemberConfig, MemberId, Peer, ServerConfig, ServerOutput,
     SetConfig,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -29,6 +30,8 @@ struct Shared {
     origin: tokio::time::Instant,
     earlier: Notify,
     accepted: AtomicUsize,
+    /// By how many milliseconds their time is ahead of the clock.
+    ahead: AtomicU64,
 }
 
 struct State {
@@ -48,6 +51,15 @@ impl Servers {
         Self::set_of(3).await
     }
 
+    /// The same on Unix sockets in a folder. What is written to such a socket is there at once, so that no time passes on the way.
+    pub(crate) async fn replica_set_in(folder: &Path) -> Self {
+        let listen = |index: usize| {
+            let path = folder.join(format!("member-{index}.sock"));
+            (path.display().to_string(), Listener::Unix(UnixListener::bind(&path).unwrap()))
+        };
+        Self::on((0..3).map(listen).collect(), Some("rs0"), replica_set)
+    }
+
     /// A sharded cluster with two routers.
     pub(crate) async fn sharded() -> Self {
         Self::start(2, None, |server, hosts| DeploymentConfig::sharded(server, hosts.to_vec())).await
@@ -56,7 +68,42 @@ impl Servers {
     /// The connection string; `query` are further options.
     pub(crate) fn uri(&self, query: &str) -> String {
         let set = self.set.map(|name| format!("replicaSet={name}&")).unwrap_or_default();
-        format!("mongodb://{}/?{set}{query}", self.hosts.join(","))
+        format!("mongodb://{}/?{set}{query}", self.hosts.join(",").replace('/', "%2F"))
+    }
+
+    /// Kills the primary: its connections are hung up on, and nobody is served there.
+    pub(crate) fn kill_primary(&self) {
+        let kill = |deployment: &mut Deployment, now| {
+            let primary = deployment.primary();
+            primary.into_iter().for_each(|primary| deployment.kill(now, primary));
+        };
+        drop(self.shared.with(kill));
+    }
+
+    /// Starts all members that were killed.
+    pub(crate) fn restart(&self) {
+        let restart = |deployment: &mut Deployment, now| {
+            let members: Vec<_> = deployment.members().map(|(member, _)| member).collect();
+            members.into_iter().for_each(|member| deployment.restart(now, member));
+        };
+        drop(self.shared.with(restart));
+    }
+
+    /// The primary steps down.
+    pub(crate) fn step_down(&self) {
+        drop(self.shared.with(|deployment, now| deployment.step_down(now, Duration::from_secs(2))));
+    }
+
+    /// The servers' time goes on by so much at once.
+    pub(crate) fn pass(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        self.shared.ahead.fetch_add(millis, Ordering::SeqCst);
+        drop(self.shared.with(|deployment, now| deployment.handle_timeout(now)));
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connected(&self) -> usize {
+        self.shared.state.lock().unwrap().routes.len()
     }
 
     /// How many connections were accepted so far.
@@ -65,11 +112,7 @@ impl Servers {
     }
 
     async fn set_of(count: usize) -> Self {
-        let set = |server, hosts: &[String]| {
-            let members = (0..).zip(hosts).map(|(id, host)| MemberConfig::new(id, host.clone())).collect();
-            DeploymentConfig::replica_set(server, SetConfig::new("rs0", members))
-        };
-        Self::start(count, Some("rs0"), set).await
+        Self::start(count, Some("rs0"), replica_set).await
     }
 
     async fn start(
@@ -79,9 +122,18 @@ impl Servers {
     ) -> Self {
         let mut listeners = Vec::new();
         for _ in 0..count {
-            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listeners.push((listener.local_addr().unwrap().to_string(), Listener::Tcp(listener)));
         }
-        let hosts: Vec<_> = listeners.iter().map(|it| it.local_addr().unwrap().to_string()).collect();
+        Self::on(listeners, set, config)
+    }
+
+    fn on(
+        listeners: Vec<(String, Listener)>,
+        set: Option<&'static str>,
+        config: impl FnOnce(ServerConfig, &[String]) -> DeploymentConfig,
+    ) -> Self {
+        let (hosts, listeners): (Vec<_>, Vec<_>) = listeners.into_iter().unzip();
         let deployment = Deployment::new(config(ServerConfig::new(hosts[0].clone()), &hosts), Instant::ORIGIN);
         let members: Vec<_> = deployment.members().map(|(member, _)| member).collect();
         let shared = Arc::new(Shared {
@@ -89,6 +141,7 @@ impl Servers {
             origin: tokio::time::Instant::now(),
             earlier: Notify::new(),
             accepted: AtomicUsize::new(0),
+            ahead: AtomicU64::new(0),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(keep_time(Arc::clone(&shared)));
@@ -99,9 +152,41 @@ impl Servers {
     }
 }
 
+fn replica_set(server: ServerConfig, hosts: &[String]) -> DeploymentConfig {
+    let members = (0..).zip(hosts).map(|(id, host)| MemberConfig::new(id, host.clone())).collect();
+    DeploymentConfig::replica_set(server, SetConfig::new("rs0", members))
+}
+
+/// Where clients come in.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+impl Listener {
+    async fn accept(&self) -> (Box<dyn Socket>, String) {
+        match self {
+            Self::Tcp(listener) => {
+                let (socket, from) = listener.accept().await.unwrap();
+                (Box::new(socket), from.to_string())
+            }
+            Self::Unix(listener) => (Box::new(listener.accept().await.unwrap().0), "unix".into()),
+        }
+    }
+}
+
 impl Shared {
     fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap())
+        let ahead = self.ahead();
+        Instant::from_nanos(u64::try_from((self.origin.elapsed() + ahead).as_nanos()).unwrap())
+    }
+
+    fn ahead(&self) -> Duration {
+        Duration::from_millis(self.ahead.load(Ordering::SeqCst))
     }
 
     /// Calls the deployment, and sends its outputs.
@@ -144,7 +229,7 @@ async fn keep_time(shared: Arc<Shared>) {
         };
         match next {
             Some(at) => {
-                let at = shared.origin + Duration::from_nanos(at.as_nanos());
+                let at = shared.origin + Duration::from_nanos(at.as_nanos()).saturating_sub(shared.ahead());
                 let _ = tokio::time::timeout_at(at, shared.earlier.notified()).await;
             }
             None => shared.earlier.notified().await,
@@ -152,14 +237,16 @@ async fn keep_time(shared: Arc<Shared>) {
     }
 }
 
-async fn accept(listener: TcpListener, member: MemberId, shared: Arc<Shared>) {
+async fn accept(listener: Listener, member: MemberId, shared: Arc<Shared>) {
     let mut clients = JoinSet::new();
     loop {
-        let (socket, from) = listener.accept().await.unwrap();
+        let (socket, from) = listener.accept().await;
         shared.accepted.fetch_add(1, Ordering::SeqCst);
         let (sender, bytes) = unbounded_channel();
-        let (client, mut state) =
-            shared.with(|deployment, now| deployment.accept(now, member, Peer::at(from.to_string())));
+        let (client, mut state) = shared.with(|deployment, now| deployment.accept(now, member, Peer::at(from)));
+        if !state.deployment.is_up(member) {
+            continue;
+        }
         state.routes.insert((member, client), sender);
         drop(state);
         clients.spawn(serve(socket, (member, client), bytes, Arc::clone(&shared)));
@@ -167,12 +254,12 @@ async fn accept(listener: TcpListener, member: MemberId, shared: Arc<Shared>) {
 }
 
 async fn serve(
-    mut socket: TcpStream,
+    socket: impl AsyncRead + AsyncWrite,
     (member, client): (MemberId, ClientId),
     mut bytes: UnboundedReceiver<Vec<u8>>,
     shared: Arc<Shared>,
 ) {
-    let (mut reader, mut writer) = socket.split();
+    let (mut reader, mut writer) = tokio::io::split(socket);
     let mut buffer = vec![0; 64 * 1024];
     loop {
         tokio::select! {

@@ -1,0 +1,72 @@
+//! The hub as a program, and what it costs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use cmap_hub::users::{self, NewUser};
+
+/// A process that is killed when it is dropped.
+pub(crate) struct Program(pub(crate) Child);
+
+/// A hub that runs in a process of its own.
+pub(crate) struct HubProgram {
+    pub(crate) process: Program,
+    pub(crate) address: SocketAddr,
+}
+
+impl HubProgram {
+    /// Starts one. Its files go into `folder`; each user has the password `secret`; `more` are lines of the configuration.
+    pub(crate) fn start(folder: &Path, upstream: &str, users: &[String], more: &str) -> Self {
+        let mut text = String::new();
+        if !users.is_empty() {
+            text.push_str("users = 'users.toml'\n");
+            let path = folder.join("users.toml");
+            for name in users {
+                let user = NewUser { name: name.clone(), password: "secret".into(), upstream: None };
+                users::add(&path, &user).unwrap();
+            }
+        }
+        write!(text, "upstream.uri = '{upstream}'\nlisten = [{{ address = '127.0.0.1:0' }}]\n{more}").unwrap();
+        let config = folder.join("cmap-hub.toml");
+        fs::write(&config, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cmap-hub"));
+        command.arg("--config").arg(config).env("RUST_LOG", "error").stdout(Stdio::piped());
+        let mut process = Program(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ").unwrap().parse().unwrap();
+        Self { process, address }
+    }
+}
+
+impl Program {
+    /// For how long its threads have worked, in its own code and in the system's. Only Linux says it.
+    pub(crate) fn work(&self) -> Duration {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.0.id())) else { return Duration::ZERO };
+        let nanos = |task: fs::DirEntry| -> u64 {
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap();
+            text.split(' ').next().unwrap().parse().unwrap()
+        };
+        Duration::from_nanos(tasks.map(|task| nanos(task.unwrap())).sum())
+    }
+
+    /// How much memory it has, in bytes. Only Linux says it.
+    pub(crate) fn resident(&self) -> u64 {
+        let Ok(text) = fs::read_to_string(format!("/proc/{}/status", self.0.id())) else { return 0 };
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
