@@ -159,7 +159,7 @@ impl ApplicationSide {
 
     /// An agent of another version is told so, if it cannot be greeted.
     fn misunderstand(&mut self, error: ProtocolError) {
-        if let ProtocolError::Version { .. } = error {
+        if let (ProtocolError::Version { .. }, Stage::Waiting) = (&error, &self.stage) {
             self.line.say(&Message::Refuse { reason: Refusal::Version, retry_after: RETRY_AFTER_CONFUSION });
         }
         self.end(error.into());

@@ -14,6 +14,8 @@ mod house;
 mod killed;
 #[path = "hub/limits.rs"]
 mod limits;
+#[path = "hub/listeners.rs"]
+mod listeners;
 #[path = "hub/program.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod program;

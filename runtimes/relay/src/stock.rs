@@ -151,7 +151,7 @@ impl Stock {
         if parked.is_some() | self.leaving.remove(&socket) {
             self.in_use.insert(socket);
         }
-        if let Some(Parked { since, .. }) = parked {
+        if let Some(Parked { since, .. }) = parked.filter(|parked| parked.since + PROVEN_AFTER <= self.now) {
             self.backoff.prove(since);
         }
         self.settle();

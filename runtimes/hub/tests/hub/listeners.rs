@@ -1,0 +1,110 @@
+//! What a hub listens on, and the signals that its program obeys.
+
+use std::fs;
+use std::process::Command;
+
+use cmap_hub::users::{self, NewUser};
+use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
+use cmap_tokio::Client;
+use cmap_tokio::bson::rawdoc;
+use cmap_tokio::core::topology::ServerSelector::Writable;
+
+use super::house::{Plan, eventually, numbered};
+use super::program::HubProgram;
+use super::servers::Servers;
+
+/// Whether a user gets an answer by this connection string.
+async fn is_served(uri: &str) -> bool {
+    let Ok(client) = Client::connect(uri).await else { return false };
+    client.run(Writable, ("test", rawdoc! { "count": "c" })).await.is_ok()
+}
+
+fn signal(hub: &HubProgram, name: &str) {
+    let sent = Command::new("kill").args([name, &hub.process.0.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn add_user(path: &std::path::Path, name: &str) {
+    users::add(path, &NewUser { name: name.into(), password: "secret".into(), upstream: None }).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_logs_in_under_tls() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let authority = Authority::new("hub").unwrap();
+    let (certificate, trusted) = (folder.path().join("hub.pem"), folder.path().join("ca.pem"));
+    fs::write(&certificate, authority.server(&LOCAL_HOSTS, Validity::Now).unwrap().pem()).unwrap();
+    fs::write(&trusted, authority.pem()).unwrap();
+    let listen = format!("[[listen]]\naddress = '127.0.0.1:0'\ncertificate = '{}'", certificate.display());
+    let house = Plan::before(&servers, "").user("app", "").more(&listen).start().await;
+
+    let address = house.hub.addresses()[1];
+    let uri =
+        |tls: &str| format!("mongodb://app:secret@{address}/?loadBalanced=true&serverSelectionTimeoutMS=2000&{tls}");
+
+    assert!(is_served(&uri(&format!("tls=true&tlsCAFile={}", trusted.display()))).await);
+    assert!(!is_served(&uri("tls=false&connectTimeoutMS=1000")).await, "a client in the clear");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_logs_in_by_a_unix_socket() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let path = folder.path().join("hub.sock");
+    let listen = format!("[[listen]]\nunix = '{}'", path.display());
+    let _house = Plan::before(&servers, "").user("app", "").more(&listen).start().await;
+
+    let host = path.display().to_string().replace('/', "%2F");
+
+    assert!(is_served(&format!("mongodb://app:secret@{host}/?loadBalanced=true")).await);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_sighup_users_are_read_again_and_a_mistake_changes_nothing() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let hub = HubProgram::start(folder.path(), &servers.uri(""), &["anna".into()], "");
+    let uri = |user: &str| format!("mongodb://{user}:secret@{}/?loadBalanced=true", hub.address);
+    assert!(is_served(&uri("anna")).await);
+    assert!(!is_served(&uri("ben")).await);
+
+    add_user(&folder.path().join("users.toml"), "ben");
+    signal(&hub, "-HUP");
+    eventually("the new user is served", async || is_served(&uri("ben")).await).await;
+
+    let config = folder.path().join("cmap-hub.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}\nno-such-key = 1\n")).unwrap();
+    add_user(&folder.path().join("users.toml"), "carl");
+    signal(&hub, "-HUP");
+    assert!(is_served(&uri("anna")).await);
+    assert!(!is_served(&uri("carl")).await, "the configuration with the mistake was not taken over");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_sigterm_an_open_cursor_may_end_and_then_the_program_does() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let mut hub = HubProgram::start(folder.path(), &servers.uri(""), &[], "drain-seconds = 30\n");
+    let client = Client::connect(&format!("mongodb://{}/?loadBalanced=true", hub.address)).await.unwrap();
+    client.run(Writable, ("test", rawdoc! { "insert": "c", "documents": numbered(10) })).await.unwrap();
+    let mut connection = client.check_out().await.unwrap();
+    let reply = connection.run_command("test", rawdoc! { "find": "c", "batchSize": 2 }).await.unwrap();
+    let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+
+    signal(&hub, "-TERM");
+    let more = rawdoc! { "getMore": id, "collection": "c" };
+    let rest = connection.run_command("test", more).await.unwrap();
+    let rest = rest.get_document("cursor").unwrap().get_array("nextBatch").unwrap().into_iter().count();
+    drop(connection);
+    client.close(std::time::Duration::from_secs(1)).await.unwrap();
+
+    assert_eq!(rest, 8);
+    let mut ended = None;
+    eventually("the program ends", async || {
+        ended = hub.process.0.try_wait().unwrap();
+        ended.is_some()
+    })
+    .await;
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
