@@ -264,7 +264,8 @@ pub fn a_subscription_ends_with_its_client<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let client = client::<H>(&server, "").await;
-        let mut events = client.subscribe(10);
+        // Room for all that its monitor tells, however late they are read.
+        let mut events = client.subscribe(100);
 
         drop(client);
 
