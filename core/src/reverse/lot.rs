@@ -33,8 +33,8 @@ pub struct LotOptions {
     pub max_parked: u16,
     /// The most sockets that are parked. Default 4,096.
     pub max_parked_in_all: u32,
-    /// How many sockets from one address may come to their end in a minute without having been parked, whoever ended them; health
-    /// checks that connect count, too. Default 20.
+    /// How many sockets from one address may end in a minute without having been parked, whichever side ended them. Health checks that
+    /// connect count, too. Default 20.
     pub max_failures: u32,
 }
 
@@ -53,10 +53,8 @@ pub struct SocketId(pub u64);
 pub struct Lot {
     options: LotOptions,
     now: Instant,
-    greeting: u32,
-    /// The same by address.
-    greeting_from: BTreeMap<IpAddr, u32>,
-    parked: u32,
+    /// Sockets that are accepted and not parked yet, by their address; none has zero.
+    greeting: BTreeMap<IpAddr, u32>,
     members: BTreeMap<ServerAddress, Member>,
     failures: BTreeMap<IpAddr, Failures>,
     /// Their addresses, the one first whose minute ends first.
@@ -144,23 +142,22 @@ impl Lot {
         {
             return Err(TurnedAway::TooManyFailures { address, number: failures.number });
         }
-        if self.greeting >= self.options.max_greeting {
-            return Err(TurnedAway::TooManyGreeting(self.greeting));
+        let greeting = self.greeting();
+        if greeting >= self.options.max_greeting {
+            return Err(TurnedAway::TooManyGreeting(greeting));
         }
-        let from = self.greeting_from.entry(address).or_default();
-        let most = self.options.max_greeting.div_ceil(2);
-        if *from >= most {
-            return Err(TurnedAway::TooManyGreetingFrom { address, number: most });
+        let from = self.greeting.get(&address).copied().unwrap_or_default();
+        if from >= self.options.max_greeting.div_ceil(2) {
+            return Err(TurnedAway::TooManyGreetingFrom { address, number: from });
         }
-        *from += 1;
-        self.greeting += 1;
+        self.greeting.insert(address, from + 1);
         Ok(())
     }
 
     /// A socket that was accepted will not be parked.
     pub fn end_greeting(&mut self, now: Instant, address: IpAddr, ended: NotParked) {
         self.advance(now);
-        self.greeted(address);
+        self.leave_greeting(address);
         if ended == NotParked::Left {
             return;
         }
@@ -177,13 +174,9 @@ impl Lot {
     }
 
     /// A socket of this address is on its way no longer.
-    fn greeted(&mut self, address: IpAddr) {
-        self.greeting = self.greeting.saturating_sub(1);
-        if let Some(from) = self.greeting_from.get_mut(&address) {
-            *from = from.saturating_sub(1);
-            if *from == 0 {
-                self.greeting_from.remove(&address);
-            }
+    fn leave_greeting(&mut self, address: IpAddr) {
+        if let Some(others) = self.greeting.remove(&address).filter(|number| *number > 1) {
+            self.greeting.insert(address, others - 1);
         }
     }
 
@@ -210,19 +203,19 @@ impl Lot {
         if !self.members.contains_key(&member) && !self.has_room_for_a_member() {
             return Err(Refusal::Full);
         }
+        let in_all: usize = self.members().map(|(_, parked)| parked).sum();
         let own = self.members.entry(member).or_insert(Member { boot, parked: Vec::new() });
         if boot < own.boot {
             return Err(Refusal::Superseded);
         }
         let earlier = if boot > own.boot { core::mem::take(&mut own.parked) } else { Vec::new() };
-        self.parked = self.parked.saturating_sub(u32::try_from(earlier.len()).unwrap_or(u32::MAX));
-        if own.parked.len() >= usize::from(self.options.max_parked) || self.parked >= self.options.max_parked_in_all {
+        let others = u32::try_from(in_all.saturating_sub(earlier.len())).unwrap_or(u32::MAX);
+        if own.parked.len() >= usize::from(self.options.max_parked) || others >= self.options.max_parked_in_all {
             return Err(Refusal::Full);
         }
         own.boot = boot;
         own.parked.push(socket);
-        self.parked += 1;
-        self.greeted(address);
+        self.leave_greeting(address);
         Ok(earlier)
     }
 
@@ -240,7 +233,6 @@ impl Lot {
     pub fn take(&mut self, member: &ServerAddress, waiting: u16) -> Option<Taken> {
         let own = self.members.get_mut(member)?;
         let socket = own.parked.pop()?;
-        self.parked = self.parked.saturating_sub(1);
         // Each that is started is replaced without being asked for.
         let served = u16::try_from(own.parked.len()).unwrap_or(u16::MAX).saturating_add(2);
         Some(Taken { socket, demand: waiting.saturating_sub(served) })
@@ -252,7 +244,6 @@ impl Lot {
         let place = own.parked.iter().position(|parked| *parked == socket);
         place.is_some_and(|place| {
             own.parked.remove(place);
-            self.parked = self.parked.saturating_sub(1);
             true
         })
     }
@@ -264,7 +255,7 @@ impl Lot {
 
     /// Sockets that are accepted and not parked yet.
     pub fn greeting(&self) -> u32 {
-        self.greeting
+        self.greeting.values().sum()
     }
 
     fn advance(&mut self, now: Instant) {

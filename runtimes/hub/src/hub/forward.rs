@@ -140,8 +140,8 @@ async fn attempt(
     exchange(forward, &mut connection, time_left, address).await
 }
 
-/// The servers that suit. A transaction keeps to its router; in a set it is the primary's, whoever that is by now: only the new one can
-/// say whether a transaction was committed at the old one.
+/// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can
+/// say whether the transaction was committed at the old one.
 fn selector(shared: &Shared, forward: &Forward) -> ServerSelector {
     let request = &*forward.request;
     match &forward.route {
@@ -149,9 +149,10 @@ fn selector(shared: &Shared, forward: &Forward) -> ServerSelector {
         Route::Server(server) => {
             let is_of_transaction = request.part.is_some() && request.name != "getMore";
             let is_sharded = shared.upstream.client.description().topology_type == TopologyType::Sharded;
-            match is_of_transaction && !is_sharded {
-                true => ServerSelector::Writable,
-                false => ServerSelector::Pinned(Arc::clone(server)),
+            if is_of_transaction && !is_sharded {
+                ServerSelector::Writable
+            } else {
+                ServerSelector::Pinned(Arc::clone(server))
             }
         }
     }

@@ -30,7 +30,7 @@ enum Bug {
     LetsTimePass,
     /// A socket is handed to its driver, who closes it, a second time.
     ClosesTwice,
-    /// Whoever asks, the connection is of the credential of the options.
+    /// Every connection has the credential of the options, whichever identity asks for it.
     MixesIdentities,
     /// A new credential retires no connection.
     KeepsOutdatedConnections,
