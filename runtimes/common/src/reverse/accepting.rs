@@ -50,10 +50,10 @@ pub(super) async fn run<R: Listen>(shared: Arc<Shared<R>>, listener: R::Listener
     }
 }
 
-/// Whether another connection may be accepted at once: this one's peer had reset it before it was accepted or set up.
+/// Whether another connection may be accepted at once: this one's peer had reset it before it was accepted or set up. Errors that can
+/// be the listening socket's own are not among them: they would come again without end.
 fn is_of_one_peer(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | InvalidInput | NotConnected)
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 fn take_in<R: Runtime>(shared: &Arc<Shared<R>>, stream: R::Stream, from: SocketAddr) {
@@ -71,5 +71,19 @@ struct CloseAtEnd<R: Runtime>(Arc<Shared<R>>);
 impl<R: Runtime> Drop for CloseAtEnd<R> {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_end_with_their_peer_are_without_a_pause() {
+        let is_without = |kind: io::ErrorKind| is_of_one_peer(&kind.into());
+
+        assert!(is_without(io::ErrorKind::ConnectionAborted) && is_without(io::ErrorKind::ConnectionReset));
+        // What a listening socket says that was shut down, and a process without descriptors.
+        assert!(!is_without(io::ErrorKind::InvalidInput) && !is_without(io::ErrorKind::Other));
     }
 }
