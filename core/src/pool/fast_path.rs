@@ -117,7 +117,13 @@ impl<C> Pool<C> {
     /// waits for it.
     #[inline(always)]
     fn reusable(&self, connection: Handle, condition: Condition) -> Option<Key> {
-        if self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
+        self.user_of(connection, condition, self.wait_queue.len() == 0)
+    }
+
+    /// The same, if `is_free`, whoever waits.
+    #[inline(always)]
+    pub(super) fn user_of(&self, connection: Handle, condition: Condition, is_free: bool) -> Option<Key> {
+        if !is_free || matches!(condition, Condition::Errored) {
             return None;
         }
         let slot = self.connections.slots.get(connection.key as usize)?;

@@ -33,10 +33,15 @@ impl<C> Pool<C> {
         self.host_use.is_over
     }
 
+    /// Whether a host that nobody uses loses its connections.
+    #[inline]
+    pub(super) fn has_host_timeout(&self) -> bool {
+        self.limits.host_timeout != u64::MAX
+    }
+
     /// When the pool looks whether its host is used.
     pub(super) fn host_timeout(&self) -> Option<Timeout> {
-        let is_limited = self.limits.host_timeout != u64::MAX && self.state != PoolState::Closed;
-        if !is_limited || self.host_use.is_over {
+        if !self.has_host_timeout() || self.state == PoolState::Closed || self.host_use.is_over {
             return None;
         }
         let at = Some(self.host_use.since.after(self.limits.host_timeout)).filter(|&at| at != Instant::END)?;
@@ -67,6 +72,7 @@ impl<C> Pool<C> {
     }
 
     /// A check-out begins: the host is in use.
+    #[inline]
     pub(super) fn use_host(&mut self) {
         if self.host_use.is_over {
             let started = self.wait_queue.started();

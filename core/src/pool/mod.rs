@@ -46,6 +46,7 @@ mod fast_path;
 #[doc(hidden)]
 pub mod fuzz;
 mod generation;
+mod hand_off;
 mod handle;
 mod holders;
 mod host_timeout;

@@ -100,11 +100,16 @@ impl<C> Pool<C> {
     /// what a use of the host brings about. `None` if none of this comes.
     #[inline]
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
+        if !self.restrained && !self.has_host_timeout() && self.affinity.is_none() {
+            return self.wait_queue.next_deadline();
+        }
+        self.next_timeout_of_waiters()
+    }
+
+    #[inline(never)]
+    fn next_timeout_of_waiters(&self) -> Option<Instant> {
         let first = self.wait_queue.next_deadline();
         let look = self.host_timeout();
-        if !self.restrained && look.is_none() && self.affinity.is_none() {
-            return first;
-        }
         // A check-out that uses the host again brings back its floor, too.
         let floor = look.and_then(|_| self.maintenance_timeout());
         let others = self

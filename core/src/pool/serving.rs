@@ -71,6 +71,7 @@ impl<C> Pool<C> {
         self.note_waiting();
     }
 
+    #[inline]
     pub(super) fn note_waiting(&mut self) {
         let waiting = self.waiting();
         let high = &mut self.totals.high_water;
@@ -371,7 +372,7 @@ impl<C> Pool<C> {
     }
 
     /// A check-out waits no more; the connection that was created for it is for any other one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leave_queue(&mut self, waiter: Key) {
         if let Some(pending) = self.wait_queue.pending(waiter) {
             self.release_origin(pending);
@@ -380,8 +381,8 @@ impl<C> Pool<C> {
     }
 
     /// A connection that came back stays in use, and belongs to the head of the queue from now on.
-    #[inline]
-    fn pass_on(&mut self, connection: Handle, socket: C, heir: Key) -> Delivery<C> {
+    #[inline(always)]
+    pub(super) fn pass_on(&mut self, connection: Handle, socket: C, heir: Key) -> Delivery<C> {
         self.leave_queue(heir);
         let check_out = self.wait_queue.deliver(heir);
         self.connections.pass_on(&mut self.generations, connection.key, heir);

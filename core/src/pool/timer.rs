@@ -128,9 +128,14 @@ impl Deadlines {
         self.heap.first().copied()
     }
 
+    #[inline(always)]
     pub(crate) fn insert<T: Timed>(&mut self, arena: &mut [T], deadline: Deadline) {
+        let place = self.heap.len();
         self.heap.push(deadline);
-        self.rise(arena, self.heap.len() - 1, deadline);
+        match place {
+            0 => *arena[deadline.key as usize].place() = 0,
+            place => self.rise(arena, place, deadline),
+        }
     }
 
     /// Removes the deadline at `place`, if there is one.
@@ -141,7 +146,19 @@ impl Deadlines {
         }
     }
 
+    #[inline(always)]
     fn take_out<T: Timed>(&mut self, arena: &mut [T], place: usize) {
+        // Often it is alone.
+        if place + 1 == self.heap.len() {
+            if let Some(last) = self.heap.pop() {
+                *arena[last.key as usize].place() = NIL;
+            }
+        } else {
+            self.take_out_of_the_middle(arena, place);
+        }
+    }
+
+    fn take_out_of_the_middle<T: Timed>(&mut self, arena: &mut [T], place: usize) {
         let removed = self.heap.swap_remove(place);
         *arena[removed.key as usize].place() = NIL;
         if let Some(&moved) = self.heap.get(place) {

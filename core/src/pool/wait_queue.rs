@@ -190,6 +190,7 @@ impl WaitQueue {
     }
 
     /// Puts a started check-out at the end of the queue: until `deadline`, and for at most `timeout` nanoseconds.
+    #[inline(always)]
     pub(crate) fn enqueue(&mut self, key: Key, deadline: Option<Instant>, timeout: u64) {
         self.begin_wait(key, deadline);
         self.push_back(key);
@@ -373,6 +374,7 @@ impl WaitQueue {
     }
 
     /// Takes a check-out out of the queue, if it is there.
+    #[inline(always)]
     pub(crate) fn leave(&mut self, key: Key) {
         let entry = &self.entries[key as usize];
         if let Progress::Waiting { .. } = entry.progress {
@@ -380,7 +382,7 @@ impl WaitQueue {
             if self.next_origin == key {
                 self.next_origin = entry.links.next;
             }
-            self.waiting.remove(&mut self.entries, key);
+            self.waiting.remove_inline(&mut self.entries, key);
             self.deadlines.remove(&mut self.entries, place);
             self.entries[key as usize].progress = Progress::Started;
         }
@@ -430,6 +432,7 @@ impl WaitQueue {
     }
 
     /// Notes the earlier of the waiter's own deadline and the end of `timeout` since its start.
+    #[inline(always)]
     pub(super) fn schedule(&mut self, key: Key, timeout: u64) {
         let Entry { sequence, started_at, deadline, .. } = self.entries[key as usize];
         let limit = (timeout != u64::MAX).then(|| started_at.after(timeout));

@@ -34,7 +34,12 @@ impl Criteria {
     }
 
     fn wants_any_writable(&self) -> bool {
-        self.selector == ServerSelector::Writable && self.deprioritized.is_empty()
+        matches!(self.selector, ServerSelector::Writable) && self.deprioritized.is_empty()
+    }
+
+    /// Whether it wants any server that takes writes, for an operation that nobody named.
+    pub(super) fn is_default(&self) -> bool {
+        self.wants_any_writable() && self.operation.is_none()
     }
 }
 

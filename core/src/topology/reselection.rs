@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::waiting::Waiter;
-use super::{Output, Phase, Topology};
+use super::{Criteria, Output, Phase, Topology};
 use crate::connection::{EstablishError, Fault};
-use crate::pool::{self, Action, Cancellation, CheckOutError, CheckOutErrorKind, CheckOutId};
+use crate::pool::{self, Action, Cancellation, CheckOutError, CheckOutErrorKind, CheckOutId, CheckOutRequest};
 use crate::server::{ServerId, StateChange};
+use crate::time::Instant;
 
 /// The check-outs that wait in a server's pool, by their index there. An entry may be out of date: it counts for its own
 /// check-out alone.
@@ -28,6 +29,28 @@ impl Origins {
         }
         if let Some(entry) = self.0.get_mut(index) {
             *entry = Some((check_out, waiter));
+        }
+    }
+
+    /// The same of a check-out that any server suits that takes writes: the frequent case, which makes nothing that is there already.
+    #[inline(always)]
+    pub(super) fn note_any_writable(
+        &mut self,
+        check_out: CheckOutId,
+        request: CheckOutRequest,
+        arrived_at: Instant,
+        limit: Instant,
+    ) {
+        match self.0.get_mut(check_out.index()) {
+            Some(Some((own, waiter))) if waiter.criteria.is_default() => {
+                *own = check_out;
+                waiter.request = request;
+                waiter.arrived_at = arrived_at;
+                waiter.limit = limit;
+                waiter.is_told = false;
+            }
+            _ => self
+                .note(check_out, Waiter { criteria: Criteria::default(), request, arrived_at, limit, is_told: false }),
         }
     }
 

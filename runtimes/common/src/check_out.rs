@@ -155,6 +155,15 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     /// Out of line, as all that follows where no connection is available.
     #[inline(never)]
     fn follow_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        let unanswered = match self.topology.wait_in_line(unanswered, cx) {
+            Ok(place) => {
+                self.stage = Stage::Waiting(place);
+                #[cfg(feature = "tracing")]
+                self.begin_span();
+                return Poll::Pending;
+            }
+            Err(unanswered) => unanswered,
+        };
         let unanswered = match self.topology.check_out_noted(unanswered, self.tag) {
             // As `end`, without looking for what nobody has asked for yet.
             Ok(delivery) => {
@@ -199,6 +208,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline(never)]
     fn poll_again(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         match self.stage {
+            Stage::Waiting(place) if self.wanted.is_none() => self.poll_in_line(place, cx),
             Stage::Waiting(place) => self.poll_waiting(place, cx),
             Stage::AskingWithin(limit) => {
                 let asked = self.topology.check_out_within(limit, self.tag);
@@ -244,6 +254,17 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
             Ok(delivery) => self.end(Ok(delivery)),
             Err(unanswered) => self.follow(unanswered, cx),
         }
+    }
+
+    /// Looks for the answer, where nothing special was asked for.
+    #[inline(always)]
+    fn poll_in_line(&mut self, place: usize, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        let Poll::Ready(answer) = self.topology.poll_check_out(place, cx) else { return Poll::Pending };
+        self.stage = Stage::Done;
+        Poll::Ready(match answer {
+            Ok(delivery) => Ok(Connection::new(Arc::clone(self.topology), delivery).noted()),
+            Err(error) => Err(error),
+        })
     }
 
     /// Looks for the answer. Where the user chooses among suitable servers, and these have changed, the user chooses anew.

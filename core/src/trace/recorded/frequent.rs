@@ -6,7 +6,7 @@
 use alloc::string::ToString;
 
 use super::Recorded;
-use crate::pool::{CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
+use crate::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Output};
 
@@ -48,6 +48,16 @@ impl<C> Recorded<C> {
     #[inline(always)]
     pub fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
         self.machine.check_out_available(now, request)
+    }
+
+    /// [`Topology::check_out_waiting`](crate::topology::Topology::check_out_waiting), which looks for no recorder either.
+    #[inline]
+    pub fn check_out_waiting(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+    ) -> Option<(CheckOutId, Option<Instant>)> {
+        self.machine.check_out_waiting(now, request)
     }
 
     /// [`Topology::check_out_at_once`](crate::topology::Topology::check_out_at_once).
@@ -117,6 +127,21 @@ impl<C> Recorded<C> {
         condition: Condition,
     ) -> Result<Option<Instant>, C> {
         self.machine.check_in_available(now, connection, socket, condition)
+    }
+
+    /// [`Topology::check_in_to_waiter`](crate::topology::Topology::check_in_to_waiter), which looks for no recorder either.
+    ///
+    /// # Errors
+    /// Those of the call.
+    #[inline]
+    pub fn check_in_to_waiter(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<Delivery<C>, C> {
+        self.machine.check_in_to_waiter(now, connection, socket, condition)
     }
 
     #[inline(always)]

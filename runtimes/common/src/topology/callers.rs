@@ -53,6 +53,43 @@ impl<R: Runtime> Topology<R> {
         Err(Unanswered { state, now, begun: None })
     }
 
+    /// The short way of a check-out that [`check_out`](Self::check_out) did not serve: it waits, at the place that is returned, and nothing
+    /// else has to be done.
+    #[inline(always)]
+    pub(crate) fn wait_in_line<'a>(
+        &'a self,
+        unanswered: Unanswered<'a, R>,
+        cx: &Context<'_>,
+    ) -> Result<usize, Unanswered<'a, R>> {
+        let Unanswered { mut state, now, begun } = unanswered;
+        if state.writes == Writes::Plain
+            && let Some((check_out, timeout)) =
+                state.machine.check_out_waiting(now, request_within(now, self.check_out_limit))
+        {
+            return Ok(self.wait(state, CheckOut::Started(check_out), timeout, cx));
+        }
+        Err(Unanswered { state, now, begun })
+    }
+
+    /// Lets a check-out wait. Nothing has to be drained, and no timeout but this can have become an earlier one.
+    #[inline(always)]
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, State<R>>,
+        check_out: CheckOut,
+        timeout: Option<Instant>,
+        cx: &Context<'_>,
+    ) -> usize {
+        let rings_alarm = timeout.is_some_and(|at| state.arm(at));
+        let rings_alarm = state.arm_look() || rings_alarm;
+        let place = state.waiters.enter(check_out, cx.waker().clone());
+        drop(state);
+        if rings_alarm {
+            self.alarm.ring();
+        }
+        place
+    }
+
     /// As [`check_out`](Self::check_out), where callers are noted.
     #[inline(always)]
     pub(crate) fn check_out_noted<'a>(
@@ -166,15 +203,8 @@ impl<R: Runtime> Topology<R> {
             return if state.runtime_gone { Begun::Answered(Err(RuntimeGone.into())) } else { Begun::Unasked };
         };
         if delivery.is_none() && state.machine.is_drained() {
-            // Nothing has to be drained, and no timeout but those of waiters can have become an earlier one.
-            let rings_alarm = state.machine.next_check_out_timeout(check_out).is_some_and(|at| state.arm(at));
-            let rings_alarm = state.arm_look() || rings_alarm;
-            let place = state.waiters.enter(check_out, cx.waker().clone());
-            drop(state);
-            if rings_alarm {
-                self.alarm.ring();
-            }
-            return Begun::Waits(place);
+            let timeout = state.machine.next_check_out_timeout(check_out);
+            return Begun::Waits(self.wait(state, check_out, timeout, cx));
         }
         let mut work = Work::none();
         let queued = state.drain(now, Some(&mut check_out), &mut work);
@@ -193,7 +223,9 @@ impl<R: Runtime> Topology<R> {
         let mut state = self.lock();
         let found = state.waiters.poll(place, cx.waker());
         #[cfg(feature = "trace")]
-        if let Some(Found::Answer(Ok(delivery))) = &found {
+        if state.machine.is_recording()
+            && let Some(Found::Answer(Ok(delivery))) = &found
+        {
             state.record_taken(self.clock.now(), CheckOut::Started(delivery.check_out));
         }
         drop(state);
@@ -270,6 +302,10 @@ impl<R: Runtime> Topology<R> {
         socket: Box<Socket<R::Stream>>,
         condition: Condition,
     ) {
+        let socket = match state.machine.check_in_to_waiter(now, connection, socket, condition) {
+            Ok(delivery) => return self.hand_to_waiter(state, now, delivery),
+            Err(socket) => socket,
+        };
         let checked_in = state.machine.check_in(now, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
         if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {
@@ -285,22 +321,46 @@ impl<R: Runtime> Topology<R> {
         now: Instant,
         checked_in: CheckInResult<R::Stream>,
     ) {
-        let checked_in = match checked_in {
-            // Nothing has to be drained, and the driver need not come back earlier.
+        match checked_in {
             Ok(CheckedIn::Delivered(delivery)) if state.machine.is_drained() => {
-                match state.waiters.answer(CheckOut::Started(delivery.check_out), Ok(delivery)) {
-                    Ok(waker) => {
-                        drop(state);
-                        return waker.wake();
-                    }
-                    Err(Ok(delivery)) => Ok(CheckedIn::Delivered(delivery)),
-                    Err(Err(_)) => Ok(CheckedIn::Done),
-                }
+                self.hand_to_waiter(state, now, delivery);
             }
-            checked_in => checked_in,
-        };
+            checked_in => {
+                let mut work = Work::none();
+                state.follow_check_in(now, checked_in, &mut work);
+                state.drain(now, None, &mut work);
+                drop(state);
+                self.finish(self.unfinished(work));
+            }
+        }
+    }
+
+    /// Wakes the waiter that a connection was delivered to. Nothing has to be drained, and the driver need not come back earlier.
+    #[inline(always)]
+    fn hand_to_waiter(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State<R>>,
+        now: Instant,
+        delivery: Delivery<R::Stream>,
+    ) {
+        match state.waiters.answer(CheckOut::Started(delivery.check_out), Ok(delivery)) {
+            Ok(waker) => {
+                drop(state);
+                waker.wake();
+            }
+            Err(answer) => self.take_back(state, now, answer),
+        }
+    }
+
+    /// The waiter has gone. One that leaves cancels its check-out under the same lock, so none is missing here; if one were, the
+    /// connection would not be lost.
+    #[cold]
+    #[inline(never)]
+    fn take_back(self: &Arc<Self>, mut state: MutexGuard<'_, State<R>>, now: Instant, answer: Answer<R::Stream>) {
         let mut work = Work::none();
-        state.follow_check_in(now, checked_in, &mut work);
+        if let Ok(Delivery { connection, socket, .. }) = answer {
+            state.check_in(now, connection, socket, Condition::Usable, &mut work);
+        }
         state.drain(now, None, &mut work);
         drop(state);
         self.finish(self.unfinished(work));

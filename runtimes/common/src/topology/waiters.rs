@@ -46,6 +46,7 @@ impl<A> Waiters<A> {
     }
 
     /// Adds a waiter for the answer to `check_out`.
+    #[inline(always)]
     pub(crate) fn enter(&mut self, check_out: CheckOut, waker: Waker) -> usize {
         let place = self.places.insert(Place::Waiting { check_out, waker });
         match check_out {
@@ -78,6 +79,7 @@ impl<A> Waiters<A> {
     }
 
     /// Answers the waiter of `check_out`; returns the task to wake, or the answer if no waiter is left.
+    #[inline]
     pub(crate) fn answer(&mut self, check_out: CheckOut, answer: A) -> Result<Waker, A> {
         let place = match check_out {
             CheckOut::Started(check_out) => self.place_of(check_out),
@@ -96,6 +98,7 @@ impl<A> Waiters<A> {
         self.of_check_out.get(check_out.server_index())?.get(check_out.index()).copied()
     }
 
+    #[inline(always)]
     fn note(&mut self, check_out: CheckOutId, place: usize) {
         let (server, index) = (check_out.server_index(), check_out.index());
         if self.of_check_out.len() <= server {
