@@ -363,39 +363,50 @@ impl Oracle {
 
     /// Judges what every call leaves behind.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
-        let Limits { max_pool_size: max, max_connecting, max_connections } = self.limits;
-        let mut is_touched = false;
-        for pool in self.pools.touched() {
-            is_touched = true;
-            let (total, pending) = (pool.total(), pool.number(State::Pending));
-            let available = pool.number(State::Available);
-            let on_their_way = pending + pool.number(State::Checking);
-            let waiting = pool.queue.len();
-            let (had, had_pending) = std::mem::replace(&mut pool.before, (total, pending));
-            let is_within = max == 0 || total <= max.max(had);
-            law("a pool has at most maxPoolSize connections", is_within, || format!("{total} of {max}"))?;
-            let is_within = pending <= max_connecting.max(had_pending);
-            law("a pool establishes at most maxConnecting at a time", is_within, || format!("{pending}"))?;
-            let is_within = max == 0 || total <= max || available == 0;
-            law("a pool with too many connections keeps none available", is_within, || format!("{pool:?}"))?;
-            if pool.is_ready && self.plainness.takes_any {
-                let is_served = available == 0 || waiting <= pool.number(State::Checking) as usize;
-                law("nobody waits while a connection is available", is_served, || format!("{pool:?}"))?;
-            }
-            if pool.is_ready && self.plainness.is_prompt && !self.identities.share_limits() {
-                let may_create = (max == 0 || total < max) && pending < max_connecting;
-                let is_served = !may_create || waiting <= on_their_way as usize;
-                law("nobody waits while a connection could be created", is_served, || format!("{pool:?}"))?;
-            }
+        let touched = self.pools.take_touched();
+        for &place in &touched {
+            self.settle_pool(place)?;
         }
-        if is_touched && self.identities.share_limits() {
-            self.settle_servers()?;
+        if !touched.is_empty() && self.identities.share_limits() {
+            self.settle_servers(&touched)?;
         }
-        if max_connections == 0 || !is_touched {
-            return Ok(());
+        if !touched.is_empty() && self.limits.max_connections > 0 {
+            self.settle_client()?;
         }
+        self.pools.all_judged(touched);
+        Ok(())
+    }
+
+    fn settle_pool(&mut self, place: usize) -> Result<(), Broken> {
+        let Limits { max_pool_size: max, max_connecting, .. } = self.limits;
+        let Some(pool) = self.pools.judged(place) else { return Ok(()) };
+        let (total, pending) = (pool.total(), pool.number(State::Pending));
+        let available = pool.number(State::Available);
+        let on_their_way = pending + pool.number(State::Checking);
+        let waiting = pool.queue.len();
+        let (had, had_pending) = std::mem::replace(&mut pool.before, (total, pending));
+        let is_within = max == 0 || total <= max.max(had);
+        law("a pool has at most maxPoolSize connections", is_within, || format!("{total} of {max}"))?;
+        let is_within = pending <= max_connecting.max(had_pending);
+        law("a pool establishes at most maxConnecting at a time", is_within, || format!("{pending}"))?;
+        let is_within = max == 0 || total <= max || available == 0;
+        law("a pool with too many connections keeps none available", is_within, || format!("{pool:?}"))?;
+        if pool.is_ready && self.plainness.takes_any {
+            let is_served = available == 0 || waiting <= pool.number(State::Checking) as usize;
+            law("nobody waits while a connection is available", is_served, || format!("{pool:?}"))?;
+        }
+        if pool.is_ready && self.plainness.is_prompt && !self.identities.share_limits() {
+            let may_create = (max == 0 || total < max) && pending < max_connecting;
+            let is_served = !may_create || waiting <= on_their_way as usize;
+            law("nobody waits while a connection could be created", is_served, || format!("{pool:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Judges all pools together.
+    fn settle_client(&self) -> Result<(), Broken> {
         let all: u32 = self.pools.iter().map(Pool::total).sum();
-        let is_within = all <= max_connections;
+        let is_within = all <= self.limits.max_connections;
         law("all pools have at most as many connections as they share", is_within, || format!("{all}"))
     }
 
