@@ -53,6 +53,8 @@ struct Plainness {
     takes_any: bool,
     /// A pool creates as soon as its limits allow it.
     is_prompt: bool,
+    /// That ends when an establishment fails.
+    backs_off: bool,
 }
 
 /// The ledger.
@@ -84,10 +86,10 @@ impl Oracle {
                 is_fair: options.affinity.is_none() && options.wait_order.unwrap_or_default() == WaitOrder::Arrival,
                 takes_any: options.affinity.is_none(),
                 is_prompt: options.affinity.is_none()
-                    && options.backoff == Some(false)
                     && options.max_new_connections_per_second.is_none()
                     && options.refresh_requirement.is_none()
                     && !is_limited,
+                backs_off: options.backoff != Some(false),
             },
             connections: Connections::default(),
             pools: Pools::default(),
@@ -120,6 +122,7 @@ impl Oracle {
 
     pub(super) fn establish_failed(&mut self, connection: Handle) {
         self.marks.meet(Mark::EstablishFailed);
+        self.plainness.is_prompt &= !self.plainness.backs_off;
         if let Some(known) = self.connections.find_any(connection) {
             known.is_given_up = false;
         }
