@@ -176,6 +176,10 @@ impl World {
             },
             Event::Refresh(member, connection) => match driver.place_refreshing(connection) {
                 Some(nth) => {
+                    // That limits change during a ping is rare otherwise.
+                    if self.temper.changes && self.happens(100) {
+                        self.resize(driver, now)?;
+                    }
                     let is_alive = self.member(member) == Member::Up && !self.happens(self.temper.deaths);
                     self.step(driver, now, Step::Refresh { nth, is_alive })
                 }
