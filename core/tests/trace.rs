@@ -197,6 +197,31 @@ fn another_answer_is_found_at_its_call() {
 }
 
 #[test]
+fn another_end_is_found_though_no_call_follows() {
+    let mut driver = Driver::recorded_in(1 << 20);
+    (0..3).for_each(|server| driver.find(server));
+    driver.drain(usize::MAX);
+    let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    driver.drain(usize::MAX);
+    let mut trace = Trace::read(&driver.file()).unwrap();
+    let items = &mut trace.segments[0].items;
+    // As if the version that recorded it had had no output after its last call.
+    let position = items.iter().rposition(|item| matches!(item, Item::Polled(_))).unwrap();
+    items.remove(position);
+
+    let mut replay = Replay::new(&trace).unwrap();
+    let divergence = loop {
+        match replay.step() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("nothing was found"),
+            Err(divergence) => break divergence,
+        }
+    };
+
+    assert!(matches!(divergence.difference, Difference::Timeout { .. }), "{divergence}");
+}
+
+#[test]
 fn no_damaged_byte_goes_unnoticed() {
     let file = busy(40, 1 << 20).file();
     let line = file.iter().position(|&byte| byte == b'\n').unwrap() + 1;

@@ -95,6 +95,11 @@ impl<C> Server<C> {
         &self.description
     }
 
+    /// The server that its pool belongs to: `own`, its id, unless it is an identity's.
+    pub(crate) fn member(&self, own: ServerId) -> ServerId {
+        self.of_identity.map_or(own, |of_identity| of_identity.server)
+    }
+
     /// A copy without the sockets.
     pub(crate) fn snapshot(&self) -> Server<()> {
         Server {

@@ -17,9 +17,11 @@
 //! Floors yield: they are populated with permits that nobody waits for.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use super::Topology;
-use crate::server::{Server, ServerId};
+use super::usage::Usage;
+use crate::server::{Membership, Server, ServerId};
 use crate::time::Instant;
 
 /// A server of which a waiter needs a permit.
@@ -31,6 +33,11 @@ struct Neediest {
     since: Instant,
     /// Connections that the server has.
     connections: u32,
+}
+
+/// Whether time has something for a pool to do. What one holds back that nobody has needed is for nobody.
+fn is_due<C>(server: &Server<C>, now: Instant) -> bool {
+    server.membership != Membership::Unused && server.pool.poll_timeout().is_some_and(|timeout| timeout.at <= now)
 }
 
 impl<C> Topology<C> {
@@ -57,7 +64,7 @@ impl<C> Topology<C> {
             return;
         }
         let Some(neediest) = self.neediest(&[]).filter(|neediest| neediest.server != id) else { return };
-        if !self.makes_room(id, neediest.server) {
+        if !self.donors(neediest.server).include(self.member_of(id)) {
             return;
         }
         let takes_turns = self.takes_turns();
@@ -81,15 +88,18 @@ impl<C> Topology<C> {
         self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_permits(0));
         // Those that cannot get one, though others might: each server has limits of its own.
         let mut without = Vec::new();
-        while let Some(Neediest { server, .. }) = self.neediest(&without) {
+        let is_sought = loop {
+            let Some(Neediest { server, .. }) = self.neediest(&without) else {
+                break !without.is_empty() && self.neediest(&[]).is_some();
+            };
             if self.free_permits(server) == 0 && !self.give_up_coldest(server) {
                 if self.shares_limits() {
                     without.push(server);
                     continue;
                 }
-                break;
+                break true;
             }
-            let Some(needy) = self.servers.get_mut(server) else { break };
+            let Some(needy) = self.servers.get_mut(server) else { break true };
             let before = needy.pool.counts();
             needy.pool.spend_permit(now);
             // At least a waiter has failed whose time is up, if none has got a connection.
@@ -100,35 +110,51 @@ impl<C> Topology<C> {
                 self.note_turn(server);
             }
             if !has_changed {
-                break;
+                break self.neediest(&[]).is_some();
             }
-        }
-        let is_sought = self.neediest(&[]).is_some();
+        };
+        self.end_call(is_sought);
+    }
+
+    /// Takes back what the pools were lent, and tells them whether there is more. Closes what those of a server have too many together.
+    fn end_call(&mut self, is_sought: bool) {
+        let mut usage = mem::take(&mut self.usage);
+        usage.count(&self.servers);
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };
-            let mut has_too_many = self.has_too_many(id);
-            while has_too_many && self.give_up_coldest_of(id) {
-                has_too_many = self.has_too_many(id);
+            let member = self.member_of(id);
+            while self.exceeds_size(member, usage.of_server(member)) && self.give_up_coldest_of(member) {
+                usage.count(&self.servers);
             }
-            let has_more = self.free_permits(id) > 0;
+            let has_too_many = self.exceeds_size(member, usage.of_server(member));
+            let has_more = self.left(member, &usage) > 0;
             if let Some(server) = self.servers.at(slot) {
                 server.pool.end_of_call(has_more, is_sought || has_too_many);
             }
         }
+        self.usage = usage;
     }
 
     /// Does what is due in the pools, one after the other: each is lent what those before have left. What one closes may
     /// be what one before it lacks, so this ends when nothing is due.
     pub(super) fn handle_timeout_within_budget(&mut self) {
         let now = self.now;
-        let mut due: Vec<ServerId> = self.servers.ids();
-        for _ in 0..=due.len() {
-            for id in due {
-                self.call_pool(id, |pool| pool.handle_timeout(now));
+        let mut is_first_round = true;
+        for _ in 0..=self.servers.slots() {
+            let mut was_any_due = false;
+            for slot in 0..self.servers.slots() {
+                let Some((id, server)) = self.servers.id_at(slot).zip(self.servers.at(slot)) else { continue };
+                if is_due(server, now) {
+                    self.call_pool(id, |pool| pool.handle_timeout(now));
+                    was_any_due = true;
+                } else if is_first_round {
+                    // It learns what time it is.
+                    server.pool.handle_timeout(now);
+                }
             }
-            let is_due = |server: &Server<C>| server.pool.poll_timeout().is_some_and(|timeout| timeout.at <= now);
-            due = self.servers.iter().filter(|(_, server)| is_due(server)).map(|(id, _)| id).collect();
-            if due.is_empty() {
+            if mem::take(&mut is_first_round) {
+                self.share_budget();
+            } else if !was_any_due {
                 break;
             }
         }
@@ -144,7 +170,19 @@ impl<C> Topology<C> {
             return u32::MAX;
         }
         let connections = self.servers.iter().map(|(_, server)| server.pool.counts().total());
-        self.options.max_connections.saturating_sub(connections.fold(0, u32::saturating_add))
+        self.left_of_client(connections.fold(0, u32::saturating_add))
+    }
+
+    /// Permits that no connection has, for the pools of a server, by what was counted.
+    fn left(&self, server: ServerId, usage: &Usage) -> u32 {
+        self.left_of_client(usage.of_client()).min(self.left_of_server(server, usage.of_server(server)))
+    }
+
+    fn left_of_client(&self, used: u32) -> u32 {
+        match self.options.max_connections {
+            0 => u32::MAX,
+            most => most.saturating_sub(used),
+        }
     }
 
     /// The server whose turn it is, or that of the longest waiter that needs a permit; of several that came at once, the one with
@@ -160,14 +198,15 @@ impl<C> Topology<C> {
 
     /// Closes the coldest available connection that another server has. Returns whether there was one.
     fn give_up_coldest(&mut self, needy: ServerId) -> bool {
-        let coldest = self.coldest_of(|id, this| id != needy && this.makes_room(id, needy));
+        let donors = self.donors(needy);
+        let coldest = self.coldest_of(|id, server| id != needy && donors.include(server.member(id)));
         coldest.map(|id| self.close_coldest(id)).is_some()
     }
 
-    /// Closes the coldest available connection of the pools at this one's server, which have too many together: maxPoolSize has
-    /// become smaller. Returns whether there was one.
-    fn give_up_coldest_of(&mut self, pool: ServerId) -> bool {
-        let coldest = self.coldest_of(|id, this| this.member_of(id) == this.member_of(pool));
+    /// Closes the coldest available connection of a server's pools, which have too many together: maxPoolSize has become smaller
+    /// . Returns whether there was one.
+    fn give_up_coldest_of(&mut self, member: ServerId) -> bool {
+        let coldest = self.coldest_of(|id, server| server.member(id) == member);
         coldest.map(|id| self.close_coldest(id)).is_some()
     }
 
@@ -178,8 +217,8 @@ impl<C> Topology<C> {
     }
 
     /// The pool with the connection that has been available longest, of those that `is_meant` takes.
-    fn coldest_of(&self, is_meant: impl Fn(ServerId, &Self) -> bool) -> Option<ServerId> {
-        let meant = self.servers.iter().filter(|&(id, _)| is_meant(id, self));
+    fn coldest_of(&self, is_meant: impl Fn(ServerId, &Server<C>) -> bool) -> Option<ServerId> {
+        let meant = self.servers.iter().filter(|&(id, server)| is_meant(id, server));
         meant.filter_map(|(id, server)| Some((server.pool.coldest_since()?, id))).min_by_key(|it| it.0).map(|it| it.1)
     }
 

@@ -18,6 +18,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Topology;
+use super::usage::Used;
 use crate::options::{IdentityOrder, PoolSizes};
 use crate::pool::{ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
 use crate::server::{IdentityOfServer, Membership, Server, ServerId};
@@ -44,6 +45,25 @@ pub(super) struct Identities {
 struct RecentPools([u32; RECENT]);
 
 const RECENT: usize = 16;
+
+/// The pools of which one could give up a connection for another pool.
+pub(super) enum Donors {
+    All,
+    /// Those of one server.
+    OfServer(ServerId),
+    None,
+}
+
+impl Donors {
+    /// Whether the pools of a server are among them.
+    pub(super) fn include(&self, server: ServerId) -> bool {
+        match self {
+            Self::All => true,
+            Self::OfServer(only) => *only == server,
+            Self::None => false,
+        }
+    }
+}
 
 impl fmt::Debug for RecentPools {
     /// What is in it makes no difference between topologies.
@@ -155,8 +175,7 @@ impl<C> Topology<C> {
 
     /// The server that a pool belongs to: itself, unless it is an identity's.
     pub fn member_of(&self, pool: ServerId) -> ServerId {
-        let of_identity = self.servers.get(pool).and_then(|server| server.of_identity);
-        of_identity.map_or(pool, |of_identity| of_identity.server)
+        self.servers.get(pool).map_or(pool, |server| server.member(pool))
     }
 
     /// The pools at a server: its own, and those of identities.
@@ -197,8 +216,7 @@ impl<C> Topology<C> {
 
     /// Whether the pools of a server have more connections together than maxPoolSize, which has become smaller.
     pub(super) fn has_too_many(&self, pool: ServerId) -> bool {
-        let (size, _) = self.limits_of(pool);
-        self.shares_limits() && self.used_of_server(pool).0 > size
+        self.shares_limits() && self.exceeds_size(pool, self.used_of_server(pool))
     }
 
     /// Forgets the pools of a server that is forgotten.
@@ -211,21 +229,34 @@ impl<C> Topology<C> {
 
     /// Connections that the pools of a server may have beside those that they have.
     pub(super) fn free_of_server(&self, pool: ServerId) -> u32 {
+        if self.shares_limits() { self.left_of_server(pool, self.used_of_server(pool)) } else { u32::MAX }
+    }
+
+    /// The same, given what its server's pools have.
+    pub(super) fn left_of_server(&self, pool: ServerId, used: Used) -> u32 {
         if !self.shares_limits() {
             return u32::MAX;
         }
-        let ((size, connecting), (total, pending)) = (self.limits_of(pool), self.used_of_server(pool));
-        size.saturating_sub(total).min(connecting.saturating_sub(pending))
+        let (size, connecting) = self.limits_of(pool);
+        size.saturating_sub(used.total).min(connecting.saturating_sub(used.pending))
     }
 
-    /// Whether a connection of `other` less would leave room for one of `needy`: not, if too many are being established, or if
-    /// there are more than maxPoolSize allows.
-    pub(super) fn makes_room(&self, other: ServerId, needy: ServerId) -> bool {
-        if self.free_of_server(needy) > 0 {
-            return true;
+    /// Whether this is more than maxPoolSize of a pool's server, which its pools share.
+    pub(super) fn exceeds_size(&self, pool: ServerId, used: Used) -> bool {
+        let (size, _) = self.limits_of(pool);
+        self.shares_limits() && used.total > size
+    }
+
+    /// Whose connections would leave room for one of `needy`, with one of them less: nobody's, if too many are being established, or
+    /// if there are more than maxPoolSize allows.
+    pub(super) fn donors(&self, needy: ServerId) -> Donors {
+        let used = self.used_of_server(needy);
+        if self.left_of_server(needy, used) > 0 {
+            return Donors::All;
         }
-        let ((size, connecting), (total, pending)) = (self.limits_of(needy), self.used_of_server(needy));
-        self.member_of(other) == self.member_of(needy) && total <= size && pending < connecting
+        let (size, connecting) = self.limits_of(needy);
+        let is_enough = used.total <= size && used.pending < connecting;
+        if is_enough { Donors::OfServer(self.member_of(needy)) } else { Donors::None }
     }
 
     /// maxPoolSize and maxConnecting of a server.
@@ -233,13 +264,14 @@ impl<C> Topology<C> {
         self.servers.get(self.member_of(pool)).map_or((0, 0), |server| server.pool.room())
     }
 
-    /// Connections of all pools of a server: all, and those that are being established.
-    fn used_of_server(&self, pool: ServerId) -> (u32, u32) {
-        let pools = self.pools_of(self.member_of(pool)).into_iter();
-        let counts = pools.filter_map(|id| self.servers.get(id).map(|server| server.pool.counts()));
-        counts.fold((0, 0), |(total, pending), counts| {
-            (counts.total().saturating_add(total), counts.pending.saturating_add(pending))
-        })
+    /// The connections of all pools of a server.
+    fn used_of_server(&self, pool: ServerId) -> Used {
+        let member = self.member_of(pool);
+        if self.servers.get(member).is_none() {
+            return Used::default();
+        }
+        let pools = self.servers.iter().filter(|(id, server)| server.member(*id) == member);
+        pools.fold(Used::default(), |used, (_, server)| used.with(server.pool.counts()))
     }
 
     fn add_pool(&mut self, server: ServerId, identity: IdentityId) -> Option<ServerId> {

@@ -22,6 +22,7 @@
 //! | `resize`, `roles` | new limits for all pools, or after a change of a server's role |
 //! | `floors` | floors that follow another server's pool |
 //! | `budget` | a limit of the connections that all pools have together |
+//! | `usage` | the connections that pools have together |
 //! | `servers` | the servers by their ids |
 //! | `waiting` | check-outs that wait for a server |
 //! | `reselection` | check-outs that go back to wait for a server |
@@ -62,6 +63,7 @@ mod snapshot;
 mod topology_options;
 mod transition;
 mod update;
+mod usage;
 mod waiting;
 mod warm_up;
 
@@ -88,6 +90,7 @@ pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
 pub use self::selection_event::{Operation, SelectionDetail, SelectionEvent, SelectionEventKind};
 use self::servers::Servers;
 pub use self::topology_options::TopologyOptions;
+use self::usage::Usage;
 pub use self::waiting::SelectionId;
 use self::waiting::Selections;
 use self::warm_up::WarmUps;
@@ -113,6 +116,9 @@ pub struct Topology<C> {
     /// The outputs of their pools are collected after every call.
     servers: Servers<C>,
     identities: Identities,
+    /// Counted anew when the budget is shared. Its memory is kept.
+    #[serde(skip)]
+    usage: Usage,
     /// What has happened in the pools of servers that have left and are forgotten.
     departed: Stats,
     /// How long it took there, if that is recorded.
@@ -179,6 +185,7 @@ impl<C> Topology<C> {
             description: Arc::new(TopologyDescription::of_servers(TopologyType::Unknown, Vec::new())),
             servers: Servers::new(),
             identities: Identities::default(),
+            usage: Usage::default(),
             departed: Stats::default(),
             durations: None,
             phase: Phase::Unopened,

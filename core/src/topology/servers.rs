@@ -104,11 +104,6 @@ impl<C> Servers<C> {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
-    /// The ids of all servers.
-    pub(super) fn ids(&self) -> Vec<ServerId> {
-        self.iter().map(|(id, _)| id).collect()
-    }
-
     /// Forgets a server.
     pub(super) fn remove(&mut self, id: ServerId) {
         if let Some(slot) = self.slots.get_mut(id.slot() as usize)

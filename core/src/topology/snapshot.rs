@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use super::usage::Usage;
 use super::{Output, Topology};
 
 impl<C> Topology<C> {
@@ -13,6 +14,7 @@ impl<C> Topology<C> {
             description: Arc::clone(&self.description),
             servers: self.servers.snapshot(),
             identities: self.identities.clone(),
+            usage: Usage::default(),
             departed: self.departed,
             durations: self.durations.clone(),
             phase: self.phase,

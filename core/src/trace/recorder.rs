@@ -214,11 +214,15 @@ impl Recorder {
         self.grant()
     }
 
-    /// What is kept now. Copies the last segment only.
-    pub(super) fn segments(&self) -> Vec<Arc<Kept>> {
+    /// What is kept now. Copies the last segment only. It ends with a check, so that the last call, too, has to lead to the same.
+    pub(super) fn segments<C>(&self, machine: &Topology<C>) -> Vec<Arc<Kept>> {
         let mut current = self.current.clone();
         current.words.extend_from_slice(self.staged.words());
         current.end(self.polled);
+        let mut digest = self.digest;
+        let timeout = machine.poll_timeout().map(|timeout| timeout.at);
+        digest.take_timeout(timeout);
+        words::push_check(&mut current.words, digest, timeout);
         self.closed.iter().map(Arc::clone).chain([Arc::new(current)]).collect()
     }
 

@@ -241,7 +241,7 @@ impl Tape {
     /// What is kept now.
     pub(super) fn contents<C>(&self, machine: &Topology<C>) -> Contents {
         let kept = match &self.kind {
-            Kind::Dense(recorder) => ContentsKept::Segments(recorder.segments()),
+            Kind::Dense(recorder) => ContentsKept::Segments(recorder.segments(machine)),
             Kind::Sparse(sparse) => ContentsKept::History(Box::new(sparse.contents(machine))),
         };
         Contents { kept, texts: Vec::new() }

@@ -58,7 +58,13 @@ pub(super) enum Outdated {
 
 /// The pools, each at the place where it was first seen.
 #[derive(Debug, Default)]
-pub(super) struct Pools(Vec<(ServerId, Pool)>);
+pub(super) struct Pools {
+    known: Vec<(ServerId, Pool)>,
+    /// The place that was asked for last: outputs of one pool come one after the other.
+    last: usize,
+    /// The places of those that have changed since they were judged.
+    touched: Vec<usize>,
+}
 
 /// The pool of one server.
 #[derive(Debug, Default)]
@@ -81,7 +87,7 @@ pub(super) struct Pool {
     /// Nothing is left of it.
     pub(super) is_forgotten: bool,
     /// Whether anything has changed since it was judged: otherwise it is as lawful as it was then.
-    pub(super) is_touched: bool,
+    is_touched: bool,
 }
 
 /// The check-outs that wait, and their deadlines.
@@ -172,62 +178,89 @@ impl Connections {
 impl Pools {
     /// The place of a server's pool.
     pub(super) fn place(&mut self, server: ServerId) -> usize {
-        self.0.iter().position(|(known, _)| *known == server).unwrap_or_else(|| {
-            self.0.push((server, Pool::default()));
-            self.0.len() - 1
-        })
+        if self.known.get(self.last).is_none_or(|(known, _)| *known != server) {
+            self.last = self.known.iter().rposition(|(known, _)| *known == server).unwrap_or_else(|| {
+                self.known.push((server, Pool::default()));
+                self.known.len() - 1
+            });
+        }
+        self.last
     }
 
     /// The pool at a place, to change it.
     pub(super) fn at(&mut self, place: usize) -> Option<&mut Pool> {
-        let (_, pool) = self.0.get_mut(place)?;
-        pool.is_touched = true;
-        Some(pool)
+        self.touch(place);
+        self.judged(place)
+    }
+
+    fn touch(&mut self, place: usize) {
+        if let Some((_, pool)) = self.known.get_mut(place)
+            && !std::mem::replace(&mut pool.is_touched, true)
+        {
+            self.touched.push(place);
+        }
+    }
+
+    /// The same, to judge it.
+    pub(super) fn judged(&mut self, place: usize) -> Option<&mut Pool> {
+        self.known.get_mut(place).map(|(_, pool)| pool)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Pool> {
-        self.0.iter().map(|(_, pool)| pool)
+        self.known.iter().map(|(_, pool)| pool)
     }
 
     /// Whether a pool has had an output.
     pub(super) fn is_told_of(&self, server: ServerId) -> bool {
-        self.0.iter().any(|(known, pool)| *known == server && pool.is_told_of)
+        self.known.iter().any(|(known, pool)| *known == server && pool.is_told_of)
     }
 
     pub(super) fn is_forgotten(&self, place: usize) -> bool {
-        self.0.get(place).is_some_and(|(_, pool)| pool.is_forgotten)
+        self.known.get(place).is_some_and(|(_, pool)| pool.is_forgotten)
     }
 
     fn is_closed(&self, place: usize) -> bool {
-        self.0.get(place).is_some_and(|(_, pool)| pool.is_closed)
+        self.known.get(place).is_some_and(|(_, pool)| pool.is_closed)
     }
 
     /// The pools at a server: its own, and those of identities.
     pub(super) fn at_server(&self, server: ServerId) -> impl Iterator<Item = (usize, &Pool)> {
         let is_there = move |(known, pool): &(ServerId, Pool)| *known == server || pool.of_server == Some(server);
-        self.0.iter().enumerate().filter(move |(_, known)| is_there(known)).map(|(place, (_, pool))| (place, pool))
+        self.known.iter().enumerate().filter(move |(_, known)| is_there(known)).map(|(place, (_, pool))| (place, pool))
     }
 
-    /// The servers' own pools.
-    pub(super) fn servers(&self) -> impl Iterator<Item = ServerId> {
-        self.0.iter().filter(|(_, pool)| pool.of_server.is_none()).map(|(server, _)| *server)
+    /// The places of the pools that have changed since the last time. [`all_judged`](Self::all_judged) takes them back.
+    pub(super) fn take_touched(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.touched)
     }
 
-    /// Those that have changed since the last time.
-    pub(super) fn touched(&mut self) -> impl Iterator<Item = &mut Pool> {
-        self.0.iter_mut().filter_map(|(_, pool)| std::mem::take(&mut pool.is_touched).then_some(pool))
+    /// The pools at these places are as lawful as they are until they change again.
+    pub(super) fn all_judged(&mut self, mut places: Vec<usize>) {
+        for place in places.drain(..) {
+            self.judged(place).into_iter().for_each(|pool| pool.is_touched = false);
+        }
+        self.touched = places;
+    }
+
+    /// The server that the pool at a place is of, or is an identity's at.
+    pub(super) fn server_of(&self, place: usize) -> Option<ServerId> {
+        self.known.get(place).map(|(server, pool)| pool.of_server.unwrap_or(*server))
     }
 
     pub(super) fn touch_all(&mut self) {
-        self.0.iter_mut().for_each(|(_, pool)| pool.is_touched = true);
+        for place in 0..self.known.len() {
+            self.touch(place);
+        }
     }
 
     /// Takes a check-out out of the queue that it is in.
     pub(super) fn leave_queues(&mut self, check_out: CheckOutId) {
-        for (_, pool) in &mut self.0 {
-            if let Some(place) = pool.queue.iter().position(|waiter| *waiter == check_out) {
-                pool.queue.remove(place);
-                pool.is_touched = true;
+        for place in 0..self.known.len() {
+            let queued = self.known.get(place).and_then(|(_, pool)| pool.place_in_queue(check_out));
+            if let Some(nth) = queued
+                && let Some(pool) = self.at(place)
+            {
+                pool.queue.remove(nth);
             }
         }
     }
@@ -245,6 +278,10 @@ impl Pools {
 }
 
 impl Pool {
+    fn place_in_queue(&self, check_out: CheckOutId) -> Option<usize> {
+        self.queue.iter().position(|waiter| *waiter == check_out)
+    }
+
     pub(super) fn number(&self, state: State) -> u32 {
         self.counts[state as usize]
     }

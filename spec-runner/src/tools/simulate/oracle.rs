@@ -53,6 +53,8 @@ struct Plainness {
     takes_any: bool,
     /// A pool creates as soon as its limits allow it.
     is_prompt: bool,
+    /// That ends when an establishment fails.
+    backs_off: bool,
 }
 
 /// The ledger.
@@ -84,10 +86,10 @@ impl Oracle {
                 is_fair: options.affinity.is_none() && options.wait_order.unwrap_or_default() == WaitOrder::Arrival,
                 takes_any: options.affinity.is_none(),
                 is_prompt: options.affinity.is_none()
-                    && options.backoff == Some(false)
                     && options.max_new_connections_per_second.is_none()
                     && options.refresh_requirement.is_none()
                     && !is_limited,
+                backs_off: options.backoff != Some(false),
             },
             connections: Connections::default(),
             pools: Pools::default(),
@@ -120,6 +122,7 @@ impl Oracle {
 
     pub(super) fn establish_failed(&mut self, connection: Handle) {
         self.marks.meet(Mark::EstablishFailed);
+        self.plainness.is_prompt &= !self.plainness.backs_off;
         if let Some(known) = self.connections.find_any(connection) {
             known.is_given_up = false;
         }
@@ -363,39 +366,50 @@ impl Oracle {
 
     /// Judges what every call leaves behind.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
-        let Limits { max_pool_size: max, max_connecting, max_connections } = self.limits;
-        let mut is_touched = false;
-        for pool in self.pools.touched() {
-            is_touched = true;
-            let (total, pending) = (pool.total(), pool.number(State::Pending));
-            let available = pool.number(State::Available);
-            let on_their_way = pending + pool.number(State::Checking);
-            let waiting = pool.queue.len();
-            let (had, had_pending) = std::mem::replace(&mut pool.before, (total, pending));
-            let is_within = max == 0 || total <= max.max(had);
-            law("a pool has at most maxPoolSize connections", is_within, || format!("{total} of {max}"))?;
-            let is_within = pending <= max_connecting.max(had_pending);
-            law("a pool establishes at most maxConnecting at a time", is_within, || format!("{pending}"))?;
-            let is_within = max == 0 || total <= max || available == 0;
-            law("a pool with too many connections keeps none available", is_within, || format!("{pool:?}"))?;
-            if pool.is_ready && self.plainness.takes_any {
-                let is_served = available == 0 || waiting <= pool.number(State::Checking) as usize;
-                law("nobody waits while a connection is available", is_served, || format!("{pool:?}"))?;
-            }
-            if pool.is_ready && self.plainness.is_prompt && !self.identities.share_limits() {
-                let may_create = (max == 0 || total < max) && pending < max_connecting;
-                let is_served = !may_create || waiting <= on_their_way as usize;
-                law("nobody waits while a connection could be created", is_served, || format!("{pool:?}"))?;
-            }
+        let touched = self.pools.take_touched();
+        for &place in &touched {
+            self.settle_pool(place)?;
         }
-        if is_touched && self.identities.share_limits() {
-            self.settle_servers()?;
+        if !touched.is_empty() && self.identities.share_limits() {
+            self.settle_servers(&touched)?;
         }
-        if max_connections == 0 || !is_touched {
-            return Ok(());
+        if !touched.is_empty() && self.limits.max_connections > 0 {
+            self.settle_client()?;
         }
+        self.pools.all_judged(touched);
+        Ok(())
+    }
+
+    fn settle_pool(&mut self, place: usize) -> Result<(), Broken> {
+        let Limits { max_pool_size: max, max_connecting, .. } = self.limits;
+        let Some(pool) = self.pools.judged(place) else { return Ok(()) };
+        let (total, pending) = (pool.total(), pool.number(State::Pending));
+        let available = pool.number(State::Available);
+        let on_their_way = pending + pool.number(State::Checking);
+        let waiting = pool.queue.len();
+        let (had, had_pending) = std::mem::replace(&mut pool.before, (total, pending));
+        let is_within = max == 0 || total <= max.max(had);
+        law("a pool has at most maxPoolSize connections", is_within, || format!("{total} of {max}"))?;
+        let is_within = pending <= max_connecting.max(had_pending);
+        law("a pool establishes at most maxConnecting at a time", is_within, || format!("{pending}"))?;
+        let is_within = max == 0 || total <= max || available == 0;
+        law("a pool with too many connections keeps none available", is_within, || format!("{pool:?}"))?;
+        if pool.is_ready && self.plainness.takes_any {
+            let is_served = available == 0 || waiting <= pool.number(State::Checking) as usize;
+            law("nobody waits while a connection is available", is_served, || format!("{pool:?}"))?;
+        }
+        if pool.is_ready && self.plainness.is_prompt && !self.identities.share_limits() {
+            let may_create = (max == 0 || total < max) && pending < max_connecting;
+            let is_served = !may_create || waiting <= on_their_way as usize;
+            law("nobody waits while a connection could be created", is_served, || format!("{pool:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Judges all pools together.
+    fn settle_client(&self) -> Result<(), Broken> {
         let all: u32 = self.pools.iter().map(Pool::total).sum();
-        let is_within = all <= max_connections;
+        let is_within = all <= self.limits.max_connections;
         law("all pools have at most as many connections as they share", is_within, || format!("{all}"))
     }
 

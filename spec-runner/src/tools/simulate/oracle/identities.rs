@@ -141,11 +141,11 @@ impl Oracle {
         })
     }
 
-    /// Judges the pools of each server together: they share its limits.
-    pub(super) fn settle_servers(&mut self) -> Result<(), Broken> {
+    /// Judges the pools of a server together, for each at whose pools something has changed: they share its limits.
+    pub(super) fn settle_servers(&mut self, touched: &[usize]) -> Result<(), Broken> {
         let Limits { max_pool_size: max, max_connecting, .. } = self.limits;
-        let servers: Vec<_> = self.pools.servers().collect();
-        for server in servers {
+        for &place in touched {
+            let Some(server) = self.pools.server_of(place) else { continue };
             let (mut total, mut pending, mut available) = (0, 0, 0);
             for (_, pool) in self.pools.at_server(server) {
                 total += pool.total();
@@ -153,9 +153,8 @@ impl Oracle {
                 available += pool.number(State::Available);
             }
             let place = self.pools.place(server);
-            let Some(own) = self.pools.at(place) else { continue };
+            let Some(own) = self.pools.judged(place) else { continue };
             let (had, had_pending) = std::mem::replace(&mut own.before_together, (total, pending));
-            own.is_touched = false;
             let is_within = max == 0 || total <= max.max(had);
             law("the pools of a server have at most maxPoolSize connections together", is_within, || {
                 format!("{total} of {max}")
