@@ -209,9 +209,9 @@ impl<R: Runtime> Socket<'_, R> {
             return SocketEnd::Failed;
         }
         let Member::Connected(member) = self.member else { return SocketEnd::Failed };
-        let (passed, result) = splice(self.link.clock(), self.stream, member, first).await;
-        self.link.tell_passed(self.id, passed, result.err().as_ref());
-        SocketEnd::Over
+        let spliced = splice(self.link.clock(), self.stream, member, first).await;
+        self.link.tell_passed(self.id, spliced.passed, spliced.result.as_ref().err());
+        if spliced.is_unanswered() { SocketEnd::Failed } else { SocketEnd::Over }
     }
 
     /// Says the last words, and ends TLS.

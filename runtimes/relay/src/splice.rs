@@ -27,18 +27,37 @@ pub(crate) struct Passed {
     pub(crate) to_application: u64,
 }
 
+/// How a splice ended.
+#[derive(Debug)]
+pub(crate) struct Spliced {
+    pub(crate) passed: Passed,
+    /// The side that was the first of which there was nothing more to read.
+    pub(crate) first_to_end: Option<Side>,
+    /// An error if a side was lost, or was silent for too long after the other had ended.
+    pub(crate) result: io::Result<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Application,
+    Member,
+}
+
+impl Spliced {
+    /// Whether the application has given the connection up before the member had answered anything.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.first_to_end == Some(Side::Application) && self.passed.to_application == 0
+    }
+}
+
 /// Passes bytes on until both sides have ended, or one is lost. `first` goes to the member before all others.
-///
-/// # Errors
-/// A side is lost, or was silent for too long after the other had ended; with what was passed on until then.
 pub(crate) async fn splice<R: Runtime>(
     clock: &Clock<R>,
     application: impl AsyncRead + AsyncWrite + Unpin,
     member: impl AsyncRead + AsyncWrite + Unpin,
     first: Vec<u8>,
-) -> (Passed, io::Result<()>) {
-    let mut splice =
-        Splice { application, member, to_member: Direction::new(first), to_application: Direction::new(Vec::new()) };
+) -> Spliced {
+    let mut splice = Splice::new(application, member, first);
     loop {
         // Only one side that goes on alone is watched.
         let before = splice.passed();
@@ -57,8 +76,10 @@ pub(crate) async fn splice<R: Runtime>(
             }
         });
         match step.await {
-            Step::Ended(result) => return (splice.passed(), result),
-            Step::Silent if splice.passed() == before => return (splice.passed(), Err(io::ErrorKind::TimedOut.into())),
+            Step::Ended(result) => return splice.into_spliced(result),
+            Step::Silent if splice.passed() == before => {
+                return splice.into_spliced(Err(io::ErrorKind::TimedOut.into()));
+            }
             Step::Silent | Step::HalfClosed => {}
         }
     }
@@ -78,17 +99,35 @@ struct Splice<A, M> {
     member: M,
     to_member: Direction,
     to_application: Direction,
+    first_to_end: Option<Side>,
 }
 
 impl<A: AsyncRead + AsyncWrite + Unpin, M: AsyncRead + AsyncWrite + Unpin> Splice<A, M> {
+    fn new(application: A, member: M, first: Vec<u8>) -> Self {
+        let (to_member, to_application) = (Direction::new(first), Direction::new(Vec::new()));
+        Self { application, member, to_member, to_application, first_to_end: None }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let to_member = self.to_member.poll(cx, &mut self.application, &mut self.member)?;
-        let to_application = self.to_application.poll(cx, &mut self.member, &mut self.application)?;
+        let to_member = self.to_member.poll(cx, &mut self.application, &mut self.member);
+        if self.to_member.is_read {
+            self.first_to_end.get_or_insert(Side::Application);
+        }
+        let to_member = to_member?;
+        let to_application = self.to_application.poll(cx, &mut self.member, &mut self.application);
+        if self.to_application.is_read {
+            self.first_to_end.get_or_insert(Side::Member);
+        }
+        let to_application = to_application?;
         if to_member.is_ready() && to_application.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn is_half_closed(&self) -> bool {
         self.to_member.has_ended() || self.to_application.has_ended()
+    }
+
+    fn into_spliced(self, result: io::Result<()>) -> Spliced {
+        Spliced { passed: self.passed(), first_to_end: self.first_to_end, result }
     }
 
     fn passed(&self) -> Passed {
@@ -103,6 +142,8 @@ struct Direction {
     start: usize,
     end: usize,
     is_flushed: bool,
+    /// There is nothing more to read: the side has ended, or is lost.
+    is_read: bool,
     stage: Stage,
     passed: u64,
 }
@@ -120,7 +161,7 @@ impl Direction {
         let end = first.len();
         let mut buffer = first;
         buffer.resize(end.max(BUFFER), 0);
-        Self { buffer, start: 0, end, is_flushed: true, stage: Stage::Open, passed: 0 }
+        Self { buffer, start: 0, end, is_flushed: true, is_read: false, stage: Stage::Open, passed: 0 }
     }
 
     fn has_ended(&self) -> bool {
@@ -152,7 +193,9 @@ impl Direction {
                 }
                 Stage::Open => {
                     reads += 1;
-                    match Pin::new(&mut *from).poll_read(cx, &mut self.buffer) {
+                    let read = Pin::new(&mut *from).poll_read(cx, &mut self.buffer);
+                    self.is_read = matches!(read, Poll::Ready(Ok(0) | Err(_)));
+                    match read {
                         Poll::Ready(Ok(0)) => self.stage = Stage::Closing,
                         Poll::Ready(Ok(read)) => (self.start, self.end) = (0, read),
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -211,8 +254,7 @@ mod tests {
     #[test]
     fn a_side_that_sends_as_fast_as_it_is_read_leaves_others_their_turn() {
         let (application, member) = (Endless::default(), Endless::default());
-        let (to_member, to_application) = (Direction::new(Vec::new()), Direction::new(Vec::new()));
-        let mut splice = Splice { application, member, to_member, to_application };
+        let mut splice = Splice::new(application, member, Vec::new());
 
         let polled = splice.poll(&mut Context::from_waker(Waker::noop()));
 

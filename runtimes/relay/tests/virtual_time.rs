@@ -161,6 +161,68 @@ fn a_refused_agent_stays_away_for_as_long_as_it_is_told_x_126() {
 }
 
 #[test]
+fn an_application_that_starts_and_hangs_up_is_dialled_after_pauses_x_126() {
+    for hangs_up_before_started in [true, false] {
+        let world = World::new(1);
+        world.sim.run(async {
+            let _relay = world.relay();
+            let mut starts = 0;
+
+            let start_and_hang_up = async {
+                loop {
+                    let socket = world.parked(1).await;
+                    starts += 1;
+                    if hangs_up_before_started {
+                        socket.say_start().await;
+                    } else {
+                        drop(socket.start().await);
+                    }
+                }
+            };
+            let nothing: Option<()> = first(start_and_hang_up, world.sim.runtime().sleep(60 * SECOND)).await;
+
+            assert_eq!(nothing, None);
+            assert!((8..=40).contains(&starts), "{starts} starts in a minute");
+        });
+    }
+}
+
+#[test]
+fn short_connections_that_the_member_answers_are_not_paused_x_126() {
+    let world = World::new(1);
+    world.sim.run(async {
+        let _relay = world.relay();
+        let start = world.sim.elapsed();
+
+        for _ in 0..50 {
+            let mut connection = world.parked(1).await.start().await.unwrap();
+            let mut member = world.member_connection().await;
+            write(&mut member, b"answer").await.unwrap();
+            assert_eq!(read_all(&mut connection, 6).await, b"answer");
+        }
+
+        assert!(world.sim.elapsed() - start < 5 * SECOND);
+    });
+}
+
+#[test]
+fn a_member_that_hangs_up_at_once_does_not_speak_against_its_application_x_126() {
+    let world = World::new(1);
+    world.sim.run(async {
+        let _relay = world.relay();
+        let start = world.sim.elapsed();
+
+        for _ in 0..50 {
+            let mut connection = world.parked(1).await.start().await.unwrap();
+            drop(world.member_connection().await);
+            assert_eq!(read_to_end(&mut connection).await, b"");
+        }
+
+        assert!(world.sim.elapsed() - start < 5 * SECOND);
+    });
+}
+
+#[test]
 fn an_agent_that_is_told_to_go_away_dials_again_x_126() {
     let world = World::new(1);
     world.sim.run(async {
