@@ -11,11 +11,10 @@ use std::time::Duration;
 use cmap_runtime::{Clock, Runtime};
 use futures_io::{AsyncRead, AsyncWrite};
 
+use crate::dial::{ToApplication, ToMember};
+
 /// The bytes of a direction that are kept at most: a TLS record.
 pub(crate) const BUFFER: usize = 16 * 1024;
-
-/// How often a task reads in a row before others have their turn.
-const READS: u32 = 16;
 
 /// How long one side may go on without a byte after the other has ended.
 const HALF_CLOSED_LIMIT: Duration = Duration::from_secs(60);
@@ -50,11 +49,12 @@ impl Spliced {
     }
 }
 
-/// Passes bytes on until both sides have ended, or one is lost. `first` goes to the member before all others.
+/// Passes bytes on until both sides have ended, or one is lost. `first` goes to the member before all others. A side that sends as fast
+/// as it is read leaves other tasks their turn, by the budget of its stream.
 pub(crate) async fn splice<R: Runtime>(
     clock: &Clock<R>,
-    application: impl AsyncRead + AsyncWrite + Unpin,
-    member: impl AsyncRead + AsyncWrite + Unpin,
+    application: ToApplication<R>,
+    member: ToMember<R>,
     first: Vec<u8>,
 ) -> Spliced {
     let mut splice = Splice::new(application, member, first);
@@ -174,7 +174,6 @@ impl Direction {
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
-        let mut reads = 0;
         loop {
             match self.stage {
                 Stage::Open if self.start < self.end => {
@@ -186,13 +185,7 @@ impl Direction {
                     self.passed += written as u64;
                     self.is_flushed = false;
                 }
-                Stage::Open if reads == READS => {
-                    // A side that sends as fast as it is read leaves other tasks their turn.
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
                 Stage::Open => {
-                    reads += 1;
                     let read = Pin::new(&mut *from).poll_read(cx, &mut self.buffer);
                     self.is_read = matches!(read, Poll::Ready(Ok(0) | Err(_)));
                     match read {
@@ -215,52 +208,5 @@ impl Direction {
                 Stage::Ended => return Poll::Ready(Ok(())),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use super::*;
-
-    /// A stream that always has bytes, and takes all.
-    #[derive(Default)]
-    struct Endless {
-        reads: u32,
-    }
-
-    impl AsyncRead for Endless {
-        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-            self.reads += 1;
-            Poll::Ready(Ok(buffer.len()))
-        }
-    }
-
-    impl AsyncWrite for Endless {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[test]
-    fn a_side_that_sends_as_fast_as_it_is_read_leaves_others_their_turn() {
-        let (application, member) = (Endless::default(), Endless::default());
-        let mut splice = Splice::new(application, member, Vec::new());
-
-        let polled = splice.poll(&mut Context::from_waker(Waker::noop()));
-
-        assert!(polled.is_pending());
-        assert_eq!((splice.application.reads, splice.member.reads), (READS, READS));
-        let passed = u64::from(READS) * BUFFER as u64;
-        assert_eq!(splice.passed(), Passed { to_member: passed, to_application: passed });
     }
 }

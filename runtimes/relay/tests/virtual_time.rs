@@ -144,6 +144,28 @@ fn an_address_that_does_not_answer_leaves_time_for_the_next_x_125() {
 }
 
 #[test]
+fn the_address_that_worked_last_is_tried_first_x_125() {
+    let world = World::new(1);
+    let dead = world.sim.listen("dead.example", 27017);
+    dead.set_reachability(Reachability::Silent);
+    let two = world.sim.server("two.example");
+    two.resolve_to(Ok(vec![dead.address().ip(), world.member.address().ip()]), None);
+    let mut settings = world.settings(Limits::default());
+    settings.members[0].connect = "two.example:27017".parse().unwrap();
+    world.sim.run(async {
+        let _relay = Relay::start(world.sim.runtime().clone(), &settings).unwrap();
+        let _first = world.parked(1).await.start().await.unwrap();
+        let _member = world.member_connection().await;
+        let second = world.parked(1).await;
+        let start = world.sim.elapsed();
+
+        second.start().await.unwrap();
+
+        assert!(world.sim.elapsed() - start < SECOND / 4, "it does not wait for the dead one");
+    });
+}
+
+#[test]
 fn a_refused_agent_stays_away_for_as_long_as_it_is_told_x_126() {
     for_seeds(0..5, |seed| {
         let world = World::new(seed);
