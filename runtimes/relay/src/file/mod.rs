@@ -33,7 +33,7 @@ use std::time::Duration;
 use cmap_core::ErrorChain;
 use cmap_core::address::ServerAddress;
 use cmap_core::options::TlsOptions;
-use cmap_core::reverse::{MemberNameError, Token, check_member_name};
+use cmap_core::reverse::{Token, check_member_name};
 use cmap_runtime::tls::{TlsConfig, TlsSession};
 
 pub use self::error::{FileError, FileProblem};
@@ -113,15 +113,11 @@ fn members(shapes: &[MemberShape]) -> Result<Vec<Member>, FileProblem> {
     for (index, shape) in shapes.iter().enumerate() {
         let key = format!("members[{index}].name");
         let name = address(&key, &shape.name)?;
-        check_member_name(&name).map_err(|error| {
-            let rule = match error {
-                MemberNameError::UnixSocket => {
-                    "a replica set knows its members by host and port; a Unix socket goes to `connect`".to_owned()
-                }
-                error => error.to_string(),
-            };
-            FileProblem::value(&key, &shape.name, rule)
-        })?;
+        if matches!(name, ServerAddress::Unix { .. }) {
+            let rule = "a replica set knows its members by host and port; a Unix socket goes to `connect`";
+            return Err(FileProblem::value(key, &shape.name, rule));
+        }
+        check_member_name(&name).map_err(|error| FileProblem::value(&key, &shape.name, error.to_string()))?;
         if members.iter().any(|other| other.name == name) {
             return Err(FileProblem::value(key, &shape.name, "the member is there twice; keep one of them"));
         }
