@@ -199,6 +199,17 @@ fn each_side_tells_the_other_that_it_is_going_away() {
 }
 
 #[test]
+fn an_agent_that_greets_and_leaves_at_once_is_not_judged_x_117() {
+    let mut pair = Pair::new();
+    pair.agent.leave(pair.now);
+
+    pair.application.handle_bytes(pair.now, &pair.agent.poll_transmit().unwrap());
+
+    assert_eq!(pair.application.poll_output(), Some(ApplicationOutput::Close(Ending::PeerLeaves)));
+    assert_eq!(pair.application.poll_output(), None);
+}
+
+#[test]
 fn parked_sockets_live_by_their_pings_x_119() {
     let mut pair = Pair::parked();
 

@@ -23,7 +23,7 @@ fn address(last: u8) -> IpAddr {
 fn lot() -> Lot {
     let mut options = LotOptions::default();
     (options.max_greeting, options.max_parked, options.max_failures) = (3, 2, 2);
-    Lot::new(options)
+    Lot::new(options, 1)
 }
 
 /// Accepts a socket and parks it.
@@ -38,9 +38,9 @@ fn the_socket_that_was_parked_last_is_taken_first() {
     park(&mut lot, 1, BOOT).unwrap();
     park(&mut lot, 2, BOOT).unwrap();
 
-    assert_eq!(lot.take(&member(), 1), Some(Taken { socket: SocketId(2), demand: 0 }));
-    assert_eq!(lot.take(&member(), 1), Some(Taken { socket: SocketId(1), demand: 0 }));
-    assert_eq!(lot.take(&member(), 1), None);
+    assert_eq!(lot.take(NOW, &member(), 1), Some(Taken { socket: SocketId(2), demand: 0 }));
+    assert_eq!(lot.take(NOW, &member(), 1), Some(Taken { socket: SocketId(1), demand: 0 }));
+    assert_eq!(lot.take(NOW, &member(), 1), None);
     assert_eq!(lot.greeting(), 0);
 }
 
@@ -51,7 +51,7 @@ fn those_who_wait_beyond_what_is_there_and_what_replaces_it_are_demanded() {
     park(&mut lot, 2, BOOT).unwrap();
 
     // One for this, one that is parked, and one that takes the place of the first.
-    assert_eq!(lot.take(&member(), 10).unwrap().demand, 7);
+    assert_eq!(lot.take(NOW, &member(), 10).unwrap().demand, 7);
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_later_run_of_an_agent_replaces_the_earlier_one_x_119() {
 
     assert_eq!(park(&mut lot, 2, later), Ok(vec![SocketId(1)]));
     assert_eq!(park(&mut lot, 3, BOOT), Err(Refusal::Superseded));
-    assert_eq!(lot.take(&member(), 1).unwrap().socket, SocketId(2));
-    assert!(!lot.remove(&member(), SocketId(1)));
+    assert_eq!(lot.take(NOW, &member(), 1).unwrap().socket, SocketId(2));
+    assert!(!lot.remove(NOW, &member(), SocketId(1)));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_member_has_no_more_than_its_share() {
     park(&mut lot, 2, BOOT).unwrap();
 
     assert_eq!(park(&mut lot, 3, BOOT), Err(Refusal::Full));
-    assert!(lot.remove(&member(), SocketId(1)));
+    assert!(lot.remove(NOW, &member(), SocketId(1)));
     assert_eq!(park(&mut lot, 4, BOOT), Ok(Vec::new()));
     assert_eq!(lot.members().map(|(_, parked)| parked).collect::<Vec<_>>(), [2]);
 }
@@ -97,7 +97,7 @@ fn ten_thousand_that_say_nothing_cost_no_more_than_a_few() {
 fn members_without_end_cost_a_bounded_memory() {
     let mut options = LotOptions::default();
     options.max_parked_in_all = 2;
-    let mut lot = Lot::new(options);
+    let mut lot = Lot::new(options, 4);
     let mut parked = 0;
 
     for number in 0..5_000 {
@@ -115,6 +115,98 @@ fn members_without_end_cost_a_bounded_memory() {
     assert_eq!((parked, lot.greeting()), (2, 0));
     assert!(lot.members().count() <= 1024);
     assert_eq!(lot.members().map(|(_, parked)| parked).sum::<usize>(), 2);
+}
+
+/// A lot with four places, all taken by members of one agent; two of the sockets are of the first of them.
+fn full_lot() -> Lot {
+    let mut options = LotOptions::default();
+    options.max_parked_in_all = 4;
+    let mut lot = Lot::new(options, 2);
+    for (socket, port) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
+        park_at_port(&mut lot, socket, port).unwrap();
+    }
+    lot
+}
+
+fn park_at_port(lot: &mut Lot, socket: u64, port: u16) -> Result<Vec<SocketId>, Refusal> {
+    lot.accept(NOW, address(1)).unwrap();
+    let parked = lot.park(NOW, SocketId(socket), address(1), ServerAddress::tcp("db1.example", port), BOOT);
+    if parked.is_err() {
+        lot.end_greeting(NOW, address(1), NotParked::Left);
+    }
+    parked
+}
+
+#[test]
+fn many_members_of_one_agent_leave_room_for_one_that_a_client_asks_for_x_120() {
+    let mut lot = full_lot();
+    assert_eq!(park(&mut lot, 5, BOOT), Err(Refusal::Full));
+    lot.end_greeting(NOW, address(1), NotParked::Left);
+
+    lot.ask_for(NOW, &member());
+
+    assert_eq!(park(&mut lot, 6, BOOT), Ok(vec![SocketId(1)]), "the oldest of the one that has the most");
+    assert_eq!(park(&mut lot, 7, BOOT).unwrap().len(), 1);
+    assert_eq!(park(&mut lot, 8, BOOT), Err(Refusal::Full), "two are wanted of each");
+    assert_eq!(lot.members().map(|(_, parked)| parked).sum::<usize>(), 4);
+}
+
+#[test]
+fn members_that_clients_ask_for_keep_their_due_x_120() {
+    let mut lot = full_lot();
+    for port in [1, 2, 3] {
+        lot.ask_for(NOW, &ServerAddress::tcp("db1.example", port));
+    }
+    lot.ask_for(NOW, &member());
+
+    assert_eq!(park(&mut lot, 5, BOOT), Err(Refusal::Full), "none has more than two");
+}
+
+#[test]
+fn more_members_than_are_remembered_leave_room_for_one_that_a_client_asks_for_x_120() {
+    let mut lot = Lot::new(LotOptions::default(), 4);
+    for port in 1..=1024 {
+        park_at_port(&mut lot, port.into(), port).unwrap();
+    }
+    assert_eq!(park_at_port(&mut lot, 2000, 2000), Err(Refusal::Full));
+
+    lot.ask_for(NOW, &member());
+
+    assert_eq!(park(&mut lot, 3000, BOOT).unwrap().len(), 1);
+    assert_eq!(lot.members().count(), 1024);
+}
+
+#[test]
+fn a_run_from_the_future_is_forgotten_a_minute_after_its_last_socket_x_119() {
+    let mut lot = lot();
+    let from_the_future = BootId { started: u64::MAX, random: 0 };
+    park(&mut lot, 1, from_the_future).unwrap();
+    let ended = NOW + Duration::from_secs(10);
+    assert!(lot.remove(ended, &member(), SocketId(1)));
+
+    let mut park_at = |now| lot.park(now, SocketId(2), address(1), member(), BOOT);
+
+    assert_eq!(park_at(ended + Duration::from_secs(59)), Err(Refusal::Superseded));
+    assert_eq!(park_at(ended + Duration::from_secs(60)), Ok(Vec::new()));
+}
+
+#[test]
+fn an_address_whose_socket_is_parked_has_failed_in_vain_no_longer_x_120() {
+    let mut lot = lot();
+    let fail = |lot: &mut Lot| {
+        lot.accept(NOW, address(1)).unwrap();
+        lot.end_greeting(NOW, address(1), NotParked::Failed);
+    };
+    fail(&mut lot);
+
+    park(&mut lot, 1, BOOT).unwrap();
+    fail(&mut lot);
+
+    assert_eq!(lot.accept(NOW, address(1)), Ok(()));
+    lot.end_greeting(NOW, address(1), NotParked::Failed);
+    let failed = TurnedAway::TooManyFailures { address: address(1), number: 2 };
+    assert_eq!(lot.accept(NOW, address(1)), Err(failed));
+    assert_eq!(lot.accept(NOW + Duration::from_secs(60), address(1)), Ok(()));
 }
 
 #[test]

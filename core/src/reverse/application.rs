@@ -168,6 +168,8 @@ impl ApplicationSide {
     fn end(&mut self, ending: Ending) {
         self.stage = Stage::Ended;
         self.line.end();
+        // Nobody is to judge the greeting of a socket that has ended already.
+        self.outputs.clear();
         self.outputs.push_back(ApplicationOutput::Close(ending));
     }
 

@@ -1,7 +1,8 @@
 //! An application's parked sockets: whose they are, which one is taken next, and who is turned away before it is parked.
 //!
 //! Strangers cost little: so many sockets may be on their way to being parked, from one address a few of them fail in a minute, and no
-//! member has more than its share.
+//! member has more than its share. A member that a client asks for has room for the sockets that its agent is to have parked, however
+//! many others there are: if all places are taken, it gets that of another.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -20,8 +21,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The most addresses whose failures are remembered. Beyond that, the oldest entries are forgotten first.
 const ADDRESSES: usize = 4096;
 
-/// The most members that are remembered. Beyond that, one without parked sockets is forgotten for a new one.
+/// The most members that are remembered, and the most that clients ask for. Beyond that, one without parked sockets is forgotten for a new
+/// one, and the one that was asked for longest ago.
 const MEMBERS: usize = 1024;
+
+/// How long the run of an agent is remembered that has nothing parked.
+const RUN_LASTS: Duration = Duration::from_secs(60);
 
 /// What an application takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +57,14 @@ pub struct SocketId(pub u64);
 #[derive(Clone, Debug, Default)]
 pub struct Lot {
     options: LotOptions,
+    /// How many sockets there is room for of each member that a client asks for.
+    reserved: usize,
     now: Instant,
     /// Sockets that are accepted and not parked yet, by their address; none has zero.
     greeting: BTreeMap<IpAddr, u32>,
     members: BTreeMap<ServerAddress, Member>,
+    /// The members that clients ask for, and when they last did.
+    asked_for: BTreeMap<ServerAddress, Instant>,
     failures: BTreeMap<IpAddr, Failures>,
     /// Their addresses, the one first whose minute ends first.
     failed: VecDeque<IpAddr>,
@@ -67,6 +76,8 @@ struct Member {
     boot: BootId,
     /// In the order in which they were parked.
     parked: Vec<SocketId>,
+    /// When the last of them was taken, or ended.
+    empty_since: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,9 +137,10 @@ pub struct Taken {
 }
 
 impl Lot {
-    /// Nothing is parked.
-    pub fn new(options: LotOptions) -> Self {
-        Self { options, ..Self::default() }
+    /// Nothing is parked. Each agent is to have `wanted` sockets parked for each of its members.
+    pub fn new(options: LotOptions, wanted: u16) -> Self {
+        // An agent has at least one, by which it can be asked for more.
+        Self { options, reserved: usize::from(wanted.max(1)), ..Self::default() }
     }
 
     /// A socket was accepted. It is on its way until it is [parked](Self::park) or [not](Self::end_greeting).
@@ -186,8 +198,11 @@ impl Lot {
         }
     }
 
-    /// Parks a socket that was accepted, and whose agent has proven that it speaks for the member. Returns those of an earlier run of
-    /// the agent, which are parked no longer: close them.
+    /// Parks a socket that was accepted, and whose agent has proven that it speaks for the member. Returns those that are parked no
+    /// longer: of another run of the agent, or of members that have more than their due where this one has less. Close them.
+    ///
+    /// Of two runs of an agent the later one counts, until it has had nothing parked for a minute: so one that began while its clock was
+    /// ahead keeps nobody out once it is gone. That does not weaken the proof, which is good for its own connection alone.
     ///
     /// # Errors
     /// It is to be refused; it is still on its way until [`end_greeting`](Self::end_greeting).
@@ -200,52 +215,95 @@ impl Lot {
         boot: BootId,
     ) -> Result<Vec<SocketId>, Refusal> {
         self.advance(now);
-        if !self.members.contains_key(&member) && !self.has_room_for_a_member() {
+        let (of_this_run, of_another) = match self.members.get(&member) {
+            Some(own) if boot < own.boot && !own.is_forgotten(self.now) => return Err(Refusal::Superseded),
+            Some(own) if boot == own.boot => (own.parked.len(), 0),
+            Some(own) => (0, own.parked.len()),
+            None => (0, 0),
+        };
+        if of_this_run >= usize::from(self.options.max_parked) {
             return Err(Refusal::Full);
+        }
+        let is_due = of_this_run < self.reserved && self.asked_for.contains_key(&member);
+        let mut leaving = Vec::new();
+        if !self.members.contains_key(&member) && self.members.len() >= MEMBERS {
+            leaving = self.forget_a_member(is_due).ok_or(Refusal::Full)?;
         }
         let in_all: usize = self.members().map(|(_, parked)| parked).sum();
-        let own = self.members.entry(member).or_insert(Member { boot, parked: Vec::new() });
-        if boot < own.boot {
-            return Err(Refusal::Superseded);
+        if u32::try_from(in_all - of_another).unwrap_or(u32::MAX) >= self.options.max_parked_in_all {
+            let other = is_due.then(|| self.take_from_another(&member)).flatten();
+            leaving.push(other.ok_or(Refusal::Full)?);
         }
-        let earlier = if boot > own.boot { core::mem::take(&mut own.parked) } else { Vec::new() };
-        let others = u32::try_from(in_all.saturating_sub(earlier.len())).unwrap_or(u32::MAX);
-        if own.parked.len() >= usize::from(self.options.max_parked) || others >= self.options.max_parked_in_all {
-            return Err(Refusal::Full);
+        let own = self.members.entry(member).or_insert(Member { boot, parked: Vec::new(), empty_since: self.now });
+        if boot != own.boot {
+            own.boot = boot;
+            leaving.append(&mut own.parked);
         }
-        own.boot = boot;
         own.parked.push(socket);
         self.leave_greeting(address);
-        Ok(earlier)
+        if let Some(failures) = self.failures.get_mut(&address) {
+            // An agent may come in the end. The entry stays in its place until its minute is over.
+            failures.number = 0;
+        }
+        Ok(leaving)
     }
 
-    /// Whether one more can be remembered; for that, one without parked sockets is forgotten, and with it its latest run.
-    fn has_room_for_a_member(&mut self) -> bool {
-        if self.members.len() < MEMBERS {
-            return true;
+    /// Forgets a member without parked sockets, and with it its latest run; or, where a place `is_due`, one that nobody asks for.
+    /// Returns the sockets that were parked for it.
+    fn forget_a_member(&mut self, is_due: bool) -> Option<Vec<SocketId>> {
+        let is_spare = |(member, own): &(&ServerAddress, &Member)| {
+            own.parked.is_empty() || (is_due && !self.asked_for.contains_key(*member))
+        };
+        let spare = self.members.iter().filter(is_spare).min_by_key(|(_, own)| own.parked.len());
+        let member = spare.map(|(member, _)| member.clone())?;
+        self.members.remove(&member).map(|own| own.parked)
+    }
+
+    /// The longest parked socket of the member that has the most beyond its due; of those first that nobody asks for.
+    fn take_from_another(&mut self, member: &ServerAddress) -> Option<SocketId> {
+        let (asked_for, reserved) = (&self.asked_for, self.reserved);
+        let others = self.members.iter_mut().filter(|(other, _)| *other != member);
+        let spare = others.filter_map(|(other, own)| {
+            let is_asked_for = asked_for.contains_key(other);
+            let spare = own.parked.len().saturating_sub(if is_asked_for { reserved } else { 0 });
+            (spare > 0).then_some((!is_asked_for, spare, own))
+        });
+        let (.., own) = spare.max_by_key(|(is_unasked, spare, _)| (*is_unasked, *spare))?;
+        own.end(0, self.now)
+    }
+
+    /// A client wants to connect to `member`: its agent is let in, however many sockets of others are parked. The members that are
+    /// asked for are trusted to be those of the clients' deployments.
+    pub fn ask_for(&mut self, now: Instant, member: &ServerAddress) {
+        self.advance(now);
+        if let Some(last) = self.asked_for.get_mut(member) {
+            *last = self.now;
+            return;
         }
-        let empty = self.members.iter().find(|(_, own)| own.parked.is_empty()).map(|(member, _)| member.clone());
-        empty.is_some_and(|member| self.members.remove(&member).is_some())
+        if self.asked_for.len() >= MEMBERS {
+            let first = self.asked_for.iter().min_by_key(|(_, last)| **last).map(|(member, _)| member.clone());
+            first.and_then(|first| self.asked_for.remove(&first));
+        }
+        self.asked_for.insert(member.clone(), self.now);
     }
 
     /// Takes the socket of a member that was parked last: what was heard of it is newest. `waiting` check-outs want one, this one among
     /// them.
-    pub fn take(&mut self, member: &ServerAddress, waiting: u16) -> Option<Taken> {
+    pub fn take(&mut self, now: Instant, member: &ServerAddress, waiting: u16) -> Option<Taken> {
+        self.advance(now);
         let own = self.members.get_mut(member)?;
-        let socket = own.parked.pop()?;
+        let socket = own.end(own.parked.len().checked_sub(1)?, self.now)?;
         // Each that is started is replaced without being asked for.
         let served = u16::try_from(own.parked.len()).unwrap_or(u16::MAX).saturating_add(2);
         Some(Taken { socket, demand: waiting.saturating_sub(served) })
     }
 
     /// A parked socket has ended. Returns whether it was parked.
-    pub fn remove(&mut self, member: &ServerAddress, socket: SocketId) -> bool {
+    pub fn remove(&mut self, now: Instant, member: &ServerAddress, socket: SocketId) -> bool {
+        self.advance(now);
         let Some(own) = self.members.get_mut(member) else { return false };
         let place = own.parked.iter().position(|parked| *parked == socket);
-        place.is_some_and(|place| {
-            own.parked.remove(place);
-            true
-        })
+        place.and_then(|place| own.end(place, self.now)).is_some()
     }
 
     /// The members that agents have spoken for, and how many sockets are parked for each.
@@ -265,5 +323,21 @@ impl Lot {
         {
             self.forget_first();
         }
+    }
+}
+
+impl Member {
+    /// The socket at `place` is parked no longer.
+    fn end(&mut self, place: usize, now: Instant) -> Option<SocketId> {
+        let socket = (place < self.parked.len()).then(|| self.parked.remove(place));
+        if self.parked.is_empty() {
+            self.empty_since = now;
+        }
+        socket
+    }
+
+    /// Whether its run counts no longer.
+    fn is_forgotten(&self, now: Instant) -> bool {
+        self.parked.is_empty() && self.empty_since + RUN_LASTS <= now
     }
 }

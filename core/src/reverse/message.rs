@@ -3,7 +3,6 @@
 //! Numbers are in network order; a text is its length in two bytes and its UTF-8. What follows the fields that this version knows is
 //! ignored, so that a later one can add to them; a kind of message that is not known ends the socket.
 
-use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,16 +11,13 @@ use core::time::Duration;
 use thiserror::Error;
 
 use super::inbox::frame;
+use super::member_name::check_member_name;
 use super::proof::MemberProof;
 use super::short;
 use crate::address::ServerAddress;
-use crate::error_text::presentable;
 
 /// The version of the protocol that is spoken here.
 pub(super) const VERSION: u8 = 1;
-
-/// The longest name of a member, with its port: that of a host in DNS has 253 bytes.
-const MAX_MEMBER: usize = 260;
 
 /// What an agent says first: for which member it speaks, and why it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,18 +221,12 @@ impl<'a> Fields<'a> {
             let code = self.array("proof")?;
             Some(MemberProof { token: token.to_string(), code })
         };
-        match member {
-            ServerAddress::Tcp { .. } => Ok(Hello { member, boot, proof }),
-            ServerAddress::Unix { .. } => Err(self.malformed("member")),
-        }
+        Ok(Hello { member, boot, proof })
     }
 
-    /// The name of a member gets into the log before anybody has proven anything, so it has no characters that a terminal obeys.
     fn member(&mut self) -> Result<ServerAddress, ProtocolError> {
-        let text = self.text("member")?;
-        let is_harmless = text.len() <= MAX_MEMBER && matches!(presentable(text), Cow::Borrowed(_));
-        let member = if is_harmless { text.parse().ok() } else { None };
-        member.ok_or_else(|| self.malformed("member"))
+        let member: Option<ServerAddress> = self.text("member")?.parse().ok();
+        member.filter(|member| check_member_name(member).is_ok()).ok_or_else(|| self.malformed("member"))
     }
 
     fn reason(&mut self) -> Result<Refusal, ProtocolError> {

@@ -27,6 +27,7 @@
 //! | `agent`, `application` | the two sides of one socket |
 //! | `lot` | an application's parked sockets, and who is turned away |
 //! | `message` | messages, and their bytes |
+//! | `member_name` | which names of members an application takes |
 //! | `inbox` | bytes as they come, cut into messages |
 //! | `line` | what both sides have in common: bytes out, the time of greetings and pings |
 //! | `keep_alive` | pings, and the end of a silent peer |
@@ -40,6 +41,7 @@ mod inbox;
 mod keep_alive;
 mod line;
 mod lot;
+mod member_name;
 mod message;
 mod proof;
 
@@ -47,6 +49,7 @@ pub use agent::{AgentOutput, AgentSide, Greeting};
 pub use application::{ApplicationOutput, ApplicationSide};
 pub use inbox::MAX_MESSAGE;
 pub use lot::{Lot, LotOptions, NotParked, SocketId, Taken, TurnedAway};
+pub use member_name::{MemberNameError, check_member_name};
 pub use message::{BootId, Hello, ProtocolError, Refusal, StartFailure, StartPhase};
 pub use proof::{ChannelBinding, MemberProof, ProofError, Token, TokenError, Tokens};
 

@@ -55,9 +55,9 @@ pub(crate) enum Problem {
     Untried,
 }
 
-/// The address of a host that worked last.
+/// The address of a host that worked last. It is kept as long as the host is connected again and again.
 #[derive(Debug, Default)]
-pub(crate) struct LastAddress(Mutex<Option<Target>>);
+pub struct LastAddress(Mutex<Option<Target>>);
 
 /// Attempts to reach one host.
 struct Race<'a, S, F> {
@@ -77,7 +77,7 @@ enum State<'a, S> {
     Failed(io::Error),
 }
 
-/// Opens a socket to `host` within `limit`, which includes the look-up of its name.
+/// Opens a socket to `host` within `limit`, which includes the look-up of its name. The address that worked `last` is tried first.
 ///
 /// # Errors
 /// The name has no address, or none of its addresses could be connected in time; the error names the problem of each.
@@ -85,6 +85,7 @@ pub async fn connect<R: Runtime>(
     clock: &Clock<R>,
     host: &str,
     port: u16,
+    last: &LastAddress,
     limit: Duration,
 ) -> Result<R::Stream, HostError> {
     let until = clock.now() + limit;
@@ -102,8 +103,7 @@ pub async fn connect<R: Runtime>(
     if targets.is_empty() {
         return Err(unresolved(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
     }
-    let last = LastAddress::default();
-    Ok(race(clock, &last, targets, Some(until), |target| runtime.connect(target)).await?)
+    Ok(race(clock, last, targets, Some(until), |target| runtime.connect(target)).await?)
 }
 
 /// IP addresses, and localhost, which is both loopback addresses whatever the system's files say: servers often listen

@@ -122,6 +122,7 @@ pub use reverse::ReverseListener;
 pub use runtime::Runtime;
 pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;
+pub use socket::read_budget::BudgetedStream;
 pub use topology::ServerStatus;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]

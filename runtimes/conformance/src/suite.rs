@@ -450,6 +450,7 @@ macro_rules! conformance_of_listeners {
                 a_wrong_token_is_refused_and_the_log_says_why,
                 a_token_is_good_for_its_own_members_only,
                 a_proof_of_another_connection_proves_nothing,
+                an_agent_that_parks_and_never_starts_costs_an_attempt_its_time,
                 a_certificate_for_another_host_is_refused,
                 who_speaks_another_protocol_is_told_by_tls,
                 who_fails_again_and_again_is_turned_away_before_the_handshake,

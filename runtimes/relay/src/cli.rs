@@ -12,7 +12,7 @@ use cmap_core::ErrorChain;
 use cmap_relay::file::{self, Loaded};
 use cmap_relay::{Drained, Relay};
 use cmap_tokio::Tokio;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::{error, info};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -67,9 +67,16 @@ pub(crate) fn main() -> ExitCode {
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(cli.log.filter());
     log.init();
     match Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(relay(&loaded)),
+        Ok(runtime) => run(runtime, relay(&loaded)),
         Err(error) => fail(&format_args!("the runtime cannot start ({error}); look at the limits of this process")),
     }
+}
+
+/// Runs the program to its end. A look-up of a name blocks a thread for as long as the system's resolver likes, so none is waited for.
+fn run<T>(runtime: Runtime, program: impl Future<Output = T>) -> T {
+    let output = runtime.block_on(program);
+    runtime.shutdown_background();
+    output
 }
 
 async fn relay(loaded: &Loaded) -> ExitCode {
@@ -118,4 +125,30 @@ impl Level {
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "cmap-relay: {error}");
     ExitCode::from(UNUSABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_end_does_not_wait_for_a_look_up_that_hangs_x_129() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (_name_server, answer) = channel::<()>();
+        let (ended, end) = channel();
+        thread::spawn(move || {
+            run(runtime, async {
+                drop(tokio::task::spawn_blocking(move || answer.recv()));
+                // They begin in the order of their coming, and one that has begun cannot be taken back.
+                tokio::task::spawn_blocking(|| {}).await.unwrap();
+            });
+            ended.send(()).unwrap();
+        });
+
+        assert_ne!(end.recv_timeout(Duration::from_secs(60)), Err(RecvTimeoutError::Timeout));
+    }
 }

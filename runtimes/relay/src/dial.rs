@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{ALPN, ChannelBinding, EXPORTER_LABEL, StartPhase};
-use cmap_runtime::Clock;
-use cmap_runtime::host::{self, HostError};
+use cmap_runtime::host::{self, HostError, LastAddress};
 use cmap_runtime::runtime::{Runtime, Target};
 use cmap_runtime::tls::{self, TlsConfig, TlsError, TlsStream};
+use cmap_runtime::{BudgetedStream, Clock};
 use rustls::ProtocolVersion;
 use thiserror::Error;
 
 use crate::settings::Application;
+
+/// A stream to an application.
+pub(crate) type ToApplication<R> = TlsStream<BudgetedStream<<R as Runtime>::Stream>>;
+
+/// A stream to a member.
+pub(crate) type ToMember<R> = BudgetedStream<<R as Runtime>::Stream>;
 
 /// A host cannot be connected.
 #[derive(Debug, Error)]
@@ -59,15 +65,16 @@ pub(crate) fn tls_of<R: Runtime>(application: &Application, runtime: &R) -> TlsC
 pub(crate) async fn application<R: Runtime>(
     clock: &Clock<R>,
     address: &ServerAddress,
+    last: &LastAddress,
     config: &TlsConfig,
     limit: Duration,
-) -> Result<(TlsStream<R::Stream>, ChannelBinding), DialError> {
+) -> Result<(ToApplication<R>, ChannelBinding), DialError> {
     let ServerAddress::Tcp { host, port } = address else { return Err(DialError::UnixSocket(address.clone())) };
     let connected = clock.within(limit, async {
         let unreachable = |problem| DialError::Host { address: address.clone(), problem };
-        let stream = host::connect(clock, host, *port, limit).await.map_err(unreachable)?;
+        let stream = host::connect(clock, host, *port, last, limit).await.map_err(unreachable)?;
         let tls = |source| DialError::Tls { address: address.clone(), source: Box::new(source) };
-        let stream = tls::connect(config, host, stream).await.map_err(tls)?;
+        let stream = tls::connect(config, host, BudgetedStream::new::<R>(stream)).await.map_err(tls)?;
         let agreed = stream.session().connection();
         // What earlier versions of TLS export need not belong to one connection alone.
         if agreed.alpn_protocol() != Some(ALPN) || agreed.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
@@ -81,14 +88,15 @@ pub(crate) async fn application<R: Runtime>(
 
 /// Connects a member.
 pub(crate) async fn member<R: Runtime>(
-    clock: Clock<R>,
-    address: ServerAddress,
+    clock: &Clock<R>,
+    address: &ServerAddress,
+    last: &LastAddress,
     limit: Duration,
-) -> Result<R::Stream, DialError> {
+) -> Result<ToMember<R>, DialError> {
     let connected = clock.within(limit, async {
-        match &address {
+        match address {
             ServerAddress::Tcp { host, port } => {
-                let connected = host::connect(&clock, host, *port, limit).await;
+                let connected = host::connect(clock, host, *port, last, limit).await;
                 connected.map_err(|problem| DialError::Host { address: address.clone(), problem })
             }
             #[cfg(unix)]
@@ -100,5 +108,6 @@ pub(crate) async fn member<R: Runtime>(
             ServerAddress::Unix { .. } => Err(DialError::UnixSocket(address.clone())),
         }
     });
-    connected.await.unwrap_or_else(|| Err(DialError::TimedOut { address: address.clone(), limit }))
+    let stream = connected.await.unwrap_or_else(|| Err(DialError::TimedOut { address: address.clone(), limit }))?;
+    Ok(BudgetedStream::new::<R>(stream))
 }

@@ -35,6 +35,7 @@
 //! | `dial` | connecting an application, with TLS, and a member |
 //! | `splice` | passing bytes on, both ways |
 //! | `notice` | telling a task something |
+//! | `seldom` | telling the log now and then |
 //!
 //! # Invariants
 //!
@@ -53,6 +54,7 @@ pub mod file;
 mod link;
 mod notice;
 mod relay;
+mod seldom;
 mod settings;
 mod socket;
 mod splice;

@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use cmap_core::ErrorChain;
-use cmap_core::reverse::{BootId, Ending, Greeting};
+use cmap_core::address::ServerAddress;
+use cmap_core::reverse::{BootId, ChannelBinding, Ending, Greeting};
+use cmap_runtime::host::LastAddress;
 use cmap_runtime::tls::TlsConfig;
 use cmap_runtime::{Clock, Runtime};
 use tracing::{debug, info, warn};
 
-use crate::dial::{self, DialError};
+use crate::dial::{self, DialError, ToApplication, ToMember};
 use crate::notice::Notice;
+use crate::seldom::Seldom;
 use crate::settings::{Application, Limits, Member};
 use crate::socket;
 use crate::splice::Passed;
@@ -25,8 +28,10 @@ use crate::stock::{SocketCounts, SocketEnd, SocketId, Stock, StockOutput};
 pub(crate) struct Link<R> {
     clock: Clock<R>,
     application: Arc<Application>,
+    applications_last: LastAddress,
     tls: TlsConfig,
     member: Member,
+    members_last: LastAddress,
     limits: Limits,
     boot: BootId,
     state: Mutex<State>,
@@ -56,6 +61,8 @@ struct Orders {
 struct Told {
     is_parked: bool,
     is_at_its_limit: bool,
+    /// The member could not be reached.
+    member: Seldom,
 }
 
 /// A socket whose task runs. However that ends, the stock hears of it.
@@ -78,8 +85,10 @@ impl<R: Runtime> Link<R> {
         let clock = Clock::new(runtime);
         let stock = Stock::new(&limits, seed, clock.now());
         let state = State { stock, sockets: BTreeMap::new(), told: Told::default() };
+        let (applications_last, members_last) = (LastAddress::default(), LastAddress::default());
         let (changed, ended) = (Notice::default(), Notice::default());
-        Self { clock, application, tls, member, limits, boot, state: Mutex::new(state), changed, ended }
+        let state = Mutex::new(state);
+        Self { clock, application, applications_last, tls, member, members_last, limits, boot, state, changed, ended }
     }
 
     /// Does what the stock says, until no socket is left after [`leave`](Self::leave).
@@ -165,20 +174,23 @@ impl<R: Runtime> Link<R> {
         &self.clock
     }
 
-    pub(crate) fn application(&self) -> &Application {
-        &self.application
+    /// Where its application listens.
+    pub(crate) fn application(&self) -> &ServerAddress {
+        &self.application.address
     }
 
-    pub(crate) fn tls(&self) -> &TlsConfig {
-        &self.tls
+    /// The name of its member.
+    pub(crate) fn member(&self) -> &ServerAddress {
+        &self.member.name
     }
 
-    pub(crate) fn member(&self) -> &Member {
-        &self.member
+    pub(crate) async fn dial_application(&self) -> Result<(ToApplication<R>, ChannelBinding), DialError> {
+        let (address, limit) = (&self.application.address, self.limits.connect_timeout);
+        dial::application(&self.clock, address, &self.applications_last, &self.tls, limit).await
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) async fn connect_member(&self) -> Result<ToMember<R>, DialError> {
+        dial::member(&self.clock, &self.member.connect, &self.members_last, self.limits.connect_timeout).await
     }
 
     pub(crate) fn greeting(&self) -> Greeting {
@@ -213,9 +225,11 @@ impl<R: Runtime> Link<R> {
     }
 
     pub(crate) fn tell_member_unreachable(&self, error: &DialError) {
+        // An application that wants connections has every START fail, as fast as it likes.
+        let Some(others) = self.state().told.member.may_tell(self.clock.now()) else { return };
         warn!(
             application = %self.application.address, member = %self.member.name, connect = %self.member.connect,
-            error = %ErrorChain(error), "the member cannot be reached; the application is told"
+            error = %ErrorChain(error), others, "the member cannot be reached; the application is told"
         );
     }
 

@@ -103,8 +103,8 @@ impl<R: Runtime> Relay<R> {
     /// How many sockets there are, of each member at each application.
     pub fn status(&self) -> Vec<LinkStatus> {
         let status = |link: &Arc<Link<R>>| LinkStatus {
-            application: link.application().address.clone(),
-            member: link.member().name.clone(),
+            application: link.application().clone(),
+            member: link.member().clone(),
             sockets: link.counts(),
         };
         self.links.iter().map(status).collect()

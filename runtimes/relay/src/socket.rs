@@ -9,10 +9,9 @@ use cmap_core::ErrorChain;
 use cmap_core::reverse::{AgentOutput, AgentSide, Ending};
 use cmap_core::time::Instant;
 use cmap_runtime::Runtime;
-use cmap_runtime::tls::TlsStream;
 use futures_io::{AsyncRead, AsyncWrite};
 
-use crate::dial::{self, DialError};
+use crate::dial::{DialError, ToApplication, ToMember};
 use crate::link::Link;
 use crate::notice::Notice;
 use crate::splice::splice;
@@ -21,17 +20,12 @@ use crate::stock::{SocketEnd, SocketId};
 /// How long the last words to an application may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How often a task reads before others have their turn.
-const READS: u32 = 16;
-
 /// What is read at a time while a socket is parked: a few short messages.
 const READ: usize = 2 * 1024;
 
 /// Dials an application, and lives one socket's life. `leave` tells it to go away, which one in use does not hear.
 pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Notice) -> SocketEnd {
-    let limit = link.limits().connect_timeout;
-    let dialled = dial::application(link.clock(), &link.application().address, link.tls(), limit);
-    let (stream, binding) = match or_leave(dialled, leave).await {
+    let (stream, binding) = match or_leave(link.dial_application(), leave).await {
         Some(Ok(dialled)) => dialled,
         Some(Err(error)) => {
             link.tell_unreachable(&error);
@@ -41,8 +35,8 @@ pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Notice
     };
     let side = AgentSide::new(&link.greeting(), &binding, link.clock().now());
     let (outgoing, is_flushed) = (Vec::new(), true);
-    let (timer, reads, member) = (None, 0, Member::NotWanted);
-    let socket = Socket { link, id, leave, stream, side, outgoing, is_flushed, timer, reads, member };
+    let (timer, member) = (None, Member::NotWanted);
+    let socket = Socket { link, id, leave, stream, side, outgoing, is_flushed, timer, member };
     socket.live().await
 }
 
@@ -60,23 +54,21 @@ struct Socket<'a, R: Runtime> {
     link: &'a Link<R>,
     id: SocketId,
     leave: &'a Notice,
-    stream: TlsStream<R::Stream>,
+    stream: ToApplication<R>,
     side: AgentSide,
     /// Bytes that the application has not been sent.
     outgoing: Vec<u8>,
     is_flushed: bool,
-    timer: Option<(Instant, Boxed<()>)>,
-    /// How often it has read since others had their turn.
-    reads: u32,
-    member: Member<R::Stream>,
+    timer: Option<(Instant, Boxed<'a, ()>)>,
+    member: Member<'a, ToMember<R>>,
 }
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The connection to the member.
-enum Member<S> {
+enum Member<'a, S> {
     NotWanted,
-    Connecting(Boxed<Result<S, DialError>>),
+    Connecting(Boxed<'a, Result<S, DialError>>),
     Connected(S),
 }
 
@@ -126,9 +118,7 @@ impl<R: Runtime> Socket<'_, R> {
 
     fn connect_member(&mut self) {
         self.link.handle_start(self.id);
-        let (clock, address) = (self.link.clock().clone(), self.link.member().connect.clone());
-        let connecting = dial::member(clock, address, self.link.limits().connect_timeout);
-        self.member = Member::Connecting(Box::pin(connecting));
+        self.member = Member::Connecting(Box::pin(self.link.connect_member()));
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Event> {
@@ -154,16 +144,7 @@ impl<R: Runtime> Socket<'_, R> {
             return Poll::Ready(Event::Due);
         }
         // Last: an application that sends as fast as it is read holds up nothing else.
-        if self.reads == READS {
-            self.reads = 0;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer).map(|read| {
-            self.reads += 1;
-            read
-        }));
-        Poll::Ready(match read {
+        Poll::Ready(match ready!(Pin::new(&mut self.stream).poll_read(cx, buffer)) {
             Ok(0) => Event::Lost(None),
             Ok(read) => Event::Received(read),
             Err(error) => Event::Lost(Some(error)),
@@ -173,8 +154,7 @@ impl<R: Runtime> Socket<'_, R> {
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.side.poll_timeout() else { return Poll::Pending };
         if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
-            let clock = self.link.clock().clone();
-            self.timer = Some((due, Box::pin(async move { clock.sleep_until(due).await })));
+            self.timer = Some((due, Box::pin(self.link.clock().sleep_until(due))));
         }
         let Some((_, timer)) = &mut self.timer else { return Poll::Pending };
         timer.as_mut().poll(cx).map(|()| self.timer = None)
@@ -209,9 +189,9 @@ impl<R: Runtime> Socket<'_, R> {
             return SocketEnd::Failed;
         }
         let Member::Connected(member) = self.member else { return SocketEnd::Failed };
-        let (passed, result) = splice(self.link.clock(), self.stream, member, first).await;
-        self.link.tell_passed(self.id, passed, result.err().as_ref());
-        SocketEnd::Over
+        let spliced = splice(self.link.clock(), self.stream, member, first).await;
+        self.link.tell_passed(self.id, spliced.passed, spliced.result.as_ref().err());
+        if spliced.is_unanswered() { SocketEnd::Failed } else { SocketEnd::Over }
     }
 
     /// Says the last words, and ends TLS.

@@ -11,11 +11,10 @@ use std::time::Duration;
 use cmap_runtime::{Clock, Runtime};
 use futures_io::{AsyncRead, AsyncWrite};
 
+use crate::dial::{ToApplication, ToMember};
+
 /// The bytes of a direction that are kept at most: a TLS record.
 pub(crate) const BUFFER: usize = 16 * 1024;
-
-/// How often a task reads in a row before others have their turn.
-const READS: u32 = 16;
 
 /// How long one side may go on without a byte after the other has ended.
 const HALF_CLOSED_LIMIT: Duration = Duration::from_secs(60);
@@ -27,18 +26,38 @@ pub(crate) struct Passed {
     pub(crate) to_application: u64,
 }
 
-/// Passes bytes on until both sides have ended, or one is lost. `first` goes to the member before all others.
-///
-/// # Errors
-/// A side is lost, or was silent for too long after the other had ended; with what was passed on until then.
+/// How a splice ended.
+#[derive(Debug)]
+pub(crate) struct Spliced {
+    pub(crate) passed: Passed,
+    /// The side that was the first of which there was nothing more to read.
+    pub(crate) first_to_end: Option<Side>,
+    /// An error if a side was lost, or was silent for too long after the other had ended.
+    pub(crate) result: io::Result<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Application,
+    Member,
+}
+
+impl Spliced {
+    /// Whether the application has given the connection up before the member had answered anything.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.first_to_end == Some(Side::Application) && self.passed.to_application == 0
+    }
+}
+
+/// Passes bytes on until both sides have ended, or one is lost. `first` goes to the member before all others. A side that sends as fast
+/// as it is read leaves other tasks their turn, by the budget of its stream.
 pub(crate) async fn splice<R: Runtime>(
     clock: &Clock<R>,
-    application: impl AsyncRead + AsyncWrite + Unpin,
-    member: impl AsyncRead + AsyncWrite + Unpin,
+    application: ToApplication<R>,
+    member: ToMember<R>,
     first: Vec<u8>,
-) -> (Passed, io::Result<()>) {
-    let mut splice =
-        Splice { application, member, to_member: Direction::new(first), to_application: Direction::new(Vec::new()) };
+) -> Spliced {
+    let mut splice = Splice::new(application, member, first);
     loop {
         // Only one side that goes on alone is watched.
         let before = splice.passed();
@@ -57,8 +76,10 @@ pub(crate) async fn splice<R: Runtime>(
             }
         });
         match step.await {
-            Step::Ended(result) => return (splice.passed(), result),
-            Step::Silent if splice.passed() == before => return (splice.passed(), Err(io::ErrorKind::TimedOut.into())),
+            Step::Ended(result) => return splice.into_spliced(result),
+            Step::Silent if splice.passed() == before => {
+                return splice.into_spliced(Err(io::ErrorKind::TimedOut.into()));
+            }
             Step::Silent | Step::HalfClosed => {}
         }
     }
@@ -78,17 +99,35 @@ struct Splice<A, M> {
     member: M,
     to_member: Direction,
     to_application: Direction,
+    first_to_end: Option<Side>,
 }
 
 impl<A: AsyncRead + AsyncWrite + Unpin, M: AsyncRead + AsyncWrite + Unpin> Splice<A, M> {
+    fn new(application: A, member: M, first: Vec<u8>) -> Self {
+        let (to_member, to_application) = (Direction::new(first), Direction::new(Vec::new()));
+        Self { application, member, to_member, to_application, first_to_end: None }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let to_member = self.to_member.poll(cx, &mut self.application, &mut self.member)?;
-        let to_application = self.to_application.poll(cx, &mut self.member, &mut self.application)?;
+        let to_member = self.to_member.poll(cx, &mut self.application, &mut self.member);
+        if self.to_member.is_read {
+            self.first_to_end.get_or_insert(Side::Application);
+        }
+        let to_member = to_member?;
+        let to_application = self.to_application.poll(cx, &mut self.member, &mut self.application);
+        if self.to_application.is_read {
+            self.first_to_end.get_or_insert(Side::Member);
+        }
+        let to_application = to_application?;
         if to_member.is_ready() && to_application.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn is_half_closed(&self) -> bool {
         self.to_member.has_ended() || self.to_application.has_ended()
+    }
+
+    fn into_spliced(self, result: io::Result<()>) -> Spliced {
+        Spliced { passed: self.passed(), first_to_end: self.first_to_end, result }
     }
 
     fn passed(&self) -> Passed {
@@ -103,6 +142,8 @@ struct Direction {
     start: usize,
     end: usize,
     is_flushed: bool,
+    /// There is nothing more to read: the side has ended, or is lost.
+    is_read: bool,
     stage: Stage,
     passed: u64,
 }
@@ -120,7 +161,7 @@ impl Direction {
         let end = first.len();
         let mut buffer = first;
         buffer.resize(end.max(BUFFER), 0);
-        Self { buffer, start: 0, end, is_flushed: true, stage: Stage::Open, passed: 0 }
+        Self { buffer, start: 0, end, is_flushed: true, is_read: false, stage: Stage::Open, passed: 0 }
     }
 
     fn has_ended(&self) -> bool {
@@ -133,7 +174,6 @@ impl Direction {
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
-        let mut reads = 0;
         loop {
             match self.stage {
                 Stage::Open if self.start < self.end => {
@@ -145,14 +185,10 @@ impl Direction {
                     self.passed += written as u64;
                     self.is_flushed = false;
                 }
-                Stage::Open if reads == READS => {
-                    // A side that sends as fast as it is read leaves other tasks their turn.
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
                 Stage::Open => {
-                    reads += 1;
-                    match Pin::new(&mut *from).poll_read(cx, &mut self.buffer) {
+                    let read = Pin::new(&mut *from).poll_read(cx, &mut self.buffer);
+                    self.is_read = matches!(read, Poll::Ready(Ok(0) | Err(_)));
+                    match read {
                         Poll::Ready(Ok(0)) => self.stage = Stage::Closing,
                         Poll::Ready(Ok(read)) => (self.start, self.end) = (0, read),
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -172,53 +208,5 @@ impl Direction {
                 Stage::Ended => return Poll::Ready(Ok(())),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use super::*;
-
-    /// A stream that always has bytes, and takes all.
-    #[derive(Default)]
-    struct Endless {
-        reads: u32,
-    }
-
-    impl AsyncRead for Endless {
-        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-            self.reads += 1;
-            Poll::Ready(Ok(buffer.len()))
-        }
-    }
-
-    impl AsyncWrite for Endless {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[test]
-    fn a_side_that_sends_as_fast_as_it_is_read_leaves_others_their_turn() {
-        let (application, member) = (Endless::default(), Endless::default());
-        let (to_member, to_application) = (Direction::new(Vec::new()), Direction::new(Vec::new()));
-        let mut splice = Splice { application, member, to_member, to_application };
-
-        let polled = splice.poll(&mut Context::from_waker(Waker::noop()));
-
-        assert!(polled.is_pending());
-        assert_eq!((splice.application.reads, splice.member.reads), (READS, READS));
-        let passed = u64::from(READS) * BUFFER as u64;
-        assert_eq!(splice.passed(), Passed { to_member: passed, to_application: passed });
     }
 }

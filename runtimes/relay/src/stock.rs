@@ -23,7 +23,7 @@ const DEMAND_LASTS: Duration = Duration::from_secs(10);
 /// How long a socket stays that was demanded and is not needed.
 const SURPLUS_LASTS: Duration = Duration::from_secs(60);
 
-/// A socket that is lost sooner counts as an attempt that has failed.
+/// A socket that is lost sooner, after it was parked or after it was started, counts as an attempt that has failed.
 const PROVEN_AFTER: Duration = Duration::from_secs(5);
 
 /// A socket of a stock.
@@ -44,7 +44,8 @@ pub(crate) struct Stock {
     demanded_until: Instant,
     dialling: BTreeSet<SocketId>,
     parked: BTreeMap<SocketId, Parked>,
-    in_use: BTreeSet<SocketId>,
+    /// And when each was started.
+    in_use: BTreeMap<SocketId, Instant>,
     leaving: BTreeSet<SocketId>,
     is_over: bool,
     outputs: VecDeque<StockOutput>,
@@ -71,7 +72,8 @@ pub(crate) enum StockOutput {
 pub(crate) enum SocketEnd {
     /// It is over, as it had to come.
     Over,
-    /// The application could not be reached, or does not hold to the protocol, or the socket was lost.
+    /// The application could not be reached, or does not hold to the protocol, or the socket was lost; or it was started and given up
+    /// before the member had answered.
     Failed,
     /// The application does not want it.
     Refused {
@@ -110,7 +112,7 @@ impl Stock {
             demanded_until: now,
             dialling: BTreeSet::new(),
             parked: BTreeMap::new(),
-            in_use: BTreeSet::new(),
+            in_use: BTreeMap::new(),
             leaving: BTreeSet::new(),
             is_over: false,
             outputs: VecDeque::new(),
@@ -149,7 +151,7 @@ impl Stock {
         // One that was just told to leave may have been started before it could say so.
         let parked = self.parked.remove(&socket);
         if parked.is_some() | self.leaving.remove(&socket) {
-            self.in_use.insert(socket);
+            self.in_use.insert(socket, self.now);
         }
         if let Some(Parked { since, .. }) = parked.filter(|parked| parked.since + PROVEN_AFTER <= self.now) {
             self.backoff.prove(since);
@@ -160,13 +162,14 @@ impl Stock {
     /// A socket has ended.
     pub(crate) fn handle_end(&mut self, now: Instant, socket: SocketId, end: SocketEnd) {
         self.advance(now);
-        let was_used = self.in_use.remove(&socket) | self.leaving.remove(&socket);
         self.dialling.remove(&socket);
-        let parked = self.parked.remove(&socket);
+        let was_leaving = self.leaving.remove(&socket);
+        let parked_at = self.parked.remove(&socket).map(|parked| parked.since);
+        let held_since = self.in_use.remove(&socket).or(parked_at);
         match end {
             SocketEnd::Refused { retry_after } => self.backoff.refuse(self.now, retry_after),
-            _ if was_used => {}
-            _ if parked.is_some_and(|parked| parked.since + PROVEN_AFTER <= self.now) => {}
+            _ if was_leaving => {}
+            _ if held_since.is_some_and(|since| since + PROVEN_AFTER <= self.now) => {}
             SocketEnd::Failed => self.backoff.fail(self.now),
             SocketEnd::Over => {}
         }

@@ -207,6 +207,28 @@ fn an_application_that_does_not_listen_is_told_of_and_dialled_again() {
     assert!(told_why, "{}", told[0]);
 }
 
+#[test]
+fn a_member_that_is_down_does_not_fill_the_log() {
+    let mut world = World::new();
+    let relay = Relay::start(&world);
+    let address = world.member.local_addr().unwrap();
+    // The port is free no longer, and nobody listens there.
+    world.member = TcpListener::bind("127.0.0.1:0").unwrap();
+    let start = Instant::now();
+
+    for _ in 0..20 {
+        let ApplicationOutput::Close(Ending::StartFailed(_)) = world.application.park().try_start() else {
+            panic!("the member is connected")
+        };
+    }
+
+    let ten_seconds = usize::try_from(start.elapsed().as_secs() / 10).unwrap();
+    relay.signal("-TERM");
+    let (_, log) = relay.end();
+    let told = log.lines().filter(|line| line.contains("the member cannot be reached")).count();
+    assert!((1..=1 + ten_seconds).contains(&told), "{told} lines for {address}:\n{log}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn the_relay_listens_nowhere() {

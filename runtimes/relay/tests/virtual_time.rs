@@ -144,6 +144,28 @@ fn an_address_that_does_not_answer_leaves_time_for_the_next_x_125() {
 }
 
 #[test]
+fn the_address_that_worked_last_is_tried_first_x_125() {
+    let world = World::new(1);
+    let dead = world.sim.listen("dead.example", 27017);
+    dead.set_reachability(Reachability::Silent);
+    let two = world.sim.server("two.example");
+    two.resolve_to(Ok(vec![dead.address().ip(), world.member.address().ip()]), None);
+    let mut settings = world.settings(Limits::default());
+    settings.members[0].connect = "two.example:27017".parse().unwrap();
+    world.sim.run(async {
+        let _relay = Relay::start(world.sim.runtime().clone(), &settings).unwrap();
+        let _first = world.parked(1).await.start().await.unwrap();
+        let _member = world.member_connection().await;
+        let second = world.parked(1).await;
+        let start = world.sim.elapsed();
+
+        second.start().await.unwrap();
+
+        assert!(world.sim.elapsed() - start < SECOND / 4, "it does not wait for the dead one");
+    });
+}
+
+#[test]
 fn a_refused_agent_stays_away_for_as_long_as_it_is_told_x_126() {
     for_seeds(0..5, |seed| {
         let world = World::new(seed);
@@ -157,6 +179,68 @@ fn a_refused_agent_stays_away_for_as_long_as_it_is_told_x_126() {
             let away = world.sim.elapsed() - start;
             assert!(away >= 30 * SECOND && away < 34 * SECOND, "{away:?}");
         });
+    });
+}
+
+#[test]
+fn an_application_that_starts_and_hangs_up_is_dialled_after_pauses_x_126() {
+    for hangs_up_before_started in [true, false] {
+        let world = World::new(1);
+        world.sim.run(async {
+            let _relay = world.relay();
+            let mut starts = 0;
+
+            let start_and_hang_up = async {
+                loop {
+                    let socket = world.parked(1).await;
+                    starts += 1;
+                    if hangs_up_before_started {
+                        socket.say_start().await;
+                    } else {
+                        drop(socket.start().await);
+                    }
+                }
+            };
+            let nothing: Option<()> = first(start_and_hang_up, world.sim.runtime().sleep(60 * SECOND)).await;
+
+            assert_eq!(nothing, None);
+            assert!((8..=40).contains(&starts), "{starts} starts in a minute");
+        });
+    }
+}
+
+#[test]
+fn short_connections_that_the_member_answers_are_not_paused_x_126() {
+    let world = World::new(1);
+    world.sim.run(async {
+        let _relay = world.relay();
+        let start = world.sim.elapsed();
+
+        for _ in 0..50 {
+            let mut connection = world.parked(1).await.start().await.unwrap();
+            let mut member = world.member_connection().await;
+            write(&mut member, b"answer").await.unwrap();
+            assert_eq!(read_all(&mut connection, 6).await, b"answer");
+        }
+
+        assert!(world.sim.elapsed() - start < 5 * SECOND);
+    });
+}
+
+#[test]
+fn a_member_that_hangs_up_at_once_does_not_speak_against_its_application_x_126() {
+    let world = World::new(1);
+    world.sim.run(async {
+        let _relay = world.relay();
+        let start = world.sim.elapsed();
+
+        for _ in 0..50 {
+            let mut connection = world.parked(1).await.start().await.unwrap();
+            drop(world.member_connection().await);
+            assert_eq!(read_to_end(&mut connection).await, b"");
+        }
+
+        assert!(world.sim.elapsed() - start < 5 * SECOND);
     });
 }
 

@@ -116,7 +116,7 @@ impl<R: Runtime> ReverseListener<R> {
             wanted: options.wanted,
             teller: teller::Teller::new(options.handler),
             address,
-            state: Mutex::new(State::new(Lot::new(options.limits))),
+            state: Mutex::new(State::new(Lot::new(options.limits, options.wanted))),
             acceptor: AtomicWaker::new(),
         });
         runtime.spawn(accepting::run(Arc::clone(&shared), listener));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use atomic_waker::AtomicWaker;
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{BootId, Lot, NotParked, Refusal, SocketId, StartFailure, Taken, Tokens, TurnedAway};
+use cmap_core::time::Instant;
 use rustls::ServerConfig;
 
 use super::hand_over::{self, Claim, Promise};
@@ -68,12 +69,12 @@ impl<S> State<S> {
     }
 
     /// Gives the sockets of `member` to the dialers that wait for them.
-    fn serve(&mut self, member: &ServerAddress, wakers: &mut Vec<Waker>) {
+    fn serve(&mut self, now: Instant, member: &ServerAddress, wakers: &mut Vec<Waker>) {
         let Some(queue) = self.waiting.get_mut(member) else { return };
         queue.retain(|promise| !promise.is_unwanted());
         while !queue.is_empty() {
             let waiting = u16::try_from(queue.len()).unwrap_or(u16::MAX);
-            let Some(Taken { socket, demand }) = self.lot.take(member, waiting) else { return };
+            let Some(Taken { socket, demand }) = self.lot.take(now, member, waiting) else { return };
             if let Some(orders) = self.sockets.get(&socket)
                 && let Some(promise) = queue.pop_front()
             {
@@ -117,11 +118,11 @@ impl<R: Runtime> Shared<R> {
         let now = self.clock.now();
         let mut wakers = Vec::new();
         let mut state = self.lock();
-        let earlier = state.lot.park(now, socket, counted(from), member.clone(), boot)?;
-        for orders in earlier.iter().filter_map(|socket| state.sockets.get(socket)) {
+        let leaving = state.lot.park(now, socket, counted(from), member.clone(), boot)?;
+        for orders in leaving.iter().filter_map(|socket| state.sockets.get(socket)) {
             wakers.extend(orders.give(Order::Leave));
         }
-        state.serve(member, &mut wakers);
+        state.serve(now, member, &mut wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         Ok(())
@@ -129,8 +130,9 @@ impl<R: Runtime> Shared<R> {
 
     /// A socket is parked no longer: it has become a connection, or has ended. There are no more orders for it.
     pub(super) fn release(&self, socket: SocketId, member: &ServerAddress) {
+        let now = self.clock.now();
         let mut state = self.lock();
-        state.lot.remove(member, socket);
+        state.lot.remove(now, member, socket);
         state.sockets.remove(&socket);
     }
 
@@ -147,18 +149,20 @@ impl<R: Runtime> Shared<R> {
     /// # Errors
     /// The listener was closed.
     pub(super) fn want(&self, member: &ServerAddress, turn: Turn) -> Result<Claim<Connected<R::Stream>>, Closed> {
+        let now = self.clock.now();
         let (promise, claim) = hand_over::pair();
         let mut wakers = Vec::new();
         let mut state = self.lock();
         if state.is_closed {
             return Err(Closed);
         }
+        state.lot.ask_for(now, member);
         let waiting = state.waiting.entry(member.clone()).or_default();
         match turn {
             Turn::Last => waiting.push_back(promise),
             Turn::First => waiting.push_front(promise),
         }
-        state.serve(member, &mut wakers);
+        state.serve(now, member, &mut wakers);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         Ok(claim)

@@ -19,8 +19,10 @@ const READS: u32 = 16;
 /// The number of bytes read in a row after which a task yields.
 const BYTES: usize = 64 * 1024;
 
-/// A runtime's socket with a budget for reads.
-pub(crate) struct BudgetedStream<S> {
+/// A runtime's socket with a budget for reads: after 16 of them, or 64 KiB, without a wait in between, one of them makes other tasks go
+/// first.
+#[derive(Debug)]
+pub struct BudgetedStream<S> {
     stream: S,
     spent: Spent,
     /// [`Runtime::wake_after_others`].
@@ -36,7 +38,7 @@ struct Spent {
 
 impl<S> BudgetedStream<S> {
     /// A socket of `R`.
-    pub(crate) fn new<R: Runtime<Stream = S>>(stream: S) -> Self {
+    pub fn new<R: Runtime<Stream = S>>(stream: S) -> Self {
         Self { stream, spent: Spent::default(), wake_after_others: R::wake_after_others }
     }
 

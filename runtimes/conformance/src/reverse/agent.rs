@@ -32,6 +32,8 @@ pub(super) struct Config {
     pub(super) tls: TlsConfig,
     /// Whether it greets with the proof that it would have on another connection.
     pub(super) replays: bool,
+    /// Whether it ignores that it is to connect to the server.
+    pub(super) never_starts: bool,
 }
 
 struct Inner<R> {
@@ -187,6 +189,7 @@ impl<R: Runtime> Link<R> {
                         self.agent.0.demanded.fetch_add(more.into(), Ordering::SeqCst);
                         (0..more).for_each(|_| self.agent.dial());
                     }
+                    AgentOutput::Start if self.agent.0.config.never_starts => self.leave_idle(),
                     AgentOutput::Start => {
                         self.leave_idle();
                         match self.connect(stream, &server).await? {

@@ -54,7 +54,8 @@ impl<R: Listen> Front<R> {
             let greeting = Greeting { member: member.clone(), boot: BootId { started: 1, random: 1 }, token: None };
             let application = self.listener.local_address();
             let (server, tls) = (member.clone(), self.tls.clone());
-            Agent::start(R::current().unwrap(), Config { application, server, greeting, tls, replays: false })
+            let config = Config { application, server, greeting, tls, replays: false, never_starts: false };
+            Agent::start(R::current().unwrap(), config)
         });
     }
 }

@@ -10,7 +10,7 @@ use futures_io::AsyncRead;
 
 use super::ping;
 use super::scene::{SECRET, Scene, member, pause};
-use crate::{Harness, LocalServer, run, until};
+use crate::{Harness, LocalServer, run, told, until};
 
 /// All that an agent hears that may not speak for a member.
 const UNAUTHORIZED: &str = "it may not speak for this member";
@@ -67,6 +67,24 @@ pub fn a_proof_of_another_connection_proves_nothing<H: Harness<Runtime: Listen>>
         agent.ends_with(UNAUTHORIZED).await;
         scene.told.wait_for("does not have the secret").await;
         assert_eq!(scene.parked(), 0);
+    });
+}
+
+pub fn an_agent_that_parks_and_never_starts_costs_an_attempt_its_time<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let mut config = scene.config(&server);
+        config.never_starts = true;
+        let agent = scene.agent_with(config);
+        until(|| scene.parked() == 4).await;
+        let client = scene.client(&server, "connectTimeoutMS=200&serverSelectionTimeoutMS=900").await;
+
+        let error = told(&client.check_out().await.unwrap_err());
+
+        assert!(error.contains("has not connected to it within connectTimeoutMS"), "{error}");
+        agent.ends_with("the application hung up").await;
+        assert_eq!(server.accepted(), 0);
     });
 }
 

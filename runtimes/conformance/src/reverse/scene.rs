@@ -109,6 +109,7 @@ impl<H: Harness<Runtime: Listen>> Scene<H> {
             greeting: Greeting { member: member.clone(), boot: BootId { started: 1, random: 1 }, token },
             tls: tls.for_protocol(ALPN).timed_by(runtime),
             replays: false,
+            never_starts: false,
         }
     }
 

@@ -33,8 +33,8 @@ use std::time::Duration;
 use cmap_core::ErrorChain;
 use cmap_core::address::ServerAddress;
 use cmap_core::options::TlsOptions;
-use cmap_core::reverse::Token;
-use cmap_runtime::tls::TlsConfig;
+use cmap_core::reverse::{Token, check_member_name};
+use cmap_runtime::tls::{TlsConfig, TlsSession};
 
 pub use self::error::{FileError, FileProblem};
 pub use self::plan::Plan;
@@ -117,6 +117,7 @@ fn members(shapes: &[MemberShape]) -> Result<Vec<Member>, FileProblem> {
             let rule = "a replica set knows its members by host and port; a Unix socket goes to `connect`";
             return Err(FileProblem::value(key, &shape.name, rule));
         }
+        check_member_name(&name).map_err(|error| FileProblem::value(&key, &shape.name, error.to_string()))?;
         if members.iter().any(|other| other.name == name) {
             return Err(FileProblem::value(key, &shape.name, "the member is there twice; keep one of them"));
         }
@@ -137,9 +138,14 @@ fn application(
         FileProblem::value(format!("{key}.address"), &shape.address, rule)
     };
     let address = address(&format!("{key}.address"), &shape.address)?;
-    match &address {
-        ServerAddress::Tcp { port, .. } if shape.address.ends_with(&format!(":{port}")) => {}
+    let host = match &address {
+        ServerAddress::Tcp { host, port } if shape.address.ends_with(&format!(":{port}")) => host,
         ServerAddress::Tcp { .. } | ServerAddress::Unix { .. } => return Err(host_and_port()),
+    };
+    let tls = tls(key, shape, folder)?;
+    if TlsSession::new(&tls, host).is_err() {
+        let rule = "no certificate can be for this host; write its name as the application's certificate has it";
+        return Err(FileProblem::value(format!("{key}.address"), &shape.address, rule));
     }
     let token = shape.token.as_ref().map(|token| {
         let secret = token.secret.read(&format!("{key}.token.secret"), folder)?;
@@ -149,12 +155,7 @@ fn application(
         let rule = "it has neither a token nor a tlsCertificateKeyFile, so the relay could not prove for whom it speaks; add one";
         return Err(FileProblem::key(key, rule));
     }
-    Ok(Application {
-        members: served(key, shape, members)?,
-        tls: tls(key, shape, folder)?,
-        token: token.transpose()?,
-        address,
-    })
+    Ok(Application { members: served(key, shape, members)?, tls, token: token.transpose()?, address })
 }
 
 /// The members that an application gets.

@@ -89,6 +89,18 @@ fn a_mistake_is_named_with_its_key_its_value_and_its_rule() {
             "members[0].name: \"db1.example:0\" is not a server address",
         ),
         (&whole.replace("db1.example:27017", "/tmp/a.sock"), "members[0].name = \"/tmp/a.sock\": a replica set knows"),
+        (
+            &whole.replace("db1.example:27017", &format!("{}:27017", "a".repeat(260))),
+            ":27017\": the name of a member has at most 260 bytes with its port, not 266",
+        ),
+        (
+            &whole.replace("db1.example:27017", "db1\\u001b[31m.example:27017"),
+            "the name of a member has no control characters",
+        ),
+        (
+            &whole.replace("app.example:27443", "my app.example:27443"),
+            "applications[0].address = \"my app.example:27443\": no certificate can be for this host",
+        ),
         (&format!("{MEMBER}{whole}"), "members[1].name = \"db1.example:27017\": the member is there twice"),
         (&whole.replace(":27443", ""), "applications[0].address = \"app.example\": an application has no usual port"),
         (

@@ -264,6 +264,40 @@ fn an_application_that_parks_and_hangs_up_is_not_stormed_x_126() {
 }
 
 #[test]
+fn an_application_that_starts_and_hangs_up_is_not_stormed_x_126() {
+    let mut world = World::new(&Limits::default(), 1);
+    let mut attempts = 0;
+    let end = world.now + Duration::from_secs(60);
+
+    while world.now < end {
+        while let Some(socket) = world.dialled.pop() {
+            attempts += 1;
+            assert!(attempts < 1_000, "there are no pauses");
+            world.stock.handle_parked(world.now, socket, 1);
+            world.start(socket);
+            world.end(socket, SocketEnd::Failed);
+        }
+        world.pass(Duration::from_millis(10));
+    }
+
+    // After each pause one, and the one that takes its place when it is started.
+    assert!((8..=40).contains(&attempts), "{attempts} attempts in a minute");
+}
+
+#[test]
+fn a_connection_that_held_for_long_is_no_failure_x_126() {
+    let mut world = World::settled(&Limits::default(), 1);
+    let [socket] = world.parked()[..] else { panic!("one is parked") };
+    world.start(socket);
+    world.park_all();
+    world.pass(PROVEN_AFTER);
+
+    world.end(socket, SocketEnd::Failed);
+
+    assert!(!world.stock.backoff.is_on());
+}
+
+#[test]
 fn a_socket_that_held_for_long_is_replaced_at_once_x_126() {
     let mut world = World::settled(&Limits::default(), 1);
     let [socket] = world.parked()[..] else { panic!("one is parked") };

@@ -147,6 +147,13 @@ impl Socket {
         self.conversation.send().await;
     }
 
+    /// Says START, and hangs up.
+    pub(crate) async fn say_start(mut self) {
+        let now = now(&self.conversation.runtime);
+        assert!(self.conversation.side.start(now));
+        self.conversation.send().await;
+    }
+
     /// Starts the socket: the stream of a connection, or why there is none.
     pub(crate) async fn start(mut self) -> Result<TlsStream<Stream>, Ending> {
         let now = now(&self.conversation.runtime);

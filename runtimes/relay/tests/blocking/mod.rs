@@ -85,9 +85,13 @@ impl Parked {
     }
 
     pub(crate) fn start(mut self) -> Stream {
+        let ApplicationOutput::Started(_) = self.try_start() else { panic!("the agent does not start") };
+        self.stream
+    }
+
+    pub(crate) fn try_start(&mut self) -> ApplicationOutput {
         assert!(self.side.start(Instant::ORIGIN));
         self.send();
-        let ApplicationOutput::Started(_) = self.next() else { panic!("the agent does not start") };
-        self.stream
+        self.next()
     }
 }
