@@ -258,6 +258,7 @@ fn of_queue(shared: &Shared, request: &Request, no_place: NoPlace, base_backoff:
         NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
     };
     shared.activity.count_overload();
+    let base_backoff = base_backoff.saturating_mul(shared.gate.backoff_factor());
     in_hub(FailureKind::Client, Refusal::overloaded(message, base_backoff))
 }
 

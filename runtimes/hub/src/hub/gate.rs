@@ -116,6 +116,11 @@ impl Gate {
         self.lock().queue.waiting_of(customer)
     }
 
+    /// How long a pause to ask drivers for, in units of the shortest.
+    pub(super) fn backoff_factor(&self) -> u32 {
+        self.lock().queue.backoff_factor()
+    }
+
     pub(super) fn set_limits(&self, limits: QueueLimits) {
         self.lock().queue.set_limits(limits);
         self.call_next();

@@ -75,7 +75,15 @@ pub struct Queue {
     parked: BTreeMap<Arc<str>, usize>,
     waiting: usize,
     most_waiting: usize,
+    /// How many more were refused than served lately, each of them counted twice.
+    excess: usize,
 }
+
+/// The longest pause that drivers are asked for, in units of the shortest.
+const MOST_BACKOFF: usize = 50;
+
+/// After how many refusals too many the pause is a unit longer: as many as may wait, and at least so many.
+const LEAST_STEP: usize = 100;
 
 /// A line for each customer.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +106,7 @@ impl Queue {
             parked: BTreeMap::new(),
             waiting: 0,
             most_waiting: 0,
+            excess: 0,
         }
     }
 
@@ -115,6 +124,7 @@ impl Queue {
         } else {
             return self.admit(customer, class);
         };
+        self.excess = (self.excess + 2).min(MOST_BACKOFF * self.backoff_step());
         let Some(refused) = self.ordinary.pop_of(&longest) else { return Entered::Full };
         self.waiting -= 1;
         Entered::Displaces { ticket: self.line_up(customer, class), refused }
@@ -180,6 +190,17 @@ impl Queue {
     /// A command that ran has ended.
     pub fn leave(&mut self) {
         self.running = self.running.saturating_sub(1);
+        self.excess = self.excess.saturating_sub(1);
+    }
+
+    /// How long a pause to ask drivers for, in units of the shortest: the longer, the more were refused than served. A refusal is work, too,
+    /// and without this the retries of those who are refused leave no time for the others.
+    pub fn backoff_factor(&self) -> u32 {
+        u32::try_from(1 + self.excess / self.backoff_step()).unwrap_or(u32::MAX)
+    }
+
+    fn backoff_step(&self) -> usize {
+        self.limits.waiting.max(LEAST_STEP)
     }
 
     /// A command that waited waits no more.
@@ -384,6 +405,26 @@ mod tests {
 
         queue.leave();
         assert_eq!((refused, queue.next_turn()), (inside, Some(outside)));
+    }
+
+    #[test]
+    fn drivers_are_asked_for_longer_pauses_while_more_are_refused_than_served_x_135() {
+        let limits = QueueLimits { running: 1, reserved: 0, waiting: 100, waiting_per_customer: 100 };
+        let ([customer, _], mut queue) = (customers(), Queue::new(limits));
+        for _ in 0..101 {
+            queue.enter(&customer, Class::Ordinary);
+        }
+        assert_eq!(queue.backoff_factor(), 1);
+
+        for _ in 0..100 {
+            queue.enter(&customer, Class::Ordinary);
+        }
+        assert_eq!(queue.backoff_factor(), 3);
+        for _ in 0..200 {
+            queue.leave();
+        }
+
+        assert_eq!(queue.backoff_factor(), 1);
     }
 
     #[test]
