@@ -2,13 +2,14 @@
 //! it was counted up. So a reply to somebody else, a write that is lost, and one that is carried out twice all show.
 
 use std::cmp::max;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cmap_core::random::Random;
 use cmap_core::wire::CommandReply;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use cmap_tokio::core::topology::ServerSelector::Writable;
 use cmap_tokio::{Client, CommandErrorKind, Connection};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -25,6 +26,10 @@ const CLIENTS: i64 = 10;
 
 /// For how long a client repeats what it may repeat.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a transaction of a client that has vanished may be in the way: five seconds, and as long as an election takes. Its
+/// server would end it after a minute.
+const IN_THE_WAY: Duration = Duration::from_secs(40);
 
 /// How a worker ends a turn that it has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub(crate) struct Worker {
     session: [u8; 16],
     transaction: i64,
     counts: [i64; DOCUMENTS],
+    /// What its last transaction has written to.
+    written: Vec<usize>,
     /// How often in a row the hub has refused it because too many wait.
     refusals: u32,
     pub(crate) tally: Tally,
@@ -82,15 +89,24 @@ impl Worker {
         worker
     }
 
-    /// The client vanishes while a command runs, and is there again, on another connection and in another session.
+    /// The client vanishes while a command runs, and is there again, on another connection and in another session. It begins a
+    /// transaction where it has left one.
     pub(crate) async fn vanish_and_return(self, client: &Client) -> Self {
-        let Self { mut connection, number, mut random, pace, counts, tally, .. } = self;
+        let Self { mut connection, number, mut random, pace, counts, written, tally, .. } = self;
         let find = rawdoc! { "find": collection(number) };
         let cut_off = tokio::time::timeout(Duration::ZERO, connection.run_command("load", find)).await.is_err();
         assert!(cut_off, "the reply to what has just been sent cannot be there");
         drop(connection);
         let connection = client.check_out().await.unwrap();
-        Self { tally, ..Self::on(connection, number, counts, random.next_u64(), pace) }
+        let mut worker = Self { tally, ..Self::on(connection, number, counts, random.next_u64(), pace) };
+        if let (Some(&first), Some(&second)) = (written.first(), written.last()) {
+            let begun = Instant::now();
+            worker.transact_at(first, second, true, false).await;
+            if begun.elapsed() > IN_THE_WAY {
+                worker.wrong(format!("a transaction that it has left was in its way for {:?}", begun.elapsed()));
+            }
+        }
+        worker
     }
 
     fn on(connection: Connection, number: i64, counts: [i64; DOCUMENTS], seed: u64, pace: Duration) -> Self {
@@ -108,6 +124,7 @@ impl Worker {
             session,
             transaction: 0,
             counts,
+            written: Vec::new(),
             refusals: 0,
             tally,
             doing: RawDocumentBuf::new(),
@@ -187,8 +204,12 @@ impl Worker {
     }
 
     async fn transact(&mut self, may_vanish: bool) -> Turn {
-        self.tally.transactions += 1;
         let (first, second, commits) = (self.any(), self.any(), self.random.up_to(3) > 0);
+        self.transact_at(first, second, commits, may_vanish).await
+    }
+
+    async fn transact_at(&mut self, first: usize, second: usize, commits: bool, may_vanish: bool) -> Turn {
+        self.tally.transactions += 1;
         let begun = Instant::now();
         loop {
             let before = self.counts;
@@ -216,6 +237,7 @@ impl Worker {
         commits: bool,
         may_vanish: bool,
     ) -> Result<Turn, Again> {
+        self.written.clear();
         for (id, starts) in [(first, true), (second, false)] {
             let mut body = self.part(self.increment(id));
             if starts {
@@ -226,11 +248,13 @@ impl Worker {
                 return Err(self.again(code, &reply, "TransientTransactionError").await);
             }
             self.counts[id] += 1;
+            self.written.push(id);
             self.check_incremented(&reply, id);
             if may_vanish && self.random.up_to(9) == 0 {
                 return Ok(Turn::Abandoned);
             }
         }
+        self.written.clear();
         let end = if commits {
             rawdoc! { "commitTransaction": 1 }
         } else {
@@ -405,6 +429,28 @@ impl Tally {
         self.wrong.extend(other.wrong);
         self.slowest = max(core::mem::take(&mut self.slowest), other.slowest);
     }
+}
+
+/// Waits until no open transaction has written to the collections of these clients: one that writes there conflicts with it. How many
+/// collections there are.
+pub(crate) async fn wait_until_unlocked(directly: &Client, numbers: core::ops::Range<i64>, soon: Duration) -> usize {
+    let begun = Instant::now();
+    let collections: BTreeSet<_> = numbers.map(collection).collect();
+    for collection in &collections {
+        loop {
+            let mut session = directly.start_session().unwrap();
+            session.start_transaction().unwrap();
+            let every = rawdoc! { "q": {}, "u": { "$set": { "seen": true } }, "multi": true };
+            let update = rawdoc! { "update": collection.as_str(), "updates": [every] };
+            let written = directly.operation(Writable, ("load", update)).in_session(&mut session).run().await;
+            // One that has failed is there no more.
+            let _ = session.abort_transaction().await;
+            let Err(error) = written else { break };
+            assert!(begun.elapsed() < soon, "a transaction was left upstream: {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    collections.len()
 }
 
 /// The collection of a client, in the database `load`.
