@@ -23,6 +23,9 @@ use super::shared::Shared;
 use super::turn::{self, NoTurn, Patience};
 use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
 
+/// How long a cursor's server may be gone. Without a hub its driver would lose the cursor with the connection.
+const FOR_ITS_SERVER: Duration = Duration::from_secs(5);
+
 /// The end of a command.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -114,11 +117,14 @@ async fn attempt(
 ) -> Result<Outcome, Box<Failed>> {
     let request = &*forward.request;
     let limits = shared.limits();
-    let patience = Patience {
+    let criteria = Criteria { selector: selector(shared, forward), deprioritized, operation: None };
+    let mut patience = Patience {
         queue: left(shared.now(), request, limits.wait),
         server: left(shared.now(), request, shared.patience),
     };
-    let criteria = Criteria { selector: selector(shared, forward), deprioritized, operation: None };
+    if matches!(criteria.selector, ServerSelector::Pinned(_)) && request.part.is_none() {
+        patience.server = patience.server.min(FOR_ITS_SERVER);
+    }
     let turn = turn::take(shared, customer, forward.class, &criteria, patience).await;
     let mut turn = turn.map_err(|no_turn| match no_turn {
         NoTurn::Connection(error) => of_check_out(request, &error),

@@ -120,6 +120,29 @@ async fn commands_that_wait_for_a_primary_keep_no_place_from_reads_of_secondarie
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_is_not_waited_for_as_long_as_a_primary_x_134() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "").start().await;
+    let client = house.client().await;
+    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}, {}] })).await.unwrap();
+    let mut connection = client.check_out().await.unwrap();
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let found =
+        ask(&mut connection, "test", rawdoc! { "find": "c", "batchSize": 1, "lsid": { "id": id.clone() } }).await;
+    let cursor = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+    servers.kill_primary();
+    // The first one may meet the connection that is lost.
+    let end = rawdoc! { "killCursors": "c", "cursors": [cursor], "lsid": { "id": id } };
+    ask(&mut connection, "test", end.clone()).await;
+
+    let begun = tokio::time::Instant::now();
+    let reply = ask(&mut connection, "test", end).await;
+
+    assert_eq!(code(&reply), Some(6), "{reply:?}");
+    assert!(begun.elapsed() < Duration::from_secs(8), "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
     let servers = Servers::replica_set().await;
     let house = Plan::before(&servers, "").start().await;
