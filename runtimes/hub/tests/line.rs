@@ -310,6 +310,20 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
 }
 
 #[test]
+fn a_command_in_a_session_that_is_being_killed_comes_after_that_x_137() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let find = rawdoc! { "find": "c", "lsid": { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } } };
+    let done = client.say(&mut hub, at(0), "d", &find);
+    assert!(!done.runs[0].session_ends);
+
+    assert!(hub.sessions.begin_kill(&[7; 16], 1));
+
+    let done = Client::greeted(&mut hub).say(&mut hub, at(0), "d", &find);
+    assert!(done.runs[0].session_ends);
+}
+
+#[test]
 fn a_logout_is_not_sent_upstream_where_others_share_the_connection() {
     let mut hub = Hub::open();
     let mut client = Client::greeted(&mut hub);

@@ -5,88 +5,144 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
+use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::topology::{Criteria, ServerSelector};
+use tokio::task::JoinSet;
 
-use super::forward::Customer;
-use super::shared::Shared;
-use crate::protocol::{Class, Holdings, SessionId, session_document};
+use super::connection::Work;
+use super::forward::{Customer, Outcome};
+use super::shared::{Kill, Shared};
+use super::turn::{self, Patience};
+use crate::protocol::{Class, Holdings, Request, SessionId, TransactionAt, session_document};
 
 /// How long the whole may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A command that was cut off, so that its server may still be at it.
-#[derive(Debug)]
+/// How long the end of a transaction may go on, before the transaction is aborted.
+const PATIENCE_WITH_END: Duration = Duration::from_secs(3);
+
+/// What ran for the client.
+pub(super) enum Unanswered {
+    /// Nothing, or what no server has seen yet.
+    Nothing,
+    /// A command that was cut off, so that its server may still be at it.
+    CutOff(CutOff),
+    /// The end of a transaction. It goes on: a driver that has lost patience with a commit repeats it on another connection, and has to
+    /// find it carried out.
+    End(Arc<Request>, Work),
+}
+
+/// A command that was cut off.
 pub(super) struct CutOff {
     pub(super) session: SessionId,
     pub(super) server: Arc<ServerAddress>,
 }
 
-/// Ends it all, in a task of its own.
-pub(super) fn begin(shared: &Arc<Shared>, customer: Customer, mut holdings: Holdings, cut_off: Option<CutOff>) {
-    let (cursors, transactions) = holdings.take();
-    if cursors.is_empty() && transactions.is_empty() && cut_off.is_none() {
+/// A command that ends something, at this server, or at one that takes writes.
+struct Order {
+    server: Option<Arc<ServerAddress>>,
+    database: String,
+    command: RawDocumentBuf,
+    /// The session that it kills.
+    _kill: Option<Kill>,
+}
+
+/// Ends what this connection has left, in a task of its own.
+pub(super) fn begin(
+    shared: &Arc<Shared>,
+    connection: i64,
+    customer: Customer,
+    holdings: Holdings,
+    unanswered: Unanswered,
+) {
+    let (mut first, mut end) = (Vec::new(), None);
+    match unanswered {
+        Unanswered::Nothing => {}
+        // A driver may have repeated the command on another connection, in the same session. That lives on, or comes after the kill.
+        Unanswered::CutOff(CutOff { session, server }) => {
+            let kill = shared.begin_kill(session, connection);
+            first.extend(kill.map(|kill| kill_session(kill, &session, server)));
+        }
+        Unanswered::End(request, work) => end = Some((request, work)),
+    }
+    if holdings.are_empty() && first.is_empty() && end.is_none() {
         return;
     }
     let under_way = shared.begin_clean_up();
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let work = async {
-            if let Some(CutOff { session, server }) = cut_off {
-                let mut sessions = RawArrayBuf::new();
-                sessions.push(session_document(&session));
-                let mut kill = RawDocumentBuf::new();
-                kill.append(cstr!("killSessions"), sessions);
-                run(&shared, &customer, Some(server), "admin", &kill).await;
-            }
-            for transaction in transactions {
-                let mut abort = RawDocumentBuf::new();
-                abort.append(cstr!("abortTransaction"), 1);
-                abort.append(cstr!("lsid"), session_document(&transaction.session));
-                abort.append(cstr!("txnNumber"), transaction.number);
-                abort.append(cstr!("autocommit"), false);
-                run(&shared, &customer, transaction.server, "admin", &abort).await;
-            }
-            let mut by_place = BTreeMap::new();
-            for cursor in cursors {
-                let place = (cursor.server, cursor.database, cursor.collection, cursor.session);
-                by_place.entry(place).or_insert_with(RawArrayBuf::new).push(cursor.id);
-            }
-            for ((server, database, collection, session), ids) in by_place {
-                let mut kill = RawDocumentBuf::new();
-                kill.append(cstr!("killCursors"), collection);
-                kill.append(cstr!("cursors"), ids);
-                if let Some(session) = session {
-                    kill.append(cstr!("lsid"), session_document(&session));
-                }
-                run(&shared, &customer, Some(server), &database, &kill).await;
-            }
-        };
-        if tokio::time::timeout(PATIENCE, work).await.is_err() {
+        let ended = end_all(&shared, &customer, holdings, first, end);
+        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
             tracing::warn!(target: "cmap::hub", "what a client left behind was not ended in {PATIENCE:?}; upstream ends it");
         }
         drop(under_way);
     });
 }
 
-/// Runs one command at a server, or at one that takes writes. A server that is gone has ended it all itself.
-async fn run(
-    shared: &Shared,
+async fn end_all(
+    shared: &Arc<Shared>,
     customer: &Customer,
-    server: Option<Arc<ServerAddress>>,
-    database: &str,
-    command: &RawDocument,
+    mut holdings: Holdings,
+    first: Vec<Order>,
+    end: Option<(Arc<Request>, Work)>,
 ) {
-    let Ok(_place) = shared.gate.enter(&customer.name, Class::LetsGo, PATIENCE).await else { return };
-    let selector = server.map_or(ServerSelector::Writable, ServerSelector::Pinned);
-    let criteria = Criteria { selector, ..Criteria::default() };
-    let mut check_out = shared.upstream.client.check_out_for_within(criteria, PATIENCE);
-    if let Some(identity) = customer.identity {
-        check_out = check_out.identity(identity);
+    if let Some((request, work)) = end
+        && let Ok(Outcome { server: Some(server), reply, ok }) = tokio::time::timeout(PATIENCE_WITH_END, work).await
+    {
+        holdings.note_reply(&request, &server, &reply, ok);
     }
-    if let Ok(mut connection) = check_out.await {
+    // All at once: one whose server is gone keeps none of the others waiting.
+    let mut tasks = JoinSet::new();
+    for order in first.into_iter().chain(orders(holdings)) {
+        tasks.spawn(run(Arc::clone(shared), customer.clone(), order));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+fn kill_session(kill: Kill, session: &SessionId, server: Arc<ServerAddress>) -> Order {
+    let mut sessions = RawArrayBuf::new();
+    sessions.push(session_document(session));
+    let mut command = RawDocumentBuf::new();
+    command.append(cstr!("killSessions"), sessions);
+    Order { server: Some(server), database: "admin".into(), command, _kill: Some(kill) }
+}
+
+fn orders(mut holdings: Holdings) -> Vec<Order> {
+    let (cursors, transactions) = holdings.take();
+    let mut orders = Vec::new();
+    for TransactionAt { session, number, server } in transactions {
+        let mut command = RawDocumentBuf::new();
+        command.append(cstr!("abortTransaction"), 1);
+        command.append(cstr!("lsid"), session_document(&session));
+        command.append(cstr!("txnNumber"), number);
+        command.append(cstr!("autocommit"), false);
+        orders.push(Order { server, database: "admin".into(), command, _kill: None });
+    }
+    let mut by_place = BTreeMap::new();
+    for cursor in cursors {
+        let place = (cursor.server, cursor.database, cursor.collection, cursor.session);
+        by_place.entry(place).or_insert_with(RawArrayBuf::new).push(cursor.id);
+    }
+    for ((server, database, collection, session), ids) in by_place {
+        let mut command = RawDocumentBuf::new();
+        command.append(cstr!("killCursors"), collection);
+        command.append(cstr!("cursors"), ids);
+        if let Some(session) = session {
+            command.append(cstr!("lsid"), session_document(&session));
+        }
+        orders.push(Order { server: Some(server), database, command, _kill: None });
+    }
+    orders
+}
+
+/// Runs one command. A server that is gone has ended it all itself.
+async fn run(shared: Arc<Shared>, customer: Customer, order: Order) {
+    let selector = order.server.clone().map_or(ServerSelector::Writable, ServerSelector::Pinned);
+    let criteria = Criteria { selector, ..Criteria::default() };
+    let patience = Patience { queue: PATIENCE, server: PATIENCE };
+    if let Ok(mut turn) = turn::take(&shared, &customer, Class::LetsGo, &criteria, patience).await {
         // What is not there any more is what was wanted.
-        let _ = connection.exchange((database, command)).await;
+        let _ = turn.connection.exchange((&*order.database, &*order.command)).await;
     }
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::cleanup::{self, CutOff};
+use super::cleanup::{self, CutOff, Unanswered};
 use super::forward::{self, Customer, Outcome, SentTo};
 use super::shared::{Entrance, Shared, Stage};
-use crate::protocol::{Forward, Line, LineOutput};
+use crate::protocol::{Forward, Line, LineOutput, Part};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -27,9 +27,12 @@ const UNREAD: Duration = Duration::from_secs(60);
 
 /// A command that runs.
 struct Running {
-    work: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    work: Work,
     sent_to: SentTo,
 }
+
+/// A command's way upstream and back.
+pub(super) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Why the task goes on.
 enum Woken {
@@ -180,14 +183,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// The client has gone: nothing of its is left.
     fn clean_up(&mut self) {
-        let sent_to = self.running.take().and_then(|running| running.sent_to.get());
-        let request = self.line.running().cloned();
-        let cut_off = sent_to.and_then(|server| {
+        let mut unanswered = Unanswered::Nothing;
+        if let Some(Running { work, sent_to }) = self.running.take()
+            && let Some(server) = sent_to.get()
+            && let Some(request) = self.line.running().cloned()
+        {
             self.line.handle_sent(&server);
-            Some(CutOff { session: request?.session?, server })
-        });
+            unanswered = match request.session {
+                _ if request.part == Some(Part::Ends) => Unanswered::End(request, work),
+                Some(session) => Unanswered::CutOff(CutOff { session, server }),
+                None => Unanswered::Nothing,
+            };
+        }
         let holdings = self.line.take_holdings();
         let customer = self.last.take().unwrap_or_else(|| self.customer());
-        cleanup::begin(&self.shared, customer, holdings, cut_off);
+        cleanup::begin(&self.shared, self.entrance.number, customer, holdings, unanswered);
     }
 }

@@ -20,7 +20,11 @@ use cmap_tokio::{CheckOutError, CommandError, CommandErrorKind, Connection};
 
 use super::gate::NoPlace;
 use super::shared::Shared;
+use super::turn::{self, NoTurn, Patience};
 use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
+
+/// How long a cursor's server may be gone. Without a hub its driver would lose the cursor with the connection.
+const FOR_ITS_SERVER: Duration = Duration::from_secs(5);
 
 /// The end of a command.
 #[derive(Debug)]
@@ -69,6 +73,9 @@ struct Server {
 /// Runs a command. Dropping the future cuts it off: the connection that it uses is closed.
 pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer, sent_to: &SentTo) -> Outcome {
     let request = &*forward.request;
+    if let Some(session) = request.session.filter(|_| forward.session_ends) {
+        shared.wait_until_killed(&session).await;
+    }
     let deadline = request.arrived + shared.patience;
     let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
     let mut earlier = None;
@@ -110,34 +117,28 @@ async fn attempt(
 ) -> Result<Outcome, Box<Failed>> {
     let request = &*forward.request;
     let limits = shared.limits();
-    let patience = left(shared.now(), request, limits.wait);
-    let _place = shared.gate.enter(&customer.name, forward.class, patience).await.map_err(|no_place| {
-        let message = match no_place {
-            NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
-            NoPlace::Full => {
-                "too many commands wait at this hub; try again later, or give it more connections upstream"
-            }
-            NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
-        };
-        shared.activity.count_overload();
-        in_hub(FailureKind::Client, Refusal::overloaded(message, limits.base_backoff))
-    })?;
-    let selector = selector(shared, forward);
-    let criteria = Criteria { selector, deprioritized, operation: None };
-    let patience = left(shared.now(), request, shared.patience);
-    let mut check_out = shared.upstream.client.check_out_for_within(criteria, patience).label(&*customer.name);
-    if let Some(identity) = customer.identity {
-        check_out = check_out.identity(identity);
+    let criteria = Criteria { selector: selector(shared, forward), deprioritized, operation: None };
+    let mut patience = Patience {
+        queue: left(shared.now(), request, limits.wait),
+        server: left(shared.now(), request, shared.patience),
+    };
+    if matches!(criteria.selector, ServerSelector::Pinned(_)) && request.part.is_none() {
+        patience.server = patience.server.min(FOR_ITS_SERVER);
     }
-    let mut connection = check_out.await.map_err(|error| of_check_out(request, &error))?;
+    let turn = turn::take(shared, customer, forward.class, &criteria, patience).await;
+    let mut turn = turn.map_err(|no_turn| match no_turn {
+        NoTurn::Connection(error) => of_check_out(request, &error),
+        NoTurn::Place(no_place) => of_queue(shared, request, no_place, limits.base_backoff),
+    })?;
     if is_time_up(shared.now(), request) {
         return Err(time_is_up());
     }
+    let connection = &mut turn.connection;
     let waited = shared.now().saturating_since(request.arrived);
     let time_left = time_limit(request).map(|limit| limit.saturating_sub(waited));
     let address = Arc::new(connection.address().clone());
     sent_to.set(&address);
-    exchange(forward, &mut connection, time_left, address).await
+    exchange(forward, connection, time_left, address).await
 }
 
 /// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can
@@ -182,9 +183,10 @@ async fn exchange(
         is_mongos: said.role == Role::Mongos,
         max_wire_version: said.wire_versions.1,
     });
+    let wire_version = server.as_ref().map_or(i32::MAX, |server| server.max_wire_version);
     let error = match connection.exchange(&command).await {
         Ok(reply) => {
-            let passed = pass(request, &reply);
+            let passed = pass(request, &reply, wire_version);
             let concern = CommandReply::read(&reply).write_concern_failure();
             let outcome = Outcome { server: Some(address), reply: passed.reply.into_owned(), ok: passed.ok };
             return match concern {
@@ -201,7 +203,7 @@ async fn exchange(
     let failure = of_server(FailureKind::Server { code: refusal.code }, refusal);
     let reply = connection.last_reply();
     let reply = match &reply {
-        Some(reply) => pass(request, reply).reply.into_owned(),
+        Some(reply) => pass(request, reply, wire_version).reply.into_owned(),
         None => unanswered(request, error.to_string()).reply(),
     };
     Err(Box::new(Failed { failure, server, outcome: Outcome { server: Some(address), reply, ok: false } }))
@@ -254,6 +256,20 @@ fn of_server(kind: FailureKind, error: &ServerError) -> Failure {
     Failure::new(kind).with_labels(labels).with_base_backoff(error.base_backoff())
 }
 
+/// There was no place in the queue.
+fn of_queue(shared: &Shared, request: &Request, no_place: NoPlace, base_backoff: Duration) -> Box<Failed> {
+    let message = match no_place {
+        NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
+        NoPlace::Full => "too many commands wait at this hub; try again later, or give it more connections upstream",
+        NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
+    };
+    shared.activity.count_overload();
+    let base_backoff = base_backoff.saturating_mul(shared.gate.backoff_factor());
+    in_hub(FailureKind::Client, Refusal::overloaded(message, base_backoff))
+}
+
+/// Nothing was sent. An overload does not limit the hub's own retries, as one that a server replies does: the label is a guess about a
+/// server that could not be reached, which an election explains as well. At the end the driver gets it, as it would without a hub.
 fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
     let (kind, address) = match error {
         CheckOutError::Pool(error) => {
@@ -271,8 +287,15 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
         CheckOutError::Selection(_) => (FailureKind::Selection, None),
         CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) | _ => (FailureKind::Client, None),
     };
-    // Nothing was sent, so whatever the client may repeat wrote nothing.
     let mut refusal = unanswered(request, format!("no server upstream took the command: {error}"));
+    for label in [ErrorLabel::SystemOverloadedError, ErrorLabel::RetryableError] {
+        if let CheckOutError::Pool(error) = error
+            && error.has_label(label.name())
+        {
+            refusal = refusal.with_label(label);
+        }
+    }
+    // Whatever the client may repeat wrote nothing.
     if refusal.labels.contains(&ErrorLabel::RetryableWriteError) {
         refusal = refusal.with_label(ErrorLabel::NoWritesPerformed);
     }

@@ -1,4 +1,5 @@
-//! The queue, awaited: each command waits here for its turn, and holds its place until it has its reply.
+//! The queue, awaited: each command waits here for its turn, and holds its place until it has its reply. While it waits for a server,
+//! it is parked.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -20,7 +21,18 @@ struct State {
 
 /// A command's place. Dropping it gives the place to the next one.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Gate>);
+pub(super) struct Place {
+    gate: Arc<Gate>,
+    is_left: bool,
+}
+
+/// A command that has left its place to others, until there is a server for it.
+#[derive(Debug)]
+pub(super) struct Parked {
+    gate: Arc<Gate>,
+    customer: Arc<str>,
+    has_ended: bool,
+}
 
 /// There is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +49,13 @@ pub(super) struct Depth {
     pub(super) running: u32,
     pub(super) waiting: usize,
     pub(super) most_waiting: usize,
+}
+
+/// How the queue has received a command, with what tells it of its turn.
+enum Arrival {
+    Runs,
+    Waits(Ticket, oneshot::Receiver<()>),
+    Full,
 }
 
 /// One that waits. Dropping it before its turn costs no other theirs.
@@ -60,25 +79,30 @@ impl Gate {
         class: Class,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
-        let mut waiter = {
-            let mut state = self.lock();
-            match state.queue.enter(customer, class) {
-                Entered::Runs(_) => return Ok(Place(Arc::clone(self))),
-                Entered::Full => return Err(NoPlace::Full),
-                Entered::Waits(ticket) => {
-                    let (sender, turn) = oneshot::channel();
-                    state.waiting.insert(ticket, sender);
-                    let (gate, customer) = (Arc::clone(self), Arc::clone(customer));
-                    Waiter { gate, customer, ticket, turn, has_ended: false }
-                }
-            }
+        let entered = self.lock().enter(|queue| queue.enter(customer, class));
+        self.wait(customer, entered, patience).await
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        customer: &Arc<str>,
+        entered: Arrival,
+        patience: Duration,
+    ) -> Result<Place, NoPlace> {
+        let (ticket, turn) = match entered {
+            Arrival::Runs => return Ok(Place::new(self)),
+            Arrival::Full => return Err(NoPlace::Full),
+            Arrival::Waits(ticket, turn) => (ticket, turn),
         };
+        let (gate, customer) = (Arc::clone(self), Arc::clone(customer));
+        let mut waiter = Waiter { gate, customer, ticket, turn, has_ended: false };
         match tokio::time::timeout(patience, &mut waiter.turn).await {
             Ok(Ok(())) => {
                 waiter.has_ended = true;
-                Ok(Place(Arc::clone(self)))
+                Ok(Place::new(self))
             }
-            Ok(Err(_)) | Err(_) => Err(NoPlace::TooLong),
+            Ok(Err(_)) => Err(NoPlace::Full),
+            Err(_) => Err(NoPlace::TooLong),
         }
     }
 
@@ -90,6 +114,11 @@ impl Gate {
 
     pub(super) fn waiting_of(&self, customer: &str) -> usize {
         self.lock().queue.waiting_of(customer)
+    }
+
+    /// How long a pause to ask drivers for, in units of the shortest.
+    pub(super) fn backoff_factor(&self) -> u32 {
+        self.lock().queue.backoff_factor()
     }
 
     pub(super) fn set_limits(&self, limits: QueueLimits) {
@@ -124,9 +153,66 @@ impl Gate {
     }
 }
 
+impl State {
+    fn enter(&mut self, call: impl FnOnce(&mut Queue) -> Entered) -> Arrival {
+        match call(&mut self.queue) {
+            Entered::Runs(_) => Arrival::Runs,
+            Entered::Full => Arrival::Full,
+            Entered::Waits(ticket) => self.wait(ticket),
+            Entered::Displaces { ticket, refused } => {
+                // Its waiter is told by the loss of the sender.
+                self.waiting.remove(&refused);
+                self.wait(ticket)
+            }
+        }
+    }
+}
+
+impl State {
+    fn wait(&mut self, ticket: Ticket) -> Arrival {
+        let (sender, turn) = oneshot::channel();
+        self.waiting.insert(ticket, sender);
+        Arrival::Waits(ticket, turn)
+    }
+}
+
+impl Place {
+    fn new(gate: &Arc<Gate>) -> Self {
+        Self { gate: Arc::clone(gate), is_left: false }
+    }
+
+    /// Leaves it to others, until there is a server.
+    pub(super) fn park(mut self, customer: &Arc<str>) -> Parked {
+        self.is_left = true;
+        let gate = Arc::clone(&self.gate);
+        gate.lock().queue.park(customer);
+        gate.call_next();
+        Parked { gate, customer: Arc::clone(customer), has_ended: false }
+    }
+}
+
+impl Parked {
+    /// There is a server: waits for a place again, `patience` at most.
+    pub(super) async fn resume(mut self, class: Class, patience: Duration) -> Result<Place, NoPlace> {
+        self.has_ended = true;
+        let entered = self.gate.lock().enter(|queue| queue.resume(&self.customer, class));
+        self.gate.wait(&self.customer, entered, patience).await
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.gate.lock().queue.give_up_parked(&self.customer);
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.leave();
+        if !self.is_left {
+            self.gate.leave();
+        }
     }
 }
 
@@ -185,6 +271,39 @@ mod tests {
         assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
         drop(place);
         assert!(gate.enter(&customer, Class::Ordinary, LONG).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_that_is_parked_lets_the_next_one_in_and_has_its_turn_again_x_135() {
+        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+
+        let parked = place.park(&customer);
+
+        let other = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 1));
+        let mut resumed = Box::pin(parked.resume(Class::Ordinary, LONG));
+        assert!(tokio::time::timeout(BRIEFLY, &mut resumed).await.is_err(), "it waits for its turn");
+        drop(other);
+        let place = resumed.await.unwrap();
+        drop(place.park(&customer));
+        assert_eq!((gate.depth().running, gate.depth().waiting), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_displaced_is_told_at_once_x_135() {
+        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(gate.enter(&customer, Class::Ordinary, LONG))).collect();
+        for waiter in &mut waiting {
+            assert!(tokio::time::timeout(BRIEFLY, waiter).await.is_err(), "it waits");
+        }
+
+        assert_eq!(waiting.remove(0).await.unwrap_err(), NoPlace::Full);
+
+        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 2));
+        drop(place);
+        assert!(waiting.remove(0).await.is_ok());
     }
 
     #[tokio::test]

@@ -5,14 +5,17 @@
 //! | `listeners`, `tls` | from a listening socket to a client's stream |
 //! | `connection` | one client's task |
 //! | `forward` | one command upstream, with retries |
+//! | `turn` | a command's place and its connection |
 //! | `gate` | the queue, awaited |
 //! | `cleanup` | what a client that has gone leaves behind |
-//! | `upstream` | the client, and its identities |
+//! | `upstream` | the client, its identities, and whether it has a server that suits |
+//! | `changes` | tells those who wait for a server that the servers have changed |
 //! | `shared` | what all tasks share |
 //! | `activity` | what runs, and what took long |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
+mod changes;
 mod cleanup;
 mod connection;
 mod forward;
@@ -21,6 +24,7 @@ mod listeners;
 mod shared;
 mod status;
 mod tls;
+mod turn;
 mod upstream;
 
 use core::time::Duration;

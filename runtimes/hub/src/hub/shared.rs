@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::upstream::Upstream;
 use super::{ReloadError, StartError};
 use crate::config::{Config, Limits};
-use crate::protocol::{Doors, Facts, Full, Sessions, Surroundings};
+use crate::protocol::{Doors, Facts, Full, SessionId, Sessions, Surroundings};
 use crate::users::Users;
 
 /// How long uses upstream may go on when the hub has ended.
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     stage: watch::Sender<Stage>,
     /// How many connections there are, and how many clean-ups are under way.
     open: watch::Sender<(usize, usize)>,
+    /// Told when a session was killed.
+    killed: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,13 @@ pub(super) struct Entrance {
 #[derive(Debug)]
 pub(super) struct CleanUp(Arc<Shared>);
 
+/// A session that is being killed: commands of other connections in it wait. Dropping it lets them go on.
+#[derive(Debug)]
+pub(super) struct Kill {
+    shared: Arc<Shared>,
+    session: SessionId,
+}
+
 impl Shared {
     pub(super) async fn new(mut config: Config) -> Result<Self, StartError> {
         let upstream = Upstream::new(&mut config).await?;
@@ -95,6 +104,7 @@ impl Shared {
             numbers: AtomicI64::new(0),
             stage: watch::Sender::new(Stage::Open),
             open: watch::Sender::new((0, 0)),
+            killed: watch::Sender::new(()),
         })
     }
 
@@ -180,6 +190,21 @@ impl Shared {
         CleanUp(Arc::clone(self))
     }
 
+    /// Whether to kill a session in which a connection's command was cut off.
+    pub(super) fn begin_kill(self: &Arc<Self>, session: SessionId, connection: i64) -> Option<Kill> {
+        let is_its_own = self.lock().sessions.begin_kill(&session, connection);
+        is_its_own.then(|| Kill { shared: Arc::clone(self), session })
+    }
+
+    /// Waits until nobody kills the session.
+    pub(super) async fn wait_until_killed(&self, session: &SessionId) {
+        let mut killed = self.killed.subscribe();
+        while self.lock().sessions.is_ending(session) {
+            // The sender is in `self`.
+            let _ = killed.changed().await;
+        }
+    }
+
     pub(super) fn connections(&self) -> usize {
         self.open.borrow().0
     }
@@ -228,6 +253,13 @@ impl Drop for Entrance {
     fn drop(&mut self) {
         self.shared.lock().doors.leave(&self.address, self.user.as_ref());
         self.shared.open.send_modify(|open| open.0 -= 1);
+    }
+}
+
+impl Drop for Kill {
+    fn drop(&mut self) {
+        self.shared.lock().sessions.end_kill(&self.session);
+        self.shared.killed.send_replace(());
     }
 }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use cmap_core::pool::IdentityId;
 use cmap_core::server::MAX_WIRE_VERSION;
+use cmap_core::topology::{Criteria, ServerSelector};
 use cmap_tokio::Client;
 
 use super::StartError;
+use super::changes::Changes;
 use crate::config::Config;
 
 /// How long a connection upstream may be used before the log says so.
@@ -19,7 +21,12 @@ const SLOW: Duration = Duration::from_secs(5);
 pub(super) struct Upstream {
     pub(super) client: Client,
     identities: BTreeMap<Arc<str>, IdentityId>,
+    changes: Arc<Changes>,
+    heartbeat_frequency: Duration,
 }
+
+/// That of drivers, if the connection string has none.
+const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
 
 impl Upstream {
     pub(super) async fn new(config: &mut Config) -> Result<Self, StartError> {
@@ -32,7 +39,40 @@ impl Upstream {
         for (name, credential) in &config.identities {
             identities.insert(name.as_str().into(), client.add_identity(credential.clone())?);
         }
-        Ok(Self { client, identities })
+        let heartbeat_frequency = config.upstream.heartbeat_frequency.unwrap_or(HEARTBEAT_FREQUENCY);
+        Ok(Self { client, identities, changes: Arc::default(), heartbeat_frequency })
+    }
+
+    /// Waits until a server suits.
+    pub(super) async fn wait_until_one_suits(&self, criteria: &Criteria) {
+        self.wait_until(|| self.has_suitable(criteria)).await;
+    }
+
+    /// Waits until no server suits.
+    pub(super) async fn wait_until_none_suits(&self, criteria: &Criteria) {
+        self.wait_until(|| !self.has_suitable(criteria)).await;
+    }
+
+    async fn wait_until(&self, is_so: impl Fn() -> bool) {
+        let mut changes = Changes::watch(&self.changes, &self.client);
+        while !is_so() {
+            // The client has ended: nothing changes any more.
+            if changes.changed().await.is_err() {
+                core::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Whether a check-out would find a server now, or an error other than that there is none.
+    fn has_suitable(&self, criteria: &Criteria) -> bool {
+        let description = self.client.description();
+        let has_left = if let ServerSelector::Pinned(address) = &criteria.selector {
+            description.server(address).is_none()
+        } else {
+            false
+        };
+        let suitable = description.suitable_servers(&criteria.selector, &[], self.heartbeat_frequency);
+        has_left || suitable.map_or(true, |suitable| !suitable.is_empty())
     }
 
     /// The identity of this name; `None` is the hub's own.

@@ -340,14 +340,15 @@ impl Line {
         };
         check_rules(request, &user)?;
         if let Some(session) = request.session {
-            around.sessions.claim(now, session, &user.name).map_err(session_refusal)?;
+            around.sessions.claim(now, session, &user.name, self.number).map_err(session_refusal)?;
         }
         self.route(request, &user, around)
     }
 
     fn route(&mut self, request: &Arc<Request>, user: &User, around: &mut Surroundings<'_>) -> Result<Answer, Refusal> {
+        let session_ends = request.session.is_some_and(|session| around.sessions.is_ending(&session));
         let run = |route, class, body| {
-            Ok(Answer::Run(Box::new(Forward { request: Arc::clone(request), route, class, body })))
+            Ok(Answer::Run(Box::new(Forward { request: Arc::clone(request), route, class, body, session_ends })))
         };
         match request.name.as_str() {
             "endSessions" | "killSessions" | "refreshSessions" => {
@@ -425,7 +426,8 @@ impl Line {
         }
         let route = Route::Server(Arc::clone(&first.server));
         let request = Arc::clone(request);
-        Ok(Answer::Run(Box::new(Forward { request, route, class: Class::LetsGo, body: Some(body) })))
+        let (class, body) = (Class::LetsGo, Some(body));
+        Ok(Answer::Run(Box::new(Forward { request, route, class, body, session_ends: false })))
     }
 
     fn hello(&mut self, request: &Request, around: &mut Surroundings<'_>) -> Result<RawDocumentBuf, Refusal> {

@@ -2,14 +2,16 @@
 //!
 //! Almost all of them pass as they are. An error that speaks of the state of one server (a failover, a shutdown) is about a server
 //! that the client does not know: a driver would take it for the hub's, and clear its pool of good connections. So it is replaced by
-//! one that lets the driver repeat this operation, where that is safe.
+//! one that lets the driver repeat this operation, where that is safe. Servers since MongoDB 4.4 say by labels where it is (RTY-5), and
+//! nothing is added to those; for an older one the hub says it by the code (RTY-6).
 
 use std::borrow::Cow;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::retry::ErrorLabel;
+use cmap_core::retry::failure::WRITE_CODES;
 use cmap_core::server::StateChange;
-use cmap_core::wire::CommandReply;
+use cmap_core::wire::{CommandReply, ServerError};
 
 use super::refusal::Refusal;
 use super::request::{Part, Request};
@@ -23,15 +25,18 @@ pub struct Passed<'r> {
     pub ok: bool,
 }
 
-/// The client's reply for one of upstream's.
-pub fn pass<'r>(request: &Request, reply: &'r RawDocument) -> Passed<'r> {
+/// The wire version of MongoDB 4.4, whose servers label their errors themselves.
+const LABELS_ITS_ERRORS: i32 = 9;
+
+/// The client's reply for one that a server of this wire version has given.
+pub fn pass<'r>(request: &Request, reply: &'r RawDocument, wire_version: i32) -> Passed<'r> {
     let read = CommandReply::read(reply);
     if let Some(error) = read.failure() {
         if StateChange::of(error.code, &error.message).is_none() {
             return Passed { reply: Cow::Borrowed(reply), ok: false };
         }
-        let mut refusal = unanswered(request, format!("the server upstream has changed its state: {error}"));
-        for label in ErrorLabel::ALL.into_iter().filter(|label| error.labels.iter().any(|own| own == label.name())) {
+        let mut refusal = Refusal::unreachable(format!("the server upstream has changed its state: {error}"));
+        for label in ErrorLabel::ALL.into_iter().filter(|label| has_label(request, &error, *label, wire_version)) {
             refusal = refusal.with_label(label);
         }
         let mut replaced = refusal.reply();
@@ -51,13 +56,21 @@ pub fn pass<'r>(request: &Request, reply: &'r RawDocument) -> Passed<'r> {
     }
 }
 
+fn has_label(request: &Request, error: &ServerError, label: ErrorLabel, wire_version: i32) -> bool {
+    let is_meant = label == ErrorLabel::RetryableWriteError
+        && wire_version < LABELS_ITS_ERRORS
+        && request.is_retryable_write()
+        && error.code.is_some_and(|code| WRITE_CODES.contains(&code));
+    is_meant || error.labels.iter().any(|own| own == label.name())
+}
+
 /// The error of a command that no server has answered, with the labels by which the driver knows what it may do.
 pub(crate) fn unanswered(request: &Request, message: String) -> Refusal {
     let refusal = Refusal::unreachable(message);
-    match (request.part, request.number) {
-        (Some(Part::Starts | Part::Continues), _) => refusal.with_label(ErrorLabel::TransientTransactionError),
-        (Some(Part::Ends), _) | (None, Some(_)) => refusal.with_label(ErrorLabel::RetryableWriteError),
-        (None, None) => refusal,
+    match request.part {
+        Some(Part::Starts | Part::Continues) => refusal.with_label(ErrorLabel::TransientTransactionError),
+        _ if request.is_retryable_write() => refusal.with_label(ErrorLabel::RetryableWriteError),
+        _ => refusal,
     }
 }
 
@@ -93,6 +106,8 @@ mod tests {
     use super::super::request::session_document;
     use super::*;
 
+    const NEW: i32 = LABELS_ITS_ERRORS;
+
     fn request(mut body: RawDocumentBuf, transaction: bool) -> Request {
         body.append(cstr!("lsid"), session_document(&[1; 16]));
         body.append(cstr!("txnNumber"), 1_i64);
@@ -114,13 +129,17 @@ mod tests {
 
     #[test]
     fn a_state_change_becomes_an_error_of_its_operation_alone_x_134() {
-        let error = rawdoc! { "ok": 0, "code": 10107, "errmsg": "not primary", "operationTime": bson::Timestamp { time: 5, increment: 1 } };
         for (request, label) in [
             (request(rawdoc! { "insert": "c" }, false), "RetryableWriteError"),
             (request(rawdoc! { "insert": "c" }, true), "TransientTransactionError"),
             (request(rawdoc! { "commitTransaction": 1 }, true), "RetryableWriteError"),
         ] {
-            let passed = pass(&request, &error);
+            let error = rawdoc! {
+                "ok": 0, "code": 10107, "errmsg": "not primary", "errorLabels": [label],
+                "operationTime": bson::Timestamp { time: 5, increment: 1 },
+            };
+
+            let passed = pass(&request, &error, NEW);
 
             assert_eq!((passed.reply.get_i32("code").unwrap(), passed.ok), (6, false));
             assert_eq!(labels(&passed.reply), [label]);
@@ -130,10 +149,19 @@ mod tests {
     }
 
     #[test]
+    fn a_write_may_be_repeated_if_its_server_says_so_or_is_too_old_to_say_it_rty_5_rty_6() {
+        let error = rawdoc! { "ok": 0, "code": 11600, "errmsg": "shutting down" };
+        let write = request(rawdoc! { "insert": "c" }, false);
+
+        assert!(pass(&write, &error, NEW).reply.get_array("errorLabels").is_err());
+        assert_eq!(labels(&pass(&write, &error, 8).reply), ["RetryableWriteError"]);
+    }
+
+    #[test]
     fn so_does_one_in_a_write_concern_error() {
         let reply = rawdoc! { "ok": 1, "n": 1, "writeConcernError": { "code": 91, "errmsg": "shutting down" } };
 
-        let passed = pass(&request(rawdoc! { "insert": "c" }, false), &reply);
+        let passed = pass(&request(rawdoc! { "insert": "c" }, false), &reply, NEW);
 
         assert_eq!(
             &*passed.reply,
@@ -149,7 +177,7 @@ mod tests {
             rawdoc! { "ok": 0, "code": 462, "errmsg": "x", "errorLabels": ["SystemOverloadedError"], "baseBackoffMS": 5 },
         ] {
             assert!(
-                matches!(pass(&request(rawdoc! { "find": "c" }, false), &reply).reply, Cow::Borrowed(_)),
+                matches!(pass(&request(rawdoc! { "find": "c" }, false), &reply, NEW).reply, Cow::Borrowed(_)),
                 "{reply:?}"
             );
         }

@@ -69,6 +69,8 @@ pub struct Forward {
     pub class: super::Class,
     /// What is sent in place of the client's document.
     pub body: Option<RawDocumentBuf>,
+    /// Whether its session is being killed, for what another connection has left there: it runs when that is done.
+    pub session_ends: bool,
 }
 
 /// Where a command goes.
@@ -227,6 +229,14 @@ impl Request {
             }
         }
         body
+    }
+
+    /// Whether it is a write that the driver has numbered, or the end of a transaction.
+    pub(super) fn is_retryable_write(&self) -> bool {
+        match self.part {
+            Some(part) => part == Part::Ends,
+            None => self.number.is_some(),
+        }
     }
 
     /// The servers that suit, by the read preference that it names.

@@ -27,7 +27,11 @@ pub struct Sessions {
 #[derive(Clone, Debug)]
 struct Owned {
     user: Arc<str>,
+    /// The connection that used it last.
+    connection: i64,
     until: Instant,
+    /// Whether it is being killed upstream, so that the next command in it has to wait.
+    is_ending: bool,
 }
 
 /// A session cannot be used.
@@ -45,11 +49,11 @@ impl Sessions {
         Self { by_id: BTreeMap::new(), due: BTreeSet::new(), count: BTreeMap::new(), most_per_user }
     }
 
-    /// `user` uses a session: it is the user's from now on, for half an hour after each use.
+    /// `user` uses a session on a connection: it is the user's from now on, for half an hour after each use.
     ///
     /// # Errors
     /// It is another's, or one too many.
-    pub fn claim(&mut self, now: Instant, id: SessionId, user: &Arc<str>) -> Result<(), SessionFault> {
+    pub fn claim(&mut self, now: Instant, id: SessionId, user: &Arc<str>, connection: i64) -> Result<(), SessionFault> {
         self.forget_old(now);
         let until = now + TIMEOUT;
         match self.by_id.get_mut(&id) {
@@ -57,6 +61,7 @@ impl Sessions {
             Some(owned) => {
                 self.due.remove(&(owned.until, id));
                 owned.until = until;
+                owned.connection = connection;
             }
             None => {
                 let count = self.count.entry(Arc::clone(user)).or_default();
@@ -64,7 +69,8 @@ impl Sessions {
                     return Err(SessionFault::TooMany);
                 }
                 *count += 1;
-                self.by_id.insert(id, Owned { user: Arc::clone(user), until });
+                let user = Arc::clone(user);
+                self.by_id.insert(id, Owned { user, connection, until, is_ending: false });
             }
         }
         self.due.insert((until, id));
@@ -74,6 +80,26 @@ impl Sessions {
     /// Whether the session is another user's.
     pub fn is_foreign(&self, id: &SessionId, user: &Arc<str>) -> bool {
         self.by_id.get(id).is_some_and(|owned| owned.user != *user)
+    }
+
+    /// A connection has gone whose command may still run in the session: whether to kill the session, until
+    /// [`end_kill`](Self::end_kill). One that another connection uses by now lives on: a driver has repeated the command there.
+    pub fn begin_kill(&mut self, id: &SessionId, connection: i64) -> bool {
+        let Some(owned) = self.by_id.get_mut(id).filter(|owned| owned.connection == connection) else { return false };
+        owned.is_ending = true;
+        true
+    }
+
+    /// The session was killed, and can be used again.
+    pub fn end_kill(&mut self, id: &SessionId) {
+        if let Some(owned) = self.by_id.get_mut(id) {
+            owned.is_ending = false;
+        }
+    }
+
+    /// Whether the session is being killed.
+    pub fn is_ending(&self, id: &SessionId) -> bool {
+        self.by_id.get(id).is_some_and(|owned| owned.is_ending)
     }
 
     /// The user ends a session of their own.
@@ -133,12 +159,28 @@ mod tests {
     fn a_session_belongs_to_whoever_used_it_first_x_132() {
         let ([anna, ben], mut sessions) = (users(), Sessions::new(10));
 
-        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &anna), Ok(()));
-        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben), Err(SessionFault::Foreign));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &anna, 1), Ok(()));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben, 2), Err(SessionFault::Foreign));
         sessions.end(&[1; 16], &ben);
         assert!(sessions.is_foreign(&[1; 16], &ben), "another user cannot end it");
         sessions.end(&[1; 16], &anna);
-        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben), Ok(()));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben, 2), Ok(()));
+    }
+
+    #[test]
+    fn a_session_that_is_used_on_another_connection_by_now_is_not_killed_x_137() {
+        let ([anna, _], mut sessions) = (users(), Sessions::new(10));
+        for connection in [1, 2] {
+            sessions.claim(Instant::ORIGIN, [1; 16], &anna, connection).unwrap();
+        }
+
+        assert!(!sessions.begin_kill(&[1; 16], 1), "its command was repeated on connection 2");
+        assert!(sessions.begin_kill(&[1; 16], 2));
+
+        sessions.claim(Instant::ORIGIN, [1; 16], &anna, 3).unwrap();
+        assert!(sessions.is_ending(&[1; 16]), "what comes now has to wait");
+        sessions.end_kill(&[1; 16]);
+        assert!(!sessions.is_ending(&[1; 16]));
     }
 
     #[test]
@@ -146,11 +188,11 @@ mod tests {
         let ([anna, ben], mut sessions) = (users(), Sessions::new(10));
         let at = |minutes: u32| Instant::ORIGIN + MINUTE * minutes;
 
-        assert_eq!(sessions.claim(at(0), [1; 16], &anna), Ok(()));
-        assert_eq!(sessions.claim(at(20), [1; 16], &anna), Ok(()));
+        assert_eq!(sessions.claim(at(0), [1; 16], &anna, 1), Ok(()));
+        assert_eq!(sessions.claim(at(20), [1; 16], &anna, 1), Ok(()));
 
-        assert_eq!(sessions.claim(at(49), [1; 16], &ben), Err(SessionFault::Foreign));
-        assert_eq!(sessions.claim(at(50), [1; 16], &ben), Ok(()));
+        assert_eq!(sessions.claim(at(49), [1; 16], &ben, 2), Err(SessionFault::Foreign));
+        assert_eq!(sessions.claim(at(50), [1; 16], &ben, 2), Ok(()));
         assert_eq!(sessions.len(), 1);
     }
 
@@ -158,11 +200,11 @@ mod tests {
     fn a_user_has_so_many_sessions_at_most() {
         let ([anna, ben], mut sessions) = (users(), Sessions::new(2));
 
-        assert_eq!([1, 2].map(|id| sessions.claim(Instant::ORIGIN, [id; 16], &anna)), [Ok(()), Ok(())]);
+        assert_eq!([1, 2].map(|id| sessions.claim(Instant::ORIGIN, [id; 16], &anna, 1)), [Ok(()), Ok(())]);
 
-        assert_eq!(sessions.claim(Instant::ORIGIN, [3; 16], &anna), Err(SessionFault::TooMany));
-        assert_eq!(sessions.claim(Instant::ORIGIN, [3; 16], &ben), Ok(()));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [3; 16], &anna, 1), Err(SessionFault::TooMany));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [3; 16], &ben, 2), Ok(()));
         sessions.end(&[1; 16], &anna);
-        assert_eq!(sessions.claim(Instant::ORIGIN, [4; 16], &anna), Ok(()));
+        assert_eq!(sessions.claim(Instant::ORIGIN, [4; 16], &anna, 1), Ok(()));
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use cmap_tokio::Client;
 use cmap_tokio::bson::spec::BinarySubtype;
-use cmap_tokio::bson::{Binary, rawdoc};
+use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
 use cmap_tokio::core::topology::ServerSelector;
 
-use super::house::{House, Plan, ask, code, eventually, numbered};
+use super::house::{House, Plan, SOON, ask, code, eventually, numbered};
 use super::servers::Servers;
 
 async fn house(servers: &Servers) -> (House, Client) {
@@ -16,6 +16,10 @@ async fn house(servers: &Servers) -> (House, Client) {
     let documents = numbered(10);
     directly.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
     (house, directly)
+}
+
+fn uuid(byte: u8) -> Binary {
+    Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,10 +52,9 @@ async fn its_transactions_are_aborted_x_137() {
     let (house, directly) = house(&servers).await;
     let client = house.client().await;
     let mut connection = client.check_out().await.unwrap();
-    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
     let update = rawdoc! {
         "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 1 } } }],
-        "lsid": { "id": id }, "txnNumber": 1_i64, "autocommit": false, "startTransaction": true,
+        "lsid": { "id": uuid(7) }, "txnNumber": 1_i64, "autocommit": false, "startTransaction": true,
     };
     assert_eq!(code(&ask(&mut connection, "test", update).await), None);
 
@@ -88,6 +91,89 @@ async fn what_runs_for_it_is_cut_off_and_its_place_is_free_x_137() {
     let begun = tokio::time::Instant::now();
     other.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_transaction_is_aborted_though_the_server_of_its_cursor_is_gone_x_137() {
+    let servers = Servers::replica_set().await;
+    let (house, directly) = house(&servers).await;
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+    let find = rawdoc! { "find": "c", "batchSize": 2, "lsid": { "id": uuid(6) } };
+    let found = ask(&mut connection, "test", find).await;
+    assert_ne!(found.get_document("cursor").unwrap().get_i64("id").unwrap(), 0);
+    servers.kill_primary();
+    servers.pass(Duration::from_secs(11));
+    // The hub waits for the new primary.
+    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "d", "documents": [{}] })).await.unwrap();
+    let update = rawdoc! {
+        "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 1 } } }],
+        "lsid": { "id": uuid(7) }, "txnNumber": 1_i64, "autocommit": false, "startTransaction": true,
+    };
+    assert_eq!(code(&ask(&mut connection, "test", update).await), None);
+
+    drop(connection);
+    client.close(Duration::ZERO).await.unwrap();
+
+    // It waits for a transaction that has written there.
+    let update = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 2 } } }] };
+    let written = tokio::time::timeout(SOON, directly.run(ServerSelector::Writable, ("test", update))).await;
+    written.expect("the transaction is aborted").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_its_driver_has_lost_patience_with_is_carried_out_x_137() {
+    let servers = Servers::replica_set().await;
+    let (house, directly) = house(&servers).await;
+    let client = house.client().await;
+    let (mut first, mut second) = (client.check_out().await.unwrap(), client.check_out().await.unwrap());
+    let part = |mut body: RawDocumentBuf| {
+        body.append(cstr!("lsid"), rawdoc! { "id": uuid(7) });
+        body.append(cstr!("txnNumber"), 1_i64);
+        body.append(cstr!("autocommit"), false);
+        body
+    };
+    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 100 }], "startTransaction": true };
+    assert_eq!(code(&ask(&mut first, "test", part(insert)).await), None);
+    let fail_point = rawdoc! {
+        "configureFailPoint": "failCommand", "mode": { "times": 1 },
+        "data": { "failCommands": ["commitTransaction"], "blockConnection": true, "blockTimeMS": 1_000 },
+    };
+    directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+    let commit = part(rawdoc! { "commitTransaction": 1 });
+    let slow = commit.clone();
+    let running = tokio::spawn(async move { ask(&mut first, "admin", slow).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    running.abort();
+    eventually("the hub has noticed it", async || house.hub.connections() == 1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    assert_eq!(code(&ask(&mut second, "admin", commit).await), None);
+    let count = rawdoc! { "count": "c", "query": { "_id": 100 } };
+    assert_eq!(ask(&mut second, "test", count).await.get_i32("n").unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_driver_has_repeated_on_another_connection_goes_on_x_137() {
+    let servers = Servers::replica_set().await;
+    let (house, _) = house(&servers).await;
+    let client = house.client().await;
+    let (mut first, mut second) = (client.check_out().await.unwrap(), client.check_out().await.unwrap());
+    let lsid = || rawdoc! { "id": uuid(7) };
+    let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(30000) || true" }, "lsid": lsid() };
+    let running = tokio::spawn(async move { ask(&mut first, "test", slow).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let found = ask(&mut second, "test", rawdoc! { "find": "c", "batchSize": 2, "lsid": lsid() }).await;
+    let id = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+
+    // The first connection is lost, as after a time-out.
+    running.abort();
+    eventually("the hub has noticed it", async || house.hub.connections() == 1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let more = rawdoc! { "getMore": id, "collection": "c", "lsid": lsid() };
+    assert_eq!(code(&ask(&mut second, "test", more).await), None, "its session was not killed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cmap_core::wire::CommandReply;
 use cmap_tokio::Client;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
@@ -94,4 +95,84 @@ async fn a_commit_that_a_step_down_has_overtaken_is_decided_by_the_new_primary_x
         code(&reply) == Some(251)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_wait_for_a_primary_keep_no_place_from_reads_of_secondaries_x_135() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "maxPoolSize=1&heartbeatFrequencyMS=500").start().await;
+    let (writer, reader) = (house.client().await, house.client().await);
+    let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }] };
+    writer.run(ServerSelector::Writable, ("test", insert(1))).await.unwrap();
+    let mut connection = reader.check_out().await.unwrap();
+    // The last member is no majority.
+    servers.kill_primary();
+    writer.run(ServerSelector::Writable, ("test", insert(2))).await.unwrap();
+    servers.kill_primary();
+    let write = tokio::spawn(async move { writer.run(ServerSelector::Writable, ("test", insert(3))).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+
+    let begun = tokio::time::Instant::now();
+    let count = rawdoc! { "count": "c", "$readPreference": { "mode": "secondary" } };
+    let reply = ask(&mut connection, "test", count).await;
+
+    assert_eq!(code(&reply), None, "{reply:?}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "after {:?}", begun.elapsed());
+    assert!(!write.is_finished(), "there is no primary");
+    servers.restart();
+    write.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_is_not_waited_for_as_long_as_a_primary_x_134() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "").start().await;
+    let client = house.client().await;
+    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}, {}] })).await.unwrap();
+    let mut connection = client.check_out().await.unwrap();
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let found =
+        ask(&mut connection, "test", rawdoc! { "find": "c", "batchSize": 1, "lsid": { "id": id.clone() } }).await;
+    let cursor = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+    servers.kill_primary();
+    // The first one may meet the connection that is lost.
+    let end = rawdoc! { "killCursors": "c", "cursors": [cursor], "lsid": { "id": id } };
+    ask(&mut connection, "test", end.clone()).await;
+
+    let begun = tokio::time::Instant::now();
+    let reply = ask(&mut connection, "test", end).await;
+
+    assert_eq!(code(&reply), Some(6), "{reply:?}");
+    assert!(begun.elapsed() < Duration::from_secs(8), "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
+    let servers = Servers::replica_set().await;
+    let house = Plan::before(&servers, "").start().await;
+    let client = house.client().await;
+    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    // The only connection upstream that there is has something to do.
+    let busy = house.client().await;
+    let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(2000) || true" } };
+    let running = tokio::spawn(async move { busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let fail_point = rawdoc! {
+        "configureFailPoint": "failCommand", "mode": "alwaysOn",
+        "data": {
+            "failCommands": ["hello", "isMaster"], "errorCode": 462,
+            "errorLabels": ["SystemOverloadedError", "RetryableError"],
+        },
+    };
+    directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+    let mut connection = client.check_out().await.unwrap();
+
+    // Unnumbered: the hub does not repeat it. A driver may, since nothing was sent.
+    let reply = ask(&mut connection, "test", rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] }).await;
+
+    let error = CommandReply::read(&reply).failure().unwrap();
+    assert_eq!(error.code, Some(6), "{reply:?}");
+    assert_eq!(error.labels, ["SystemOverloadedError", "RetryableError"], "{reply:?}");
+    running.await.unwrap().unwrap();
 }

@@ -47,12 +47,7 @@ impl HubProgram {
 impl Program {
     /// For how long its threads have worked, in its own code and in the system's. Only Linux says it.
     pub(crate) fn work(&self) -> Duration {
-        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.0.id())) else { return Duration::ZERO };
-        let nanos = |task: fs::DirEntry| -> u64 {
-            let text = fs::read_to_string(task.path().join("schedstat")).unwrap();
-            text.split(' ').next().unwrap().parse().unwrap()
-        };
-        Duration::from_nanos(tasks.map(|task| nanos(task.unwrap())).sum())
+        work_of(&self.0.id().to_string())
     }
 
     /// How much memory it has, in bytes. Only Linux says it.
@@ -61,6 +56,20 @@ impl Program {
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
+}
+
+/// The same of this process.
+pub(crate) fn own_work() -> Duration {
+    work_of("self")
+}
+
+fn work_of(process: &str) -> Duration {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
+    let nanos = |task: fs::DirEntry| -> u64 {
+        let text = fs::read_to_string(task.path().join("schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    Duration::from_nanos(tasks.map(|task| nanos(task.unwrap())).sum())
 }
 
 impl Drop for Program {

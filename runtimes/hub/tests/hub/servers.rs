@@ -40,6 +40,9 @@ struct State {
     routes: BTreeMap<(MemberId, ClientId), UnboundedSender<Vec<u8>>>,
 }
 
+/// How much later than the primary the other members of a set in a folder have what was written.
+const LAG: Duration = Duration::from_millis(50);
+
 impl Servers {
     /// The only member of a replica set.
     pub(crate) async fn single() -> Self {
@@ -51,13 +54,18 @@ impl Servers {
         Self::set_of(3).await
     }
 
-    /// The same on Unix sockets in a folder. What is written to such a socket is there at once, so that no time passes on the way.
+    /// The same on Unix sockets in a folder. What is written to such a socket is there at once, so that no time passes on the way. What is
+    /// written to the primary is elsewhere a little later, so that failovers meet writes that wait for a majority.
     pub(crate) async fn replica_set_in(folder: &Path) -> Self {
         let listen = |index: usize| {
             let path = folder.join(format!("member-{index}.sock"));
             (path.display().to_string(), Listener::Unix(UnixListener::bind(&path).unwrap()))
         };
-        Self::on((0..3).map(listen).collect(), Some("rs0"), replica_set)
+        Self::on((0..3).map(listen).collect(), Some("rs0"), |server, hosts| {
+            let mut config = replica_set(server, hosts);
+            config.lag = LAG;
+            config
+        })
     }
 
     /// A sharded cluster with two routers.
@@ -92,6 +100,11 @@ impl Servers {
     /// The primary steps down.
     pub(crate) fn step_down(&self) {
         drop(self.shared.with(|deployment, now| deployment.step_down(now, Duration::from_secs(2))));
+    }
+
+    /// All connections are lost. What waits for a majority is carried out all the same, and nobody hears of it.
+    pub(crate) fn cut_connections(&self) {
+        self.shared.state.lock().unwrap().routes.clear();
     }
 
     /// The servers' time goes on by so much at once.

@@ -48,19 +48,41 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> Result<(), Strin
     }
 }
 
+/// For how long others than the clients have worked, and for how many commands of clients, those included that were killed.
+pub(crate) struct Costs {
+    pub(crate) hub: Duration,
+    pub(crate) servers: Duration,
+    pub(crate) commands: u64,
+}
+
+impl Costs {
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            hub: self.hub.saturating_sub(before.hub),
+            servers: self.servers.saturating_sub(before.servers),
+            commands: self.commands - before.commands,
+        }
+    }
+}
+
 /// Prints what was done.
-pub(crate) fn print(tally: &Tally, took: Duration, work: Duration, resident: u64, accepted: usize) {
-    let Tally { commands, cursors, transactions, repeated, slowest, .. } = tally;
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
-    let count = *commands as f64;
+#[allow(clippy::cast_precision_loss, reason = "figures for people")]
+pub(crate) fn print(tally: &Tally, took: Duration, costs: &Costs, resident: u64, accepted: usize) {
+    let Tally { commands, cursors, transactions, refused, repeated, slowest, work, .. } = tally;
+    let each = |work: Duration, count: u64| work.as_secs_f64() * 1e6 / count as f64;
     println!(
-        "{commands} commands in {took:.1?}: {:.0} a second, the slowest in {slowest:.1?}",
-        count / took.as_secs_f64()
+        "{commands} commands in {took:.1?}: {:.0} a second, {refused} of them refused; the slowest, {}, took {:.1?}",
+        *commands as f64 / took.as_secs_f64(),
+        slowest.1,
+        slowest.0,
     );
     println!("{cursors} cursors and {transactions} transactions among them; repeated, by code: {repeated:?}");
     println!(
-        "the hub worked {:.1} µs for a command and had {} MiB at the end; upstream has accepted {accepted} connections",
-        work.as_secs_f64() * 1e6 / count,
+        "work for a command: the hub {:.1} µs, its client {:.1} µs, the servers {:.1} µs; the hub had {} MiB at the end; upstream has \
+         accepted {accepted} connections",
+        each(costs.hub, costs.commands),
+        each(*work, *commands),
+        each(costs.servers, costs.commands),
         resident >> 20,
     );
 }

@@ -1,13 +1,15 @@
-//! A client that knows what each of its replies has to say: it has a collection to itself, and every document in it carries its number
-//! and how often it was counted up. So a reply to somebody else, a write that is lost, and one that is carried out twice all show.
+//! A client that knows what each of its replies has to say: it has documents to itself, and each of them carries its number and how often
+//! it was counted up. So a reply to somebody else, a write that is lost, and one that is carried out twice all show.
 
-use std::collections::BTreeMap;
+use std::cmp::max;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cmap_core::random::Random;
 use cmap_core::wire::CommandReply;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use cmap_tokio::core::topology::ServerSelector::Writable;
 use cmap_tokio::{Client, CommandErrorKind, Connection};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -18,8 +20,16 @@ const DOCUMENTS: usize = 10;
 /// Documents of a batch.
 const BATCH: i32 = 4;
 
+/// How many clients have their documents in the same collection: the test server looks at all of them for a cursor, and at all collections
+/// for a transaction.
+const CLIENTS: i64 = 10;
+
 /// For how long a client repeats what it may repeat.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a transaction of a client that has vanished may be in the way: five seconds, and as long as an election takes. Its
+/// server would end it after a minute.
+const IN_THE_WAY: Duration = Duration::from_secs(40);
 
 /// How a worker ends a turn that it has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +50,10 @@ pub(crate) struct Worker {
     session: [u8; 16],
     transaction: i64,
     counts: [i64; DOCUMENTS],
+    /// What its last transaction has written to.
+    written: Vec<usize>,
+    /// How often in a row the hub has refused it because too many wait.
+    refusals: u32,
     pub(crate) tally: Tally,
     /// The command that it has sent last.
     pub(crate) doing: RawDocumentBuf,
@@ -51,10 +65,15 @@ pub(crate) struct Tally {
     pub(crate) commands: u64,
     pub(crate) cursors: u64,
     pub(crate) transactions: u64,
+    /// Commands that the hub has refused because too many wait.
+    pub(crate) refused: u64,
     pub(crate) repeated: BTreeMap<i32, u64>,
     /// What was not as it has to be.
     pub(crate) wrong: Vec<String>,
-    pub(crate) slowest: Duration,
+    /// The command that took longest, and for how long.
+    pub(crate) slowest: (Duration, String),
+    /// For how long its process has worked.
+    pub(crate) work: Duration,
 }
 
 /// A command of a transaction has failed, and the whole can be repeated.
@@ -65,20 +84,29 @@ impl Worker {
     pub(crate) async fn new(client: &Client, number: i64, seed: u64, pace: Duration) -> Self {
         let mut worker = Self::on(client.check_out().await.unwrap(), number, [0; DOCUMENTS], seed, pace);
         let mut documents = RawArrayBuf::new();
-        (0..DOCUMENTS).for_each(|id| documents.push(rawdoc! { "_id": long(id), "by": number, "n": 0_i64 }));
+        (0..DOCUMENTS).for_each(|id| documents.push(rawdoc! { "_id": worker.id(id), "by": number, "n": 0_i64 }));
         worker.number_write(rawdoc! { "insert": worker.collection(), "documents": documents }).await;
         worker
     }
 
-    /// The client vanishes while a command runs, and is there again, on another connection and in another session.
+    /// The client vanishes while a command runs, and is there again, on another connection and in another session. It begins a
+    /// transaction where it has left one.
     pub(crate) async fn vanish_and_return(self, client: &Client) -> Self {
-        let Self { mut connection, number, mut random, pace, counts, tally, .. } = self;
+        let Self { mut connection, number, mut random, pace, counts, written, tally, .. } = self;
         let find = rawdoc! { "find": collection(number) };
         let cut_off = tokio::time::timeout(Duration::ZERO, connection.run_command("load", find)).await.is_err();
         assert!(cut_off, "the reply to what has just been sent cannot be there");
         drop(connection);
         let connection = client.check_out().await.unwrap();
-        Self { tally, ..Self::on(connection, number, counts, random.next_u64(), pace) }
+        let mut worker = Self { tally, ..Self::on(connection, number, counts, random.next_u64(), pace) };
+        if let (Some(&first), Some(&second)) = (written.first(), written.last()) {
+            let begun = Instant::now();
+            worker.transact_at(first, second, true, false).await;
+            if begun.elapsed() > IN_THE_WAY {
+                worker.wrong(format!("a transaction that it has left was in its way for {:?}", begun.elapsed()));
+            }
+        }
+        worker
     }
 
     fn on(connection: Connection, number: i64, counts: [i64; DOCUMENTS], seed: u64, pace: Duration) -> Self {
@@ -96,6 +124,8 @@ impl Worker {
             session,
             transaction: 0,
             counts,
+            written: Vec::new(),
+            refusals: 0,
             tally,
             doing: RawDocumentBuf::new(),
         }
@@ -120,7 +150,7 @@ impl Worker {
 
     async fn read(&mut self) {
         let id = self.any();
-        let find = rawdoc! { "find": self.collection(), "filter": { "_id": long(id) } };
+        let find = rawdoc! { "find": self.collection(), "filter": { "_id": self.id(id) } };
         let reply = self.ask_until_answered(find).await;
         self.check_batch(&reply, "firstBatch", id..id + 1);
     }
@@ -139,7 +169,8 @@ impl Worker {
             // As drivers do: a cursor without a session ends with the connection that it was opened on.
             let lsid = self.lsid();
             let find = rawdoc! {
-                "find": self.collection(), "sort": { "_id": 1 }, "batchSize": BATCH, "lsid": lsid.clone(),
+                "find": self.collection(), "filter": { "by": self.number }, "sort": { "_id": 1 }, "batchSize": BATCH,
+                "lsid": lsid.clone(),
             };
             let mut reply = self.ask_until_answered(find).await;
             let mut seen = self.check_batch(&reply, "firstBatch", 0..4);
@@ -173,8 +204,12 @@ impl Worker {
     }
 
     async fn transact(&mut self, may_vanish: bool) -> Turn {
-        self.tally.transactions += 1;
         let (first, second, commits) = (self.any(), self.any(), self.random.up_to(3) > 0);
+        self.transact_at(first, second, commits, may_vanish).await
+    }
+
+    async fn transact_at(&mut self, first: usize, second: usize, commits: bool, may_vanish: bool) -> Turn {
+        self.tally.transactions += 1;
         let begun = Instant::now();
         loop {
             let before = self.counts;
@@ -202,6 +237,7 @@ impl Worker {
         commits: bool,
         may_vanish: bool,
     ) -> Result<Turn, Again> {
+        self.written.clear();
         for (id, starts) in [(first, true), (second, false)] {
             let mut body = self.part(self.increment(id));
             if starts {
@@ -212,11 +248,13 @@ impl Worker {
                 return Err(self.again(code, &reply, "TransientTransactionError").await);
             }
             self.counts[id] += 1;
+            self.written.push(id);
             self.check_incremented(&reply, id);
             if may_vanish && self.random.up_to(9) == 0 {
                 return Ok(Turn::Abandoned);
             }
         }
+        self.written.clear();
         let end = if commits {
             rawdoc! { "commitTransaction": 1 }
         } else {
@@ -288,9 +326,15 @@ impl Worker {
         }
     }
 
+    /// As drivers do it when too many wait: two retries, each after a pause by chance, the second one up to twice as long. Then it is the
+    /// application's turn to ask again.
     async fn rest(&mut self, reply: &RawDocument) {
         let backoff = CommandReply::read(reply).failure().and_then(|error| error.base_backoff());
-        let most = backoff.unwrap_or(Duration::from_millis(100)) * 2;
+        let most = match (backoff, self.refusals % 3) {
+            (Some(_), 0) => return,
+            (Some(base), number) => base * 2_u32.pow(number),
+            (None, _) => Duration::from_millis(200),
+        };
         let micros = self.random.up_to(u64::try_from(most.as_micros()).unwrap());
         tokio::time::sleep(Duration::from_micros(micros)).await;
     }
@@ -314,14 +358,18 @@ impl Worker {
             }
         };
         self.tally.commands += 1;
-        self.tally.slowest = self.tally.slowest.max(begun.elapsed());
+        let is_refused = is_labelled(&reply, "SystemOverloadedError");
+        self.refusals = if is_refused { self.refusals + 1 } else { 0 };
+        self.tally.refused += u64::from(is_refused);
+        let name = self.doing.iter().next().unwrap().unwrap().0.as_str().to_owned();
+        self.tally.slowest = max(core::mem::take(&mut self.tally.slowest), (begun.elapsed(), name));
         reply
     }
 
     fn check_batch(&mut self, reply: &RawDocument, batch: &str, ids: core::ops::Range<usize>) -> usize {
         let documents = reply.get_document("cursor").ok().and_then(|cursor| cursor.get_array(batch).ok());
         let documents: Vec<_> = documents.into_iter().flatten().filter_map(|it| it.ok()?.as_document()).collect();
-        let expected: Vec<_> = ids.map(|id| (long(id), self.number, self.counts[id])).collect();
+        let expected: Vec<_> = ids.map(|id| (self.id(id), self.number, self.counts[id])).collect();
         let found: Vec<_> = documents.iter().map(|document| read(document)).collect();
         if found.iter().ne(expected.iter().map(|it| Some(*it)).collect::<Vec<_>>().iter()) {
             self.wrong(format!("expected {expected:?}, found {reply:?}"));
@@ -331,7 +379,7 @@ impl Worker {
 
     fn check_incremented(&mut self, reply: &RawDocument, id: usize) {
         let found = reply.get_document("value").ok().and_then(read);
-        let expected = (long(id), self.number, self.counts[id]);
+        let expected = (self.id(id), self.number, self.counts[id]);
         if found != Some(expected) {
             self.wrong(format!("expected {expected:?}, found {reply:?}"));
         }
@@ -342,7 +390,7 @@ impl Worker {
     }
 
     fn increment(&self, id: usize) -> RawDocumentBuf {
-        let (query, update) = (rawdoc! { "_id": long(id) }, rawdoc! { "$inc": { "n": 1_i64 } });
+        let (query, update) = (rawdoc! { "_id": self.id(id) }, rawdoc! { "$inc": { "n": 1_i64 } });
         rawdoc! { "findAndModify": self.collection(), "query": query, "update": update, "new": true }
     }
 
@@ -361,6 +409,10 @@ impl Worker {
         collection(self.number)
     }
 
+    fn id(&self, document: usize) -> i64 {
+        self.number * 100 + i64::try_from(document).unwrap()
+    }
+
     fn any(&mut self) -> usize {
         usize::try_from(self.random.up_to(DOCUMENTS as u64 - 1)).unwrap()
     }
@@ -371,15 +423,39 @@ impl Tally {
         self.commands += other.commands;
         self.cursors += other.cursors;
         self.transactions += other.transactions;
+        self.refused += other.refused;
+        self.work += other.work;
         other.repeated.into_iter().for_each(|(code, count)| *self.repeated.entry(code).or_default() += count);
         self.wrong.extend(other.wrong);
-        self.slowest = self.slowest.max(other.slowest);
+        self.slowest = max(core::mem::take(&mut self.slowest), other.slowest);
     }
+}
+
+/// Waits until no open transaction has written to the collections of these clients: one that writes there conflicts with it. How many
+/// collections there are.
+pub(crate) async fn wait_until_unlocked(directly: &Client, numbers: core::ops::Range<i64>, soon: Duration) -> usize {
+    let begun = Instant::now();
+    let collections: BTreeSet<_> = numbers.map(collection).collect();
+    for collection in &collections {
+        loop {
+            let mut session = directly.start_session().unwrap();
+            session.start_transaction().unwrap();
+            let every = rawdoc! { "q": {}, "u": { "$set": { "seen": true } }, "multi": true };
+            let update = rawdoc! { "update": collection.as_str(), "updates": [every] };
+            let written = directly.operation(Writable, ("load", update)).in_session(&mut session).run().await;
+            // One that has failed is there no more.
+            let _ = session.abort_transaction().await;
+            let Err(error) = written else { break };
+            assert!(begun.elapsed() < soon, "a transaction was left upstream: {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    collections.len()
 }
 
 /// The collection of a client, in the database `load`.
 pub(crate) fn collection(number: i64) -> String {
-    format!("of-{number}")
+    format!("of-{}", number / CLIENTS)
 }
 
 fn read(document: &RawDocument) -> Option<(i64, i64, i64)> {
@@ -397,8 +473,4 @@ fn code(reply: &RawDocument) -> Option<i32> {
 fn is_labelled(reply: &RawDocument, label: &str) -> bool {
     let labels = reply.get_array("errorLabels").ok();
     labels.into_iter().flatten().any(|it| it.is_ok_and(|it| it.as_str() == Some(label)))
-}
-
-fn long(id: usize) -> i64 {
-    i64::try_from(id).unwrap()
 }

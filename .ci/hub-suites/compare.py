@@ -1,0 +1,73 @@
+"""Compares the results of the same tests: compare.py WITHOUT.xml WITH.xml. Fails if a test passes without the hub and not with it, and no
+reason is known."""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+
+# Tests that look for what a hub is there to hide, or that reach behind it.
+REASONS = [
+    (
+        r"test_retryable_(reads|writes)(?!.*server_does_not_return)|on_retried_read_in_implicit_session|"
+        r"raw_retryable_reads|logging_retry_",
+        "the hub repeats the operation itself, and as long as its patience lasts (X-134): the driver sees neither error nor retry",
+    ),
+    (
+        r"TestLoadBalancer(Cursors|Transactions|EventMonitoring)|TestLoadBalancerSdamErrorHandling::test_stale|"
+        r"does_not_retry_retryable_errors|isClientError_considers_network_errors|bulk_write_command_(network_)?error",
+        "a connection that is lost upstream, or a server that changes its state, is an error of the operation alone (X-134)",
+    ),
+    (
+        r"TestUnifiedHandshakeError|TestLoadBalancerSdamErrorHandling::test_errors_during",
+        "a fail point in handshakes meets the hub's connections, and not the driver's",
+    ),
+    (
+        r"TestPooling::test_\w*timeout_message|TestClientBackpressure::test_01",
+        "a fail point for an application's name does not meet the hub, which has a name of its own upstream",
+    ),
+    (r"TestPooling::", "its connections say hello without loadBalanced, which a hub refuses (X-130)"),
+    (r"TestClient::test_(auth_from_uri|username_and_password)", "users that clients create upstream are none of the hub's"),
+    (r"test_exhaust$", "exhaust cursors get ordinary batches"),
+    (r"raw_transaction$|TestClusterTime::test_cluster_time$", "the hub's own hello has no cluster time, so a driver learns it later"),
+    (r"recoveryToken", "a replica set has no recovery tokens; the other server poses as a router"),
+    (r"Aggregate_with_\$out_includes_read_preference", "the test server does not take writing pipelines on secondaries, as MongoDB does"),
+]
+
+
+def read(path):
+    """The outcome of each test, and what it said."""
+    outcomes = {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        faults = [part for part in case if part.tag in ("failure", "error")]
+        skipped = any(part.tag == "skipped" for part in case)
+        outcome = "failed" if faults else "skipped" if skipped else "passed"
+        outcomes[name] = (outcome, " ".join((part.get("message") or "")[:300] for part in faults))
+    return outcomes
+
+
+def main():
+    without, through = read(sys.argv[1]), read(sys.argv[2])
+    for title, outcomes in (("without the hub", without), ("through the hub", through)):
+        counts = Counter(outcome for outcome, _ in outcomes.values())
+        print(f"{title}: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    known, unknown = Counter(), []
+    for name, (outcome, _) in sorted(without.items()):
+        other, message = through.get(name, ("missing", ""))
+        if outcome == "passed" and other != "passed":
+            reason = next((reason for pattern, reason in REASONS if re.search(pattern, name)), None)
+            if reason:
+                known[reason] += 1
+            else:
+                unknown.append(f"{other} {name}: {message}")
+    for reason, count in known.most_common():
+        print(f"{count} fail through the hub, because {reason}")
+    for line in unknown:
+        print(line)
+    # A suite that could not run passes nothing.
+    if unknown or len(without) != len(through) or sum(outcome == "passed" for outcome, _ in without.values()) < 2000:
+        sys.exit(1)
+
+
+main()

@@ -1,0 +1,79 @@
+//! What a command needs to go upstream: a place in the queue, and a connection.
+//!
+//! While no server suits the command, it has no place: during an election those that want the primary would have all of them, and keep
+//! out those for which there is a server.
+
+use core::time::Duration;
+
+use cmap_core::topology::Criteria;
+use cmap_tokio::{CheckOutError, Connection};
+
+use super::forward::Customer;
+use super::gate::{NoPlace, Place};
+use super::shared::Shared;
+use crate::protocol::Class;
+
+/// A place and a connection.
+pub(super) struct Turn {
+    pub(super) connection: Connection,
+    _place: Place,
+}
+
+/// There is none.
+pub(super) enum NoTurn {
+    Place(NoPlace),
+    Connection(CheckOutError),
+}
+
+/// How long a command may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For its turn in the queue.
+    pub(super) queue: Duration,
+    /// From then on for a server and a connection to it, further turns included.
+    pub(super) server: Duration,
+}
+
+/// Waits for both.
+pub(super) async fn take(
+    shared: &Shared,
+    customer: &Customer,
+    class: Class,
+    criteria: &Criteria,
+    patience: Patience,
+) -> Result<Turn, NoTurn> {
+    let mut place = shared.gate.enter(&customer.name, class, patience.queue).await.map_err(NoTurn::Place)?;
+    let until = shared.now() + patience.server;
+    loop {
+        let left = until.saturating_since(shared.now());
+        tokio::select! {
+            biased;
+            connection = check_out(shared, customer, criteria, left) => {
+                return connection.map(|connection| Turn { connection, _place: place });
+            }
+            () = shared.upstream.wait_until_none_suits(criteria) => {}
+        }
+        let parked = place.park(&customer.name);
+        let is_there = tokio::time::timeout(left, shared.upstream.wait_until_one_suits(criteria)).await.is_ok();
+        if !is_there {
+            // It says what is known of the servers.
+            check_out(shared, customer, criteria, Duration::ZERO).await?;
+        }
+        let left = until.saturating_since(shared.now());
+        place = parked.resume(class, patience.queue.min(left)).await.map_err(NoTurn::Place)?;
+    }
+}
+
+async fn check_out(
+    shared: &Shared,
+    customer: &Customer,
+    criteria: &Criteria,
+    patience: Duration,
+) -> Result<Connection, NoTurn> {
+    let check_out = shared.upstream.client.check_out_for_within(criteria.clone(), patience).label(&*customer.name);
+    let check_out = match customer.identity {
+        Some(identity) => check_out.identity(identity),
+        None => check_out,
+    };
+    check_out.await.map_err(NoTurn::Connection)
+}
