@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Random(u64);
 
+/// By how much the state grows with each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Random {
     /// The sequence of `seed`.
     pub fn new(seed: u64) -> Self {
@@ -18,11 +21,19 @@ impl Random {
     /// The next 64 bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ (bits >> 31)
+    }
+
+    /// A number below `count`, or 0. For choices that come often: the bits are mixed once, and only the first of them count.
+    #[inline(always)]
+    pub fn below(&mut self, count: u32) -> u32 {
+        self.0 = self.0.wrapping_add(STEP);
+        let bits = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
+        ((bits * u64::from(count)) >> 32) as u32
     }
 
     /// A number from 0 to `bound`, both included.
@@ -53,5 +64,25 @@ mod tests {
 
         assert!((0..100).all(|_| random.up_to(3) <= 3));
         assert_eq!(random.up_to(0), 0);
+        assert!((0..100).all(|_| random.below(3) < 3));
+        assert_eq!((random.below(1), random.below(0)), (0, 0));
+    }
+
+    #[test]
+    fn each_number_below_a_count_follows_each_other_as_often() {
+        const COUNT: u32 = 8;
+        let mut random = Random::new(1);
+        let mut pairs = [[0_u32; COUNT as usize]; COUNT as usize];
+        let mut last = 0;
+
+        for _ in 0..64_000 {
+            let drawn = random.below(COUNT) as usize;
+            pairs[last][drawn] += 1;
+            last = drawn;
+        }
+
+        let rare = pairs.iter().flatten().min();
+        let frequent = pairs.iter().flatten().max();
+        assert!(rare >= Some(&850) && frequent <= Some(&1150), "{rare:?} to {frequent:?} of 1,000");
     }
 }

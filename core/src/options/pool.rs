@@ -138,6 +138,14 @@ pub(crate) struct Limits {
     pub(crate) load_balanced: bool,
 }
 
+impl Limits {
+    /// For how many nanoseconds connections are held for their keys, where they are.
+    #[inline(always)]
+    pub(crate) fn hold_time(&self) -> Option<u64> {
+        self.affinity?.hold_time()
+    }
+}
+
 /// A second in nanoseconds.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 

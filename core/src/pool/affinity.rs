@@ -5,14 +5,15 @@
 //!
 //! Check-outs that wait for the connection of their key are *loyal*. They are not in the queue but in a list of that
 //! connection, in which they have the same deadlines as others. A connection that is available, has keys, and belongs to a
-//! pool that holds them is *held*; the held ones are in a list of their own, in the order of their return, so the front of
-//! it is the next whose time ends.
+//! pool that holds them is *held*. Nothing is noted for that when it comes back: the available connections are in the order of
+//! their return, so the first of them that has keys is the next whose time ends. Those before it that have none are passed over
+//! once, up to [`Holds::free`].
 
 use super::Pool;
 use super::bonds::{AffinityKey, Bond, Bonds};
 use super::connections::{Slot, Stage};
 use super::event::ConnectionClosedReason;
-use super::list::Key;
+use super::list::{Key, NIL};
 use super::output::{Action, Delivery, Output};
 use super::timer::{Timeout, TimeoutReason};
 use super::wait_queue::CheckOutRequest;
@@ -75,20 +76,22 @@ impl<C> Pool<C> {
         claimed.fold(0, |number, _| number + 1)
     }
 
+    /// Whether an available connection is held for its keys.
+    pub(super) fn is_kept(&self, connection: Key) -> bool {
+        self.holds() && self.affinity.as_ref().is_some_and(|affinity| affinity.has_keys(connection))
+    }
+
     /// Available connections that any check-out may take.
     pub(super) fn free(&self) -> u32 {
-        self.connections.available.len() - self.affinity.as_ref().map_or(0, |affinity| affinity.held.len())
+        if self.next_hold().is_none() {
+            return self.connections.available.len();
+        }
+        self.connections.coldest_first(|key| !self.is_kept(key)).fold(0, |free, _| free + 1)
     }
 
     /// The one of them that was returned last.
     pub(super) fn hottest_free(&self) -> Option<Key> {
-        match self.affinity.as_deref() {
-            Some(affinity) if !affinity.held.is_empty() => {
-                let last = self.free().checked_sub(1)?;
-                self.connections.available_from(|key| !affinity.is_held(key), last)
-            }
-            Some(_) | None => self.connections.available.back(),
-        }
+        self.connections.hottest_first(|key| !self.is_kept(key)).next()
     }
 
     /// Whether an arrival takes the connection of its key, however many wait.
@@ -99,31 +102,12 @@ impl<C> Pool<C> {
     /// Whether connections are held for their keys.
     #[inline]
     pub(super) fn holds(&self) -> bool {
-        self.limits.affinity.and_then(Affinity::hold_time).is_some()
+        self.limits.hold_time().is_some()
     }
 
     /// Whether a check-out waits for the connection of its key.
     pub(super) fn has_loyal_waiters(&self) -> bool {
         self.affinity.as_ref().is_some_and(|affinity| affinity.loyal > 0)
-    }
-
-    /// A connection is about to be delivered at `now` and held no more, unless holds are over that have to be ended first.
-    pub(super) fn end_hold_at_once(&mut self, connection: Key, now: Instant) -> bool {
-        let is_over = self.next_hold().is_some_and(|(_, end)| end <= now);
-        if !is_over {
-            self.release(connection);
-        }
-        !is_over
-    }
-
-    /// An available connection is kept for its keys, where connections are.
-    #[inline]
-    pub(super) fn hold(&mut self, connection: Key) {
-        if self.holds()
-            && let Some(affinity) = &mut self.affinity
-        {
-            affinity.hold(connection);
-        }
     }
 
     /// As [`serve_arrival`](Self::serve_arrival) in a pool with affinity.
@@ -161,28 +145,23 @@ impl<C> Pool<C> {
         let key = self.wait_queue.front().and_then(|head| affinity.key_of(head));
         let is_available = |&&own: &&Key| matches!(self.connections.slot(own).stage, Stage::Available { .. });
         match key {
-            None if affinity.held.is_empty() => self.next_by_reuse(),
-            None => {
-                let number = self.free().checked_sub(1)?;
-                let place = self.place_by_reuse(number);
-                let affinity = self.affinity.as_deref()?;
-                self.connections.available_from(|key| !affinity.is_held(key), place)
-            }
+            None if self.next_hold().is_none() => self.next_by_reuse(),
+            None => self.next_free(),
             Some(key) => {
                 let own = affinity.keys.get(&key).filter(is_available);
-                own.copied().or_else(|| affinity.least_shared(&self.connections))
+                own.copied().or_else(|| affinity.least_shared(&self.connections, self.holds()))
             }
         }
     }
 
     /// The head of the queue gets an available connection, which is its key's from now on.
     pub(super) fn take_bound(&mut self, connection: Key, check_out: Key) -> Option<Delivery<C>> {
-        if let Some(affinity) = &mut self.affinity {
-            affinity.release(connection);
-            if let Some(key) = affinity.key_of(check_out) {
-                affinity.bind(key, connection);
-            }
+        if let Some(affinity) = &mut self.affinity
+            && let Some(key) = affinity.key_of(check_out)
+        {
+            affinity.bind(key, connection);
         }
+        self.release(connection);
         self.take_for(connection, check_out)
     }
 
@@ -190,11 +169,12 @@ impl<C> Pool<C> {
     /// whether anything has changed.
     pub(super) fn lend(&mut self) -> bool {
         let Some(Affinity::Hold { lend: true, .. }) = self.limits.affinity else { return false };
-        let Some(hottest) = self.affinity.as_ref().and_then(|affinity| affinity.held.back()) else { return false };
         let Some(head) = self.wait_queue.front() else { return false };
         if self.wait_queue.len() <= self.connections.pending + self.checks() {
             return false;
         }
+        let Some(affinity) = &self.affinity else { return false };
+        let Some(hottest) = self.connections.hottest_first(|key| affinity.has_keys(key)).next() else { return false };
         if let Some(reason) = self.perished(hottest) {
             self.close_connection(hottest, reason);
         } else if self.needs_check(hottest) {
@@ -212,7 +192,7 @@ impl<C> Pool<C> {
     /// to it, or is held for its keys.
     pub(super) fn serve_loyal(&mut self, connection: Key) {
         let Some(affinity) = &self.affinity else { return };
-        let Some(waiter) = affinity.first_loyal(connection) else { return self.hold(connection) };
+        let Some(waiter) = affinity.first_loyal(connection) else { return };
         self.leave_loyal(waiter);
         let delivery = self.take_bound(connection, waiter);
         self.outputs.extend(delivery.map(Output::from));
@@ -221,15 +201,15 @@ impl<C> Pool<C> {
     /// A refreshed connection is available in its old place: it goes to the first check-out that is loyal to it, or is held
     /// for what is left of its time.
     pub(super) fn return_to_keys(&mut self, connection: Key) {
-        if self.affinity.is_some() {
+        let time = self.limits.hold_time();
+        let since = self.available_since(connection);
+        let end_of_hold = since.zip(time).map_or(Instant::END, |(since, time)| since.after(time));
+        if let Some(affinity) = &mut self.affinity {
+            // Its place may be in front of those that were passed over.
+            affinity.holds.free = NIL;
+            affinity.holds.until = affinity.holds.until.min(end_of_hold);
             self.serve_loyal(connection);
         }
-        let Some(returned_at) = self.available_since(connection) else { return };
-        let Some(affinity) = &mut self.affinity else { return };
-        let connections = &self.connections;
-        let is_later =
-            |other| matches!(connections.slot(other).stage, Stage::Available { since, .. } if since > returned_at);
-        affinity.put_back(connection, is_later);
     }
 
     /// As [`serve_with`](Self::serve_with), in a pool with affinity.
@@ -255,6 +235,7 @@ impl<C> Pool<C> {
     /// A connection leaves the pool: its keys have none, and those who wait for it wait for any.
     pub(super) fn end_bonds(&mut self, connection: Key) {
         self.send_to_queue(connection);
+        self.release(connection);
         if let Some(affinity) = &mut self.affinity {
             affinity.unbind_all(connection);
         }
@@ -279,15 +260,31 @@ impl<C> Pool<C> {
 
     /// Ends the holds whose time has passed.
     pub(super) fn end_holds(&mut self) {
+        let Some(time) = self.limits.hold_time() else {
+            self.affinity.iter_mut().for_each(|affinity| affinity.holds.until = Instant::END);
+            return;
+        };
+        self.pass_free();
         let mut has_ended = false;
         while let Some((connection, _)) = self.next_hold().filter(|&(_, end)| end <= self.now)
             && let Some(affinity) = &mut self.affinity
         {
             affinity.unbind_all(connection);
+            self.pass_free();
             has_ended = true;
+        }
+        let first = self.next_hold().map_or(Instant::END, |(_, end)| end);
+        if let Some(affinity) = &mut self.affinity {
+            affinity.holds.until = first.min(self.now.after(time));
         }
         if has_ended {
             self.serve();
+        }
+    }
+
+    fn pass_free(&mut self) {
+        if let Some(affinity) = &mut self.affinity {
+            affinity.pass_free(&self.connections);
         }
     }
 
@@ -329,7 +326,6 @@ impl<C> Pool<C> {
         if affinity.recent.iter().any(|(key, connection)| affinity.keys.get(&key) != Some(&connection)) {
             return Err("a recent key has another connection than it has");
         }
-        let holds = self.holds();
         let mut loyal = 0;
         for (connection, bond) in bonds() {
             let stage = self.connections.slots.get(connection as usize).map(|slot| &slot.stage);
@@ -339,19 +335,20 @@ impl<C> Pool<C> {
             if !bond.keys.is_empty() && !is_available && !is_occupied {
                 return Err("a key has a connection that is not established");
             }
-            if bond.is_held != (holds && is_available && !bond.keys.is_empty()) {
-                return Err("a connection is held that should not be, or is not");
-            }
             loyal += self.wait_queue.check_list(&bond.waiters, connection)?;
             if !bond.waiters.is_empty() && !is_occupied {
                 return Err("a check-out waits for the connection of its key though nobody has it");
             }
         }
-        let held = affinity.held.check(&affinity.bonds)?;
-        if held.len() != bonds().filter(|(_, bond)| bond.is_held).count()
-            || !held.iter().map(|&key| self.available_since(key)).is_sorted()
-        {
-            return Err("held connections are not in the order of their return");
+        if affinity.holds.free != NIL && !self.connections.is_available(affinity.holds.free) {
+            return Err("a connection is passed over that is not available");
+        }
+        let first = self.connections.coldest_first(|key| affinity.has_keys(key)).next();
+        if self.holds() && first != affinity.first_held(&self.connections) {
+            return Err("a held connection is passed over");
+        }
+        if self.next_hold().is_some_and(|(_, end)| end < affinity.holds.until) {
+            return Err("a hold ends earlier than the first that is expected to");
         }
         if loyal != affinity.loyal as usize || loyal != self.wait_queue.loyal() {
             return Err("a check-out waits for no connection that is known");
@@ -375,10 +372,10 @@ impl<C> Pool<C> {
         }
     }
 
-    /// An available connection is held no more.
+    /// A connection is about to be available no more.
     pub(super) fn release(&mut self, connection: Key) {
         if let Some(affinity) = &mut self.affinity {
-            affinity.release(connection);
+            affinity.release(connection, &self.connections);
         }
     }
 
@@ -412,8 +409,8 @@ impl<C> Pool<C> {
     }
 
     fn next_hold(&self) -> Option<(Key, Instant)> {
-        let time = self.limits.affinity.and_then(Affinity::hold_time)?;
-        let first = self.affinity.as_ref()?.held.front()?;
+        let time = self.limits.hold_time()?;
+        let first = self.affinity.as_ref()?.first_held(&self.connections)?;
         Some((first, self.available_since(first)?.after(time)))
     }
 }

@@ -6,14 +6,16 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::connections::Connections;
-use super::list::{Key, Linked, Links, List};
+use super::list::{Key, List, NIL};
 use super::recent_keys::RecentKeys;
 use super::wait_queue::WAITERS;
 use crate::options::Limits;
+use crate::time::Instant;
 
 /// Somebody who wants the connection again that it had last: a thread, a request, a user. The number is the caller's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,9 +23,6 @@ pub struct AffinityKey(pub u64);
 
 /// Most keys that are bound to one connection; the one that was bound first is forgotten.
 pub(super) const MOST_KEYS: usize = 128;
-
-/// The one list of held connections.
-const HELD: usize = 0;
 
 /// The keys of a pool, and the check-outs that wait for their connections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,7 +32,8 @@ pub(crate) struct Bonds {
     pub(super) recent: RecentKeys,
     /// By connection.
     pub(super) bonds: Vec<Bond>,
-    pub(super) held: List<HELD>,
+    #[serde(skip)]
+    pub(super) holds: Holds,
     /// The keys of check-outs that wait.
     asked_by: Vec<Option<AffinityKey>>,
     /// Check-outs that wait for the connection of their key.
@@ -46,8 +46,15 @@ pub(super) struct Bond {
     /// The one that was bound first comes first.
     pub(super) keys: Vec<AffinityKey>,
     pub(super) waiters: List<WAITERS>,
-    pub(super) is_held: bool,
-    links: Links,
+}
+
+/// How far the holds were looked at. It repeats what lists say, and is not part of a pool's state.
+#[derive(Clone)]
+pub(super) struct Holds {
+    /// Until when none ends, as far as is known. Those of connections that come back later end later.
+    pub(super) until: Instant,
+    /// The hottest available connection of which it is known that neither it nor a colder one is held.
+    pub(super) free: Key,
 }
 
 impl Bonds {
@@ -107,13 +114,9 @@ impl Bonds {
         self.recent.remove(key);
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
         bond.keys.retain(|&bound| bound != key);
-        if bond.keys.is_empty() {
-            self.release(connection);
-        }
     }
 
     pub(super) fn unbind_all(&mut self, connection: Key) {
-        self.release(connection);
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
         for key in core::mem::take(&mut bond.keys) {
             self.keys.remove(&key);
@@ -121,42 +124,34 @@ impl Bonds {
         }
     }
 
-    /// An available connection is kept for its keys, if it has any.
-    pub(super) fn hold(&mut self, connection: Key) {
-        let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
-        if !bond.keys.is_empty() && !bond.is_held {
-            bond.is_held = true;
-            self.held.push_back(&mut self.bonds, connection);
+    /// A connection is about to leave the list of available ones.
+    #[inline(always)]
+    pub(super) fn release<C>(&mut self, connection: Key, connections: &Connections<C>) {
+        if self.holds.free == connection {
+            self.holds.free = connections.colder(connection).unwrap_or(NIL);
         }
     }
 
-    /// A held connection that was away returns to its place: in front of those that came back later.
-    pub(super) fn put_back(&mut self, connection: Key, is_later: impl Fn(Key) -> bool) {
-        if self.is_held(connection) {
-            self.held.remove(&mut self.bonds, connection);
-            let mut next = self.held.back();
-            let mut later = None;
-            while let Some(key) = next.filter(|&key| is_later(key)) {
-                later = Some(key);
-                next = self.held.previous(&self.bonds, key);
-            }
-            match later {
-                Some(later) => self.held.insert_before(&mut self.bonds, later, connection),
-                None => self.held.push_back(&mut self.bonds, connection),
-            }
-        }
+    /// Whether a connection has keys: where connections are held, it is while it is available.
+    pub(super) fn has_keys(&self, connection: Key) -> bool {
+        self.bonds.get(connection as usize).is_some_and(|bond| !bond.keys.is_empty())
     }
 
-    /// A connection is held no more.
-    pub(super) fn release(&mut self, connection: Key) {
-        let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
-        if core::mem::take(&mut bond.is_held) {
-            self.held.remove(&mut self.bonds, connection);
+    /// The coldest of the available connections that have keys.
+    pub(super) fn first_held<C>(&self, connections: &Connections<C>) -> Option<Key> {
+        if self.keys.is_empty() {
+            return None;
         }
+        connections.hotter_than(self.holds.free).find(|&key| self.has_keys(key))
     }
 
-    pub(super) fn is_held(&self, connection: Key) -> bool {
-        self.bonds.get(connection as usize).is_some_and(|bond| bond.is_held)
+    /// Those before it are not looked at again.
+    pub(super) fn pass_free<C>(&mut self, connections: &Connections<C>) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let free = connections.hotter_than(self.holds.free).take_while(|&key| !self.has_keys(key));
+        self.holds.free = free.last().unwrap_or(self.holds.free);
     }
 
     pub(super) fn first_loyal(&self, connection: Key) -> Option<Key> {
@@ -164,39 +159,54 @@ impl Bonds {
     }
 
     /// Of the available connections that are not held, the one with the fewest keys; among equals the hottest.
-    pub(super) fn least_shared<C>(&self, connections: &Connections<C>) -> Option<Key> {
+    pub(super) fn least_shared<C>(&self, connections: &Connections<C>, holds: bool) -> Option<Key> {
         let mut least: Option<(usize, Key)> = None;
-        let mut next = connections.available.back();
-        while let Some(key) = next {
+        for key in connections.hottest_first(|key| !(holds && self.has_keys(key))) {
             let number = self.bonds.get(key as usize).map_or(0, |bond| bond.keys.len());
-            if !self.is_held(key) && least.is_none_or(|(fewest, _)| number < fewest) {
+            if least.is_none_or(|(fewest, _)| number < fewest) {
                 least = Some((number, key));
             }
-            next = if least.is_some_and(|(fewest, _)| fewest == 0) { None } else { connections.colder(key) };
+            if number == 0 {
+                break;
+            }
         }
         least.map(|(_, key)| key)
     }
 }
 
 impl<C> Connections<C> {
-    /// The available connection at `place` among those that are `meant`, from the coldest on.
-    pub(super) fn available_from(&self, meant: impl Fn(Key) -> bool, place: u32) -> Option<Key> {
-        let all = core::iter::successors(self.available.front(), |&key| self.available.next(&self.slots, key));
-        all.filter(|&key| meant(key)).nth(place as usize)
+    /// The available connections that are `meant`, from the coldest on.
+    pub(super) fn coldest_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
+        self.hotter_than(NIL).filter(move |&key| meant(key))
+    }
+
+    /// The same from the hottest on.
+    pub(super) fn hottest_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
+        core::iter::successors(self.available.back(), |&key| self.colder(key)).filter(move |&key| meant(key))
+    }
+
+    /// The available connections that came back after one of them, or all.
+    fn hotter_than(&self, key: Key) -> impl Iterator<Item = Key> {
+        let first = if key == NIL { self.available.front() } else { self.available.next(&self.slots, key) };
+        core::iter::successors(first, |&key| self.available.next(&self.slots, key))
     }
 
     /// The available connection that came back before another one.
-    pub(super) fn colder(&self, key: Key) -> Option<Key> {
+    fn colder(&self, key: Key) -> Option<Key> {
         self.available.previous(&self.slots, key)
     }
 }
 
-impl Linked<HELD> for Bond {
-    fn links(&self) -> &Links {
-        &self.links
+impl Default for Holds {
+    /// Nothing is known.
+    fn default() -> Self {
+        Self { until: Instant::ORIGIN, free: NIL }
     }
+}
 
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
+impl fmt::Debug for Holds {
+    /// What is in it makes no difference between pools.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holds")
     }
 }

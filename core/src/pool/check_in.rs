@@ -41,7 +41,7 @@ impl<C> Pool<C> {
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         match self.check_in_with_options(now, connection, socket, condition) {
-            Ok(()) => Ok(CheckedIn::Done),
+            Ok(_) => Ok(CheckedIn::Done),
             Err(socket) => self.check_in_at_length(now, connection, socket, condition),
         }
     }

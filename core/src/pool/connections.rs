@@ -8,6 +8,7 @@
 //! every service has its own list of available connections beside it).
 
 mod consistency;
+mod taking;
 
 use alloc::vec::Vec;
 
@@ -149,6 +150,12 @@ impl<C> Connections<C> {
         &mut self.slots[key as usize]
     }
 
+    /// Whether a slot has a connection that is available.
+    #[inline(always)]
+    pub(crate) fn is_available(&self, key: Key) -> bool {
+        self.slots.get(key as usize).is_some_and(Slot::is_available)
+    }
+
     /// The slot of a connection that has not been closed.
     #[inline]
     pub(crate) fn find(&self, handle: Handle) -> Option<Key> {
@@ -262,55 +269,6 @@ impl<C> Connections<C> {
         if let Some(service) = slots[key as usize].service.and_then(|id| generations.service_mut(id)) {
             service.available.insert_in_front_of_first(slots, key, is_later);
         }
-    }
-
-    /// The available connection at `place`, from the coldest on; the walk begins at the nearer end.
-    #[inline]
-    pub(crate) fn available_at(&self, place: u32) -> Option<Key> {
-        let list = &self.available;
-        let behind = list.len().checked_sub(place + 1)?;
-        if place <= behind {
-            let mut key = list.front()?;
-            for _ in 0..place {
-                key = self.slots.get(key as usize)?.links.next;
-            }
-            Some(key)
-        } else {
-            let mut key = list.back()?;
-            for _ in 0..behind {
-                key = self.slots.get(key as usize)?.links.previous;
-            }
-            Some(key)
-        }
-    }
-
-    /// An available connection, or the hottest, is in use from now on; its socket moves out.
-    #[inline(always)]
-    pub(crate) fn take(
-        &mut self,
-        generations: &mut Generations,
-        check_out: Key,
-        chosen: Option<Key>,
-    ) -> Option<(Key, ConnectionId, C)> {
-        let slots = self.slots.as_mut_slice();
-        let key = chosen.or(self.available.back())?;
-        let slot = &mut slots[key as usize];
-        // Test the stage before the links change, so that it need not be loaded again.
-        if !slot.is_available() {
-            return None;
-        }
-        let in_use = Stage::InUse { check_out, perished: None, purpose: Purpose::Other };
-        let Stage::Available { socket, .. } = core::mem::replace(&mut slot.stage, in_use) else { return None };
-        let (id, is_of_service) = (slot.id, slot.service.is_some());
-        match chosen {
-            None => self.available.remove_back(slots, key),
-            Some(_) => self.available.remove_inline(slots, key),
-        }
-        self.in_use += 1;
-        if is_of_service {
-            self.change_service_list(generations, key);
-        }
-        Some((key, id, socket))
     }
 
     /// A connection in use belongs to another check-out from now on.
@@ -538,6 +496,7 @@ impl<C> Slot<C> {
         }
     }
 
+    #[inline(always)]
     fn is_available(&self) -> bool {
         matches!(self.stage, Stage::Available { .. })
     }

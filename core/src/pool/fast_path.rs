@@ -8,7 +8,8 @@
 use super::connections::Stage;
 use super::list::Key;
 use super::share::Way;
-use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
+use super::{AffinityKey, CheckOutRequest, Condition, Delivery, EndedUse, Handle, Pool, Purpose};
+use crate::random::Random;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -52,19 +53,43 @@ impl<C> Pool<C> {
     #[inline(always)]
     pub(crate) fn check_out_with_options(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
-        if !self.goes(self.attention.check_out, Way::WithOptions)
+        if !matches!(self.attention.check_out, Way::WithOptions)
+            || !self.outputs.is_empty()
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || self.wait_queue.len() > 0
         {
             return None;
         }
-        let (chosen, idle_time) = self.choose_at_once(latest, request.affinity)?;
+        let random = self.random.clone();
+        let chosen = self.choose(latest, request.affinity)?;
         let key = self.wait_queue.next_key();
-        let (connection, socket) = self.take(key, Some(chosen))?;
+        let (connection, socket, idle_time) = match self.take_as_it_is(chosen, key, latest) {
+            Some(taken) => taken,
+            None => self.take_another(chosen, key, latest, request.affinity, &random)?,
+        };
         self.now = latest;
         self.record_immediate_delivery(idle_time);
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
+    }
+
+    /// Takes what is chosen in place of a slot without an available connection.
+    #[cold]
+    #[inline(never)]
+    fn take_another(
+        &mut self,
+        chosen: Key,
+        check_out: Key,
+        now: Instant,
+        affinity: Option<AffinityKey>,
+        random: &Random,
+    ) -> Option<(Handle, C, u64)> {
+        let another = self.choose_again(chosen, affinity, random)?;
+        let taken = self.take_as_it_is(another, check_out, now);
+        if taken.is_none() {
+            self.random = random.clone();
+        }
+        taken
     }
 
     /// Makes a connection that came back the hottest one, if nothing stands in the way. Otherwise its socket is returned.
@@ -88,7 +113,7 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// The same where options ask for more: lives that end, connections that are held for keys, histograms.
+    /// The same where options ask for more: lives that end, histograms. Says which use has ended.
     #[inline(always)]
     pub(crate) fn check_in_with_options(
         &mut self,
@@ -96,8 +121,8 @@ impl<C> Pool<C> {
         connection: Handle,
         socket: C,
         condition: Condition,
-    ) -> Result<(), C> {
-        if !self.goes(self.attention.check_in, Way::WithOptions) || self.share.yields() {
+    ) -> Result<EndedUse, C> {
+        if matches!(self.attention.check_in, Way::Long) || !self.outputs.is_empty() || self.share.yields() {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
@@ -107,10 +132,11 @@ impl<C> Pool<C> {
         }
         self.put_hottest(latest, connection.key, socket);
         self.now = latest;
+        let ended =
+            EndedUse { check_out: self.wait_queue.id(check_out), since: self.wait_queue.in_use_since(check_out) };
         self.record_use_of(check_out);
         self.wait_queue.finish(check_out);
-        self.hold(connection.key);
-        Ok(())
+        Ok(ended)
     }
 
     /// The check-out that a connection was delivered to, if the connection was used by one operation and may be used again, and nobody
@@ -143,25 +169,20 @@ impl<C> Pool<C> {
 
     /// Whether an available connection can be delivered at `now` as it is.
     #[inline(always)]
-    fn can_deliver(&self, key: Key, now: Instant) -> bool {
-        self.idle_time_if_deliverable(key, now).is_some()
+    pub(super) fn can_deliver(&self, key: Key, now: Instant) -> bool {
+        let slot = self.connections.slots.get(key as usize);
+        slot.is_some_and(|slot| slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some())
     }
 
-    /// For how long it has been available, if it can.
+    /// A connection is in use from now on, by this check-out, if it can be delivered at `now` as it is. Says for how long it was
+    /// available.
     #[inline(always)]
-    pub(super) fn idle_time_if_deliverable(&self, key: Key, now: Instant) -> Option<u64> {
-        let slot = self.connections.slot(key);
-        let Stage::Available { since, .. } = slot.stage else { return None };
-        let idle_time = now.nanos_since(since);
-        let is_deliverable = !self.generations.is_stale(slot.generation, slot.service.as_ref())
-            && idle_time <= self.limits.max_idle
-            && idle_time <= self.limits.check_after_idle;
-        is_deliverable.then_some(idle_time)
-    }
-
-    /// Whether a call takes this way.
-    #[inline(always)]
-    fn goes(&self, needed: Way, way: Way) -> bool {
-        needed == way && self.outputs.is_empty()
+    fn take_as_it_is(&mut self, connection: Key, check_out: Key, now: Instant) -> Option<(Handle, C, u64)> {
+        let (generations, limits) = (&mut self.generations, &self.limits);
+        let (id, socket, idle_time) =
+            self.connections.take_as_it_is(generations, limits, check_out, connection, now)?;
+        let high = &mut self.totals.high_water;
+        high.in_use = high.in_use.max(self.connections.in_use);
+        Some((Handle { id, key: connection, pool: self.id }, socket, idle_time))
     }
 }

@@ -41,6 +41,16 @@ pub struct InUse {
     pub is_interrupted: bool,
 }
 
+/// A use that has ended with the return of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndedUse {
+    /// Whose use it was.
+    pub check_out: CheckOutId,
+    /// Since when.
+    pub since: Instant,
+}
+
 /// A check-out that waits in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -110,7 +110,7 @@ pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refuse
 pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 pub use self::generation::Generation;
 pub use self::handle::{ConnectionId, Handle};
-pub use self::holders::{Establishing, InUse, Kept, Waiting};
+pub use self::holders::{EndedUse, Establishing, InUse, Kept, Waiting};
 pub use self::identity::IdentityId;
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;

@@ -7,7 +7,7 @@ use super::handle::{ConnectionId, Handle};
 use super::stats::Totals;
 use super::{ApiMisuse, Counts, Generation, InUseBy, Pool, PoolState, ServiceId, Stats};
 use crate::address::ServerAddress;
-use crate::options::{Affinity, PoolOptions};
+use crate::options::PoolOptions;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -131,7 +131,7 @@ impl<C> Pool<C> {
         if !self.attention.idle {
             return idle;
         }
-        let hold = self.limits.affinity.and_then(Affinity::hold_time).map(|time| now.after(time));
+        let hold = self.limits.hold_time().map(|time| now.after(time));
         let idle = idle.into_iter().chain(hold).min();
         if self.retirement.is_none() && self.refresh.is_none() {
             return idle;

@@ -202,10 +202,7 @@ impl<C> Pool<C> {
                 everywhere || self.state != PoolState::Ready || !self.suspects.is_empty(),
                 is_recorded || chooses,
             ),
-            check_in: Way::of(
-                everywhere || self.state == PoolState::Closed,
-                is_recorded || self.retirement.is_some() || self.holds(),
-            ),
+            check_in: Way::of(everywhere || self.state == PoolState::Closed, is_recorded || self.retirement.is_some()),
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
         }
     }

@@ -11,8 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
-    IdentityId, Pool, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, EndedUse,
+    Handle, IdentityId, Pool, Purpose, Refused,
 };
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
@@ -307,6 +307,28 @@ impl<C> Topology<C> {
         }
     }
 
+    /// Gives a connection back, if nothing else has to be done, whatever the options ask for. Says which use has ended, and until
+    /// when the connection may stay available, as [`check_in_available`](Self::check_in_available) does.
+    ///
+    /// # Errors
+    /// Something else has to be done: nothing has changed, and the socket, which comes back here, is for [`check_in`](Self::check_in).
+    #[inline(always)]
+    pub fn check_in_at_once(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(EndedUse, Option<Instant>), C> {
+        match self.servers.at(connection.slot()) {
+            Some(server) if self.outputs.is_empty() => {
+                let ended = server.pool.check_in_with_options(now, connection, socket, condition)?;
+                Ok((ended, server.pool.idle_until(now)))
+            }
+            _ => Err(socket),
+        }
+    }
+
     #[inline(never)]
     pub(crate) fn begin_check_in(
         &mut self,
@@ -318,7 +340,7 @@ impl<C> Topology<C> {
         let socket = match self.servers.at(connection.slot()) {
             Some(server) if self.outputs.is_empty() => {
                 match server.pool.check_in_with_options(now, connection, socket, condition) {
-                    Ok(()) => return Ok(CheckedIn::Done),
+                    Ok(_) => return Ok(CheckedIn::Done),
                     Err(socket) => match self.hand_to_waiter(now, connection, socket, condition) {
                         Ok(delivery) => return Ok(CheckedIn::Delivered(delivery)),
                         Err(socket) => socket,

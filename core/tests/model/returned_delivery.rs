@@ -158,6 +158,7 @@ fn drain(pool: &mut Pool<()>) -> Vec<Output<()>> {
     std::iter::from_fn(|| pool.poll_output()).collect()
 }
 
-fn state(pool: &Pool<()>) -> String {
-    serde_json::to_string(pool).expect("a pool can be serialised")
+/// In few bytes: many states are compared.
+fn state(pool: &Pool<()>) -> Vec<u8> {
+    postcard::to_allocvec(pool).expect("a pool can be serialised")
 }

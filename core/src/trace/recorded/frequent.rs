@@ -6,7 +6,7 @@
 use alloc::string::ToString;
 
 use super::Recorded;
-use crate::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
+use crate::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, EndedUse, Handle, Refused};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Output};
 
@@ -142,6 +142,26 @@ impl<C> Recorded<C> {
         condition: Condition,
     ) -> Result<Delivery<C>, C> {
         self.machine.check_in_to_waiter(now, connection, socket, condition)
+    }
+
+    /// [`Topology::check_in_at_once`](crate::topology::Topology::check_in_at_once).
+    ///
+    /// # Errors
+    /// Those of the call.
+    #[inline(always)]
+    pub fn check_in_at_once(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(EndedUse, Option<Instant>), C> {
+        self.prepare(now);
+        let returned = self.machine.check_in_at_once(now, connection, socket, condition)?;
+        if let Some(tape) = &mut self.tape {
+            tape.record_returned(&self.machine, now, connection, condition);
+        }
+        Ok(returned)
     }
 
     #[inline(always)]

@@ -123,14 +123,24 @@ impl Reference {
             let shared = |&&id: &&Id| self.get(id).map_or(0, |c| c.keys.len());
             return free.iter().rev().min_by_key(shared).and_then(|&id| self.get(id)).cloned();
         }
-        let place = match self.options.reuse {
-            Reuse::LastIn => last,
-            Reuse::FirstIn => 0,
+        let id = match self.options.reuse {
+            Reuse::LastIn => free[last],
+            Reuse::FirstIn => free[0],
             // There is nothing to choose from.
-            Reuse::Random if last == 0 => 0,
-            Reuse::Random => self.random.up_to(last as u64) as usize,
+            Reuse::Random if last == 0 => free[0],
+            Reuse::Random => self.draw(&free),
         };
-        self.get(free[place]).cloned()
+        self.get(id).cloned()
+    }
+
+    /// One of them by chance. The pool draws slots, and goes by the order of their return after four of others.
+    fn draw(&mut self, free: &[Id]) -> Id {
+        let slots = self.connections.len() + self.vacant.len();
+        let drawn = (0..4).find_map(|_| {
+            let slot = self.random.below(slots as u32) as usize;
+            free.iter().copied().find(|&id| self.get(id).is_some_and(|c| c.slot == slot))
+        });
+        drawn.unwrap_or_else(|| free[self.random.below(free.len() as u32) as usize])
     }
 
     /// Lends a held connection to the head of the queue, when nothing else can serve it.
