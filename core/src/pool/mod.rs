@@ -247,9 +247,8 @@ impl<C> Pool<C> {
 
     /// Asks for a connection (CMAP-25 to CMAP-32). Returns the check-out and, if it was served at once, the delivery.
     ///
-    /// Otherwise the answer comes through the queue, now or later: [`Action::Deliver`] or [`Action::Fail`], exactly one
-    /// of them, unless the check-out is cancelled. The delivery comes through the queue, too, if outputs were queued
-    /// before the call.
+    /// Otherwise the answer comes through the queue, now or later: [`Action::Deliver`] or [`Action::Fail`], exactly one of them, unless the
+    /// check-out is cancelled. The delivery comes through the queue, too, if outputs were queued before the call.
     ///
     /// Where nothing is queued afterwards, no timeout has become an earlier one, but for
     /// [`next_check_out_timeout`](Self::next_check_out_timeout).
