@@ -146,7 +146,7 @@ impl<C> Pool<C> {
         self.user_of(connection, condition, self.wait_queue.len() == 0)
     }
 
-    /// The same, if `is_free`, whoever waits.
+    /// The same. `is_free` says that nobody waits, or that it does not matter.
     #[inline(always)]
     pub(super) fn user_of(&self, connection: Handle, condition: Condition, is_free: bool) -> Option<Key> {
         if !is_free || matches!(condition, Condition::Errored) {

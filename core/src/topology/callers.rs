@@ -11,8 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, EndedUse,
-    Handle, IdentityId, Pool, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, EndedUse, Handle,
+    IdentityId, Pool, Purpose, Refused,
 };
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
@@ -111,35 +111,6 @@ impl<C> Topology<C> {
         let (check_out, delivered) = self.check_out_for(now, &Criteria::default(), request);
         *delivery = delivered;
         check_out
-    }
-
-    /// The short way of a check-out that waits: for the one server that takes writes, where all connections are in use, if nothing else has
-    /// to be done. There is nothing to drain then, and no timeout has become an earlier one but for the one that is returned beside the
-    /// check-out, which is its [`next_check_out_timeout`](Self::next_check_out_timeout). Otherwise nothing has changed, and
-    /// [`check_out`](Self::check_out) has to be called.
-    #[inline]
-    pub fn check_out_waiting(
-        &mut self,
-        now: Instant,
-        request: CheckOutRequest,
-    ) -> Option<(CheckOutId, Option<Instant>)> {
-        if self.outputs.is_fast_path_open() { self.wait_for_writer(now, &request) } else { None }
-    }
-
-    /// The same where nothing is queued.
-    #[inline(always)]
-    fn wait_for_writer(&mut self, now: Instant, request: &CheckOutRequest) -> Option<(CheckOutId, Option<Instant>)> {
-        if request.identity.is_some() || self.has_budget() {
-            return None;
-        }
-        let (server, origins) = self.servers.with_origins(self.writer?)?;
-        let check_out = server.pool.wait_in_line(now, &bounded(now, *request, self.check_out_limit))?;
-        self.now = self.now.max(now);
-        if self.options.reselect {
-            let limit = end_of_selection(self.now, request, self.options.server_selection_timeout);
-            origins.note_any_writable(check_out, *request, self.now, limit);
-        }
-        Some((check_out, server.pool.next_check_out_timeout()))
     }
 
     /// The connection for a request to any server that takes writes, if one can be delivered and nothing else has to be done, whatever the
@@ -376,44 +347,6 @@ impl<C> Topology<C> {
         refused.map_or_else(|| Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered)), Err)
     }
 
-    /// The short way of a check-in for which a check-out waits: hands the connection to the longest waiter, if nothing else has to be done.
-    /// There is nothing to drain then, and no timeout has become an earlier one.
-    ///
-    /// # Errors
-    /// Something else has to be done: nothing has changed, and the socket, which comes back here, is for [`check_in`](Self::check_in).
-    #[inline]
-    pub fn check_in_to_waiter(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Delivery<C>, C> {
-        if self.outputs.is_fast_path_open() {
-            self.hand_to_waiter(now, connection, socket, condition)
-        } else {
-            Err(socket)
-        }
-    }
-
-    /// The same where nothing is queued.
-    #[inline(always)]
-    fn hand_to_waiter(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Delivery<C>, C> {
-        if self.has_budget() {
-            return Err(socket);
-        }
-        let Some(server) = self.servers.at(connection.slot()) else { return Err(socket) };
-        let delivery = server.pool.hand_to_waiter(now, connection, socket, condition)?;
-        self.advance(now);
-        Ok(delivery)
-    }
-
     /// Changes the purpose of a connection in use, as [`Pool::set_purpose`](crate::pool::Pool::set_purpose) does.
     ///
     /// # Errors
@@ -591,14 +524,14 @@ impl<C> Topology<C> {
 
 /// When a request that arrives now has no time left to select a server.
 #[inline]
-fn end_of_selection(now: Instant, request: &CheckOutRequest, timeout: Duration) -> Instant {
+pub(super) fn end_of_selection(now: Instant, request: &CheckOutRequest, timeout: Duration) -> Instant {
     let limit = now + timeout;
     request.deadline.map_or(limit, |deadline| deadline.min(limit))
 }
 
 /// A request with a deadline ends within serverSelectionTimeoutMS at the latest (CSOT-4).
 #[inline]
-fn bounded(now: Instant, mut request: CheckOutRequest, limit: Duration) -> CheckOutRequest {
+pub(super) fn bounded(now: Instant, mut request: CheckOutRequest, limit: Duration) -> CheckOutRequest {
     if let Some(deadline) = &mut request.deadline {
         *deadline = (*deadline).min(now + limit);
     }

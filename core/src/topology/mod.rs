@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `mod` | the topology, and the driving rule |
 //! | `callers` | check-outs, check-ins, the beginning and the end |
+//! | `hand_off` | check-outs that wait while all connections are in use, and the check-ins that serve them |
 //! | `connections` | what happens at connections, and what it says of their server |
 //! | `checks` | what checks and hellos say of a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
@@ -47,6 +48,7 @@ mod connections;
 mod description;
 mod event;
 mod floors;
+mod hand_off;
 mod identities;
 mod input;
 mod output;

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// How many events may be unread. Which ones were lost is no matter: a change is a reason to look at what is there now.
 const UNREAD: usize = 64;
 
-/// Who waits for a change.
+/// The commands that wait for a change.
 #[derive(Debug, Default)]
 pub(super) struct Changes(Mutex<Option<watch::Sender<()>>>);
 
@@ -23,7 +23,7 @@ impl Changes {
         }
         let (new, receiver) = watch::channel(());
         *sender = Some(new);
-        // Under the lock: whoever comes next counts on it.
+        // Under the lock, so that the next command finds a sender that is told of changes.
         tokio::spawn(tell(Arc::clone(this), client.subscribe(UNREAD)));
         receiver
     }
