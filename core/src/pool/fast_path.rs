@@ -164,14 +164,18 @@ impl<C> Pool<C> {
     /// delivered as it is.
     #[inline(always)]
     pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
-        self.connections.available.back().is_some_and(|key| self.wait_queue.len() == 0 && self.can_deliver(key, now))
+        // No closure, so that all of it is inlined.
+        match self.connections.available.back() {
+            Some(hottest) => self.wait_queue.len() == 0 && self.can_deliver(hottest, now),
+            None => false,
+        }
     }
 
     /// Whether an available connection can be delivered at `now` as it is.
     #[inline(always)]
     pub(super) fn can_deliver(&self, key: Key, now: Instant) -> bool {
-        let slot = self.connections.slots.get(key as usize);
-        slot.is_some_and(|slot| slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some())
+        let slot = self.connections.slot(key);
+        slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some()
     }
 
     /// A connection is in use from now on, by this check-out, if it can be delivered at `now` as it is. Says for how long it was
