@@ -66,6 +66,8 @@ def open_page(url):
 def explained(question):
     command = [spec_runner, "replay", f"{folder}/incident.trace", "--explain", question]
     words = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # Why the file was written is said of the whole trace.
+    words = "".join(line for line in words.splitlines(keepends=True) if not line.startswith("written because of"))
     told = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
     return words, told
 
