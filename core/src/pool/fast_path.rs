@@ -52,8 +52,19 @@ impl<C> Pool<C> {
     /// The same where options ask for more: another connection than the hottest, that of a key, histograms.
     #[inline(always)]
     pub(crate) fn check_out_with_options(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        self.check_out_if(matches!(self.attention.check_out, Way::WithOptions), now, request)
+    }
+
+    /// The same whatever options ask for.
+    #[inline(always)]
+    pub(crate) fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        self.check_out_if(!matches!(self.attention.check_out, Way::Long), now, request)
+    }
+
+    #[inline(always)]
+    fn check_out_if(&mut self, is_open: bool, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
-        if !matches!(self.attention.check_out, Way::WithOptions)
+        if !is_open
             || !self.outputs.is_empty()
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || self.wait_queue.len() > 0
@@ -158,14 +169,18 @@ impl<C> Pool<C> {
     /// delivered as it is.
     #[inline(always)]
     pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
-        self.connections.available.back().is_some_and(|key| self.wait_queue.len() == 0 && self.can_deliver(key, now))
+        // No closure, so that all of it is inlined.
+        match self.connections.available.back() {
+            Some(hottest) => self.wait_queue.len() == 0 && self.can_deliver(hottest, now),
+            None => false,
+        }
     }
 
     /// Whether an available connection can be delivered at `now` as it is.
     #[inline(always)]
     pub(super) fn can_deliver(&self, key: Key, now: Instant) -> bool {
-        let slot = self.connections.slots.get(key as usize);
-        slot.is_some_and(|slot| slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some())
+        let slot = self.connections.slot(key);
+        slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some()
     }
 
     /// A connection is in use from now on, by this check-out, if it can be delivered at `now` as it is. Says for how long it was

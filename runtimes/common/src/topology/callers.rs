@@ -18,6 +18,12 @@ use crate::socket::Socket;
 use crate::sync::{Arc, MutexGuard};
 use crate::watch::Tag;
 
+/// A check-out that the fast path has not served. The lock is held.
+pub(crate) struct Unserved<'a, R: Runtime> {
+    state: MutexGuard<'a, State<R>>,
+    now: Instant,
+}
+
 /// A check-out whose result the machine may still have in its queue. The lock is held.
 pub(crate) struct Unanswered<'a, R: Runtime> {
     state: MutexGuard<'a, State<R>>,
@@ -42,7 +48,7 @@ impl<R: Runtime> Topology<R> {
     /// The fast path of a check-out, which may wait for as long as the options allow: returns the delivery, if that is all there is
     /// to do.
     #[inline(always)]
-    pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unserved<'_, R>> {
         let now = self.clock.now();
         let mut state = self.lock();
         if state.writes == Writes::Plain
@@ -50,19 +56,18 @@ impl<R: Runtime> Topology<R> {
         {
             return Ok(delivery);
         }
-        Err(Unanswered { state, now, begun: None })
+        Err(Unserved { state, now })
     }
 
     /// As [`check_out`](Self::check_out), where callers are noted.
     #[inline(always)]
     pub(crate) fn check_out_noted<'a>(
         &'a self,
-        unanswered: Unanswered<'a, R>,
+        Unserved { mut state, now }: Unserved<'a, R>,
         tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
-        let Unanswered { mut state, now, begun } = unanswered;
         if state.writes != Writes::Noted {
-            return Err(Unanswered { state, now, begun });
+            return Err(Unanswered { state, now, begun: None });
         }
         let request = request_within(now, self.check_out_limit);
         match state.machine.check_out_at_once(now, &request) {
@@ -71,7 +76,7 @@ impl<R: Runtime> Topology<R> {
                 let begun = (CheckOut::Started(delivery.check_out), Some(delivery));
                 Err(Unanswered { state, now, begun: Some(begun) })
             }
-            None => Err(Unanswered { state, now, begun }),
+            None => Err(Unanswered { state, now, begun: None }),
         }
     }
 
@@ -231,7 +236,8 @@ impl<R: Runtime> Topology<R> {
         self.check_in_at(self.clock.now(), self.lock(), connection, socket, condition);
     }
 
-    /// The same of a use that is noted.
+    /// The same where callers are noted.
+    #[inline(never)]
     pub(crate) fn check_in_noted(
         self: &Arc<Self>,
         connection: Handle,
@@ -240,8 +246,18 @@ impl<R: Runtime> Topology<R> {
     ) {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.note_end_of_use(now, connection);
-        self.check_in_at(now, state, connection, socket, condition);
+        match state.machine.check_in_at_once(now, connection, socket, condition) {
+            Ok((ended, idle_until)) => {
+                state.note_ended_use(now, connection, ended);
+                if !state.driver_comes_before(idle_until) {
+                    self.follow_check_in(state, now, Ok(CheckedIn::Done));
+                }
+            }
+            Err(socket) => {
+                state.note_end_of_use(now, connection);
+                self.check_in_at_length(now, state, connection, socket, condition);
+            }
+        }
     }
 
     #[inline(always)]
