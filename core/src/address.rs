@@ -46,6 +46,7 @@ impl ServerAddress {
 
     /// A server's name as others write it, as [`Display`](fmt::Display) writes it: a host in lower case (SDAM-20), the path of a Unix
     /// socket as it is, since the names of files differ by case.
+    #[cfg(feature = "wire")]
     pub(crate) fn normalized(name: &str) -> String {
         if is_path(name) { name.to_string() } else { name.to_lowercase() }
     }

@@ -52,8 +52,19 @@ impl<C> Pool<C> {
     /// The same where options ask for more: another connection than the hottest, that of a key, histograms.
     #[inline(always)]
     pub(crate) fn check_out_with_options(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        self.check_out_if(matches!(self.attention.check_out, Way::WithOptions), now, request)
+    }
+
+    /// The same whatever options ask for.
+    #[inline(always)]
+    pub(crate) fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        self.check_out_if(!matches!(self.attention.check_out, Way::Long), now, request)
+    }
+
+    #[inline(always)]
+    fn check_out_if(&mut self, is_open: bool, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
-        if !matches!(self.attention.check_out, Way::WithOptions)
+        if !is_open
             || !self.outputs.is_empty()
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || self.wait_queue.len() > 0

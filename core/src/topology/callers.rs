@@ -122,11 +122,7 @@ impl<C> Topology<C> {
             return None;
         }
         let request = bounded(now, *request, self.check_out_limit);
-        let pool = self.writers_pool(request.identity)?;
-        match pool.check_out_fast(now, request) {
-            Some(delivery) => Some(delivery),
-            None => pool.check_out_with_options(now, &request),
-        }
+        self.writers_pool(request.identity)?.check_out_at_once(now, &request)
     }
 
     /// The same for a server that meets `criteria`.

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
-use crate::topology::{Answer, Begun, Delivery, Narrowed, Topology, Unanswered};
+use crate::topology::{Answer, Begun, Delivery, Narrowed, Topology, Unanswered, Unserved};
 use crate::watch::{Label, Tag};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
@@ -144,7 +144,7 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
                     self.stage = Stage::Done;
                     return Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery)));
                 }
-                Err(unanswered) => return self.follow_first(unanswered, cx),
+                Err(unserved) => return self.follow_first(unserved, cx),
             }
         }
         self.poll_again(cx)
@@ -154,17 +154,17 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
 impl<'a, R: Runtime> CheckOut<'a, R> {
     /// Out of line, as all that follows where no connection is available.
     #[inline(never)]
-    fn follow_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let unanswered = match self.topology.wait_in_line(unanswered, cx) {
+    fn follow_first(&mut self, unserved: Unserved<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        let unserved = match self.topology.wait_in_line(unserved, cx) {
             Ok(place) => {
                 self.stage = Stage::Waiting(place);
                 #[cfg(feature = "tracing")]
                 self.begin_span();
                 return Poll::Pending;
             }
-            Err(unanswered) => unanswered,
+            Err(unserved) => unserved,
         };
-        let unanswered = match self.topology.check_out_noted(unanswered, self.tag) {
+        let unanswered = match self.topology.check_out_noted(unserved, self.tag) {
             // As `end`, without looking for what nobody has asked for yet.
             Ok(delivery) => {
                 self.stage = Stage::Done;

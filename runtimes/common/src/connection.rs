@@ -42,8 +42,10 @@ pub struct Connection<R: Runtime> {
 enum Stage {
     /// Nothing: the next command may be sent.
     BetweenCommands,
-    /// The same, and a check-in has more to do: memory of a large reply to give back, or a use to note. A stage of its own, so
-    /// that other check-ins do not have to look.
+    /// The same, and the use is noted at the check-in. A stage of its own, as the next one, so that other check-ins do not have to
+    /// look.
+    Noted,
+    /// The same, and the check-in has the memory of a large reply to give back.
     WithMoreToDo,
     /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the
     /// connection is broken.
@@ -67,8 +69,8 @@ impl<R: Runtime> Connection<R> {
     /// The same where uses are noted.
     #[inline(always)]
     pub(crate) fn noted(mut self) -> Self {
-        if self.topology.watches_uses() {
-            self.stage = Stage::WithMoreToDo;
+        if self.topology.watches_holders() {
+            self.stage = Stage::Noted;
         }
         self
     }
@@ -245,7 +247,7 @@ impl<R: Runtime> Connection<R> {
     /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
         match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => {}
+            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => {}
             Stage::UnderWay | Stage::MoreToCome => return false,
         }
         let is_alive = self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>());
@@ -315,7 +317,7 @@ impl<R: Runtime> Connection<R> {
     ) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => {}
+            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
@@ -414,23 +416,35 @@ impl<R: Runtime> Connection<R> {
             Stage::MoreToCome
         } else if !socket.is_between_commands() {
             Stage::UnderWay
-        } else if socket.has_large_reply() || self.topology.watches_uses() {
+        } else if socket.has_large_reply() {
             Stage::WithMoreToDo
+        } else if self.topology.watches_holders() {
+            Stage::Noted
         } else {
             Stage::BetweenCommands
         }
     }
 
-    /// Checks in what is broken, has memory to give back, or a use to note. Out of line, so that it does not burden the fast path.
+    /// Out of line, so that it does not burden the fast path.
     #[cold]
+    #[inline(never)]
+    fn check_in_otherwise(&self, socket: Box<Socket<R::Stream>>) {
+        if self.stage == Stage::Noted {
+            self.topology.check_in_noted(self.handle, socket, Condition::Usable);
+        } else {
+            self.check_in_the_long_way(socket);
+        }
+    }
+
+    /// Checks in what is broken, or has memory to give back.
     #[inline(never)]
     fn check_in_the_long_way(&self, mut socket: Box<Socket<R::Stream>>) {
         let condition = match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => Condition::Usable,
+            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
         socket.give_back(self.topology.spares());
-        if self.topology.watches_uses() {
+        if self.topology.watches_holders() {
             self.topology.check_in_noted(self.handle, socket, condition);
         } else {
             self.topology.check_in(self.handle, socket, condition);
@@ -481,7 +495,7 @@ impl<R: Runtime> Drop for Connection<R> {
             if self.stage == Stage::BetweenCommands {
                 self.topology.check_in(self.handle, socket, Condition::Usable);
             } else {
-                self.check_in_the_long_way(socket);
+                self.check_in_otherwise(socket);
             }
         }
     }

@@ -18,6 +18,12 @@ use crate::socket::Socket;
 use crate::sync::{Arc, MutexGuard};
 use crate::watch::Tag;
 
+/// A check-out that the fast path has not served. The lock is held.
+pub(crate) struct Unserved<'a, R: Runtime> {
+    state: MutexGuard<'a, State<R>>,
+    now: Instant,
+}
+
 /// A check-out whose result the machine may still have in its queue. The lock is held.
 pub(crate) struct Unanswered<'a, R: Runtime> {
     state: MutexGuard<'a, State<R>>,
@@ -42,7 +48,7 @@ impl<R: Runtime> Topology<R> {
     /// The fast path of a check-out, which may wait for as long as the options allow: returns the delivery, if that is all there is
     /// to do.
     #[inline(always)]
-    pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+    pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unserved<'_, R>> {
         let now = self.clock.now();
         let mut state = self.lock();
         if state.writes == Writes::Plain
@@ -50,7 +56,7 @@ impl<R: Runtime> Topology<R> {
         {
             return Ok(delivery);
         }
-        Err(Unanswered { state, now, begun: None })
+        Err(Unserved { state, now })
     }
 
     /// The short way of a check-out that [`check_out`](Self::check_out) did not serve: it waits, at the place that is returned, and nothing
@@ -58,17 +64,16 @@ impl<R: Runtime> Topology<R> {
     #[inline(always)]
     pub(crate) fn wait_in_line<'a>(
         &'a self,
-        unanswered: Unanswered<'a, R>,
+        Unserved { mut state, now }: Unserved<'a, R>,
         cx: &Context<'_>,
-    ) -> Result<usize, Unanswered<'a, R>> {
-        let Unanswered { mut state, now, begun } = unanswered;
+    ) -> Result<usize, Unserved<'a, R>> {
         if state.writes == Writes::Plain
             && let Some((check_out, timeout)) =
                 state.machine.check_out_waiting(now, request_within(now, self.check_out_limit))
         {
             return Ok(self.wait(state, CheckOut::Started(check_out), timeout, cx));
         }
-        Err(Unanswered { state, now, begun })
+        Err(Unserved { state, now })
     }
 
     /// Lets a check-out wait. Nothing has to be drained, and no timeout but this can have become an earlier one.
@@ -94,12 +99,11 @@ impl<R: Runtime> Topology<R> {
     #[inline(always)]
     pub(crate) fn check_out_noted<'a>(
         &'a self,
-        unanswered: Unanswered<'a, R>,
+        Unserved { mut state, now }: Unserved<'a, R>,
         tag: Tag,
     ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
-        let Unanswered { mut state, now, begun } = unanswered;
         if state.writes != Writes::Noted {
-            return Err(Unanswered { state, now, begun });
+            return Err(Unanswered { state, now, begun: None });
         }
         let request = request_within(now, self.check_out_limit);
         match state.machine.check_out_at_once(now, &request) {
@@ -108,7 +112,7 @@ impl<R: Runtime> Topology<R> {
                 let begun = (CheckOut::Started(delivery.check_out), Some(delivery));
                 Err(Unanswered { state, now, begun: Some(begun) })
             }
-            None => Err(Unanswered { state, now, begun }),
+            None => Err(Unanswered { state, now, begun: None }),
         }
     }
 
@@ -263,7 +267,8 @@ impl<R: Runtime> Topology<R> {
         self.check_in_at(self.clock.now(), self.lock(), connection, socket, condition);
     }
 
-    /// The same of a use that is noted.
+    /// The same where callers are noted.
+    #[inline(never)]
     pub(crate) fn check_in_noted(
         self: &Arc<Self>,
         connection: Handle,
@@ -272,8 +277,18 @@ impl<R: Runtime> Topology<R> {
     ) {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.note_end_of_use(now, connection);
-        self.check_in_at(now, state, connection, socket, condition);
+        match state.machine.check_in_at_once(now, connection, socket, condition) {
+            Ok((ended, idle_until)) => {
+                state.note_ended_use(now, connection, ended);
+                if !state.driver_comes_before(idle_until) {
+                    self.follow_check_in(state, now, Ok(CheckedIn::Done));
+                }
+            }
+            Err(socket) => {
+                state.note_end_of_use(now, connection);
+                self.check_in_at_length(now, state, connection, socket, condition);
+            }
+        }
     }
 
     #[inline(always)]

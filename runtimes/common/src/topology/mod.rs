@@ -58,7 +58,7 @@ use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDes
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
 
-pub(crate) use self::callers::{Begun, Unanswered};
+pub(crate) use self::callers::{Begun, Unanswered, Unserved};
 use self::closing::LastConnection;
 use self::deadlines::Entry;
 use self::driver::Alarm;

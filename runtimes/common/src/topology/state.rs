@@ -402,7 +402,11 @@ impl<R: Runtime> State<R> {
     pub(super) fn note_delivered(&mut self, now: Instant, check_out: CheckOutId, tag: Tag) -> bool {
         let Some(watch) = &mut self.watch else { return true };
         watch.note_started(check_out, tag);
-        let look = watch.uses.as_mut().map(|uses| uses.look_from(now));
+        // The driver comes for a look that is ahead already.
+        let look = match &mut watch.uses {
+            Some(uses) if uses.next_look.is_none() => Some(uses.look_from(now)),
+            Some(_) | None => None,
+        };
         #[cfg(feature = "trace")]
         self.record_holder(CheckOut::Started(check_out), tag);
         self.driver_comes_before(look)

@@ -4,15 +4,16 @@
 //! to arm but the first look after a time without uses; and no look follows while nobody uses a connection or waits for one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cmap_core::pool::Handle;
+use cmap_core::pool::{CheckOutId, EndedUse, Handle, InUse};
 use cmap_core::time::Instant;
 
 use super::Topology;
 use super::state::State;
 use crate::events::Event;
 use crate::runtime::Runtime;
-use crate::watch::{NotedUse, PastUse, Place, SlowUse, UseReport};
+use crate::watch::{NotedUse, PastUse, Place, SlowUse, Tag, UseReport};
 
 impl<R: Runtime> Topology<R> {
     /// Whether slow uses are told of.
@@ -107,17 +108,39 @@ impl<R: Runtime> State<R> {
 
     /// The connection is about to come back.
     pub(super) fn note_end_of_use(&mut self, now: Instant, connection: Handle) {
-        let Some((server, id)) = self.place(connection) else { return };
-        let Some(held) = self.machine.server(server).and_then(|server| server.pool().use_of(connection)) else {
-            return;
-        };
-        let command = self.activities.get(&(server, id)).and_then(|activity| activity.command);
-        let command = command.filter(|command| command.began >= held.since).map(|command| command.name);
-        if let Some(watch) = &mut self.watch {
-            let (tag, took) = (watch.tag(held.check_out), now.saturating_since(held.since));
-            let over = NotedUse { server, connection: id, took, tag, command: command.unwrap_or_default() };
-            watch.uses.iter_mut().for_each(|uses| uses.note(over));
+        let Some(server) = self.machine.pool_of(connection) else { return };
+        let pool = self.machine.server(server).map(|server| server.pool());
+        if let Some(InUse { check_out, since, .. }) = pool.and_then(|pool| pool.use_of(connection)) {
+            self.note_use(now, connection, check_out, since);
         }
+    }
+
+    /// The connection has come back.
+    #[inline]
+    pub(super) fn note_ended_use(&mut self, now: Instant, connection: Handle, ended: EndedUse) {
+        self.note_use(now, connection, ended.check_out, ended.since);
+    }
+
+    #[inline(always)]
+    fn note_use(&mut self, now: Instant, connection: Handle, check_out: CheckOutId, since: Instant) {
+        let Some(watch) = self.watch.as_mut().filter(|watch| watch.uses.is_some()) else { return };
+        let (tag, took) = (watch.tag(check_out), now.as_nanos().saturating_sub(since.as_nanos()));
+        if watch.uses.as_mut().is_some_and(|uses| uses.count(tag.label, took)) {
+            self.note_slow_use(connection, since, took, tag);
+        }
+    }
+
+    /// It is one of the slowest.
+    #[cold]
+    fn note_slow_use(&mut self, connection: Handle, since: Instant, took: u64, tag: Tag) {
+        let Some((server, id)) = self.place(connection) else { return };
+        let command = self.activities.get(&(server, id)).and_then(|activity| activity.command);
+        // One before the delivery was an earlier holder's.
+        let command = command.filter(|command| command.began >= since).map(|command| command.name);
+        let took = Duration::from_nanos(took);
+        let over = NotedUse { server, connection: id, took, tag, command: command.unwrap_or_default() };
+        let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
+        uses.into_iter().for_each(|uses| uses.note_slow(over));
     }
 
     fn use_report(&self, now: Instant) -> UseReport {

@@ -51,6 +51,7 @@ impl LabelId {
     const OTHERS: Self = Self(u16::MAX);
 
     /// The place of its line in a table of `MOST + 2` lines.
+    #[inline]
     pub(super) fn place(self) -> usize {
         usize::from(self.0).min(MOST + 1)
     }

@@ -189,6 +189,7 @@ impl Watch {
     }
 
     /// The tag of a check-out that has not ended: its label and its place in the source.
+    #[inline]
     pub(crate) fn tag(&self, check_out: CheckOutId) -> Tag {
         let of_server = self.tags.get(check_out.server_index());
         of_server.and_then(|tags| tags.get(check_out.index())).copied().unwrap_or_default()

@@ -83,6 +83,8 @@ pub(crate) struct Uses {
     /// By the number of the label; those of other labels at the end.
     tallies: Box<[Tally]>,
     slowest: Vec<NotedUse>,
+    /// From how many nanoseconds on a use belongs to them.
+    slow_from: u64,
     /// Whether the log has the report.
     pub(crate) was_told: bool,
 }
@@ -116,7 +118,14 @@ impl Uses {
 
     pub(crate) fn new(limit: Duration) -> Self {
         let tallies = vec![Tally::default(); labels::MOST + 2].into_boxed_slice();
-        Self { limit, next_look: None, tallies, slowest: Vec::with_capacity(SLOWEST + 1), was_told: false }
+        Self {
+            limit,
+            next_look: None,
+            tallies,
+            slowest: Vec::with_capacity(SLOWEST + 1),
+            slow_from: 0,
+            was_told: false,
+        }
     }
 
     /// A use begins at `now`: says when to look for slow ones.
@@ -125,17 +134,22 @@ impl Uses {
         *self.next_look.get_or_insert_with(|| now + self.limit)
     }
 
-    /// Notes a use that is over. Allocates nothing.
-    pub(crate) fn note(&mut self, over: NotedUse) {
-        let place = over.tag.label.place().min(self.tallies.len() - 1);
-        if let Some(tally) = self.tallies.get_mut(place) {
-            tally.add(over.took);
+    /// Counts a use that is over, by its nanoseconds. Returns whether it is one of the slowest. Allocates nothing.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, label: LabelId, took: u64) -> bool {
+        if let Some(tally) = self.tallies.get_mut(label.place()) {
+            tally.add(took);
         }
-        let is_slow = self.slowest.last().is_none_or(|last| last.took < over.took);
-        if is_slow || self.slowest.len() < SLOWEST {
-            let place = self.slowest.partition_point(|other| other.took >= over.took);
-            self.slowest.insert(place, over);
-            self.slowest.truncate(SLOWEST);
+        took >= self.slow_from
+    }
+
+    /// Adds one to the list of the slowest. Allocates nothing.
+    pub(crate) fn note_slow(&mut self, over: NotedUse) {
+        let place = self.slowest.partition_point(|other| other.took >= over.took);
+        self.slowest.insert(place, over);
+        self.slowest.truncate(SLOWEST);
+        if let Some(last) = self.slowest.get(SLOWEST - 1) {
+            self.slow_from = nanos(last.took).saturating_add(1);
         }
     }
 
@@ -151,14 +165,20 @@ impl Uses {
     }
 }
 
+/// In 64 bits, which last for 584 years.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Tally {
-    fn add(&mut self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.count = self.count.saturating_add(1);
+    #[inline(always)]
+    fn add(&mut self, nanos: u64) {
+        self.count = self.count.wrapping_add(1);
         self.nanos = self.nanos.saturating_add(nanos);
         self.longest = self.longest.max(nanos);
         let micros = u128::from(nanos / 1000);
-        self.set_squares(self.squares().saturating_add(micros * micros));
+        // All uses together would have to last for longer than time does.
+        self.set_squares(self.squares().wrapping_add(micros * micros));
     }
 
     fn squares(&self) -> u128 {
@@ -229,7 +249,7 @@ mod tests {
     #[test]
     fn a_tally_has_mean_deviation_and_the_longest() {
         let mut tally = Tally::default();
-        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|millis| tally.add(Duration::from_millis(millis)));
+        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|millis| tally.add(millis * 1_000_000));
 
         let told = tally.told(None);
 
