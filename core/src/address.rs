@@ -44,6 +44,12 @@ impl ServerAddress {
         Self::Tcp { host: host.to_lowercase(), port }
     }
 
+    /// A server's name as others write it, as [`Display`](fmt::Display) writes it: a host in lower case (SDAM-20), the path of a Unix
+    /// socket as it is, since the names of files differ by case.
+    pub(crate) fn normalized(name: &str) -> String {
+        if is_path(name) { name.to_string() } else { name.to_lowercase() }
+    }
+
     /// The host alone; a Unix socket has none.
     pub(crate) fn into_host(self) -> Option<String> {
         match self {
@@ -68,7 +74,7 @@ impl FromStr for ServerAddress {
 
     fn from_str(text: &str) -> Result<Self, ParseAddressError> {
         let error = |problem| ParseAddressError { text: text.to_string(), problem };
-        if text.ends_with(".sock") {
+        if is_path(text) {
             return Ok(Self::Unix { path: text.to_string() });
         }
         let (host, port) = match text.strip_prefix('[') {
@@ -98,6 +104,11 @@ impl FromStr for ServerAddress {
         };
         Ok(Self::tcp(host, port))
     }
+}
+
+/// Whether a name is the path of a Unix socket (URI-3).
+fn is_path(name: &str) -> bool {
+    name.ends_with(".sock")
 }
 
 #[cfg(test)]

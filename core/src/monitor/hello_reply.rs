@@ -82,14 +82,14 @@ impl<'a> Fields<'a> {
         self.get(name)?.as_str()
     }
 
-    /// Lower-cased (SDAM-20).
+    /// Lower-cased (SDAM-20), unless it is a path.
     fn host(&self, name: &str) -> Option<String> {
-        self.text(name).map(str::to_lowercase)
+        self.text(name).map(ServerAddress::normalized)
     }
 
     fn hosts(&self, name: &str) -> Vec<String> {
         let array = self.get(name).and_then(RawBsonRef::as_array);
-        array.into_iter().flatten().filter_map(|host| Some(host.ok()?.as_str()?.to_lowercase())).collect()
+        array.into_iter().flatten().filter_map(|host| Some(ServerAddress::normalized(host.ok()?.as_str()?))).collect()
     }
 
     fn tags(&self) -> BTreeMap<String, String> {
@@ -141,5 +141,15 @@ mod tests {
         assert_eq!((description.primary, description.set_version), (None, None));
         assert_eq!(description.tags.len(), 1);
         assert_eq!(description.wire_versions, Some((0, 21)));
+    }
+
+    #[test]
+    fn the_path_of_a_unix_socket_is_as_the_server_writes_it_sdam_20() {
+        let path = "/tmp/Set/Member.sock";
+
+        let description = read(&rawdoc! { "hosts": [path], "me": path, "primary": path });
+
+        assert_eq!((description.hosts, description.me.as_deref()), (vec![path.into()], Some(path)));
+        assert_eq!(description.primary.as_deref(), Some(path));
     }
 }
