@@ -16,6 +16,8 @@ mod killed;
 mod limits;
 #[path = "hub/listeners.rs"]
 mod listeners;
+#[path = "hub/operations.rs"]
+mod operations;
 #[path = "hub/program.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod program;

@@ -11,7 +11,10 @@ use cmap_core::address::ServerAddress;
 use cmap_core::pool::ServiceId;
 use cmap_core::time::Instant;
 use cmap_core::wire::{CommandReply, Field, Flags, Limits, Message, MessageIds, MessageWriter};
-use cmap_hub::protocol::{DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Route, Sessions, Surroundings};
+use cmap_hub::protocol::{
+    DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations, Route, Sessions,
+    Surroundings, Whose,
+};
 use cmap_hub::users::{self, NewUser, Users};
 
 /// A hub without sockets.
@@ -19,7 +22,22 @@ struct Hub {
     users: Users,
     sessions: Sessions,
     doors: Doors,
+    operations: Listed,
     facts: Facts,
+}
+
+/// Operations of other connections.
+#[derive(Default)]
+struct Listed(Vec<Operation>);
+
+impl Operations for Listed {
+    fn list(&self, _: Instant, whose: Whose<'_>) -> Vec<Operation> {
+        self.0.iter().filter(|operation| whose.includes(&operation.user)).cloned().collect()
+    }
+
+    fn kill(&self, id: OperationId, whose: Whose<'_>) -> bool {
+        self.list(at(0), whose).iter().any(|operation| operation.id == id)
+    }
 }
 
 /// A client of it.
@@ -56,13 +74,14 @@ impl Hub {
             users,
             sessions: Sessions::new(100),
             doors: Doors::new(DoorLimits { connections: 10, per_address: 10, per_user: 10 }),
+            operations: Listed::default(),
             facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users },
         }
     }
 
     fn with<T>(&mut self, call: impl FnOnce(&mut Surroundings<'_>) -> T) -> T {
-        let Self { users, sessions, doors, facts } = self;
-        call(&mut Surroundings { users, sessions, doors, facts: *facts, nonce: &mut || Some([9; 24]) })
+        let Self { users, sessions, doors, operations, facts } = self;
+        call(&mut Surroundings { users, sessions, doors, operations, facts: *facts, nonce: &mut || Some([9; 24]) })
     }
 }
 
@@ -367,4 +386,39 @@ fn the_end_of_a_session_leaves_its_cursors_to_be_killed_x_137() {
     client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
 
     assert_eq!(client.line.take_holdings().take().0.len(), 1);
+}
+
+#[test]
+fn an_operation_that_is_killed_ends_with_its_transaction_x_138() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let session = [7; 16];
+    let insert = rawdoc! {
+        "insert": "c", "lsid": { "id": Binary { subtype: BinarySubtype::Uuid, bytes: session.to_vec() } },
+        "txnNumber": 3_i64, "autocommit": false, "startTransaction": true,
+    };
+    client.say(&mut hub, at(0), "d", &insert);
+    client.line.handle_sent(&server());
+
+    hub.with(|around| client.line.handle_kill(at(0), Some(&session), around));
+
+    assert_eq!(code(&client.drain()), Some(11_601));
+    assert!(client.line.is_idle(), "its session was killed upstream");
+}
+
+#[test]
+fn what_is_asked_of_current_op_is_known_or_refused_x_138() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+
+    for (database, command, expected) in [
+        ("admin", rawdoc! { "currentOp": 1, "$all": true }, None),
+        ("admin", rawdoc! { "currentOp": 1, "secs_running": { "$gt": 3 } }, Some(72)),
+        ("test", rawdoc! { "currentOp": 1 }, Some(13)),
+        ("admin", rawdoc! { "killOp": 1 }, Some(9)),
+        ("admin", rawdoc! { "killOp": 1, "op": 5 }, Some(13)),
+        ("test", rawdoc! { "killOp": 1, "op": 5 }, Some(13)),
+    ] {
+        assert_eq!(code(&client.say(&mut hub, at(0), database, &command)), expected, "{command:?}");
+    }
 }

@@ -73,6 +73,7 @@ struct LimitsTable {
     reserved: Option<u32>,
     waiting: usize,
     waiting_per_user: usize,
+    waiting_bytes: usize,
     wait_ms: u64,
     base_backoff_ms: u64,
     connections: usize,
@@ -88,6 +89,7 @@ impl Default for LimitsTable {
             reserved: None,
             waiting: 1_000,
             waiting_per_user: 500,
+            waiting_bytes: 256 * 1024 * 1024,
             wait_ms: 10_000,
             base_backoff_ms: 100,
             connections: 10_000,
@@ -230,8 +232,13 @@ impl Check<'_> {
         ] {
             self.positive(key, value as u64)?;
         }
-        let queue =
-            QueueLimits { running, reserved, waiting: table.waiting, waiting_per_customer: table.waiting_per_user };
+        let queue = QueueLimits {
+            running,
+            reserved,
+            waiting: table.waiting,
+            waiting_per_user: table.waiting_per_user,
+            waiting_bytes: table.waiting_bytes,
+        };
         let doors = DoorLimits {
             connections: table.connections,
             per_address: table.connections_per_address,

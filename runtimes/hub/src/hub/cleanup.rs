@@ -9,7 +9,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::topology::{Criteria, ServerSelector};
 
-use super::forward::Customer;
+use super::forward::Owner;
 use super::shared::Shared;
 use crate::protocol::{Class, Holdings, SessionId, session_document};
 
@@ -24,7 +24,7 @@ pub(super) struct CutOff {
 }
 
 /// Ends it all, in a task of its own.
-pub(super) fn begin(shared: &Arc<Shared>, customer: Customer, mut holdings: Holdings, cut_off: Option<CutOff>) {
+pub(super) fn begin(shared: &Arc<Shared>, owner: Owner, mut holdings: Holdings, cut_off: Option<CutOff>) {
     let (cursors, transactions) = holdings.take();
     if cursors.is_empty() && transactions.is_empty() && cut_off.is_none() {
         return;
@@ -38,7 +38,7 @@ pub(super) fn begin(shared: &Arc<Shared>, customer: Customer, mut holdings: Hold
                 sessions.push(session_document(&session));
                 let mut kill = RawDocumentBuf::new();
                 kill.append(cstr!("killSessions"), sessions);
-                run(&shared, &customer, Some(server), "admin", &kill).await;
+                run(&shared, &owner, Some(server), "admin", &kill).await;
             }
             for transaction in transactions {
                 let mut abort = RawDocumentBuf::new();
@@ -46,7 +46,7 @@ pub(super) fn begin(shared: &Arc<Shared>, customer: Customer, mut holdings: Hold
                 abort.append(cstr!("lsid"), session_document(&transaction.session));
                 abort.append(cstr!("txnNumber"), transaction.number);
                 abort.append(cstr!("autocommit"), false);
-                run(&shared, &customer, transaction.server, "admin", &abort).await;
+                run(&shared, &owner, transaction.server, "admin", &abort).await;
             }
             let mut by_place = BTreeMap::new();
             for cursor in cursors {
@@ -60,7 +60,7 @@ pub(super) fn begin(shared: &Arc<Shared>, customer: Customer, mut holdings: Hold
                 if let Some(session) = session {
                     kill.append(cstr!("lsid"), session_document(&session));
                 }
-                run(&shared, &customer, Some(server), &database, &kill).await;
+                run(&shared, &owner, Some(server), &database, &kill).await;
             }
         };
         if tokio::time::timeout(PATIENCE, work).await.is_err() {
@@ -73,16 +73,18 @@ pub(super) fn begin(shared: &Arc<Shared>, customer: Customer, mut holdings: Hold
 /// Runs one command at a server, or at one that takes writes. A server that is gone has ended it all itself.
 async fn run(
     shared: &Shared,
-    customer: &Customer,
+    owner: &Owner,
     server: Option<Arc<ServerAddress>>,
     database: &str,
     command: &RawDocument,
 ) {
-    let Ok(_place) = shared.gate.enter(&customer.name, Class::LetsGo, PATIENCE).await else { return };
+    let Ok(_place) = shared.gate.enter(&owner.user, Class::LetsGo, command.as_bytes().len(), PATIENCE).await else {
+        return;
+    };
     let selector = server.map_or(ServerSelector::Writable, ServerSelector::Pinned);
     let criteria = Criteria { selector, ..Criteria::default() };
     let mut check_out = shared.upstream.client.check_out_for_within(criteria, PATIENCE);
-    if let Some(identity) = customer.identity {
+    if let Some(identity) = owner.identity {
         check_out = check_out.identity(identity);
     }
     if let Ok(mut connection) = check_out.await {

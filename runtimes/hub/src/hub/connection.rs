@@ -10,11 +10,12 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
 
 use super::cleanup::{self, CutOff};
-use super::forward::{self, Customer, Outcome, SentTo};
+use super::forward::{self, Outcome, Owner, SentTo};
 use super::shared::{Entrance, Shared, Stage};
-use crate::protocol::{Forward, Line, LineOutput};
+use crate::protocol::{Forward, Holdings, Line, LineOutput};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -29,12 +30,14 @@ const UNREAD: Duration = Duration::from_secs(60);
 struct Running {
     work: Pin<Box<dyn Future<Output = Outcome> + Send>>,
     sent_to: SentTo,
+    killed: oneshot::Receiver<()>,
 }
 
 /// Why the task goes on.
 enum Woken {
     Bytes(usize),
     Done(Outcome),
+    Killed,
     TimeUp,
     StageChanged,
 }
@@ -59,7 +62,7 @@ struct Client<S> {
     entrance: Entrance,
     running: Option<Running>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
-    last: Option<Customer>,
+    last: Option<Owner>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
@@ -86,12 +89,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let running = &mut self.running;
             let woken = tokio::select! {
                 biased;
-                outcome = async {
+                woken = async {
                     match running {
-                        Some(running) => running.work.as_mut().await,
+                        Some(Running { work, killed, .. }) => tokio::select! {
+                            biased;
+                            outcome = work.as_mut() => Woken::Done(outcome),
+                            Ok(()) = killed => Woken::Killed,
+                        },
                         None => pending().await,
                     }
-                } => Woken::Done(outcome),
+                } => woken,
                 read = self.stream.read(buffer), if self.line.wants_bytes() => Woken::Bytes(read?),
                 () = async {
                     match until {
@@ -108,6 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     self.shared.with(|around| line.handle_bytes(now, bytes, around));
                 }
                 Woken::Done(outcome) => self.finish(&outcome),
+                Woken::Killed => self.kill(),
                 Woken::TimeUp => self.line.handle_timeout(self.shared.now()),
                 Woken::StageChanged => {}
             }
@@ -147,16 +155,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     fn run(&mut self, forward: Forward) {
-        let (shared, customer, sent_to) = (Arc::clone(&self.shared), self.customer(), SentTo::default());
-        self.last = Some(customer.clone());
-        let noted = shared.activity.begin(&forward.request, &customer.name, shared.now());
+        let (shared, owner, sent_to) = (Arc::clone(&self.shared), self.owner(), SentTo::default());
+        self.last = Some(owner.clone());
+        let (request, connection) = (&forward.request, self.entrance.number);
+        let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &sent_to, shared.now());
         let cell = sent_to.clone();
         let work = Box::pin(async move {
-            let outcome = forward::run(&shared, &forward, &customer, &cell).await;
-            noted.end(cell.get().as_deref(), shared.now(), outcome.ok);
+            let outcome = forward::run(&shared, &forward, &owner, &cell).await;
+            noted.end(shared.now(), outcome.ok);
             outcome
         });
-        self.running = Some(Running { work, sent_to });
+        self.running = Some(Running { work, sent_to, killed });
     }
 
     fn finish(&mut self, outcome: &Outcome) {
@@ -169,25 +178,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.shared.with(|around| line.handle_reply(now, server.as_ref(), reply, *ok, around));
     }
 
-    fn customer(&self) -> Customer {
+    /// Somebody has ended what runs.
+    fn kill(&mut self) {
+        let cut_off = self.cut_off();
+        let session = cut_off.as_ref().map(|cut_off| cut_off.session);
+        let (line, now) = (&mut self.line, self.shared.now());
+        self.shared.with(|around| line.handle_kill(now, session.as_ref(), around));
+        let owner = self.last.clone().unwrap_or_else(|| self.owner());
+        cleanup::begin(&self.shared, owner, Holdings::default(), cut_off);
+    }
+
+    /// Drops what runs, which closes its connection upstream; what its server may still be at, if it was sent.
+    fn cut_off(&mut self) -> Option<CutOff> {
+        let server = self.running.take()?.sent_to.get()?;
+        self.line.handle_sent(&server);
+        Some(CutOff { session: self.line.running()?.session?, server })
+    }
+
+    fn owner(&self) -> Owner {
         let Some(name) = self.line.user() else {
-            return Customer { name: Arc::clone(&self.entrance.address), identity: None };
+            return Owner { user: Arc::clone(&self.entrance.address), identity: None };
         };
         let users = self.shared.users();
         let upstream = users.get(name).and_then(|user| user.upstream.as_deref());
-        Customer { name: Arc::clone(name), identity: self.shared.upstream.identity(upstream) }
+        Owner { user: Arc::clone(name), identity: self.shared.upstream.identity(upstream) }
     }
 
     /// The client has gone: nothing of its is left.
     fn clean_up(&mut self) {
-        let sent_to = self.running.take().and_then(|running| running.sent_to.get());
-        let request = self.line.running().cloned();
-        let cut_off = sent_to.and_then(|server| {
-            self.line.handle_sent(&server);
-            Some(CutOff { session: request?.session?, server })
-        });
+        let cut_off = self.cut_off();
         let holdings = self.line.take_holdings();
-        let customer = self.last.take().unwrap_or_else(|| self.customer());
-        cleanup::begin(&self.shared, customer, holdings, cut_off);
+        let owner = self.last.take().unwrap_or_else(|| self.owner());
+        cleanup::begin(&self.shared, owner, holdings, cut_off);
     }
 }

@@ -33,9 +33,9 @@ pub(super) struct Outcome {
 
 /// On whose behalf a command runs.
 #[derive(Clone, Debug)]
-pub(super) struct Customer {
-    /// The user, or the address where there are no users: the owner of a line in the queue.
-    pub(super) name: Arc<str>,
+pub(super) struct Owner {
+    /// The user's name; where nobody logs in, the address.
+    pub(super) user: Arc<str>,
     pub(super) identity: Option<IdentityId>,
 }
 
@@ -67,13 +67,13 @@ struct Server {
 }
 
 /// Runs a command. Dropping the future cuts it off: the connection that it uses is closed.
-pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer, sent_to: &SentTo) -> Outcome {
+pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_to: &SentTo) -> Outcome {
     let request = &*forward.request;
     let deadline = request.arrived + shared.patience;
     let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
     let mut earlier = None;
     loop {
-        let failed = match attempt(shared, forward, customer, sent_to, retry.deprioritized().to_vec()).await {
+        let failed = match attempt(shared, forward, owner, sent_to, retry.deprioritized().to_vec()).await {
             Ok(outcome) => return outcome,
             Err(failed) => failed,
         };
@@ -104,18 +104,21 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer,
 async fn attempt(
     shared: &Shared,
     forward: &Forward,
-    customer: &Customer,
+    owner: &Owner,
     sent_to: &SentTo,
     deprioritized: Vec<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
     let request = &*forward.request;
     let limits = shared.limits();
     let patience = left(shared.now(), request, limits.wait);
-    let _place = shared.gate.enter(&customer.name, forward.class, patience).await.map_err(|no_place| {
+    let _place = shared.gate.enter(&owner.user, forward.class, request.size(), patience).await.map_err(|no_place| {
         let message = match no_place {
             NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
             NoPlace::Full => {
                 "too many commands wait at this hub; try again later, or give it more connections upstream"
+            }
+            NoPlace::TooLarge => {
+                "the commands that wait at this hub have too many bytes; try again later, or send smaller ones"
             }
             NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
         };
@@ -125,8 +128,8 @@ async fn attempt(
     let selector = selector(shared, forward);
     let criteria = Criteria { selector, deprioritized, operation: None };
     let patience = left(shared.now(), request, shared.patience);
-    let mut check_out = shared.upstream.client.check_out_for_within(criteria, patience).label(&*customer.name);
-    if let Some(identity) = customer.identity {
+    let mut check_out = shared.upstream.client.check_out_for_within(criteria, patience).label(&*owner.user);
+    if let Some(identity) = owner.identity {
         check_out = check_out.identity(identity);
     }
     let mut connection = check_out.await.map_err(|error| of_check_out(request, &error))?;

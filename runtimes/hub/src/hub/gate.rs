@@ -27,22 +27,16 @@ pub(super) struct Place(Arc<Gate>);
 pub(super) enum NoPlace {
     /// Too many wait.
     Full,
+    /// Those that wait have too many bytes.
+    TooLarge,
     /// It has waited long enough.
     TooLong,
-}
-
-/// What the queue is at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Depth {
-    pub(super) running: u32,
-    pub(super) waiting: usize,
-    pub(super) most_waiting: usize,
 }
 
 /// One that waits. Dropping it before its turn costs no other theirs.
 struct Waiter {
     gate: Arc<Gate>,
-    customer: Arc<str>,
+    user: Arc<str>,
     ticket: Ticket,
     turn: oneshot::Receiver<()>,
     has_ended: bool,
@@ -56,20 +50,22 @@ impl Gate {
     /// Waits for a place, `patience` at most.
     pub(super) async fn enter(
         self: &Arc<Self>,
-        customer: &Arc<str>,
+        user: &Arc<str>,
         class: Class,
+        bytes: usize,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
         let mut waiter = {
             let mut state = self.lock();
-            match state.queue.enter(customer, class) {
+            match state.queue.enter(user, class, bytes) {
                 Entered::Runs(_) => return Ok(Place(Arc::clone(self))),
                 Entered::Full => return Err(NoPlace::Full),
+                Entered::TooLarge => return Err(NoPlace::TooLarge),
                 Entered::Waits(ticket) => {
                     let (sender, turn) = oneshot::channel();
                     state.waiting.insert(ticket, sender);
-                    let (gate, customer) = (Arc::clone(self), Arc::clone(customer));
-                    Waiter { gate, customer, ticket, turn, has_ended: false }
+                    let (gate, user) = (Arc::clone(self), Arc::clone(user));
+                    Waiter { gate, user, ticket, turn, has_ended: false }
                 }
             }
         };
@@ -82,14 +78,9 @@ impl Gate {
         }
     }
 
-    pub(super) fn depth(&self) -> Depth {
-        let state = self.lock();
-        let queue = &state.queue;
-        Depth { running: queue.running(), waiting: queue.waiting(), most_waiting: queue.most_waiting() }
-    }
-
-    pub(super) fn waiting_of(&self, customer: &str) -> usize {
-        self.lock().queue.waiting_of(customer)
+    /// Looks at the queue.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Queue) -> T) -> T {
+        look(&mut self.lock().queue)
     }
 
     pub(super) fn set_limits(&self, limits: QueueLimits) {
@@ -137,7 +128,7 @@ impl Drop for Waiter {
         }
         let was_waiting = {
             let mut state = self.gate.lock();
-            state.queue.give_up(&self.customer, self.ticket);
+            state.queue.give_up(&self.user, self.ticket);
             state.waiting.remove(&self.ticket).is_some()
         };
         if was_waiting {
@@ -155,48 +146,54 @@ impl Drop for Waiter {
 mod tests {
     use super::*;
 
-    const LIMITS: QueueLimits = QueueLimits { running: 1, reserved: 0, waiting: 2, waiting_per_customer: 2 };
+    const LIMITS: QueueLimits =
+        QueueLimits { running: 1, reserved: 0, waiting: 2, waiting_per_user: 2, waiting_bytes: 100 };
     const BRIEFLY: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_secs(60);
 
+    /// How many run, and wait.
+    fn depth(gate: &Gate) -> (usize, usize) {
+        gate.look(|queue| (queue.running().now(), queue.waiting().now()))
+    }
+
     #[tokio::test]
     async fn a_place_that_is_dropped_is_the_next_ones() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
-        let mut second = Box::pin(gate.enter(&customer, Class::Ordinary, LONG));
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
 
         drop(place);
 
         let place = second.await.unwrap();
-        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
+        assert_eq!(depth(&gate), (1, 0));
         drop(place);
-        assert_eq!(gate.depth().running, 0);
+        assert_eq!(depth(&gate), (0, 0));
     }
 
     #[tokio::test]
     async fn one_that_gives_up_leaves_no_trace() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
-        let given_up = gate.enter(&customer, Class::Ordinary, BRIEFLY).await;
+        let given_up = gate.enter(&user, Class::Ordinary, 1, BRIEFLY).await;
 
         assert_eq!(given_up.unwrap_err(), NoPlace::TooLong);
-        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
+        assert_eq!(depth(&gate), (1, 0));
         drop(place);
-        assert!(gate.enter(&customer, Class::Ordinary, LONG).await.is_ok());
+        assert!(gate.enter(&user, Class::Ordinary, 1, LONG).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_turn_that_comes_as_its_waiter_goes_is_not_lost() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
-        let mut second = Box::pin(gate.enter(&customer, Class::Ordinary, LONG));
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
 
         drop(place);
         drop(second);
 
-        assert_eq!((gate.depth().running, gate.depth().waiting), (0, 0));
+        assert_eq!(depth(&gate), (0, 0));
     }
 }

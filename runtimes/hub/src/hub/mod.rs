@@ -10,6 +10,7 @@
 //! | `upstream` | the client, and its identities |
 //! | `shared` | what all tasks share |
 //! | `activity` | what runs, and what took long |
+//! | `history` | what has changed between two looks |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
@@ -17,6 +18,7 @@ mod cleanup;
 mod connection;
 mod forward;
 mod gate;
+mod history;
 mod listeners;
 mod shared;
 mod status;
@@ -41,6 +43,8 @@ use shared::{Shared, Stage};
 pub struct Hub {
     shared: Arc<Shared>,
     listeners: JoinSet<()>,
+    /// The task of the status, which goes on until the hub has ended.
+    _status: JoinSet<()>,
     addresses: Vec<SocketAddr>,
     status: Option<SocketAddr>,
     drain: Duration,
@@ -103,11 +107,12 @@ impl Hub {
         for listener in listen {
             addresses.extend(listeners::listen(&mut listeners, &listener, &shared).await?);
         }
+        let mut watching = JoinSet::new();
         let status = match status {
-            Some(address) => Some(status::serve(&mut listeners, address, Arc::clone(&shared)).await?),
+            Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
             None => None,
         };
-        Ok(Self { shared, listeners, addresses, status, drain })
+        Ok(Self { shared, listeners, _status: watching, addresses, status, drain })
     }
 
     /// The TCP addresses where clients come in.
@@ -134,7 +139,8 @@ impl Hub {
     }
 
     /// Ends the hub: it accepts nobody any more, hangs up on clients that have nothing open, lets the others finish for as long as
-    /// the configuration says, and then ends what they have open. Returns how many it did not wait for.
+    /// the configuration says, and then ends what they have open. The status is there to the end. Returns how many it did not
+    /// wait for.
     pub async fn drain(mut self) -> usize {
         self.listeners.abort_all();
         self.shared.set_stage(Stage::Draining);

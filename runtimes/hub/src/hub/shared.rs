@@ -10,10 +10,11 @@ use tokio::sync::watch;
 
 use super::activity::Activity;
 use super::gate::Gate;
+use super::history::History;
 use super::upstream::Upstream;
 use super::{ReloadError, StartError};
 use crate::config::{Config, Limits};
-use crate::protocol::{Doors, Facts, Full, Sessions, Surroundings};
+use crate::protocol::{Doors, Facts, Full, Gauge, Sessions, Surroundings};
 use crate::users::Users;
 
 /// How long uses upstream may go on when the hub has ended.
@@ -25,6 +26,7 @@ pub(super) struct Shared {
     pub(super) upstream: Upstream,
     pub(super) gate: Arc<Gate>,
     pub(super) activity: Arc<Activity>,
+    pub(super) history: History,
     pub(super) patience: Duration,
     state: Mutex<State>,
     users: RwLock<Arc<Users>>,
@@ -73,6 +75,8 @@ impl Shared {
         let (mut service, mut decoys) = ([0; 12], [0; 32]);
         getrandom::fill(&mut service).map_err(|_| StartError::NoRandomBits)?;
         getrandom::fill(&mut decoys).map_err(|_| StartError::NoRandomBits)?;
+        let [a, b, c, d, ..] = service;
+        let run = u32::from_be_bytes([a, b, c, d]);
         let limits = config.limits;
         let users = match config.users {
             Some(users) => Users::new(users, decoys),
@@ -82,6 +86,7 @@ impl Shared {
             upstream,
             gate: Arc::new(Gate::new(limits.queue)),
             activity: Arc::default(),
+            history: History::new(run),
             patience: config.patience,
             state: Mutex::new(State {
                 sessions: Sessions::new(limits.sessions_per_user),
@@ -164,7 +169,8 @@ impl Shared {
         };
         let mut state = self.lock();
         let State { sessions, doors } = &mut *state;
-        call(&mut Surroundings { users: &users, sessions, doors, facts, nonce: &mut nonce })
+        let operations = &*self.activity;
+        call(&mut Surroundings { users: &users, sessions, doors, operations, facts, nonce: &mut nonce })
     }
 
     /// Lets a connection in.
@@ -184,8 +190,9 @@ impl Shared {
         self.open.borrow().0
     }
 
-    pub(super) fn most_connections(&self) -> usize {
-        self.lock().doors.most()
+    /// Looks at the number of connections.
+    pub(super) fn look_at_connections<T>(&self, look: impl FnOnce(&mut Gauge) -> T) -> T {
+        look(self.lock().doors.connections())
     }
 
     pub(super) fn sessions(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Whose turn it is to use an upstream connection.
 //!
-//! A limited number of commands runs at once, and the others wait: each customer (a user, or an address where there are no users) in a line of
-//! its own, the first of each in turn. So one with a thousand connections does not push aside one that has a single one.
+//! A limited number of commands runs at once, and the others wait: each user in a line of its own, the first of each in turn. So one
+//! with a thousand connections does not push aside one that has a single one. Where nobody logs in, an address is a user.
 //!
 //! Commands that let go of something (the next one of a transaction, its end, the end of a cursor) go before all others, and have a
 //! few places of their own: a transaction holds locks upstream, and if commands that wait for these locks had all places, its commit
@@ -9,6 +9,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+use super::gauge::Gauge;
 
 /// One command's place, from its entrance to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,8 +34,10 @@ pub struct QueueLimits {
     pub reserved: u32,
     /// Most commands that wait.
     pub waiting: usize,
-    /// Most of one customer's.
-    pub waiting_per_customer: usize,
+    /// Most of one user's.
+    pub waiting_per_user: usize,
+    /// Most bytes that those that wait have together.
+    pub waiting_bytes: usize,
 }
 
 /// How a command was received.
@@ -45,6 +49,17 @@ pub enum Entered {
     Waits(Ticket),
     /// Too many wait.
     Full,
+    /// Those that wait have too many bytes for another one of this size.
+    TooLarge,
+}
+
+/// What a command that lets go may have without being counted: an end of something is never refused.
+const SMALL: usize = 16 * 1024;
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    ticket: Ticket,
+    bytes: usize,
 }
 
 /// The queue.
@@ -52,16 +67,16 @@ pub enum Entered {
 pub struct Queue {
     limits: QueueLimits,
     tickets: u64,
-    running: u32,
+    running: Gauge,
     /// Those that let go, first in, first out.
-    eager: VecDeque<Ticket>,
+    eager: VecDeque<Waiter>,
     /// Whether the turn before this one was one of theirs.
     eager_was_last: bool,
-    lines: BTreeMap<Arc<str>, VecDeque<Ticket>>,
-    /// The customers that have somebody in line, the next one first.
+    lines: BTreeMap<Arc<str>, VecDeque<Waiter>>,
+    /// The users that have somebody in line, the next one first.
     turns: VecDeque<Arc<str>>,
-    waiting: usize,
-    most_waiting: usize,
+    waiting: Gauge,
+    bytes: Gauge,
 }
 
 impl Queue {
@@ -70,66 +85,70 @@ impl Queue {
         Self {
             limits,
             tickets: 0,
-            running: 0,
+            running: Gauge::default(),
             eager: VecDeque::new(),
             eager_was_last: false,
             lines: BTreeMap::new(),
             turns: VecDeque::new(),
-            waiting: 0,
-            most_waiting: 0,
+            waiting: Gauge::default(),
+            bytes: Gauge::default(),
         }
     }
 
-    /// A command of `customer` comes.
-    pub fn enter(&mut self, customer: &Arc<str>, class: Class) -> Entered {
+    /// A command of `user` comes, which has so many bytes.
+    pub fn enter(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        if self.waiting == 0 && self.has_place(class) || class == Class::LetsGo && self.has_place(class) {
-            self.running += 1;
+        if self.waiting.now() == 0 && self.has_place(class) || class == Class::LetsGo && self.has_place(class) {
+            self.running.raise(1);
             return Entered::Runs(ticket);
         }
+        let is_end = class == Class::LetsGo && bytes <= SMALL;
+        if !is_end && self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes {
+            return Entered::TooLarge;
+        }
+        let waiter = Waiter { ticket, bytes };
         match class {
             // These are bounded by what is open.
-            Class::LetsGo => self.eager.push_back(ticket),
+            Class::LetsGo => self.eager.push_back(waiter),
             Class::Ordinary => {
-                if self.waiting >= self.limits.waiting {
+                if self.waiting.now() >= self.limits.waiting {
                     return Entered::Full;
                 }
-                let line = self.lines.entry(Arc::clone(customer)).or_default();
-                if line.len() >= self.limits.waiting_per_customer {
+                let line = self.lines.entry(Arc::clone(user)).or_default();
+                if line.len() >= self.limits.waiting_per_user {
                     return Entered::Full;
                 }
                 if line.is_empty() {
-                    self.turns.push_back(Arc::clone(customer));
+                    self.turns.push_back(Arc::clone(user));
                 }
-                line.push_back(ticket);
+                line.push_back(waiter);
             }
         }
-        self.waiting += 1;
-        self.most_waiting = self.most_waiting.max(self.waiting);
+        self.waiting.raise(1);
+        self.bytes.raise(bytes);
         Entered::Waits(ticket)
     }
 
     /// A command that ran has ended.
     pub fn leave(&mut self) {
-        self.running = self.running.saturating_sub(1);
+        self.running.lower(1);
     }
 
     /// A command that waited waits no more.
-    pub fn give_up(&mut self, customer: &Arc<str>, ticket: Ticket) {
-        let before = self.eager.len();
-        self.eager.retain(|other| *other != ticket);
-        let mut found = self.eager.len() < before;
-        if let Some(line) = self.lines.get_mut(customer) {
-            let before = line.len();
-            line.retain(|other| *other != ticket);
-            found |= line.len() < before;
+    pub fn give_up(&mut self, user: &Arc<str>, ticket: Ticket) {
+        let mut found = remove(&mut self.eager, ticket);
+        if let Some(line) = self.lines.get_mut(user) {
+            found = found.or(remove(line, ticket));
             if line.is_empty() {
-                self.lines.remove(customer);
-                self.turns.retain(|other| other != customer);
+                self.lines.remove(user);
+                self.turns.retain(|other| other != user);
             }
         }
-        self.waiting -= usize::from(found);
+        if let Some(waiter) = found {
+            self.waiting.lower(1);
+            self.bytes.lower(waiter.bytes);
+        }
     }
 
     /// The next one that runs now, if there is a place; call it until there is none.
@@ -138,43 +157,43 @@ impl Queue {
         let is_ordinary = self.has_place(Class::Ordinary) && !self.turns.is_empty() && self.eager_was_last;
         if !is_ordinary
             && self.has_place(Class::LetsGo)
-            && let Some(ticket) = self.eager.pop_front()
+            && let Some(waiter) = self.eager.pop_front()
         {
             self.eager_was_last = true;
-            return Some(self.run(ticket));
+            return Some(self.run(waiter));
         }
         if !self.has_place(Class::Ordinary) {
             return None;
         }
         self.eager_was_last = false;
-        let customer = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&customer)?;
-        let ticket = line.pop_front()?;
+        let user = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&user)?;
+        let waiter = line.pop_front()?;
         match line.is_empty() {
-            true => drop(self.lines.remove(&customer)),
-            false => self.turns.push_back(customer),
+            true => drop(self.lines.remove(&user)),
+            false => self.turns.push_back(user),
         }
-        Some(self.run(ticket))
+        Some(self.run(waiter))
     }
 
-    /// How many run.
-    pub fn running(&self) -> u32 {
-        self.running
+    /// How many run, and ran.
+    pub fn running(&mut self) -> &mut Gauge {
+        &mut self.running
     }
 
-    /// How many wait.
-    pub fn waiting(&self) -> usize {
-        self.waiting
+    /// How many wait, and waited.
+    pub fn waiting(&mut self) -> &mut Gauge {
+        &mut self.waiting
     }
 
-    /// How many of a customer's wait.
-    pub fn waiting_of(&self, customer: &str) -> usize {
-        self.lines.get(customer).map_or(0, VecDeque::len)
+    /// How many bytes those have that wait, and had.
+    pub fn waiting_bytes(&mut self) -> &mut Gauge {
+        &mut self.bytes
     }
 
-    /// The most that have ever waited.
-    pub fn most_waiting(&self) -> usize {
-        self.most_waiting
+    /// How many of a user's wait.
+    pub fn waiting_of(&self, user: &str) -> usize {
+        self.lines.get(user).map_or(0, VecDeque::len)
     }
 
     /// Changes the limits. Commands that wait already stay in the queue.
@@ -182,10 +201,11 @@ impl Queue {
         self.limits = limits;
     }
 
-    fn run(&mut self, ticket: Ticket) -> Ticket {
-        self.running += 1;
-        self.waiting -= 1;
-        ticket
+    fn run(&mut self, waiter: Waiter) -> Ticket {
+        self.running.raise(1);
+        self.waiting.lower(1);
+        self.bytes.lower(waiter.bytes);
+        waiter.ticket
     }
 
     fn has_place(&self, class: Class) -> bool {
@@ -195,33 +215,39 @@ impl Queue {
             // One at least.
             Class::Ordinary => running.saturating_sub(reserved).max(1),
         };
-        self.running < places
+        self.running.now() < places as usize
     }
+}
+
+fn remove(line: &mut VecDeque<Waiter>, ticket: Ticket) -> Option<Waiter> {
+    let place = line.iter().position(|waiter| waiter.ticket == ticket)?;
+    line.remove(place)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: QueueLimits = QueueLimits { running: 2, reserved: 1, waiting: 5, waiting_per_customer: 3 };
+    const LIMITS: QueueLimits =
+        QueueLimits { running: 2, reserved: 1, waiting: 5, waiting_per_user: 3, waiting_bytes: 100 };
 
-    fn customers() -> [Arc<str>; 2] {
+    fn users() -> [Arc<str>; 2] {
         ["greedy".into(), "modest".into()]
     }
 
     fn waits(entered: Entered) -> Ticket {
         match entered {
             Entered::Waits(ticket) => ticket,
-            Entered::Runs(_) | Entered::Full => panic!("{entered:?}"),
+            Entered::Runs(_) | Entered::Full | Entered::TooLarge => panic!("{entered:?}"),
         }
     }
 
     #[test]
-    fn customers_take_turns_however_many_of_one_wait_x_135() {
-        let ([greedy, modest], mut queue) = (customers(), Queue::new(LIMITS));
-        assert!(matches!(queue.enter(&greedy, Class::Ordinary), Entered::Runs(_)));
-        let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary)));
-        let of_modest = waits(queue.enter(&modest, Class::Ordinary));
+    fn users_take_turns_however_many_of_one_wait_x_135() {
+        let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+        assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+        let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 1)));
+        let of_modest = waits(queue.enter(&modest, Class::Ordinary, 1));
 
         let mut order = Vec::new();
         for _ in 0..4 {
@@ -235,29 +261,29 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_depth_is_refused() {
-        let ([greedy, modest], mut queue) = (customers(), Queue::new(LIMITS));
-        assert!(matches!(queue.enter(&greedy, Class::Ordinary), Entered::Runs(_)));
+        let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+        assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
         for _ in 0..3 {
-            waits(queue.enter(&greedy, Class::Ordinary));
+            waits(queue.enter(&greedy, Class::Ordinary, 1));
         }
 
-        assert_eq!(queue.enter(&greedy, Class::Ordinary), Entered::Full, "of one customer");
-        let given_up = waits(queue.enter(&modest, Class::Ordinary));
-        waits(queue.enter(&modest, Class::Ordinary));
-        assert_eq!(queue.enter(&modest, Class::Ordinary), Entered::Full, "of all");
+        assert_eq!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Full, "of one user");
+        let given_up = waits(queue.enter(&modest, Class::Ordinary, 1));
+        waits(queue.enter(&modest, Class::Ordinary, 1));
+        assert_eq!(queue.enter(&modest, Class::Ordinary, 1), Entered::Full, "of all");
         queue.give_up(&modest, given_up);
-        waits(queue.enter(&modest, Class::Ordinary));
-        assert_eq!((queue.waiting(), queue.most_waiting(), queue.waiting_of("modest")), (5, 5, 2));
+        waits(queue.enter(&modest, Class::Ordinary, 1));
+        assert_eq!((queue.waiting().now(), queue.waiting().most(), queue.waiting_of("modest")), (5, 5, 2));
     }
 
     #[test]
     fn the_end_of_a_transaction_goes_before_those_who_may_wait_for_its_locks() {
-        let ([greedy, modest], mut queue) = (customers(), Queue::new(LIMITS));
-        assert!(matches!(queue.enter(&greedy, Class::Ordinary), Entered::Runs(_)));
-        let ordinary = waits(queue.enter(&greedy, Class::Ordinary));
+        let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+        assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+        let ordinary = waits(queue.enter(&greedy, Class::Ordinary, 1));
 
-        assert!(matches!(queue.enter(&modest, Class::LetsGo), Entered::Runs(_)), "it has a place of its own");
-        let second = waits(queue.enter(&modest, Class::LetsGo));
+        assert!(matches!(queue.enter(&modest, Class::LetsGo, 1), Entered::Runs(_)), "it has a place of its own");
+        let second = waits(queue.enter(&modest, Class::LetsGo, 1));
 
         queue.leave();
         assert_eq!((queue.next_turn(), queue.next_turn()), (Some(second), None));
@@ -268,12 +294,12 @@ mod tests {
 
     #[test]
     fn those_who_let_go_do_not_keep_the_others_out_x_135() {
-        let ([greedy, modest], mut queue) = (customers(), Queue::new(QueueLimits { reserved: 0, ..LIMITS }));
+        let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { reserved: 0, ..LIMITS }));
         for _ in 0..2 {
-            queue.enter(&greedy, Class::LetsGo);
+            queue.enter(&greedy, Class::LetsGo, 1);
         }
-        let eager = [(); 3].map(|()| waits(queue.enter(&greedy, Class::LetsGo)));
-        let ordinary = waits(queue.enter(&modest, Class::Ordinary));
+        let eager = [(); 3].map(|()| waits(queue.enter(&greedy, Class::LetsGo, 1)));
+        let ordinary = waits(queue.enter(&modest, Class::Ordinary, 1));
 
         let mut order = Vec::new();
         for _ in 0..4 {
@@ -286,15 +312,35 @@ mod tests {
 
     #[test]
     fn one_who_gives_up_costs_no_other_the_turn() {
-        let ([greedy, modest], mut queue) = (customers(), Queue::new(LIMITS));
-        queue.enter(&greedy, Class::Ordinary);
-        let first = waits(queue.enter(&greedy, Class::Ordinary));
-        let other = waits(queue.enter(&modest, Class::Ordinary));
+        let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+        queue.enter(&greedy, Class::Ordinary, 1);
+        let first = waits(queue.enter(&greedy, Class::Ordinary, 1));
+        let other = waits(queue.enter(&modest, Class::Ordinary, 1));
 
         queue.give_up(&greedy, first);
         queue.give_up(&greedy, first);
         queue.leave();
 
-        assert_eq!((queue.next_turn(), queue.waiting()), (Some(other), 0));
+        assert_eq!((queue.next_turn(), queue.waiting().now()), (Some(other), 0));
+    }
+
+    #[test]
+    fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_same_x_141() {
+        let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting_bytes: 100_000, ..LIMITS }));
+        assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1_000_000), Entered::Runs(_)), "it does not wait");
+        assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1), Entered::Runs(_)));
+        let first = waits(queue.enter(&greedy, Class::Ordinary, 60_000));
+
+        assert_eq!(queue.enter(&modest, Class::Ordinary, 50_000), Entered::TooLarge);
+        assert_eq!(queue.enter(&modest, Class::LetsGo, 50_000), Entered::TooLarge, "an insert of a transaction");
+        waits(queue.enter(&modest, Class::Ordinary, 40_000));
+        let end = waits(queue.enter(&modest, Class::LetsGo, 200));
+        assert_eq!((queue.waiting_bytes().now(), queue.waiting_bytes().most()), (100_200, 100_200));
+
+        queue.leave();
+        assert_eq!(queue.next_turn(), Some(end));
+        queue.give_up(&greedy, first);
+        assert_eq!(queue.waiting_bytes().now(), 40_000);
+        waits(queue.enter(&greedy, Class::Ordinary, 60_000));
     }
 }

@@ -199,11 +199,22 @@ impl Request {
         Ok(request)
     }
 
+    /// How many bytes it takes while it waits.
+    pub fn size(&self) -> usize {
+        self.body.as_bytes().len() + self.frame.as_ref().map_or(0, Vec::len)
+    }
+
     /// Its document sequences.
     pub fn sequences(&self) -> Vec<Sequence<'_>> {
         // It was valid when it came.
         let message = self.frame.as_deref().and_then(|frame| Message::decode(frame, &Limits::DEFAULT).ok());
         message.iter().flat_map(Message::sequences).collect()
+    }
+
+    /// The collection that it names, if it names one.
+    pub fn collection(&self) -> Option<&str> {
+        let named = if self.name == "getMore" { "collection" } else { &self.name };
+        self.body().get_str(named).ok()
     }
 
     /// The command's document.

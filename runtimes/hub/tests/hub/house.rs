@@ -1,6 +1,7 @@
 //! A hub in front of servers, and clients of it.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmap_core::wire::CommandReply;
@@ -115,13 +116,7 @@ impl House {
 
     /// A page of the status: status line and body.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let mut socket = TcpStream::connect(self.hub.status_address().unwrap()).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        get(self.hub.status_address().unwrap(), path).await
     }
 
     /// Writes the configuration anew, with `change` made to its text, and has the hub read it.
@@ -130,6 +125,17 @@ impl House {
         std::fs::write(&path, change(&self.text)).unwrap();
         self.hub.reload(config::read(&path).unwrap()).unwrap();
     }
+}
+
+/// A page of a server: status line and body.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 /// Runs a command, which may fail: its reply, whatever that says.

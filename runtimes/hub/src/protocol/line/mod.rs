@@ -4,30 +4,35 @@
 //! Strange --hello--> Greeted --SCRAM--> user: commands, one at a time; what comes meanwhile waits
 //! ```
 //!
+//! | file | content |
+//! |---|---|
+//! | `logins` | the greeting, and logins |
+//! | `routes` | where a user's command goes |
+//!
 //! Call any method, then drain [`poll_output`](Line::poll_output), then ask [`poll_timeout`](Line::poll_timeout).
+
+mod logins;
+mod routes;
 
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::{RawDocument, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::Nonce;
-use cmap_core::retry::ErrorLabel;
 use cmap_core::time::Instant;
-use cmap_core::topology::ServerSelector;
 use cmap_core::wire::{Flags, FrameReader, Limits, MessageIds, MessageWriter, encode_reply};
 use thiserror::Error;
 
-use super::doors::{Doors, Full};
+use super::doors::Doors;
 use super::greeting::{self, Facts};
-use super::holdings::{Holdings, continued_cursor, cursors_in};
-use super::login::{self, Conversation, Next};
-use super::queue::Class;
+use super::holdings::Holdings;
+use super::login::{self, Conversation};
+use super::operations::Operations;
 use super::refusal::Refusal;
-use super::request::{Fault, Forward, Part, Request, Route, SessionId, session_id};
-use super::sessions::{SessionFault, Sessions};
-use super::targets::targets;
+use super::request::{Fault, Forward, Request, SessionId};
+use super::sessions::Sessions;
 use crate::users::{User, Users};
 
 /// How large a message of a client may be that has not logged in: a hello is a kilobyte.
@@ -38,9 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many logins may fail.
 const MAX_FAILED_LOGINS: u32 = 3;
-
-/// How many cursors a connection may have open.
-const MAX_CURSORS: usize = 1_000;
 
 /// How many bytes may wait while a command runs; a client that sends ahead has to wait from then on.
 const MAX_BACKLOG: usize = 64 * 1024;
@@ -77,6 +79,8 @@ pub struct Surroundings<'a> {
     pub sessions: &'a mut Sessions,
     /// All connections.
     pub doors: &'a mut Doors,
+    /// What runs at the hub.
+    pub operations: &'a dyn Operations,
     /// The hub and its upstream.
     pub facts: Facts,
     /// Random bytes for a login; `None` if the system has none.
@@ -172,6 +176,12 @@ impl Line {
         let left = self.read(now, &backlog, around).to_vec();
         self.backlog = left;
         self.rearm(now, around);
+    }
+
+    /// The command that ran was killed, and with it a session upstream, where it was sent in one (X-138).
+    pub fn handle_kill(&mut self, now: Instant, session: Option<&SessionId>, around: &mut Surroundings<'_>) {
+        session.into_iter().for_each(|session| self.holdings.end_session(session));
+        self.handle_reply(now, None, &Refusal::interrupted().reply(), false, around);
     }
 
     /// The command that runs is about to be sent to `server`, or may have been.
@@ -311,7 +321,7 @@ impl Line {
             name if greeting::is_hello(name) => return self.hello(request, around).map(Answer::Reply),
             "saslStart" => {
                 self.begin_login(around)?;
-                let nonce = (around.nonce)().ok_or_else(no_random_bits)?;
+                let nonce = (around.nonce)().ok_or_else(logins::no_random_bits)?;
                 let step = login::start(around.users, &request.database, body, nonce)?;
                 return self.step(step, around).map(Answer::Reply);
             }
@@ -338,162 +348,7 @@ impl Line {
         let Some(user) = self.acts_as(around) else {
             return Err(Refusal::unauthorized(format!("Command {} requires authentication", request.name)));
         };
-        check_rules(request, &user)?;
-        if let Some(session) = request.session {
-            around.sessions.claim(now, session, &user.name).map_err(session_refusal)?;
-        }
-        self.route(request, &user, around)
-    }
-
-    fn route(&mut self, request: &Arc<Request>, user: &User, around: &mut Surroundings<'_>) -> Result<Answer, Refusal> {
-        let run = |route, class, body| {
-            Ok(Answer::Run(Box::new(Forward { request: Arc::clone(request), route, class, body })))
-        };
-        match request.name.as_str() {
-            "endSessions" | "killSessions" | "refreshSessions" => {
-                let (body, own) = own_sessions(request, |id| !around.sessions.is_foreign(id, &user.name));
-                if request.name != "refreshSessions" {
-                    own.iter().for_each(|id| around.sessions.end(id, &user.name));
-                }
-                // A server lets an ended session's cursors and transactions live until it looks after its sessions, minutes later:
-                // what the connection holds is still to be ended.
-                if request.name == "killSessions" {
-                    own.iter().for_each(|id| self.holdings.end_session(id));
-                }
-                if own.is_empty() {
-                    return Ok(Answer::Reply(RawDocumentBuf::new()));
-                }
-                return run(Route::Select(ServerSelector::Writable), Class::LetsGo, Some(body));
-            }
-            "getMore" => {
-                let id = continued_cursor(request).unwrap_or_default();
-                let cursor = self.holdings.cursor(id).ok_or_else(|| Refusal::cursor_not_found(id))?;
-                let class = if request.part.is_some() { Class::LetsGo } else { Class::Ordinary };
-                return run(Route::Server(Arc::clone(&cursor.server)), class, None);
-            }
-            "killCursors" => return self.kill_cursors(request),
-            name if self.holdings.cursors() >= MAX_CURSORS && OPENING.contains(&name) => {
-                let message = format!("the connection has {MAX_CURSORS} cursors open; read or kill some of them");
-                return Err(Refusal::new(146, "ExceededMemoryLimit", message));
-            }
-            _ => {}
-        }
-        let known = request.session.zip(request.number).and_then(|(id, number)| self.holdings.transaction(&id, number));
-        let selector = request.selector();
-        match (request.part, known.map(|transaction| &transaction.server)) {
-            (Some(Part::Continues | Part::Ends), Some(Some(server))) => {
-                run(Route::Server(Arc::clone(server)), Class::LetsGo, None)
-            }
-            (Some(Part::Continues), Some(None) | None) => {
-                let number = request.number.unwrap_or_default();
-                let message =
-                    format!("the connection has no transaction with the number {number}; repeat it as a whole");
-                let refusal = Refusal::new(251, "NoSuchTransaction", message);
-                Err(refusal.with_label(ErrorLabel::TransientTransactionError))
-            }
-            (Some(Part::Ends), Some(None) | None) => run(Route::Select(ServerSelector::Writable), Class::LetsGo, None),
-            (Some(Part::Starts), _) => run(Route::Select(ServerSelector::Writable), Class::Ordinary, None),
-            (None, _) => run(Route::Select(selector), Class::Ordinary, None),
-        }
-    }
-
-    /// Those of other connections are not found, whether or not they exist (X-132).
-    fn kill_cursors(&self, request: &Arc<Request>) -> Result<Answer, Refusal> {
-        let asked: Vec<_> = cursors_in(request.body()).collect();
-        let mut own = asked.iter().filter_map(|id| self.holdings.cursor(*id)).peekable();
-        let Some(first) = own.peek().copied() else {
-            let ids = |list: &[i64]| {
-                let mut ids = RawArrayBuf::new();
-                list.iter().for_each(|id| ids.push(*id));
-                ids
-            };
-            let mut reply = RawDocumentBuf::new();
-            reply.append(cstr!("cursorsKilled"), ids(&[]));
-            reply.append(cstr!("cursorsNotFound"), ids(&asked));
-            reply.append(cstr!("cursorsAlive"), ids(&[]));
-            reply.append(cstr!("cursorsUnknown"), ids(&[]));
-            return Ok(Answer::Reply(reply));
-        };
-        let mut there = RawArrayBuf::new();
-        own.filter(|cursor| cursor.server == first.server).for_each(|cursor| there.push(cursor.id));
-        let mut body = RawDocumentBuf::new();
-        for (key, value) in request.compose(None).iter().map_while(Result::ok) {
-            match key.as_str() {
-                "cursors" => body.append(key, &there),
-                _ => body.append(key, value),
-            }
-        }
-        let route = Route::Server(Arc::clone(&first.server));
-        let request = Arc::clone(request);
-        Ok(Answer::Run(Box::new(Forward { request, route, class: Class::LetsGo, body: Some(body) })))
-    }
-
-    fn hello(&mut self, request: &Request, around: &mut Surroundings<'_>) -> Result<RawDocumentBuf, Refusal> {
-        let body = request.body();
-        // It says so once: later hellos need not.
-        let mut reply = match (greeting::hello(&around.facts, &request.name, body, self.number), self.is_greeted) {
-            (Ok(reply), _) => reply,
-            (Err(refusal), false) => return Err(refusal),
-            (Err(_), true) => {
-                let mut said = body.to_owned();
-                said.append(cstr!("loadBalanced"), true);
-                greeting::hello(&around.facts, &request.name, &said, self.number)?
-            }
-        };
-        if let Ok(first) = body.get_document("speculativeAuthenticate")
-            && self.user.is_none()
-            && around.facts.has_users
-            && first.get("saslStart").is_ok_and(|name| name.is_some())
-            && let Some(nonce) = (around.nonce)()
-            // A fault is no error of the hello (SRV-6).
-            && let Ok(step) = login::start(around.users, first.get_str("db").unwrap_or_default(), first, nonce)
-        {
-            let first = self.step(step, around)?;
-            reply.append(cstr!("speculativeAuthenticate"), first);
-        }
-        self.is_greeted = true;
-        Ok(reply)
-    }
-
-    fn begin_login(&self, around: &Surroundings<'_>) -> Result<(), Refusal> {
-        if !self.is_greeted {
-            return Err(Refusal::new(9, "FailedToParse", "the first command of a connection is a hello"));
-        }
-        if !around.facts.has_users {
-            return Err(Refusal::authentication_failed());
-        }
-        if self.user.is_some() {
-            return Err(Refusal::new(17, "ProtocolError", "the connection has logged in; open another one"));
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, step: login::Step, around: &mut Surroundings<'_>) -> Result<RawDocumentBuf, Refusal> {
-        match step.next {
-            Next::Goes(conversation) => self.conversation = Some(conversation),
-            Next::Is(user) => {
-                // Only one that exists has proven itself.
-                around.doors.log_in(&user).map_err(door_refusal)?;
-                self.user = Some(user);
-            }
-        }
-        Ok(step.reply)
-    }
-
-    fn status(&self) -> RawDocumentBuf {
-        let mut users = RawArrayBuf::new();
-        if let Some(name) = &self.user {
-            let mut user = RawDocumentBuf::new();
-            user.append(cstr!("user"), &**name);
-            user.append(cstr!("db"), "admin");
-            users.push(user);
-        }
-        let mut info = RawDocumentBuf::new();
-        info.append(cstr!("authenticatedUsers"), users);
-        info.append(cstr!("authenticatedUserRoles"), RawArrayBuf::new());
-        let mut reply = RawDocumentBuf::new();
-        reply.append(cstr!("authInfo"), info);
-        reply
+        self.command(now, request, &user, around)
     }
 
     fn acts_as(&self, around: &Surroundings<'_>) -> Option<Arc<User>> {
@@ -537,62 +392,4 @@ impl Line {
             self.outputs.push_back(LineOutput::HangUp(why));
         }
     }
-}
-
-/// Commands that open cursors.
-const OPENING: [&str; 5] = ["aggregate", "bulkWrite", "find", "listCollections", "listIndexes"];
-
-fn check_rules(request: &Request, user: &User) -> Result<(), Refusal> {
-    let targets = targets(request);
-    user.rules.check(&targets).map_err(|forbidden| {
-        let super::targets::Target { database, collection, action } = forbidden;
-        let place = if collection.is_empty() { database.clone() } else { format!("{database}.{collection}") };
-        Refusal::unauthorized(format!("not authorized on {place} to execute command {{ {action} }}"))
-    })
-}
-
-/// The same command with those of its sessions that are the user's, and these.
-fn own_sessions(request: &Request, is_own: impl Fn(&SessionId) -> bool) -> (RawDocumentBuf, Vec<SessionId>) {
-    let (mut body, mut own) = (RawDocumentBuf::new(), Vec::new());
-    for (index, (key, value)) in request.compose(None).iter().map_while(Result::ok).enumerate() {
-        let RawBsonRef::Array(array) = value else {
-            body.append(key, value);
-            continue;
-        };
-        if index > 0 {
-            body.append(key, value);
-            continue;
-        }
-        let mut kept = RawArrayBuf::new();
-        for session in array.into_iter().map_while(Result::ok) {
-            if let Some(id) = session_id(session).filter(&is_own) {
-                own.push(id);
-                kept.push(session);
-            }
-        }
-        body.append(key, kept);
-    }
-    (body, own)
-}
-
-fn session_refusal(fault: SessionFault) -> Refusal {
-    match fault {
-        SessionFault::Foreign => Refusal::unauthorized("the session is another user's"),
-        SessionFault::TooMany => {
-            Refusal::new(261, "TooManyLogicalSessions", "the user has too many sessions at this hub; end some of them")
-        }
-    }
-}
-
-fn door_refusal(full: Full) -> Refusal {
-    let whose = match full {
-        Full::Hub => "the hub has",
-        Full::Address => "the address has",
-        Full::User => "the user has",
-    };
-    Refusal::overloaded(format!("{whose} too many connections to this hub"), Duration::from_millis(500))
-}
-
-fn no_random_bits() -> Refusal {
-    Refusal::new(8, "UnknownError", "the hub's system gives no random bits, of which a login needs some")
 }
