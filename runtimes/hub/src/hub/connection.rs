@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::cleanup::{self, CutOff};
 use super::forward::{self, Outcome, Owner, SentTo};
 use super::shared::{Entrance, Shared, Stage};
-use crate::protocol::{Forward, Holdings, Line, LineOutput};
+use crate::protocol::{Forward, Holdings, Line, LineOutput, Refusal};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -46,6 +46,7 @@ enum Woken {
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: Arc<Shared>, entrance: Entrance) {
     let mut client =
         Client { stream, line: Line::new(shared.now(), entrance.number), shared, entrance, running: None, last: None };
+    client.shared.upstream.wait_until_known().await;
     let ended = client.exchange().await;
     if let Err(error) = ended {
         tracing::debug!(target: "cmap::hub", address = &*client.entrance.address, "a client has gone: {error}");
@@ -130,28 +131,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn drain(&mut self) -> io::Result<bool> {
         while let Some(output) = self.line.poll_output() {
             match output {
-                LineOutput::Send(bytes) => {
-                    let sent = async {
-                        self.stream.write_all(&bytes).await?;
-                        self.stream.flush().await
-                    };
-                    tokio::time::timeout(UNREAD, sent)
-                        .await
-                        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                LineOutput::Send(bytes) => self.send(&bytes).await?,
+                LineOutput::SendCompressed(compressor, bytes) => {
+                    let packed = self.shared.packers.pack(compressor, bytes).await?;
+                    self.send(&packed).await?;
                 }
                 LineOutput::Run(forward) => self.run(*forward),
                 LineOutput::Refused(refusal) => {
                     self.shared.activity.count_refusal(refusal.code);
                     let (user, address) = (self.line.user(), &*self.entrance.address);
-                    tracing::info!(target: "cmap::hub", ?user, address, code = refusal.code, "refused: {}", refusal.message);
+                    if let Some(left_out) = self.admit_to_log() {
+                        let Refusal { code, message, .. } = refusal;
+                        tracing::info!(target: "cmap::hub", ?user, address, code, left_out, "refused: {message}");
+                    }
                 }
                 LineOutput::HangUp(why) => {
-                    tracing::info!(target: "cmap::hub", address = &*self.entrance.address, "hangs up: {why}");
+                    if let Some(left_out) = self.admit_to_log() {
+                        let address = &*self.entrance.address;
+                        tracing::info!(target: "cmap::hub", address, left_out, "hangs up: {why}");
+                    }
                     return Ok(false);
                 }
             }
         }
         Ok(true)
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let sent = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        tokio::time::timeout(UNREAD, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    /// Whether the log has room for a line about this client, and how many it had no room for. Strangers take none of users' room.
+    fn admit_to_log(&self) -> Option<u64> {
+        let limit = match self.line.user() {
+            Some(_) => &self.shared.log_of_users,
+            None => &self.shared.log_of_strangers,
+        };
+        limit.admit(self.shared.now())
     }
 
     fn run(&mut self, forward: Forward) {

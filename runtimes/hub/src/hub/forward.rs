@@ -58,6 +58,8 @@ struct Failed {
     failure: Failure,
     server: Option<Server>,
     outcome: Outcome,
+    /// Whether the hub may repeat what its driver could.
+    may_repeat: bool,
 }
 
 struct Server {
@@ -77,7 +79,10 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_
             Ok(outcome) => return outcome,
             Err(failed) => failed,
         };
-        let Failed { failure, server, outcome } = *failed;
+        let Failed { failure, server, outcome, may_repeat } = *failed;
+        if !may_repeat {
+            return outcome;
+        }
         retry.begin(true);
         let failed_server = server.as_ref().map(|server| FailedServer {
             address: &server.address,
@@ -140,7 +145,20 @@ async fn attempt(
     let time_left = time_limit(request).map(|limit| limit.saturating_sub(waited));
     let address = Arc::new(connection.address().clone());
     sent_to.set(&address);
-    exchange(forward, &mut connection, time_left, address).await
+    let is_alone = connection.description().is_some_and(|said| said.role == Role::Standalone);
+    match (request.session, request.number) {
+        (Some(session), Some(number)) if is_alone && request.part.is_none() => {
+            if !shared.note_write(&session, number) {
+                let message = "the write was sent before, and whether it was done is not known: a server that stands alone cannot \
+                               tell; look at what it has written";
+                return Err(in_hub(FailureKind::Client, Refusal::unreachable(message)));
+            }
+            let once = request.without_number();
+            let sent = exchange(&once, None, &mut connection, time_left, address).await;
+            sent.map_err(|failed| Box::new(Failed { may_repeat: false, ..*failed }))
+        }
+        _ => exchange(request, forward.body.as_deref(), &mut connection, time_left, address).await,
+    }
 }
 
 /// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can
@@ -162,14 +180,14 @@ fn selector(shared: &Shared, forward: &Forward) -> ServerSelector {
 }
 
 async fn exchange(
-    forward: &Forward,
+    request: &Request,
+    body: Option<&RawDocument>,
     connection: &mut Connection,
     time_left: Option<Duration>,
     address: Arc<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
-    let request = &*forward.request;
     let composed;
-    let body: &RawDocument = match &forward.body {
+    let body: &RawDocument = match body {
         Some(body) => body,
         None => {
             composed = request.compose(time_left);
@@ -194,7 +212,7 @@ async fn exchange(
                 None => Ok(outcome),
                 Some(error) => {
                     let failure = of_server(FailureKind::WriteConcern { code: error.code }, &error);
-                    Err(Box::new(Failed { failure, server, outcome }))
+                    Err(Box::new(Failed { failure, server, outcome, may_repeat: true }))
                 }
             };
         }
@@ -207,7 +225,12 @@ async fn exchange(
         Some(reply) => pass(request, reply).reply.into_owned(),
         None => unanswered(request, error.to_string()).reply(),
     };
-    Err(Box::new(Failed { failure, server, outcome: Outcome { server: Some(address), reply, ok: false } }))
+    Err(Box::new(Failed {
+        failure,
+        server,
+        outcome: Outcome { server: Some(address), reply, ok: false },
+        may_repeat: true,
+    }))
 }
 
 /// The hub tries again while its patience lasts. What an overloaded server refuses is the driver's to repeat: if both did,
@@ -280,7 +303,7 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
         refusal = refusal.with_label(ErrorLabel::NoWritesPerformed);
     }
     let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
-    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
+    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal), may_repeat: true })
 }
 
 fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -> Box<Failed> {
@@ -300,11 +323,11 @@ fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -
     } else {
         unanswered(request, format!("the connection upstream was lost: {error}"))
     };
-    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
+    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal), may_repeat: true })
 }
 
 fn in_hub(kind: FailureKind, refusal: Refusal) -> Box<Failed> {
-    Box::new(Failed { failure: Failure::new(kind), server: None, outcome: refused(&refusal) })
+    Box::new(Failed { failure: Failure::new(kind), server: None, outcome: refused(&refusal), may_repeat: true })
 }
 
 fn refused(refusal: &Refusal) -> Outcome {

@@ -9,6 +9,8 @@
 //! | `cleanup` | what a client that has gone leaves behind |
 //! | `upstream` | the client, and its identities |
 //! | `shared` | what all tasks share |
+//! | `packers` | compressors of replies |
+//! | `log_limit` | how many lines of the log clients can cause |
 //! | `activity` | what runs, and what took long |
 //! | `history` | what has changed between two looks |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
@@ -20,6 +22,8 @@ mod forward;
 mod gate;
 mod history;
 mod listeners;
+mod log_limit;
+mod packers;
 mod shared;
 mod status;
 mod tls;
@@ -32,6 +36,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cmap_tokio::ClientError;
+use cmap_tokio::ReverseListener;
+use cmap_tokio::reverse::BindError;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
@@ -73,6 +79,9 @@ pub enum StartError {
     /// The client upstream cannot be made.
     #[error("the client upstream cannot be made: {0}")]
     Client(#[from] ClientError),
+    /// Agents of servers cannot come in.
+    #[error("upstream.reverse: {0}")]
+    Reverse(#[from] BindError),
     /// The system has no random bits.
     #[error("the system gives no random bits; see why its source of them fails")]
     NoRandomBits,
@@ -123,6 +132,11 @@ impl Hub {
     /// The address of the status.
     pub fn status_address(&self) -> Option<SocketAddr> {
         self.status
+    }
+
+    /// The address where agents of servers come in.
+    pub fn reverse_address(&self) -> Option<SocketAddr> {
+        self.shared.upstream.agents.as_ref().map(ReverseListener::local_address)
     }
 
     /// Takes over users, rules and limits from another configuration. Listeners and upstream stay as they are.

@@ -14,12 +14,14 @@
 //! | `sessions` | whose a logical session is |
 //! | `operations` | what runs, for those who ask and who end it |
 //! | `queue` | whose turn it is to use an upstream connection |
+//! | `common` | what connections share: sessions and doors |
 //! | `doors` | how many connections there may be |
 //! | `gauge` | high-water marks |
 //! | `refusal`, `passing` | errors of the hub's own; what upstream's errors become |
 //!
 //! Nothing here knows a socket, a clock or a source of randomness: time and chance are inputs.
 
+mod common;
 mod doors;
 mod gauge;
 mod greeting;
@@ -34,6 +36,7 @@ mod request;
 mod sessions;
 mod targets;
 
+pub use common::Common;
 pub use doors::{DoorLimits, Doors, Full};
 pub use gauge::Gauge;
 pub use greeting::Facts;

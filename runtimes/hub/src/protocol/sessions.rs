@@ -28,6 +28,8 @@ pub struct Sessions {
 struct Owned {
     user: Arc<str>,
     until: Instant,
+    /// The number of its last write at a server that knows no such numbers.
+    written: Option<i64>,
 }
 
 /// A session cannot be used.
@@ -64,11 +66,19 @@ impl Sessions {
                     return Err(SessionFault::TooMany);
                 }
                 *count += 1;
-                self.by_id.insert(id, Owned { user: Arc::clone(user), until });
+                self.by_id.insert(id, Owned { user: Arc::clone(user), until, written: None });
             }
         }
         self.due.insert((until, id));
         Ok(())
+    }
+
+    /// A write of this number goes to a server that could not tell a repetition. Whether it is the first time: drivers count up.
+    pub fn note_write(&mut self, id: &SessionId, number: i64) -> bool {
+        let Some(owned) = self.by_id.get_mut(id) else { return true };
+        let is_first = owned.written.is_none_or(|written| written < number);
+        owned.written = owned.written.max(Some(number));
+        is_first
     }
 
     /// Whether the session is another user's.
@@ -139,6 +149,18 @@ mod tests {
         assert!(sessions.is_foreign(&[1; 16], &ben), "another user cannot end it");
         sessions.end(&[1; 16], &anna);
         assert_eq!(sessions.claim(Instant::ORIGIN, [1; 16], &ben), Ok(()));
+    }
+
+    #[test]
+    fn a_write_that_was_sent_once_is_not_sent_again_x_140() {
+        let ([anna, _], mut sessions) = (users(), Sessions::new(10));
+        sessions.claim(Instant::ORIGIN, [1; 16], &anna).unwrap();
+
+        assert_eq!(
+            [1, 2, 2, 1, 3].map(|number| sessions.note_write(&[1; 16], number)),
+            [true, true, false, false, true]
+        );
+        assert!(sessions.note_write(&[2; 16], 1), "another session counts for itself");
     }
 
     #[test]

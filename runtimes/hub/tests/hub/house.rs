@@ -32,6 +32,7 @@ pub(crate) struct Plan {
     uri: String,
     users: Vec<NewUser>,
     rules: String,
+    first: String,
     more: String,
     has_status: bool,
 }
@@ -39,7 +40,12 @@ pub(crate) struct Plan {
 impl Plan {
     /// In front of these servers, with options upstream.
     pub(crate) fn before(servers: &Servers, query: &str) -> Self {
-        Self { uri: servers.uri(query), ..Self::default() }
+        Self::at(&servers.uri(query))
+    }
+
+    /// In front of what a connection string names.
+    pub(crate) fn at(uri: &str) -> Self {
+        Self { uri: uri.to_owned(), ..Self::default() }
     }
 
     /// With a user whose password is `secret`; `rules` are lines of the users file.
@@ -57,6 +63,13 @@ impl Plan {
         self
     }
 
+    /// With lines before the configuration's first table.
+    pub(crate) fn first(mut self, lines: &str) -> Self {
+        self.first.push_str(lines);
+        self.first.push('\n');
+        self
+    }
+
     /// With a status page.
     pub(crate) fn status(mut self) -> Self {
         self.has_status = true;
@@ -65,7 +78,7 @@ impl Plan {
 
     pub(crate) async fn start(self) -> House {
         let folder = tempfile::tempdir().unwrap();
-        let mut text = String::new();
+        let mut text = self.first.clone();
         if !self.users.is_empty() {
             text.push_str("users = 'users.toml'\n");
             write_users(&folder, &self.users, &self.rules);
@@ -100,7 +113,11 @@ impl House {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(&self.uri("")).await.unwrap()
+        self.client_with("").await
+    }
+
+    pub(crate) async fn client_with(&self, query: &str) -> Client {
+        Client::connect(&self.uri(query)).await.unwrap()
     }
 
     /// A client that logs in.

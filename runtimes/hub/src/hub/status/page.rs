@@ -4,7 +4,7 @@ use core::fmt::{Result, Write};
 
 use super::super::activity::{CommandLine, Counts};
 use super::super::history::{Difference, Marks};
-use super::report::{QueueReport, Report, UserReport};
+use super::report::{AgentReport, QueueReport, Report, UserReport};
 
 /// How many commands a list shows.
 const SHOWN: usize = 100;
@@ -18,7 +18,8 @@ pub(super) fn of(report: &Report) -> String {
 }
 
 fn write_page(text: &mut String, report: &Report) -> Result {
-    let Report { uptime, connections, most_connections, sessions, queue, users, activity, upstream, .. } = report;
+    let Report { uptime, connections, most_connections, sessions, queue, users, activity, agents, upstream, .. } =
+        report;
     let QueueReport { running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
     writeln!(
         text,
@@ -41,6 +42,13 @@ fn write_page(text: &mut String, report: &Report) -> Result {
     writeln!(text, "</table>")?;
     write_commands(text, "Running", activity.running.iter())?;
     write_commands(text, "Slowest", activity.slowest.iter())?;
+    if let Some(agents) = agents {
+        writeln!(text, "<h2>Agents</h2><table><tr><th>server<th>parked")?;
+        for AgentReport { member, parked } in agents {
+            writeln!(text, "<tr><td>{}<td>{parked}", escaped(member))?;
+        }
+        writeln!(text, "</table>")?;
+    }
     writeln!(text, "<h2>Upstream</h2><pre>{}</pre>", escaped(&upstream.to_string()))
 }
 

@@ -25,6 +25,9 @@ pub(super) struct Report {
     pub(super) users: BTreeMap<Arc<str>, UserReport>,
     #[serde(flatten)]
     pub(super) activity: ActivityReport,
+    /// The servers that agents have dialled for; not there where the hub dials itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) agents: Option<Vec<AgentReport>>,
     pub(super) upstream: ClientStatus,
     /// What has changed since the snapshot that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +49,13 @@ pub(super) struct UserReport {
     pub(super) connections: usize,
     pub(super) waiting: usize,
     pub(super) commands: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct AgentReport {
+    pub(super) member: String,
+    /// Sockets that wait to become connections.
+    pub(super) parked: usize,
 }
 
 /// There is no such snapshot.
@@ -92,6 +102,10 @@ impl Report {
             queue,
             users,
             activity,
+            agents: shared.upstream.agents.as_ref().map(|agents| {
+                let members = agents.members().into_iter();
+                members.map(|(member, parked)| AgentReport { member: member.to_string(), parked }).collect()
+            }),
             upstream: shared.upstream.client.status(),
             difference: None,
         }

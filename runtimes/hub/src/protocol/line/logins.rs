@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
+use cmap_core::wire::CompressorId;
 
+use super::super::common::lock;
 use super::super::doors::Full;
 use super::super::greeting;
 use super::super::login::{self, Next};
@@ -28,6 +30,19 @@ impl Line {
                 greeting::hello(&around.facts, &request.name, &said, self.number)?
             }
         };
+        if let Ok(names) = body.get_array("compression") {
+            let names =
+                names.into_iter().map_while(Result::ok).filter_map(|name| CompressorId::from_name(name.as_str()?));
+            let common: Vec<_> = names.filter(|id| around.compressors.contains(id)).collect();
+            let mut shared = RawArrayBuf::new();
+            for id in common {
+                shared.push(id.name());
+                if let Some(agreed) = self.agreed.get_mut(usize::from(id.id())) {
+                    *agreed = true;
+                }
+            }
+            reply.append(cstr!("compression"), shared);
+        }
         if let Ok(first) = body.get_document("speculativeAuthenticate")
             && self.user.is_none()
             && around.facts.has_users
@@ -61,7 +76,7 @@ impl Line {
             Next::Goes(conversation) => self.conversation = Some(conversation),
             Next::Is(user) => {
                 // Only one that exists has proven itself.
-                around.doors.log_in(&user).map_err(door_refusal)?;
+                lock(around.common).doors.log_in(&user).map_err(door_refusal)?;
                 self.user = Some(user);
             }
         }

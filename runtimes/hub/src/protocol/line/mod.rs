@@ -7,33 +7,38 @@
 //! | file | content |
 //! |---|---|
 //! | `logins` | the greeting, and logins |
+//! | `kill_cursors` | one `killCursors` at several servers |
 //! | `routes` | where a user's command goes |
 //!
 //! Call any method, then drain [`poll_output`](Line::poll_output), then ask [`poll_timeout`](Line::poll_timeout).
 
+mod kill_cursors;
 mod logins;
 mod routes;
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bson::{RawDocument, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::Nonce;
 use cmap_core::time::Instant;
-use cmap_core::wire::{Flags, FrameReader, Limits, MessageIds, MessageWriter, encode_reply};
+use cmap_core::wire::{
+    CompressorId, Decompressor, Flags, FrameReader, HEADER_LEN, Header, Limits, MessageIds, MessageWriter, OpCode,
+    encode_reply, unpack,
+};
 use thiserror::Error;
 
-use super::doors::Doors;
+use super::common::Common;
 use super::greeting::{self, Facts};
 use super::holdings::Holdings;
 use super::login::{self, Conversation};
 use super::operations::Operations;
 use super::refusal::Refusal;
 use super::request::{Fault, Forward, Request, SessionId};
-use super::sessions::Sessions;
 use crate::users::{User, Users};
+use kill_cursors::Killing;
 
 /// How large a message of a client may be that has not logged in: a hello is a kilobyte.
 const BEFORE_LOGIN: Limits = Limits { max_message_size: 64 * 1024, max_document_size: 48 * 1024, ..Limits::DEFAULT };
@@ -47,6 +52,9 @@ const MAX_FAILED_LOGINS: u32 = 3;
 /// How many bytes may wait while a command runs; a client that sends ahead has to wait from then on.
 const MAX_BACKLOG: usize = 64 * 1024;
 
+/// Where a compressed message names its compressor.
+const COMPRESSOR_AT: usize = HEADER_LEN + 8;
+
 /// The buffer that an idle connection keeps for its next message.
 const KEPT: usize = 4 * 1024;
 
@@ -57,11 +65,15 @@ pub struct Line {
     frames: FrameReader,
     backlog: Vec<u8>,
     is_greeted: bool,
+    /// The compressors that the client may use, by number.
+    agreed: [bool; CompressorId::ALL.len()],
     /// Who logged in.
     user: Option<Arc<str>>,
     conversation: Option<Conversation>,
     failed_logins: u32,
     holdings: Holdings,
+    /// The rest of a `killCursors` that goes to several servers.
+    killing: Option<Killing>,
     /// The command that runs upstream.
     running: Option<Arc<Request>>,
     /// Until when it has to have logged in, or to complete its message.
@@ -75,14 +87,14 @@ pub struct Line {
 pub struct Surroundings<'a> {
     /// The users as they are now.
     pub users: &'a Users,
-    /// All sessions.
-    pub sessions: &'a mut Sessions,
-    /// All connections.
-    pub doors: &'a mut Doors,
+    /// The sessions and connections of all.
+    pub common: &'a Mutex<Common>,
     /// What runs at the hub.
     pub operations: &'a dyn Operations,
     /// The hub and its upstream.
     pub facts: Facts,
+    /// The compressors that the hub offers.
+    pub compressors: &'a [CompressorId],
     /// Random bytes for a login; `None` if the system has none.
     pub nonce: &'a mut dyn FnMut() -> Option<[u8; Nonce::RANDOM_BYTES]>,
 }
@@ -92,6 +104,8 @@ pub struct Surroundings<'a> {
 pub enum LineOutput {
     /// Send these bytes.
     Send(Vec<u8>),
+    /// Send this message, compressed as its request was.
+    SendCompressed(CompressorId, Vec<u8>),
     /// Run this command, then call [`Line::handle_reply`].
     Run(Box<Forward>),
     /// A command was refused: for the log and the counters.
@@ -133,10 +147,12 @@ impl Line {
             frames: FrameReader::new(),
             backlog: Vec::new(),
             is_greeted: false,
+            agreed: [false; CompressorId::ALL.len()],
             user: None,
             conversation: None,
             failed_logins: 0,
             holdings: Holdings::default(),
+            killing: None,
             running: None,
             until: Some(now + PATIENCE),
             replies: 0,
@@ -170,7 +186,18 @@ impl Line {
             Some(server) => self.holdings.note_reply(&request, server, reply, ok),
             None => self.holdings.note_unanswered(&request),
         }
-        self.send(&request, reply);
+        if let Some(killing) = &mut self.killing {
+            killing.note_reply(reply, ok);
+            if let Some(forward) = killing.next(&request) {
+                self.running = Some(request);
+                self.outputs.push_back(LineOutput::Run(Box::new(forward)));
+                return;
+            }
+        }
+        match self.killing.take() {
+            Some(killing) => self.send(&request, &killing.reply()),
+            None => self.send(&request, reply),
+        }
         drop(request);
         let backlog = std::mem::take(&mut self.backlog);
         let left = self.read(now, &backlog, around).to_vec();
@@ -181,6 +208,7 @@ impl Line {
     /// The command that ran was killed, and with it a session upstream, where it was sent in one.
     pub fn handle_kill(&mut self, now: Instant, session: Option<&SessionId>, around: &mut Surroundings<'_>) {
         session.into_iter().for_each(|session| self.holdings.end_session(session));
+        self.killing = None;
         self.handle_reply(now, None, &Refusal::interrupted().reply(), false, around);
     }
 
@@ -245,7 +273,7 @@ impl Line {
             let is_in = self.is_greeted && self.acts_as(around).is_some();
             let limits = if is_in { Limits::DEFAULT } else { BEFORE_LOGIN };
             let request = match frames.read(&mut bytes, &limits) {
-                Ok(Some(frame)) => Request::read(frame, &limits, now),
+                Ok(Some(frame)) => self.open(frame, is_in, now),
                 Ok(None) => break,
                 Err(error) => Err(error.into()),
             };
@@ -254,7 +282,7 @@ impl Line {
                 Err(Fault::Refused(refused)) => {
                     let refusal = Refusal::new(9, "FailedToParse", refused.message);
                     if refused.acknowledged {
-                        self.encode(refused.is_query, refused.id, &refusal.reply());
+                        self.encode(refused.is_query, refused.id, None, &refusal.reply());
                     }
                     self.outputs.push_back(LineOutput::Refused(refusal));
                 }
@@ -266,6 +294,22 @@ impl Line {
         }
         self.frames = frames;
         bytes
+    }
+
+    /// A message, which may be compressed by a client that is in.
+    fn open(&self, frame: &[u8], is_in: bool, now: Instant) -> Result<Request, Fault> {
+        let limits = if is_in { Limits::DEFAULT } else { BEFORE_LOGIN };
+        let (header, _) = Header::split(frame, &limits)?;
+        if header.op_code != OpCode::Compressed {
+            return Request::read(frame, &limits, now);
+        }
+        let announced = frame.get(COMPRESSOR_AT).and_then(|id| self.agreed.get(usize::from(*id)));
+        if !is_in || announced != Some(&true) {
+            return Err(Fault::Compressed);
+        }
+        let mut plain = Vec::new();
+        let id = unpack(frame, &limits, &mut Decompressor::default(), &mut plain)?;
+        Request::read(&plain, &limits, now)?.compressed_by(id)
     }
 
     /// A client that has begun a message, or a login, has to go on with it. A command that runs takes the time it takes.
@@ -360,11 +404,11 @@ impl Line {
 
     fn send(&mut self, request: &Request, reply: &RawDocument) {
         if request.acknowledged {
-            self.encode(request.is_query, request.id, reply);
+            self.encode(request.is_query, request.id, request.compressor, reply);
         }
     }
 
-    fn encode(&mut self, is_query: bool, response_to: i32, reply: &RawDocument) {
+    fn encode(&mut self, is_query: bool, response_to: i32, compressor: Option<CompressorId>, reply: &RawDocument) {
         self.replies = self.replies.wrapping_add(1);
         let ids = MessageIds::reply(self.replies, response_to);
         let mut out = Vec::with_capacity(reply.as_bytes().len() + 64);
@@ -382,7 +426,10 @@ impl Line {
                 message.finish();
             }
         }
-        self.outputs.push_back(LineOutput::Send(out));
+        self.outputs.push_back(match compressor {
+            Some(compressor) => LineOutput::SendCompressed(compressor, out),
+            None => LineOutput::Send(out),
+        });
     }
 
     fn end(&mut self, why: Ending) {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use cmap_core::retry::ErrorLabel;
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 
-use super::super::holdings::{continued_cursor, cursors_in};
+use super::super::common::lock;
+use super::super::holdings::continued_cursor;
 use super::super::operations;
 use super::super::queue::Class;
 use super::super::refusal::Refusal;
@@ -34,7 +35,7 @@ impl Line {
         }
         check_rules(request, user)?;
         if let Some(session) = request.session {
-            around.sessions.claim(now, session, &user.name).map_err(session_refusal)?;
+            lock(around.common).sessions.claim(now, session, &user.name).map_err(session_refusal)?;
         }
         self.route(request, user, around)
     }
@@ -45,10 +46,12 @@ impl Line {
         };
         match request.name.as_str() {
             "endSessions" | "killSessions" | "refreshSessions" => {
-                let (body, own) = own_sessions(request, |id| !around.sessions.is_foreign(id, &user.name));
+                let mut common = lock(around.common);
+                let (body, own) = own_sessions(request, |id| !common.sessions.is_foreign(id, &user.name));
                 if request.name != "refreshSessions" {
-                    own.iter().for_each(|id| around.sessions.end(id, &user.name));
+                    own.iter().for_each(|id| common.sessions.end(id, &user.name));
                 }
+                drop(common);
                 // A server lets an ended session's cursors and transactions live until it looks after its sessions, minutes later:
                 // what the connection holds is still to be ended.
                 if request.name == "killSessions" {
@@ -65,7 +68,7 @@ impl Line {
                 let class = if request.part.is_some() { Class::LetsGo } else { Class::Ordinary };
                 return run(Route::Server(Arc::clone(&cursor.server)), class, None);
             }
-            "killCursors" => return self.kill_cursors(request),
+            "killCursors" => return Ok(self.kill_cursors(request)),
             name if self.holdings.cursors() >= MAX_CURSORS && OPENING.contains(&name) => {
                 let message = format!("the connection has {MAX_CURSORS} cursors open; read or kill some of them");
                 return Err(Refusal::new(146, "ExceededMemoryLimit", message));
@@ -89,37 +92,6 @@ impl Line {
             (Some(Part::Starts), _) => run(Route::Select(ServerSelector::Writable), Class::Ordinary, None),
             (None, _) => run(Route::Select(selector), Class::Ordinary, None),
         }
-    }
-
-    /// Those of other connections are not found, whether or not they exist.
-    fn kill_cursors(&self, request: &Arc<Request>) -> Result<Answer, Refusal> {
-        let asked: Vec<_> = cursors_in(request.body()).collect();
-        let mut own = asked.iter().filter_map(|id| self.holdings.cursor(*id)).peekable();
-        let Some(first) = own.peek().copied() else {
-            let ids = |list: &[i64]| {
-                let mut ids = RawArrayBuf::new();
-                list.iter().for_each(|id| ids.push(*id));
-                ids
-            };
-            let mut reply = RawDocumentBuf::new();
-            reply.append(cstr!("cursorsKilled"), ids(&[]));
-            reply.append(cstr!("cursorsNotFound"), ids(&asked));
-            reply.append(cstr!("cursorsAlive"), ids(&[]));
-            reply.append(cstr!("cursorsUnknown"), ids(&[]));
-            return Ok(Answer::Reply(reply));
-        };
-        let mut there = RawArrayBuf::new();
-        own.filter(|cursor| cursor.server == first.server).for_each(|cursor| there.push(cursor.id));
-        let mut body = RawDocumentBuf::new();
-        for (key, value) in request.compose(None).iter().map_while(Result::ok) {
-            match key.as_str() {
-                "cursors" => body.append(key, &there),
-                _ => body.append(key, value),
-            }
-        }
-        let route = Route::Server(Arc::clone(&first.server));
-        let request = Arc::clone(request);
-        Ok(Answer::Run(Box::new(Forward { request, route, class: Class::LetsGo, body: Some(body) })))
     }
 }
 
