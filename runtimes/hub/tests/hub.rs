@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "hub/agents.rs"]
+mod agents;
 #[path = "hub/bad_clients.rs"]
 mod bad_clients;
+#[path = "hub/compression.rs"]
+mod compression;
 #[path = "hub/departures.rs"]
 mod departures;
 #[path = "hub/failovers.rs"]
@@ -16,6 +20,8 @@ mod killed;
 mod limits;
 #[path = "hub/listeners.rs"]
 mod listeners;
+#[path = "hub/operations.rs"]
+mod operations;
 #[path = "hub/program.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod program;
@@ -24,7 +30,11 @@ mod program;
 mod servers;
 #[path = "hub/sharing.rs"]
 mod sharing;
+#[path = "hub/standalone.rs"]
+mod standalone;
 #[path = "hub/status.rs"]
 mod status;
+#[path = "hub/unknown.rs"]
+mod unknown;
 #[path = "hub/users.rs"]
 mod users;

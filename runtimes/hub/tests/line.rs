@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::spec::BinarySubtype;
@@ -10,16 +10,35 @@ use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::address::ServerAddress;
 use cmap_core::pool::ServiceId;
 use cmap_core::time::Instant;
-use cmap_core::wire::{CommandReply, Field, Flags, Limits, Message, MessageIds, MessageWriter};
-use cmap_hub::protocol::{DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Route, Sessions, Surroundings};
+use cmap_core::wire::{
+    CommandReply, Compression, Compressor, CompressorId, Field, Flags, Limits, Message, MessageIds, MessageWriter,
+};
+use cmap_hub::protocol::{
+    Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations, Route,
+    Sessions, Surroundings, Whose,
+};
 use cmap_hub::users::{self, NewUser, Users};
 
 /// A hub without sockets.
 struct Hub {
     users: Users,
-    sessions: Sessions,
-    doors: Doors,
+    common: Mutex<Common>,
+    operations: Listed,
     facts: Facts,
+}
+
+/// Operations of other connections.
+#[derive(Default)]
+struct Listed(Vec<Operation>);
+
+impl Operations for Listed {
+    fn list(&self, _: Instant, whose: Whose<'_>) -> Vec<Operation> {
+        self.0.iter().filter(|operation| whose.includes(&operation.user)).cloned().collect()
+    }
+
+    fn kill(&self, id: OperationId, whose: Whose<'_>) -> bool {
+        self.list(at(0), whose).iter().any(|operation| operation.id == id)
+    }
 }
 
 /// A client of it.
@@ -32,6 +51,8 @@ struct Client {
 #[derive(Debug, Default)]
 struct Done {
     replies: Vec<RawDocumentBuf>,
+    /// By what some of them are to be compressed.
+    compressed: Vec<CompressorId>,
     runs: Vec<Forward>,
     ending: Option<Ending>,
 }
@@ -54,15 +75,25 @@ impl Hub {
         let has_users = users.anonymous().is_none();
         Self {
             users,
-            sessions: Sessions::new(100),
-            doors: Doors::new(DoorLimits { connections: 10, per_address: 10, per_user: 10 }),
+            common: Mutex::new(Common {
+                sessions: Sessions::new(100),
+                doors: Doors::new(DoorLimits { connections: 10, per_address: 10, per_user: 10 }),
+            }),
+            operations: Listed::default(),
             facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users },
         }
     }
 
     fn with<T>(&mut self, call: impl FnOnce(&mut Surroundings<'_>) -> T) -> T {
-        let Self { users, sessions, doors, facts } = self;
-        call(&mut Surroundings { users, sessions, doors, facts: *facts, nonce: &mut || Some([9; 24]) })
+        let Self { users, common, operations, facts } = self;
+        call(&mut Surroundings {
+            users,
+            common,
+            operations,
+            facts: *facts,
+            compressors: &[CompressorId::Zlib, CompressorId::Snappy],
+            nonce: &mut || Some([9; 24]),
+        })
     }
 }
 
@@ -110,6 +141,14 @@ impl Client {
         self.drain()
     }
 
+    /// The same, compressed.
+    fn compressed(&mut self, compression: Compression, body: &RawDocument) -> Vec<u8> {
+        let mut message = self.message("d", body);
+        let mut compressor = Compressor::new(compression).unwrap();
+        assert_eq!(compressor.compress_reply(&mut message, 0, &Limits::DEFAULT), Ok(true));
+        message
+    }
+
     fn reply(&mut self, hub: &mut Hub, now: Instant, reply: &RawDocument) -> Done {
         let server = server();
         self.line.handle_sent(&server);
@@ -117,10 +156,20 @@ impl Client {
         self.drain()
     }
 
+    fn reply_from(&mut self, hub: &mut Hub, server: &Arc<ServerAddress>, reply: &RawDocument) -> Done {
+        let ok = CommandReply::read(reply).ok;
+        hub.with(|around| self.line.handle_reply(at(0), Some(server), reply, ok, around));
+        self.drain()
+    }
+
     fn drain(&mut self) -> Done {
         let mut done = Done::default();
         while let Some(output) = self.line.poll_output() {
             match output {
+                LineOutput::SendCompressed(compressor, bytes) => {
+                    done.compressed.push(compressor);
+                    done.replies.push(Message::decode(&bytes, &Limits::DEFAULT).unwrap().body.to_owned());
+                }
                 LineOutput::Send(bytes) => {
                     done.replies.push(Message::decode(&bytes, &Limits::DEFAULT).unwrap().body.to_owned());
                 }
@@ -317,7 +366,7 @@ fn a_command_in_a_session_that_is_being_killed_comes_after_that_x_137() {
     let done = client.say(&mut hub, at(0), "d", &find);
     assert!(!done.runs[0].session_ends);
 
-    assert!(hub.sessions.begin_kill(&[7; 16], 1));
+    assert!(hub.common.get_mut().unwrap().sessions.begin_kill(&[7; 16], 1));
 
     let done = Client::greeted(&mut hub).say(&mut hub, at(0), "d", &find);
     assert!(done.runs[0].session_ends);
@@ -351,22 +400,86 @@ fn a_transaction_that_the_server_has_ended_is_not_left_over_x_137() {
 }
 
 #[test]
-fn cursors_at_two_servers_are_not_forgotten_together_x_137() {
+fn cursors_at_two_servers_are_killed_at_both_with_one_reply_x_137() {
     let mut hub = Hub::open();
     let mut client = Client::greeted(&mut hub);
     let other = Arc::new(ServerAddress::tcp("other", 1));
-    for (id, server) in [(5_i64, server()), (6, other)] {
+    for (id, server) in [(5_i64, server()), (6, Arc::clone(&other))] {
         client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
         let reply = rawdoc! { "ok": 1, "cursor": { "id": id, "ns": "d.c", "firstBatch": [] } };
-        hub.with(|around| client.line.handle_reply(at(0), Some(&server), &reply, true, around));
-        client.drain();
+        client.reply_from(&mut hub, &server, &reply);
     }
-    client.say(&mut hub, at(0), "d", &rawdoc! { "killCursors": "c", "cursors": [5_i64, 6_i64] });
 
-    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursorsKilled": [5_i64] });
+    let mut done = client.say(&mut hub, at(0), "d", &rawdoc! { "killCursors": "c", "cursors": [5_i64, 6_i64, 7_i64] });
+    for _ in 0..2 {
+        let [forward] = done.runs.as_slice() else { panic!("{done:?}") };
+        let Route::Server(server) = &forward.route else { panic!("{forward:?}") };
+        let own = if *server == other { 6_i64 } else { 5_i64 };
+        let body = forward.body.as_ref().unwrap();
+        assert_eq!(body.get_array("cursors").unwrap().get_i64(0).unwrap(), own);
+        let server = Arc::clone(server);
+        done = client.reply_from(&mut hub, &server, &rawdoc! { "ok": 1, "cursorsKilled": [own] });
+    }
 
-    let (cursors, _) = client.line.take_holdings().take();
-    assert_eq!(cursors.iter().map(|cursor| cursor.id).collect::<Vec<_>>(), [6]);
+    let list = |name: &str| {
+        let list = done.replies[0].get_array(name).unwrap().into_iter();
+        let mut list: Vec<_> = list.map(|id| id.unwrap().as_i64().unwrap()).collect();
+        list.sort_unstable();
+        list
+    };
+    assert_eq!((list("cursorsKilled"), list("cursorsNotFound")), (vec![5, 6], vec![7]));
+    assert!(done.runs.is_empty() && client.line.is_idle());
+}
+
+#[test]
+fn a_server_that_does_not_kill_its_cursors_keeps_them_and_the_client_is_told() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursor": { "id": 5_i64, "ns": "d.c", "firstBatch": [] } });
+    client.say(&mut hub, at(0), "d", &rawdoc! { "killCursors": "c", "cursors": [5_i64] });
+
+    let done = client.reply(&mut hub, at(0), &rawdoc! { "ok": 0, "code": 13, "errmsg": "no" });
+
+    assert_eq!((code(&done), client.line.take_holdings().take().0.len()), (Some(13), 1));
+}
+
+#[test]
+fn replies_are_compressed_as_their_requests_were() {
+    let mut hub = Hub::open();
+    let mut client = Client::new();
+    let hello = rawdoc! { "hello": 1, "loadBalanced": true, "compression": ["zstd", "snappy", "zlib"] };
+    let done = client.say(&mut hub, at(0), "admin", &hello);
+    let offered = done.replies[0].get_array("compression").unwrap().into_iter();
+    let offered: Vec<_> = offered.map(|name| name.unwrap().as_str().unwrap().to_owned()).collect();
+    assert_eq!(offered, ["snappy", "zlib"], "what both have, in the client's order");
+
+    let find = client.compressed(Compression::Snappy, &rawdoc! { "find": "c" });
+    assert_eq!(client.send(&mut hub, at(0), &find).runs[0].request.name, "find");
+    let done = client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "n": 5 });
+    assert_eq!((done.compressed, done.replies[0].get_i32("n").unwrap()), (vec![CompressorId::Snappy], 5));
+    client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
+    let done = client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+    assert_eq!((done.compressed.len(), done.replies.len()), (0, 1), "a plain request has a plain reply");
+    let hello = client.compressed(Compression::Snappy, &hello);
+    let done = client.send(&mut hub, at(0), &hello);
+    assert_eq!((code(&done), done.compressed.len()), (Some(9), 0), "a hello is never compressed (COMP-7)");
+}
+
+#[test]
+fn what_was_not_agreed_on_ends_the_connection() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let find = client.compressed(Compression::Snappy, &rawdoc! { "find": "c" });
+    let done = client.send(&mut hub, at(0), &find);
+    assert!(matches!(done.ending, Some(Ending::Fault(_))), "nothing was agreed on: {done:?}");
+
+    let (mut hub, mut stranger) = (Hub::with_user(), Client::new());
+    let hello = rawdoc! { "hello": 1, "loadBalanced": true, "compression": ["snappy"] };
+    stranger.say(&mut hub, at(0), "admin", &hello);
+    let ping = stranger.compressed(Compression::Snappy, &rawdoc! { "ping": 1 });
+    let done = stranger.send(&mut hub, at(0), &ping);
+    assert!(matches!(done.ending, Some(Ending::Fault(_))), "it has not logged in: {done:?}");
 }
 
 #[test]
@@ -381,4 +494,39 @@ fn the_end_of_a_session_leaves_its_cursors_to_be_killed_x_137() {
     client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
 
     assert_eq!(client.line.take_holdings().take().0.len(), 1);
+}
+
+#[test]
+fn an_operation_that_is_killed_ends_with_its_transaction_x_138() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let session = [7; 16];
+    let insert = rawdoc! {
+        "insert": "c", "lsid": { "id": Binary { subtype: BinarySubtype::Uuid, bytes: session.to_vec() } },
+        "txnNumber": 3_i64, "autocommit": false, "startTransaction": true,
+    };
+    client.say(&mut hub, at(0), "d", &insert);
+    client.line.handle_sent(&server());
+
+    hub.with(|around| client.line.handle_kill(at(0), Some(&session), around));
+
+    assert_eq!(code(&client.drain()), Some(11_601));
+    assert!(client.line.is_idle(), "its session was killed upstream");
+}
+
+#[test]
+fn what_is_asked_of_current_op_is_known_or_refused_x_138() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+
+    for (database, command, expected) in [
+        ("admin", rawdoc! { "currentOp": 1, "$all": true }, None),
+        ("admin", rawdoc! { "currentOp": 1, "secs_running": { "$gt": 3 } }, Some(72)),
+        ("test", rawdoc! { "currentOp": 1 }, Some(13)),
+        ("admin", rawdoc! { "killOp": 1 }, Some(9)),
+        ("admin", rawdoc! { "killOp": 1, "op": 5 }, Some(13)),
+        ("test", rawdoc! { "killOp": 1, "op": 5 }, Some(13)),
+    ] {
+        assert_eq!(code(&client.say(&mut hub, at(0), database, &command)), expected, "{command:?}");
+    }
 }

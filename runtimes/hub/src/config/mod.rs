@@ -10,6 +10,14 @@
 //! username = "writer"
 //! password-file = "writer.password"
 //!
+//! [upstream.reverse]                   # the servers' agents dial the hub, and the hub dials nobody
+//! address = "0.0.0.0:27443"
+//! certificate = "listener.pem"
+//! [[upstream.reverse.token]]
+//! name = "db"
+//! secret-file = "db.token"
+//! members = ["db.example:27017"]
+//!
 //! [[listen]]
 //! address = "0.0.0.0:27027"
 //! certificate = "hub.pem"              # chain and key
@@ -26,6 +34,7 @@
 
 mod error;
 mod read;
+mod reverse;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -33,9 +42,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use cmap_core::options::{ClientOptions, Credential, Warning};
+use cmap_core::wire::CompressorId;
 
 pub use error::ConfigError;
 pub use read::read;
+pub use reverse::Reverse;
 
 use crate::protocol::{DoorLimits, QueueLimits};
 use crate::users::User;
@@ -49,10 +60,14 @@ pub struct Config {
     pub warnings: Vec<Warning>,
     /// Further users there, by name.
     pub identities: BTreeMap<String, Credential>,
+    /// Where the servers' agents come in, if the hub is not to dial.
+    pub reverse: Option<Reverse>,
     /// How long a command may wait for a server, retries included.
     pub patience: Duration,
     /// Where clients come in.
     pub listeners: Vec<Listener>,
+    /// The compressors that clients may use.
+    pub compressors: Vec<CompressorId>,
     /// Where people and Prometheus look.
     pub status: Option<SocketAddr>,
     /// The users; `None` if nobody logs in.

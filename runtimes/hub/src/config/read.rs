@@ -7,9 +7,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use cmap_core::options::{ClientOptions, Credential, Secret};
+use cmap_core::wire::CompressorId;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::reverse::{self, ReverseTable};
 use super::{Config, ConfigError, Limits, Listener};
 use crate::protocol::{DoorLimits, QueueLimits};
 use crate::users;
@@ -24,6 +26,7 @@ struct File {
     upstream: UpstreamTable,
     #[serde(default)]
     listen: Vec<ListenTable>,
+    compressors: Option<Vec<String>>,
     #[serde(default)]
     status: StatusTable,
     #[serde(default)]
@@ -41,6 +44,7 @@ struct UpstreamTable {
     identity: BTreeMap<String, IdentityTable>,
     #[serde(default = "patience_ms")]
     patience_ms: u64,
+    reverse: Option<ReverseTable>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +77,7 @@ struct LimitsTable {
     reserved: Option<u32>,
     waiting: usize,
     waiting_per_user: usize,
+    waiting_bytes: usize,
     wait_ms: u64,
     base_backoff_ms: u64,
     connections: usize,
@@ -88,6 +93,7 @@ impl Default for LimitsTable {
             reserved: None,
             waiting: 1_000,
             waiting_per_user: 500,
+            waiting_bytes: 256 * 1024 * 1024,
             wait_ms: 10_000,
             base_backoff_ms: 100,
             connections: 10_000,
@@ -120,14 +126,15 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
     Check { path, folder: path.parent().unwrap_or(Path::new("")) }.config(file)
 }
 
-struct Check<'a> {
+/// Checks a file, and names it in every error.
+pub(super) struct Check<'a> {
     path: &'a Path,
     folder: &'a Path,
 }
 
 impl Check<'_> {
     fn config(&self, file: File) -> Result<Config, ConfigError> {
-        let UpstreamTable { uri, uri_file, identity, patience_ms } = file.upstream;
+        let UpstreamTable { uri, uri_file, identity, patience_ms, reverse } = file.upstream;
         let uri = match (uri, uri_file) {
             (Some(uri), None) => Zeroizing::new(uri),
             (None, Some(file)) => self.secret(&file)?,
@@ -167,8 +174,10 @@ impl Check<'_> {
             upstream,
             warnings,
             identities,
+            reverse: reverse.map(|table| reverse::check(self, table)).transpose()?,
             patience: Duration::from_millis(self.positive("upstream.patience-ms", patience_ms)?),
             listeners,
+            compressors: self.compressors(file.compressors)?,
             status: file.status.address,
             users,
             limits: self.limits(&file.limits, connections)?,
@@ -214,6 +223,17 @@ impl Check<'_> {
         }
     }
 
+    /// All of them, unless it is said which.
+    fn compressors(&self, names: Option<Vec<String>>) -> Result<Vec<CompressorId>, ConfigError> {
+        let offered = |id: &CompressorId| *id != CompressorId::Noop && id.is_built_in();
+        let Some(names) = names else { return Ok(CompressorId::ALL.into_iter().filter(offered).collect()) };
+        let compressor = |name: String| {
+            let id = CompressorId::from_name(&name).filter(offered);
+            id.ok_or_else(|| self.value("compressors", &name, "write snappy, zlib, zstd, or none of them"))
+        };
+        names.into_iter().map(compressor).collect()
+    }
+
     fn limits(&self, table: &LimitsTable, connections: u32) -> Result<Limits, ConfigError> {
         let running = table.running.unwrap_or(if connections == 0 { u32::MAX } else { connections });
         self.positive("limits.running", running.into())?;
@@ -230,8 +250,13 @@ impl Check<'_> {
         ] {
             self.positive(key, value as u64)?;
         }
-        let queue =
-            QueueLimits { running, reserved, waiting: table.waiting, waiting_per_customer: table.waiting_per_user };
+        let queue = QueueLimits {
+            running,
+            reserved,
+            waiting: table.waiting,
+            waiting_per_user: table.waiting_per_user,
+            waiting_bytes: table.waiting_bytes,
+        };
         let doors = DoorLimits {
             connections: table.connections,
             per_address: table.connections_per_address,
@@ -246,17 +271,21 @@ impl Check<'_> {
         })
     }
 
-    fn positive(&self, key: &str, value: u64) -> Result<u64, ConfigError> {
+    pub(super) fn positive(&self, key: &str, value: u64) -> Result<u64, ConfigError> {
         if value > 0 { Ok(value) } else { Err(self.value(key, "0", "write at least 1")) }
     }
 
     /// The first line of a file, which holds a secret.
-    fn secret(&self, file: &Path) -> Result<Zeroizing<String>, ConfigError> {
-        let text = Zeroizing::new(read_text(&self.folder.join(file))?);
+    pub(super) fn secret(&self, file: &Path) -> Result<Zeroizing<String>, ConfigError> {
+        let text = self.text(file)?;
         Ok(Zeroizing::new(text.lines().next().unwrap_or_default().trim_end().to_owned()))
     }
 
-    fn value(&self, key: &str, value: &str, rule: &'static str) -> ConfigError {
+    pub(super) fn text(&self, file: &Path) -> Result<Zeroizing<String>, ConfigError> {
+        Ok(Zeroizing::new(read_text(&self.folder.join(file))?))
+    }
+
+    pub(super) fn value(&self, key: &str, value: &str, rule: &'static str) -> ConfigError {
         ConfigError::Value { path: self.path.into(), key: key.into(), value: value.into(), rule }
     }
 }
@@ -319,6 +348,10 @@ mod tests {
                 "hub.toml: upstream.uri = ..loadBalanced=true: the hub keeps cursors to their servers and not to \
                  connections; name the servers themselves",
             ),
+            (
+                format!("compressors = ['lz4']\n{LEAST}"),
+                "hub.toml: compressors = lz4: write snappy, zlib, zstd, or none of them",
+            ),
             (format!("{LEAST}[limits]\nconnections = 0\n"), "hub.toml: limits.connections = 0: write at least 1"),
             (
                 format!("{LEAST}[limits]\nwaiting = 'x'\n"),
@@ -343,6 +376,31 @@ mod tests {
         ] {
             assert_eq!(read_config(&text).unwrap_err(), told, "{text}");
         }
+    }
+
+    #[test]
+    fn a_mistake_of_a_token_is_named_without_its_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, secret) = (folder.path().join("hub.toml"), folder.path().join("secret"));
+        fs::write(&secret, "tiger").unwrap();
+        fs::write(folder.path().join("cert"), "").unwrap();
+        let section = "[upstream.reverse]\naddress = '127.0.0.1:0'\ncertificate = 'cert'\n";
+        let token = |members: &str| {
+            format!("{section}[[upstream.reverse.token]]\nname = 'db'\nsecret-file = 'secret'\nmembers = [{members}]\n")
+        };
+        let told = |section: &str| {
+            fs::write(&path, format!("{LEAST}{section}")).unwrap();
+            read(&path).unwrap_err().to_string()
+        };
+
+        assert!(told(section).contains("upstream.reverse.token = (missing): nobody would be let in"));
+        let short = told(&token("'db.example:27017'"));
+        assert!(short.contains("the secret has at least 16 bytes") && !short.contains("tiger"), "{short}");
+        fs::write(&secret, "0123456789abcdef").unwrap();
+        assert!(told(&token("")).contains("upstream.reverse.token.members = []"));
+        assert!(told(&token("'db:0'")).contains("upstream.reverse.token.members = db:0: write the members"));
+        fs::write(&path, format!("{LEAST}{}", token("'db.example:27017'"))).unwrap();
+        assert_eq!(read(&path).unwrap().reverse.unwrap().options.wanted, 4);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cmap_core::address::ServerAddress;
 use cmap_core::time::Instant;
 use serde::Serialize;
+use tokio::sync::oneshot;
 
-use crate::protocol::Request;
+use super::forward::SentTo;
+use crate::protocol::{Operation, OperationId, Operations, Request, Whose};
 
 /// How many commands the list of the slowest has.
 const SLOWEST: usize = 10;
@@ -22,20 +23,24 @@ pub(super) struct Activity(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    running: BTreeMap<u64, Command>,
-    /// The slowest first.
-    slowest: Vec<(f64, Command, Option<String>)>,
+    running: BTreeMap<OperationId, Running>,
+    slowest: Slowest,
+    /// The slowest since the last snapshot.
+    slowest_lately: Slowest,
     counts: Counts,
     of_user: BTreeMap<Arc<str>, u64>,
 }
 
-/// A command, without its contents.
-#[derive(Clone, Debug)]
-struct Command {
+/// A command that waits or runs.
+#[derive(Debug)]
+struct Running {
     user: Arc<str>,
-    database: String,
-    name: String,
+    connection: i64,
+    request: Arc<Request>,
     since: Instant,
+    sent_to: SentTo,
+    /// Tells its connection to end it.
+    kill: Option<oneshot::Sender<()>>,
 }
 
 /// How often what has happened, since the start.
@@ -51,14 +56,17 @@ pub(super) struct Counts {
     pub(super) turned_away: u64,
 }
 
-/// A command, as the status shows it.
+/// A command, as the status shows it: without what it contains.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CommandLine {
+    /// The number by which `killOp` ends it.
+    pub(super) operation: u64,
     pub(super) user: Arc<str>,
     pub(super) database: String,
     pub(super) command: String,
     /// Seconds: so far, or in all.
     pub(super) took: f64,
+    /// Where it was sent; none yet while it waits.
     pub(super) server: Option<String>,
 }
 
@@ -66,28 +74,44 @@ pub(super) struct CommandLine {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ActivityReport {
     pub(super) counts: Counts,
+    /// The status shows them with the users.
+    #[serde(skip)]
     pub(super) commands_of_user: BTreeMap<Arc<str>, u64>,
     pub(super) running: Vec<CommandLine>,
-    pub(super) slowest: Vec<CommandLine>,
+    pub(super) slowest: Slowest,
 }
+
+/// The commands that took longest, the slowest first.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(super) struct Slowest(Vec<CommandLine>);
 
 /// A command that was noted. Dropping it before its end means that it was cut off.
 #[derive(Debug)]
 pub(super) struct Noted {
     activity: Arc<Activity>,
-    number: u64,
+    id: OperationId,
 }
 
 impl Activity {
-    pub(super) fn begin(self: &Arc<Self>, request: &Request, user: &Arc<str>, now: Instant) -> Noted {
+    /// A command of `user` begins, on a connection of this number. The receiver hears when it is killed.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        user: &Arc<str>,
+        connection: i64,
+        sent_to: &SentTo,
+        now: Instant,
+    ) -> (Noted, oneshot::Receiver<()>) {
         let mut state = self.lock();
         state.next += 1;
-        let number = state.next;
-        let (database, name) = (request.database.clone(), request.name.clone());
-        state.running.insert(number, Command { user: Arc::clone(user), database, name, since: now });
+        let id = OperationId(state.next);
+        let (kill, killed) = oneshot::channel();
+        let (user, request, sent_to) = (Arc::clone(user), Arc::clone(request), sent_to.clone());
+        state.count_of_user(&user);
         state.counts.commands += 1;
-        state.count_of_user(user);
-        Noted { activity: Arc::clone(self), number }
+        state.running.insert(id, Running { user, connection, request, since: now, sent_to, kill: Some(kill) });
+        (Noted { activity: Arc::clone(self), id }, killed)
     }
 
     pub(super) fn count_retry(&self) {
@@ -110,28 +134,95 @@ impl Activity {
 
     pub(super) fn report(&self, now: Instant) -> ActivityReport {
         let state = self.lock();
-        let line = |command: &Command, took: f64, server: Option<String>| CommandLine {
-            user: Arc::clone(&command.user),
-            database: command.database.clone(),
-            command: command.name.clone(),
-            took,
-            server,
-        };
         ActivityReport {
             counts: state.counts,
             commands_of_user: state.of_user.clone(),
-            running: state
-                .running
-                .values()
-                .map(|command| line(command, now.saturating_since(command.since).as_secs_f64(), None))
-                .collect(),
-            slowest: state.slowest.iter().map(|(took, command, server)| line(command, *took, server.clone())).collect(),
+            running: state.running.iter().map(|(id, running)| running.line(*id, now)).collect(),
+            slowest: state.slowest.clone(),
         }
+    }
+
+    /// The slowest since the last call.
+    pub(super) fn take_slowest_lately(&self) -> Slowest {
+        std::mem::take(&mut self.lock().slowest_lately)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Operations for Activity {
+    fn list(&self, now: Instant, whose: Whose<'_>) -> Vec<Operation> {
+        let state = self.lock();
+        let those = state.running.iter().filter(|(_, running)| whose.includes(&running.user));
+        those.map(|(id, running)| running.operation(*id, now)).collect()
+    }
+
+    fn kill(&self, id: OperationId, whose: Whose<'_>) -> bool {
+        let mut state = self.lock();
+        let Some(running) = state.running.get_mut(&id).filter(|running| whose.includes(&running.user)) else {
+            return false;
+        };
+        // One that has ended meanwhile needs no end. A second time it is on its way to one.
+        running.kill.take().is_none_or(|kill| kill.send(()).is_ok())
+    }
+}
+
+impl Running {
+    fn operation(&self, id: OperationId, now: Instant) -> Operation {
+        Operation {
+            id,
+            user: Arc::clone(&self.user),
+            connection: self.connection,
+            request: Arc::clone(&self.request),
+            took: now.saturating_since(self.since),
+            server: self.sent_to.get().map(|server| server.to_string()),
+        }
+    }
+
+    fn line(&self, id: OperationId, now: Instant) -> CommandLine {
+        CommandLine {
+            operation: id.0,
+            user: Arc::clone(&self.user),
+            database: self.request.database.clone(),
+            command: self.request.name.clone(),
+            took: now.saturating_since(self.since).as_secs_f64(),
+            server: self.sent_to.get().map(|server| server.to_string()),
+        }
+    }
+}
+
+impl Counts {
+    /// What was counted since an earlier moment.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            commands: self.commands.saturating_sub(earlier.commands),
+            failed: self.failed.saturating_sub(earlier.failed),
+            cut_off: self.cut_off.saturating_sub(earlier.cut_off),
+            retries: self.retries.saturating_sub(earlier.retries),
+            overloads: self.overloads.saturating_sub(earlier.overloads),
+            refused: self.refused.saturating_sub(earlier.refused),
+            failed_logins: self.failed_logins.saturating_sub(earlier.failed_logins),
+            turned_away: self.turned_away.saturating_sub(earlier.turned_away),
+        }
+    }
+}
+
+impl Slowest {
+    /// Adds a command that took so many seconds, if it is one of the slowest.
+    pub(super) fn add(&mut self, took: f64, line: impl FnOnce() -> CommandLine) {
+        let place = self.0.partition_point(|other| other.took >= took);
+        if place < SLOWEST {
+            self.0.insert(place, line());
+            self.0.truncate(SLOWEST);
+        }
+    }
+
+    /// The slowest first.
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, CommandLine> {
+        self.0.iter()
     }
 }
 
@@ -147,24 +238,21 @@ impl State {
 }
 
 impl Noted {
-    /// It has ended, at this server.
-    pub(super) fn end(self, server: Option<&ServerAddress>, now: Instant, ok: bool) {
+    /// It has ended.
+    pub(super) fn end(self, now: Instant, ok: bool) {
         let mut state = self.activity.lock();
-        let Some(command) = state.running.remove(&self.number) else { return };
+        let Some(running) = state.running.remove(&self.id) else { return };
         state.counts.failed += u64::from(!ok);
-        let took = now.saturating_since(command.since).as_secs_f64();
-        let place = state.slowest.partition_point(|(other, _, _)| *other >= took);
-        if place < SLOWEST {
-            state.slowest.insert(place, (took, command, server.map(ToString::to_string)));
-            state.slowest.truncate(SLOWEST);
-        }
+        let took = now.saturating_since(running.since).as_secs_f64();
+        state.slowest.add(took, || running.line(self.id, now));
+        state.slowest_lately.add(took, || running.line(self.id, now));
     }
 }
 
 impl Drop for Noted {
     fn drop(&mut self) {
         let mut state = self.activity.lock();
-        if state.running.remove(&self.number).is_some() {
+        if state.running.remove(&self.id).is_some() {
             state.counts.cut_off += 1;
         }
     }

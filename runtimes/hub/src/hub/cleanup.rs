@@ -11,10 +11,10 @@ use cmap_core::topology::{Criteria, ServerSelector};
 use tokio::task::JoinSet;
 
 use super::connection::Work;
-use super::forward::{Customer, Outcome};
+use super::forward::{Outcome, Owner};
 use super::shared::{Kill, Shared};
-use super::turn::{self, Patience};
-use crate::protocol::{Class, Holdings, Request, SessionId, TransactionAt, session_document};
+use super::turn::{self, Claim, Patience};
+use crate::protocol::{Class, Holdings, Request, TransactionAt, session_document};
 
 /// How long the whole may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub(super) enum Unanswered {
 
 /// A command that was cut off.
 pub(super) struct CutOff {
-    pub(super) session: SessionId,
+    pub(super) kill: Kill,
     pub(super) server: Arc<ServerAddress>,
 }
 
@@ -49,21 +49,11 @@ struct Order {
 }
 
 /// Ends what this connection has left, in a task of its own.
-pub(super) fn begin(
-    shared: &Arc<Shared>,
-    connection: i64,
-    customer: Customer,
-    holdings: Holdings,
-    unanswered: Unanswered,
-) {
+pub(super) fn begin(shared: &Arc<Shared>, owner: Owner, holdings: Holdings, unanswered: Unanswered) {
     let (mut first, mut end) = (Vec::new(), None);
     match unanswered {
         Unanswered::Nothing => {}
-        // A driver may have repeated the command on another connection, in the same session. That lives on, or comes after the kill.
-        Unanswered::CutOff(CutOff { session, server }) => {
-            let kill = shared.begin_kill(session, connection);
-            first.extend(kill.map(|kill| kill_session(kill, &session, server)));
-        }
+        Unanswered::CutOff(cut_off) => first.push(kill_session(cut_off)),
         Unanswered::End(request, work) => end = Some((request, work)),
     }
     if holdings.are_empty() && first.is_empty() && end.is_none() {
@@ -72,7 +62,7 @@ pub(super) fn begin(
     let under_way = shared.begin_clean_up();
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let ended = end_all(&shared, &customer, holdings, first, end);
+        let ended = end_all(&shared, &owner, holdings, first, end);
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
             tracing::warn!(target: "cmap::hub", "what a client left behind was not ended in {PATIENCE:?}; upstream ends it");
         }
@@ -82,7 +72,7 @@ pub(super) fn begin(
 
 async fn end_all(
     shared: &Arc<Shared>,
-    customer: &Customer,
+    owner: &Owner,
     mut holdings: Holdings,
     first: Vec<Order>,
     end: Option<(Arc<Request>, Work)>,
@@ -95,14 +85,14 @@ async fn end_all(
     // All at once: one whose server is gone keeps none of the others waiting.
     let mut tasks = JoinSet::new();
     for order in first.into_iter().chain(orders(holdings)) {
-        tasks.spawn(run(Arc::clone(shared), customer.clone(), order));
+        tasks.spawn(run(Arc::clone(shared), owner.clone(), order));
     }
     while tasks.join_next().await.is_some() {}
 }
 
-fn kill_session(kill: Kill, session: &SessionId, server: Arc<ServerAddress>) -> Order {
+fn kill_session(CutOff { kill, server }: CutOff) -> Order {
     let mut sessions = RawArrayBuf::new();
-    sessions.push(session_document(session));
+    sessions.push(session_document(&kill.session));
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("killSessions"), sessions);
     Order { server: Some(server), database: "admin".into(), command, _kill: Some(kill) }
@@ -137,11 +127,12 @@ fn orders(mut holdings: Holdings) -> Vec<Order> {
 }
 
 /// Runs one command. A server that is gone has ended it all itself.
-async fn run(shared: Arc<Shared>, customer: Customer, order: Order) {
+async fn run(shared: Arc<Shared>, owner: Owner, order: Order) {
     let selector = order.server.clone().map_or(ServerSelector::Writable, ServerSelector::Pinned);
     let criteria = Criteria { selector, ..Criteria::default() };
+    let claim = Claim { class: Class::LetsGo, bytes: order.command.as_bytes().len() };
     let patience = Patience { queue: PATIENCE, server: PATIENCE };
-    if let Ok(mut turn) = turn::take(&shared, &customer, Class::LetsGo, &criteria, patience).await {
+    if let Ok(mut turn) = turn::take(&shared, &owner, claim, &criteria, patience).await {
         // What is not there any more is what was wanted.
         let _ = turn.connection.exchange((&*order.database, &*order.command)).await;
     }

@@ -10,11 +10,12 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
 
 use super::cleanup::{self, CutOff, Unanswered};
-use super::forward::{self, Customer, Outcome, SentTo};
+use super::forward::{self, Outcome, Owner, SentTo};
 use super::shared::{Entrance, Shared, Stage};
-use crate::protocol::{Forward, Line, LineOutput, Part};
+use crate::protocol::{Forward, Holdings, Line, LineOutput, Part, Refusal, Request};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -29,6 +30,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 struct Running {
     work: Work,
     sent_to: SentTo,
+    killed: oneshot::Receiver<()>,
 }
 
 /// A command's way upstream and back.
@@ -38,6 +40,7 @@ pub(super) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 enum Woken {
     Bytes(usize),
     Done(Outcome),
+    Killed,
     TimeUp,
     StageChanged,
 }
@@ -46,6 +49,7 @@ enum Woken {
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: Arc<Shared>, entrance: Entrance) {
     let mut client =
         Client { stream, line: Line::new(shared.now(), entrance.number), shared, entrance, running: None, last: None };
+    client.shared.upstream.wait_until_known().await;
     let ended = client.exchange().await;
     if let Err(error) = ended {
         tracing::debug!(target: "cmap::hub", address = &*client.entrance.address, "a client has gone: {error}");
@@ -62,7 +66,7 @@ struct Client<S> {
     entrance: Entrance,
     running: Option<Running>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
-    last: Option<Customer>,
+    last: Option<Owner>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
@@ -89,12 +93,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let running = &mut self.running;
             let woken = tokio::select! {
                 biased;
-                outcome = async {
+                woken = async {
                     match running {
-                        Some(running) => running.work.as_mut().await,
+                        Some(Running { work, killed, .. }) => tokio::select! {
+                            biased;
+                            outcome = work.as_mut() => Woken::Done(outcome),
+                            Ok(()) = killed => Woken::Killed,
+                        },
                         None => pending().await,
                     }
-                } => Woken::Done(outcome),
+                } => woken,
                 read = self.stream.read(buffer), if self.line.wants_bytes() => Woken::Bytes(read?),
                 () = async {
                     match until {
@@ -111,6 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     self.shared.with(|around| line.handle_bytes(now, bytes, around));
                 }
                 Woken::Done(outcome) => self.finish(&outcome),
+                Woken::Killed => self.kill(),
                 Woken::TimeUp => self.line.handle_timeout(self.shared.now()),
                 Woken::StageChanged => {}
             }
@@ -125,23 +134,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn drain(&mut self) -> io::Result<bool> {
         while let Some(output) = self.line.poll_output() {
             match output {
-                LineOutput::Send(bytes) => {
-                    let sent = async {
-                        self.stream.write_all(&bytes).await?;
-                        self.stream.flush().await
-                    };
-                    tokio::time::timeout(UNREAD, sent)
-                        .await
-                        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                LineOutput::Send(bytes) => self.send(&bytes).await?,
+                LineOutput::SendCompressed(compressor, bytes) => {
+                    let packed = self.shared.packers.pack(compressor, bytes).await?;
+                    self.send(&packed).await?;
                 }
                 LineOutput::Run(forward) => self.run(*forward),
                 LineOutput::Refused(refusal) => {
                     self.shared.activity.count_refusal(refusal.code);
                     let (user, address) = (self.line.user(), &*self.entrance.address);
-                    tracing::info!(target: "cmap::hub", ?user, address, code = refusal.code, "refused: {}", refusal.message);
+                    if let Some(left_out) = self.admit_to_log() {
+                        let Refusal { code, message, .. } = refusal;
+                        tracing::info!(target: "cmap::hub", ?user, address, code, left_out, "refused: {message}");
+                    }
                 }
                 LineOutput::HangUp(why) => {
-                    tracing::info!(target: "cmap::hub", address = &*self.entrance.address, "hangs up: {why}");
+                    if let Some(left_out) = self.admit_to_log() {
+                        let address = &*self.entrance.address;
+                        tracing::info!(target: "cmap::hub", address, left_out, "hangs up: {why}");
+                    }
                     return Ok(false);
                 }
             }
@@ -149,17 +160,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(true)
     }
 
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let sent = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        tokio::time::timeout(UNREAD, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    /// Whether the log has room for a line about this client, and how many it had no room for. Strangers take none of users' room.
+    fn admit_to_log(&self) -> Option<u64> {
+        let limit = match self.line.user() {
+            Some(_) => &self.shared.log_of_users,
+            None => &self.shared.log_of_strangers,
+        };
+        limit.admit(self.shared.now())
+    }
+
     fn run(&mut self, forward: Forward) {
-        let (shared, customer, sent_to) = (Arc::clone(&self.shared), self.customer(), SentTo::default());
-        self.last = Some(customer.clone());
-        let noted = shared.activity.begin(&forward.request, &customer.name, shared.now());
+        let (shared, owner, sent_to) = (Arc::clone(&self.shared), self.owner(), SentTo::default());
+        self.last = Some(owner.clone());
+        let (request, connection) = (&forward.request, self.entrance.number);
+        let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &sent_to, shared.now());
         let cell = sent_to.clone();
         let work = Box::pin(async move {
-            let outcome = forward::run(&shared, &forward, &customer, &cell).await;
-            noted.end(cell.get().as_deref(), shared.now(), outcome.ok);
+            let outcome = forward::run(&shared, &forward, &owner, &cell).await;
+            noted.end(shared.now(), outcome.ok);
             outcome
         });
-        self.running = Some(Running { work, sent_to });
+        self.running = Some(Running { work, sent_to, killed });
     }
 
     fn finish(&mut self, outcome: &Outcome) {
@@ -172,31 +201,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.shared.with(|around| line.handle_reply(now, server.as_ref(), reply, *ok, around));
     }
 
-    fn customer(&self) -> Customer {
+    /// Somebody has ended what runs.
+    fn kill(&mut self) {
+        let cut_off = self.cut_off();
+        let session = cut_off.as_ref().map(|cut_off| cut_off.kill.session);
+        let owner = self.last.clone().unwrap_or_else(|| self.owner());
+        let unanswered = cut_off.map_or(Unanswered::Nothing, Unanswered::CutOff);
+        cleanup::begin(&self.shared, owner, Holdings::default(), unanswered);
+        let (line, now) = (&mut self.line, self.shared.now());
+        self.shared.with(|around| line.handle_kill(now, session.as_ref(), around));
+    }
+
+    /// Drops what runs, which closes its connection upstream; what its server may still be at, if it was sent. A driver may have repeated
+    /// the command on another connection, in the same session: that lives on.
+    fn cut_off(&mut self) -> Option<CutOff> {
+        let server = self.running.take()?.sent_to.get()?;
+        self.line.handle_sent(&server);
+        let kill = self.shared.begin_kill(self.line.running()?.session?, self.entrance.number)?;
+        Some(CutOff { kill, server })
+    }
+
+    /// The end of a transaction, if that runs and was sent.
+    fn take_end(&mut self) -> Option<(Arc<Request>, Work)> {
+        let request = self.line.running().filter(|request| request.part == Some(Part::Ends)).cloned()?;
+        let Running { work, sent_to, .. } = self.running.take()?;
+        self.line.handle_sent(&sent_to.get()?);
+        Some((request, work))
+    }
+
+    fn owner(&self) -> Owner {
         let Some(name) = self.line.user() else {
-            return Customer { name: Arc::clone(&self.entrance.address), identity: None };
+            return Owner { user: Arc::clone(&self.entrance.address), identity: None };
         };
         let users = self.shared.users();
         let upstream = users.get(name).and_then(|user| user.upstream.as_deref());
-        Customer { name: Arc::clone(name), identity: self.shared.upstream.identity(upstream) }
+        Owner { user: Arc::clone(name), identity: self.shared.upstream.identity(upstream) }
     }
 
     /// The client has gone: nothing of its is left.
     fn clean_up(&mut self) {
-        let mut unanswered = Unanswered::Nothing;
-        if let Some(Running { work, sent_to }) = self.running.take()
-            && let Some(server) = sent_to.get()
-            && let Some(request) = self.line.running().cloned()
-        {
-            self.line.handle_sent(&server);
-            unanswered = match request.session {
-                _ if request.part == Some(Part::Ends) => Unanswered::End(request, work),
-                Some(session) => Unanswered::CutOff(CutOff { session, server }),
-                None => Unanswered::Nothing,
-            };
-        }
+        let unanswered = match self.take_end() {
+            Some((request, work)) => Unanswered::End(request, work),
+            None => self.cut_off().map_or(Unanswered::Nothing, Unanswered::CutOff),
+        };
         let holdings = self.line.take_holdings();
-        let customer = self.last.take().unwrap_or_else(|| self.customer());
-        cleanup::begin(&self.shared, self.entrance.number, customer, holdings, unanswered);
+        let owner = self.last.take().unwrap_or_else(|| self.owner());
+        cleanup::begin(&self.shared, owner, holdings, unanswered);
     }
 }

@@ -20,7 +20,7 @@ use cmap_tokio::{CheckOutError, CommandError, CommandErrorKind, Connection};
 
 use super::gate::NoPlace;
 use super::shared::Shared;
-use super::turn::{self, NoTurn, Patience};
+use super::turn::{self, Claim, NoTurn, Patience};
 use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
 
 /// How long a cursor's server may be gone. Without a hub its driver would lose the cursor with the connection.
@@ -37,9 +37,9 @@ pub(super) struct Outcome {
 
 /// On whose behalf a command runs.
 #[derive(Clone, Debug)]
-pub(super) struct Customer {
-    /// The user, or the address where there are no users: the owner of a line in the queue.
-    pub(super) name: Arc<str>,
+pub(super) struct Owner {
+    /// The user's name; where nobody logs in, the address.
+    pub(super) user: Arc<str>,
     pub(super) identity: Option<IdentityId>,
 }
 
@@ -62,6 +62,8 @@ struct Failed {
     failure: Failure,
     server: Option<Server>,
     outcome: Outcome,
+    /// Whether the hub may repeat what its driver could.
+    may_repeat: bool,
 }
 
 struct Server {
@@ -71,7 +73,7 @@ struct Server {
 }
 
 /// Runs a command. Dropping the future cuts it off: the connection that it uses is closed.
-pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer, sent_to: &SentTo) -> Outcome {
+pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_to: &SentTo) -> Outcome {
     let request = &*forward.request;
     if let Some(session) = request.session.filter(|_| forward.session_ends) {
         shared.wait_until_killed(&session).await;
@@ -80,11 +82,14 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer,
     let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
     let mut earlier = None;
     loop {
-        let failed = match attempt(shared, forward, customer, sent_to, retry.deprioritized().to_vec()).await {
+        let failed = match attempt(shared, forward, owner, sent_to, retry.deprioritized().to_vec()).await {
             Ok(outcome) => return outcome,
             Err(failed) => failed,
         };
-        let Failed { failure, server, outcome } = *failed;
+        let Failed { failure, server, outcome, may_repeat } = *failed;
+        if !may_repeat {
+            return outcome;
+        }
         retry.begin(true);
         let failed_server = server.as_ref().map(|server| FailedServer {
             address: &server.address,
@@ -111,7 +116,7 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, customer: &Customer,
 async fn attempt(
     shared: &Shared,
     forward: &Forward,
-    customer: &Customer,
+    owner: &Owner,
     sent_to: &SentTo,
     deprioritized: Vec<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
@@ -125,7 +130,8 @@ async fn attempt(
     if matches!(criteria.selector, ServerSelector::Pinned(_)) && request.part.is_none() {
         patience.server = patience.server.min(FOR_ITS_SERVER);
     }
-    let turn = turn::take(shared, customer, forward.class, &criteria, patience).await;
+    let claim = Claim { class: forward.class, bytes: request.size() };
+    let turn = turn::take(shared, owner, claim, &criteria, patience).await;
     let mut turn = turn.map_err(|no_turn| match no_turn {
         NoTurn::Connection(error) => of_check_out(request, &error),
         NoTurn::Place(no_place) => of_queue(shared, request, no_place, limits.base_backoff),
@@ -138,7 +144,20 @@ async fn attempt(
     let time_left = time_limit(request).map(|limit| limit.saturating_sub(waited));
     let address = Arc::new(connection.address().clone());
     sent_to.set(&address);
-    exchange(forward, connection, time_left, address).await
+    let is_alone = connection.description().is_some_and(|said| said.role == Role::Standalone);
+    match (request.session, request.number) {
+        (Some(session), Some(number)) if is_alone && request.part.is_none() => {
+            if !shared.note_write(&session, number) {
+                let message = "the write was sent before, and whether it was done is not known: a server that stands alone cannot \
+                               tell; look at what it has written";
+                return Err(in_hub(FailureKind::Client, Refusal::unreachable(message)));
+            }
+            let once = request.without_number();
+            let sent = exchange(&once, None, connection, time_left, address).await;
+            sent.map_err(|failed| Box::new(Failed { may_repeat: false, ..*failed }))
+        }
+        _ => exchange(request, forward.body.as_deref(), connection, time_left, address).await,
+    }
 }
 
 /// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can
@@ -160,14 +179,14 @@ fn selector(shared: &Shared, forward: &Forward) -> ServerSelector {
 }
 
 async fn exchange(
-    forward: &Forward,
+    request: &Request,
+    body: Option<&RawDocument>,
     connection: &mut Connection,
     time_left: Option<Duration>,
     address: Arc<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
-    let request = &*forward.request;
     let composed;
-    let body: &RawDocument = match &forward.body {
+    let body: &RawDocument = match body {
         Some(body) => body,
         None => {
             composed = request.compose(time_left);
@@ -193,7 +212,7 @@ async fn exchange(
                 None => Ok(outcome),
                 Some(error) => {
                     let failure = of_server(FailureKind::WriteConcern { code: error.code }, &error);
-                    Err(Box::new(Failed { failure, server, outcome }))
+                    Err(Box::new(Failed { failure, server, outcome, may_repeat: true }))
                 }
             };
         }
@@ -206,7 +225,12 @@ async fn exchange(
         Some(reply) => pass(request, reply, wire_version).reply.into_owned(),
         None => unanswered(request, error.to_string()).reply(),
     };
-    Err(Box::new(Failed { failure, server, outcome: Outcome { server: Some(address), reply, ok: false } }))
+    Err(Box::new(Failed {
+        failure,
+        server,
+        outcome: Outcome { server: Some(address), reply, ok: false },
+        may_repeat: true,
+    }))
 }
 
 /// The hub tries again while its patience lasts. What an overloaded server refuses is the driver's to repeat: if both did,
@@ -261,6 +285,9 @@ fn of_queue(shared: &Shared, request: &Request, no_place: NoPlace, base_backoff:
     let message = match no_place {
         NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
         NoPlace::Full => "too many commands wait at this hub; try again later, or give it more connections upstream",
+        NoPlace::TooLarge => {
+            "the commands that wait at this hub have too many bytes; try again later, or send smaller ones"
+        }
         NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
     };
     shared.activity.count_overload();
@@ -300,7 +327,7 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
         refusal = refusal.with_label(ErrorLabel::NoWritesPerformed);
     }
     let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
-    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
+    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal), may_repeat: true })
 }
 
 fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -> Box<Failed> {
@@ -320,11 +347,11 @@ fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -
     } else {
         unanswered(request, format!("the connection upstream was lost: {error}"))
     };
-    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal) })
+    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal), may_repeat: true })
 }
 
 fn in_hub(kind: FailureKind, refusal: Refusal) -> Box<Failed> {
-    Box::new(Failed { failure: Failure::new(kind), server: None, outcome: refused(&refusal) })
+    Box::new(Failed { failure: Failure::new(kind), server: None, outcome: refused(&refusal), may_repeat: true })
 }
 
 fn refused(refusal: &Refusal) -> Outcome {

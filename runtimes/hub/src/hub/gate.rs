@@ -30,7 +30,8 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Parked {
     gate: Arc<Gate>,
-    customer: Arc<str>,
+    user: Arc<str>,
+    bytes: usize,
     has_ended: bool,
 }
 
@@ -39,29 +40,23 @@ pub(super) struct Parked {
 pub(super) enum NoPlace {
     /// Too many wait.
     Full,
+    /// Those that wait have too many bytes.
+    TooLarge,
     /// It has waited long enough.
     TooLong,
-}
-
-/// What the queue is at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Depth {
-    pub(super) running: u32,
-    pub(super) waiting: usize,
-    pub(super) most_waiting: usize,
 }
 
 /// How the queue has received a command, with what tells it of its turn.
 enum Arrival {
     Runs,
     Waits(Ticket, oneshot::Receiver<()>),
-    Full,
+    Refused(NoPlace),
 }
 
 /// One that waits. Dropping it before its turn costs no other theirs.
 struct Waiter {
     gate: Arc<Gate>,
-    customer: Arc<str>,
+    user: Arc<str>,
     ticket: Ticket,
     turn: oneshot::Receiver<()>,
     has_ended: bool,
@@ -75,27 +70,23 @@ impl Gate {
     /// Waits for a place, `patience` at most.
     pub(super) async fn enter(
         self: &Arc<Self>,
-        customer: &Arc<str>,
+        user: &Arc<str>,
         class: Class,
+        bytes: usize,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
-        let entered = self.lock().enter(|queue| queue.enter(customer, class));
-        self.wait(customer, entered, patience).await
+        let entered = self.lock().enter(|queue| queue.enter(user, class, bytes));
+        self.wait(user, entered, patience).await
     }
 
-    async fn wait(
-        self: &Arc<Self>,
-        customer: &Arc<str>,
-        entered: Arrival,
-        patience: Duration,
-    ) -> Result<Place, NoPlace> {
+    async fn wait(self: &Arc<Self>, user: &Arc<str>, entered: Arrival, patience: Duration) -> Result<Place, NoPlace> {
         let (ticket, turn) = match entered {
             Arrival::Runs => return Ok(Place::new(self)),
-            Arrival::Full => return Err(NoPlace::Full),
+            Arrival::Refused(no_place) => return Err(no_place),
             Arrival::Waits(ticket, turn) => (ticket, turn),
         };
-        let (gate, customer) = (Arc::clone(self), Arc::clone(customer));
-        let mut waiter = Waiter { gate, customer, ticket, turn, has_ended: false };
+        let (gate, user) = (Arc::clone(self), Arc::clone(user));
+        let mut waiter = Waiter { gate, user, ticket, turn, has_ended: false };
         match tokio::time::timeout(patience, &mut waiter.turn).await {
             Ok(Ok(())) => {
                 waiter.has_ended = true;
@@ -106,14 +97,9 @@ impl Gate {
         }
     }
 
-    pub(super) fn depth(&self) -> Depth {
-        let state = self.lock();
-        let queue = &state.queue;
-        Depth { running: queue.running(), waiting: queue.waiting(), most_waiting: queue.most_waiting() }
-    }
-
-    pub(super) fn waiting_of(&self, customer: &str) -> usize {
-        self.lock().queue.waiting_of(customer)
+    /// Looks at the queue.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Queue) -> T) -> T {
+        look(&mut self.lock().queue)
     }
 
     /// How long a pause to ask drivers for, in units of the shortest.
@@ -157,7 +143,8 @@ impl State {
     fn enter(&mut self, call: impl FnOnce(&mut Queue) -> Entered) -> Arrival {
         match call(&mut self.queue) {
             Entered::Runs(_) => Arrival::Runs,
-            Entered::Full => Arrival::Full,
+            Entered::Full => Arrival::Refused(NoPlace::Full),
+            Entered::TooLarge => Arrival::Refused(NoPlace::TooLarge),
             Entered::Waits(ticket) => self.wait(ticket),
             Entered::Displaces { ticket, refused } => {
                 // Its waiter is told by the loss of the sender.
@@ -182,12 +169,12 @@ impl Place {
     }
 
     /// Leaves it to others, until there is a server.
-    pub(super) fn park(mut self, customer: &Arc<str>) -> Parked {
+    pub(super) fn park(mut self, user: &Arc<str>, bytes: usize) -> Parked {
         self.is_left = true;
         let gate = Arc::clone(&self.gate);
-        gate.lock().queue.park(customer);
+        gate.lock().queue.park(user, bytes);
         gate.call_next();
-        Parked { gate, customer: Arc::clone(customer), has_ended: false }
+        Parked { gate, user: Arc::clone(user), bytes, has_ended: false }
     }
 }
 
@@ -195,15 +182,15 @@ impl Parked {
     /// There is a server: waits for a place again, `patience` at most.
     pub(super) async fn resume(mut self, class: Class, patience: Duration) -> Result<Place, NoPlace> {
         self.has_ended = true;
-        let entered = self.gate.lock().enter(|queue| queue.resume(&self.customer, class));
-        self.gate.wait(&self.customer, entered, patience).await
+        let entered = self.gate.lock().enter(|queue| queue.resume(&self.user, class, self.bytes));
+        self.gate.wait(&self.user, entered, patience).await
     }
 }
 
 impl Drop for Parked {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.gate.lock().queue.give_up_parked(&self.customer);
+            self.gate.lock().queue.give_up_parked(&self.user, self.bytes);
         }
     }
 }
@@ -223,7 +210,7 @@ impl Drop for Waiter {
         }
         let was_waiting = {
             let mut state = self.gate.lock();
-            state.queue.give_up(&self.customer, self.ticket);
+            state.queue.give_up(&self.user, self.ticket);
             state.waiting.remove(&self.ticket).is_some()
         };
         if was_waiting {
@@ -241,81 +228,87 @@ impl Drop for Waiter {
 mod tests {
     use super::*;
 
-    const LIMITS: QueueLimits = QueueLimits { running: 1, reserved: 0, waiting: 2, waiting_per_customer: 2 };
+    const LIMITS: QueueLimits =
+        QueueLimits { running: 1, reserved: 0, waiting: 2, waiting_per_user: 2, waiting_bytes: 100 };
     const BRIEFLY: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_secs(60);
 
+    /// How many run, and wait.
+    fn depth(gate: &Gate) -> (usize, usize) {
+        gate.look(|queue| (queue.running().now(), queue.waiting().now()))
+    }
+
     #[tokio::test]
     async fn a_place_that_is_dropped_is_the_next_ones() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
-        let mut second = Box::pin(gate.enter(&customer, Class::Ordinary, LONG));
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
 
         drop(place);
 
         let place = second.await.unwrap();
-        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
+        assert_eq!(depth(&gate), (1, 0));
         drop(place);
-        assert_eq!(gate.depth().running, 0);
+        assert_eq!(depth(&gate), (0, 0));
     }
 
     #[tokio::test]
     async fn one_that_gives_up_leaves_no_trace() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
-        let given_up = gate.enter(&customer, Class::Ordinary, BRIEFLY).await;
+        let given_up = gate.enter(&user, Class::Ordinary, 1, BRIEFLY).await;
 
         assert_eq!(given_up.unwrap_err(), NoPlace::TooLong);
-        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 0));
+        assert_eq!(depth(&gate), (1, 0));
         drop(place);
-        assert!(gate.enter(&customer, Class::Ordinary, LONG).await.is_ok());
+        assert!(gate.enter(&user, Class::Ordinary, 1, LONG).await.is_ok());
     }
 
     #[tokio::test]
     async fn one_that_is_parked_lets_the_next_one_in_and_has_its_turn_again_x_135() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
-        let parked = place.park(&customer);
+        let parked = place.park(&user, 1);
 
-        let other = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
-        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 1));
+        let other = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        assert_eq!(depth(&gate), (1, 1));
         let mut resumed = Box::pin(parked.resume(Class::Ordinary, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut resumed).await.is_err(), "it waits for its turn");
         drop(other);
         let place = resumed.await.unwrap();
-        drop(place.park(&customer));
-        assert_eq!((gate.depth().running, gate.depth().waiting), (0, 0));
+        drop(place.park(&user, 1));
+        assert_eq!(depth(&gate), (0, 0));
     }
 
     #[tokio::test]
     async fn one_that_is_displaced_is_told_at_once_x_135() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
-        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(gate.enter(&customer, Class::Ordinary, LONG))).collect();
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG))).collect();
         for waiter in &mut waiting {
             assert!(tokio::time::timeout(BRIEFLY, waiter).await.is_err(), "it waits");
         }
 
         assert_eq!(waiting.remove(0).await.unwrap_err(), NoPlace::Full);
 
-        assert_eq!((gate.depth().running, gate.depth().waiting), (1, 2));
+        assert_eq!(depth(&gate), (1, 2));
         drop(place);
         assert!(waiting.remove(0).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_turn_that_comes_as_its_waiter_goes_is_not_lost() {
-        let (gate, customer) = (Arc::new(Gate::new(LIMITS)), "a".into());
-        let place = gate.enter(&customer, Class::Ordinary, LONG).await.unwrap();
-        let mut second = Box::pin(gate.enter(&customer, Class::Ordinary, LONG));
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
 
         drop(place);
         drop(second);
 
-        assert_eq!((gate.depth().running, gate.depth().waiting), (0, 0));
+        assert_eq!(depth(&gate), (0, 0));
     }
 }

@@ -88,7 +88,7 @@ async fn accept_tcp(socket: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<S
                     }
                 });
             }
-            Err(error) => fail(&error).await,
+            Err(error) => fail(&error, &shared).await,
         }
     }
 }
@@ -101,7 +101,7 @@ async fn accept_unix(socket: tokio::net::UnixListener, shared: Arc<Shared>) {
                 let Some(entrance) = enter(&shared, "unix".into()) else { continue };
                 tokio::spawn(connection::serve(stream, Arc::clone(&shared), entrance));
             }
-            Err(error) => fail(&error).await,
+            Err(error) => fail(&error, &shared).await,
         }
     }
 }
@@ -118,7 +118,9 @@ fn enter(shared: &Arc<Shared>, address: Arc<str>) -> Option<Entrance> {
     }
 }
 
-async fn fail(error: &io::Error) {
-    tracing::warn!(target: "cmap::hub", "a connection was not accepted: {error}");
+async fn fail(error: &io::Error, shared: &Shared) {
+    if let Some(left_out) = shared.log_of_strangers.admit(shared.now()) {
+        tracing::warn!(target: "cmap::hub", left_out, "a connection was not accepted: {error}");
+    }
     tokio::time::sleep(ACCEPT_AGAIN).await;
 }

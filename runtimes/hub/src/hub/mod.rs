@@ -11,7 +11,10 @@
 //! | `upstream` | the client, its identities, and whether it has a server that suits |
 //! | `changes` | tells those who wait for a server that the servers have changed |
 //! | `shared` | what all tasks share |
+//! | `packers` | compressors of replies |
+//! | `log_limit` | how many lines of the log clients can cause |
 //! | `activity` | what runs, and what took long |
+//! | `history` | what has changed between two looks |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
@@ -20,7 +23,10 @@ mod cleanup;
 mod connection;
 mod forward;
 mod gate;
+mod history;
 mod listeners;
+mod log_limit;
+mod packers;
 mod shared;
 mod status;
 mod tls;
@@ -34,6 +40,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cmap_tokio::ClientError;
+use cmap_tokio::ReverseListener;
+use cmap_tokio::reverse::BindError;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
@@ -45,6 +53,8 @@ use shared::{Shared, Stage};
 pub struct Hub {
     shared: Arc<Shared>,
     listeners: JoinSet<()>,
+    /// The task of the status, which goes on until the hub has ended.
+    _status: JoinSet<()>,
     addresses: Vec<SocketAddr>,
     status: Option<SocketAddr>,
     drain: Duration,
@@ -73,6 +83,9 @@ pub enum StartError {
     /// The client upstream cannot be made.
     #[error("the client upstream cannot be made: {0}")]
     Client(#[from] ClientError),
+    /// Agents of servers cannot come in.
+    #[error("upstream.reverse: {0}")]
+    Reverse(#[from] BindError),
     /// The system has no random bits.
     #[error("the system gives no random bits; see why its source of them fails")]
     NoRandomBits,
@@ -107,11 +120,12 @@ impl Hub {
         for listener in listen {
             addresses.extend(listeners::listen(&mut listeners, &listener, &shared).await?);
         }
+        let mut watching = JoinSet::new();
         let status = match status {
-            Some(address) => Some(status::serve(&mut listeners, address, Arc::clone(&shared)).await?),
+            Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
             None => None,
         };
-        Ok(Self { shared, listeners, addresses, status, drain })
+        Ok(Self { shared, listeners, _status: watching, addresses, status, drain })
     }
 
     /// The TCP addresses where clients come in.
@@ -122,6 +136,11 @@ impl Hub {
     /// The address of the status.
     pub fn status_address(&self) -> Option<SocketAddr> {
         self.status
+    }
+
+    /// The address where agents of servers come in.
+    pub fn reverse_address(&self) -> Option<SocketAddr> {
+        self.shared.upstream.agents.as_ref().map(ReverseListener::local_address)
     }
 
     /// Takes over users, rules and limits from another configuration. Listeners and upstream stay as they are.
@@ -138,7 +157,8 @@ impl Hub {
     }
 
     /// Ends the hub: it accepts nobody any more, hangs up on clients that have nothing open, lets the others finish for as long as
-    /// the configuration says, and then ends what they have open. Returns how many it did not wait for.
+    /// the configuration says, and then ends what they have open. The status is there to the end. Returns how many it did not
+    /// wait for.
     pub async fn drain(mut self) -> usize {
         self.listeners.abort_all();
         self.shared.set_stage(Stage::Draining);

@@ -5,15 +5,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cmap_core::pool::ServiceId;
+use cmap_core::server::MIN_WIRE_VERSION;
 use cmap_core::time::Instant;
+use cmap_core::wire::CompressorId;
+use cmap_tokio::ReverseListener;
 use tokio::sync::watch;
 
 use super::activity::Activity;
 use super::gate::Gate;
+use super::history::History;
+use super::log_limit::LogLimit;
+use super::packers::Packers;
 use super::upstream::Upstream;
 use super::{ReloadError, StartError};
 use crate::config::{Config, Limits};
-use crate::protocol::{Doors, Facts, Full, SessionId, Sessions, Surroundings};
+use crate::protocol::{Common, Doors, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
 use crate::users::Users;
 
 /// How long uses upstream may go on when the hub has ended.
@@ -25,8 +31,13 @@ pub(super) struct Shared {
     pub(super) upstream: Upstream,
     pub(super) gate: Arc<Gate>,
     pub(super) activity: Arc<Activity>,
+    pub(super) history: History,
     pub(super) patience: Duration,
-    state: Mutex<State>,
+    common: Mutex<Common>,
+    compressors: Vec<CompressorId>,
+    pub(super) packers: Packers,
+    pub(super) log_of_strangers: LogLimit,
+    pub(super) log_of_users: LogLimit,
     users: RwLock<Arc<Users>>,
     limits: RwLock<Limits>,
     service: ServiceId,
@@ -38,12 +49,6 @@ pub(super) struct Shared {
     open: watch::Sender<(usize, usize)>,
     /// Told when a session was killed.
     killed: watch::Sender<()>,
-}
-
-#[derive(Debug)]
-struct State {
-    sessions: Sessions,
-    doors: Doors,
 }
 
 /// The hub's way from its start to its end.
@@ -73,7 +78,7 @@ pub(super) struct CleanUp(Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Kill {
     shared: Arc<Shared>,
-    session: SessionId,
+    pub(super) session: SessionId,
 }
 
 impl Shared {
@@ -82,6 +87,8 @@ impl Shared {
         let (mut service, mut decoys) = ([0; 12], [0; 32]);
         getrandom::fill(&mut service).map_err(|_| StartError::NoRandomBits)?;
         getrandom::fill(&mut decoys).map_err(|_| StartError::NoRandomBits)?;
+        let [a, b, c, d, ..] = service;
+        let run = u32::from_be_bytes([a, b, c, d]);
         let limits = config.limits;
         let users = match config.users {
             Some(users) => Users::new(users, decoys),
@@ -91,11 +98,16 @@ impl Shared {
             upstream,
             gate: Arc::new(Gate::new(limits.queue)),
             activity: Arc::default(),
+            history: History::new(run),
             patience: config.patience,
-            state: Mutex::new(State {
+            common: Mutex::new(Common {
                 sessions: Sessions::new(limits.sessions_per_user),
                 doors: Doors::new(limits.doors),
             }),
+            compressors: config.compressors,
+            packers: Packers::default(),
+            log_of_strangers: LogLimit::default(),
+            log_of_users: LogLimit::default(),
             users: RwLock::new(Arc::new(users)),
             limits: RwLock::new(limits),
             service: ServiceId(service),
@@ -165,16 +177,21 @@ impl Shared {
         let users = self.users();
         let facts = Facts {
             service: self.service,
-            max_wire_version: self.upstream.max_wire_version(),
+            max_wire_version: self.upstream.max_wire_version().unwrap_or(MIN_WIRE_VERSION),
             has_users: users.anonymous().is_none(),
         };
         let mut nonce = || {
             let mut bytes = [0; 24];
             getrandom::fill(&mut bytes).ok().map(|()| bytes)
         };
-        let mut state = self.lock();
-        let State { sessions, doors } = &mut *state;
-        call(&mut Surroundings { users: &users, sessions, doors, facts, nonce: &mut nonce })
+        let (common, operations) = (&self.common, &*self.activity);
+        let compressors = &self.compressors;
+        call(&mut Surroundings { users: &users, common, operations, facts, compressors, nonce: &mut nonce })
+    }
+
+    /// A numbered write goes to a server that knows no numbers; whether it is the first time.
+    pub(super) fn note_write(&self, session: &SessionId, number: i64) -> bool {
+        self.lock().sessions.note_write(session, number)
     }
 
     /// Lets a connection in.
@@ -209,8 +226,9 @@ impl Shared {
         self.open.borrow().0
     }
 
-    pub(super) fn most_connections(&self) -> usize {
-        self.lock().doors.most()
+    /// Looks at the number of connections.
+    pub(super) fn look_at_connections<T>(&self, look: impl FnOnce(&mut Gauge) -> T) -> T {
+        look(self.lock().doors.connections())
     }
 
     pub(super) fn sessions(&self) -> usize {
@@ -241,11 +259,12 @@ impl Shared {
     pub(super) async fn close_upstream(&self) {
         // The runtime that ends ends the client, too.
         let _ = self.upstream.client.close(LAST_USES).await;
+        self.upstream.agents.iter().for_each(ReverseListener::close);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Common> {
         // Nothing under the lock panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

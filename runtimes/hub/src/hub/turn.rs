@@ -8,7 +8,7 @@ use core::time::Duration;
 use cmap_core::topology::Criteria;
 use cmap_tokio::{CheckOutError, Connection};
 
-use super::forward::Customer;
+use super::forward::Owner;
 use super::gate::{NoPlace, Place};
 use super::shared::Shared;
 use crate::protocol::Class;
@@ -25,6 +25,13 @@ pub(super) enum NoTurn {
     Connection(CheckOutError),
 }
 
+/// What the queue has to know of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) class: Class,
+    pub(super) bytes: usize,
+}
+
 /// How long a command may wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -37,27 +44,27 @@ pub(super) struct Patience {
 /// Waits for both.
 pub(super) async fn take(
     shared: &Shared,
-    customer: &Customer,
-    class: Class,
+    owner: &Owner,
+    Claim { class, bytes }: Claim,
     criteria: &Criteria,
     patience: Patience,
 ) -> Result<Turn, NoTurn> {
-    let mut place = shared.gate.enter(&customer.name, class, patience.queue).await.map_err(NoTurn::Place)?;
+    let mut place = shared.gate.enter(&owner.user, class, bytes, patience.queue).await.map_err(NoTurn::Place)?;
     let until = shared.now() + patience.server;
     loop {
         let left = until.saturating_since(shared.now());
         tokio::select! {
             biased;
-            connection = check_out(shared, customer, criteria, left) => {
+            connection = check_out(shared, owner, criteria, left) => {
                 return connection.map(|connection| Turn { connection, _place: place });
             }
             () = shared.upstream.wait_until_none_suits(criteria) => {}
         }
-        let parked = place.park(&customer.name);
+        let parked = place.park(&owner.user, bytes);
         let is_there = tokio::time::timeout(left, shared.upstream.wait_until_one_suits(criteria)).await.is_ok();
         if !is_there {
             // It says what is known of the servers.
-            check_out(shared, customer, criteria, Duration::ZERO).await?;
+            check_out(shared, owner, criteria, Duration::ZERO).await?;
         }
         let left = until.saturating_since(shared.now());
         place = parked.resume(class, patience.queue.min(left)).await.map_err(NoTurn::Place)?;
@@ -66,12 +73,12 @@ pub(super) async fn take(
 
 async fn check_out(
     shared: &Shared,
-    customer: &Customer,
+    owner: &Owner,
     criteria: &Criteria,
     patience: Duration,
 ) -> Result<Connection, NoTurn> {
-    let check_out = shared.upstream.client.check_out_for_within(criteria.clone(), patience).label(&*customer.name);
-    let check_out = match customer.identity {
+    let check_out = shared.upstream.client.check_out_for_within(criteria.clone(), patience).label(&*owner.user);
+    let check_out = match owner.identity {
         Some(identity) => check_out.identity(identity),
         None => check_out,
     };

@@ -7,19 +7,24 @@ use std::sync::Arc;
 use cmap_core::pool::IdentityId;
 use cmap_core::server::MAX_WIRE_VERSION;
 use cmap_core::topology::{Criteria, ServerSelector};
-use cmap_tokio::Client;
+use cmap_tokio::{Client, ReverseListener};
 
 use super::StartError;
 use super::changes::Changes;
-use crate::config::Config;
+use crate::config::{Config, Reverse};
 
 /// How long a connection upstream may be used before the log says so.
 const SLOW: Duration = Duration::from_secs(5);
+
+/// How long a client's greeting waits for the first news of a server.
+const UNKNOWN: Duration = Duration::from_secs(3);
 
 /// The client upstream.
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) client: Client,
+    /// Where agents come in.
+    pub(super) agents: Option<ReverseListener>,
     identities: BTreeMap<Arc<str>, IdentityId>,
     changes: Arc<Changes>,
     heartbeat_frequency: Duration,
@@ -33,14 +38,20 @@ impl Upstream {
         for warning in config.warnings.drain(..) {
             tracing::warn!(target: "cmap::hub", "upstream.uri: {warning}");
         }
-        let builder = Client::builder(config.upstream.clone());
+        let mut builder = Client::builder(config.upstream.clone());
+        let mut agents = None;
+        if let Some(Reverse { address, options }) = config.reverse.take() {
+            let listener = ReverseListener::bind(address, options).await?;
+            agents = Some(listener.clone());
+            builder = builder.reverse(listener);
+        }
         let client: Client = builder.watch_holders(true).slow_use_limit(SLOW).build().await?;
         let mut identities = BTreeMap::new();
         for (name, credential) in &config.identities {
             identities.insert(name.as_str().into(), client.add_identity(credential.clone())?);
         }
         let heartbeat_frequency = config.upstream.heartbeat_frequency.unwrap_or(HEARTBEAT_FREQUENCY);
-        Ok(Self { client, identities, changes: Arc::default(), heartbeat_frequency })
+        Ok(Self { client, agents, identities, changes: Arc::default(), heartbeat_frequency })
     }
 
     /// Waits until a server suits.
@@ -80,10 +91,22 @@ impl Upstream {
         self.identities.get(name?).copied()
     }
 
-    /// The newest protocol that all servers that are known speak.
-    pub(super) fn max_wire_version(&self) -> i32 {
+    /// The newest protocol that all servers speak that are known, and the hub; `None` while none is.
+    pub(super) fn max_wire_version(&self) -> Option<i32> {
         let description = self.client.description();
-        let newest = description.servers.iter().filter_map(|server| server.wire_versions);
-        newest.map(|(_, newest)| newest).min().unwrap_or(MAX_WIRE_VERSION)
+        let newest = description.servers.iter().filter_map(|server| server.wire_versions).map(|(_, newest)| newest);
+        newest.min().map(|newest| newest.min(MAX_WIRE_VERSION))
+    }
+
+    /// Waits until a server is known, but not for long.
+    pub(super) async fn wait_until_known(&self) {
+        let known = async {
+            let mut news = self.client.subscribe(1);
+            while self.max_wire_version().is_none() && news.next().await.is_some() {}
+        };
+        if self.max_wire_version().is_none() {
+            // Then it says what every server speaks.
+            let _ = tokio::time::timeout(UNKNOWN, known).await;
+        }
     }
 }

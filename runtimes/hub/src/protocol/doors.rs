@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::gauge::Gauge;
+
 /// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorLimits {
@@ -29,8 +31,7 @@ pub enum Full {
 #[derive(Clone, Debug)]
 pub struct Doors {
     limits: DoorLimits,
-    connections: usize,
-    most: usize,
+    connections: Gauge,
     of_address: BTreeMap<Arc<str>, usize>,
     of_user: BTreeMap<Arc<str>, usize>,
 }
@@ -38,7 +39,7 @@ pub struct Doors {
 impl Doors {
     /// No connection.
     pub fn new(limits: DoorLimits) -> Self {
-        Self { limits, connections: 0, most: 0, of_address: BTreeMap::new(), of_user: BTreeMap::new() }
+        Self { limits, connections: Gauge::default(), of_address: BTreeMap::new(), of_user: BTreeMap::new() }
     }
 
     /// A connection comes from an address.
@@ -46,7 +47,7 @@ impl Doors {
     /// # Errors
     /// It is one too many, and is not counted.
     pub fn enter(&mut self, address: &Arc<str>) -> Result<(), Full> {
-        if self.connections >= self.limits.connections {
+        if self.connections.now() >= self.limits.connections {
             return Err(Full::Hub);
         }
         let of_address = self.of_address.entry(Arc::clone(address)).or_default();
@@ -54,8 +55,7 @@ impl Doors {
             return Err(Full::Address);
         }
         *of_address += 1;
-        self.connections += 1;
-        self.most = self.most.max(self.connections);
+        self.connections.raise(1);
         Ok(())
     }
 
@@ -74,19 +74,14 @@ impl Doors {
 
     /// A connection that had entered has ended; `user` if it had logged in.
     pub fn leave(&mut self, address: &Arc<str>, user: Option<&Arc<str>>) {
-        self.connections = self.connections.saturating_sub(1);
+        self.connections.lower(1);
         lower(&mut self.of_address, address);
         user.into_iter().for_each(|user| lower(&mut self.of_user, user));
     }
 
-    /// How many there are.
-    pub fn connections(&self) -> usize {
-        self.connections
-    }
-
-    /// The most that there ever were.
-    pub fn most(&self) -> usize {
-        self.most
+    /// How many there are, and were.
+    pub fn connections(&mut self) -> &mut Gauge {
+        &mut self.connections
     }
 
     /// How many of each user there are.
@@ -126,6 +121,6 @@ mod tests {
         doors.leave(&a, Some(&a));
 
         assert_eq!((doors.enter(&c), doors.log_in(&a)), (Ok(()), Ok(())));
-        assert_eq!((doors.connections(), doors.most()), (3, 3));
+        assert_eq!((doors.connections().now(), doors.connections().most()), (3, 3));
     }
 }

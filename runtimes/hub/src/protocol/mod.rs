@@ -12,17 +12,23 @@
 //! | `greeting`, `login` | the hub's own hello; SCRAM |
 //! | `holdings` | the cursors and transactions of a connection, each at its server |
 //! | `sessions` | whose a logical session is |
+//! | `operations` | what runs, for those who ask and who end it |
 //! | `queue` | whose turn it is to use an upstream connection |
+//! | `common` | what connections share: sessions and doors |
 //! | `doors` | how many connections there may be |
+//! | `gauge` | high-water marks |
 //! | `refusal`, `passing` | errors of the hub's own; what upstream's errors become |
 //!
 //! Nothing here knows a socket, a clock or a source of randomness: time and chance are inputs.
 
+mod common;
 mod doors;
+mod gauge;
 mod greeting;
 mod holdings;
 mod line;
 mod login;
+mod operations;
 mod passing;
 mod queue;
 mod refusal;
@@ -30,10 +36,13 @@ mod request;
 mod sessions;
 mod targets;
 
+pub use common::Common;
 pub use doors::{DoorLimits, Doors, Full};
+pub use gauge::Gauge;
 pub use greeting::Facts;
 pub use holdings::{CursorAt, Holdings, TransactionAt};
 pub use line::{Ending, Line, LineOutput, Surroundings};
+pub use operations::{Operation, OperationId, Operations, Whose};
 pub(crate) use passing::unanswered;
 pub use passing::{Passed, pass};
 pub use queue::{Class, Entered, Queue, QueueLimits, Ticket};

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::retry::ErrorLabel;
 
+use super::targets::Target;
+
 /// An error that the hub replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -30,6 +32,18 @@ impl Refusal {
     /// The user may not do that.
     pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(13, "Unauthorized", message)
+    }
+
+    /// The rules forbid the command to the user.
+    pub(super) fn forbidden(target: &Target) -> Self {
+        let Target { database, collection, action } = target;
+        let place = if collection.is_empty() { database.clone() } else { format!("{database}.{collection}") };
+        Self::unauthorized(format!("not authorized on {place} to execute command {{ {action} }}"))
+    }
+
+    /// Somebody has killed the operation.
+    pub fn interrupted() -> Self {
+        Self::new(11_601, "Interrupted", "the operation was interrupted by killOp")
     }
 
     /// A login failed, for whatever reason: the client learns only that.

@@ -10,7 +10,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::options::{MaxStaleness, ReadMode, ReadPreference, TagSet};
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
-use cmap_core::wire::{Header, Limits, Message, OpCode, Query, Sequence, WireError, integer};
+use cmap_core::wire::compression::is_compressible;
+use cmap_core::wire::{CompressorId, Header, Limits, Message, OpCode, Query, Sequence, WireError, integer};
 use thiserror::Error;
 
 /// The id of a logical session.
@@ -22,11 +23,13 @@ pub struct Request {
     /// Its document.
     body: RawDocumentBuf,
     /// The message, where it has document sequences.
-    frame: Option<Vec<u8>>,
+    frame: Option<Arc<[u8]>>,
     /// Whether it came as OP_QUERY, and is to be answered by OP_REPLY.
     pub(super) is_query: bool,
     /// The number of the message.
     pub(super) id: i32,
+    /// What it was compressed by, and its reply is to be.
+    pub(super) compressor: Option<CompressorId>,
     /// Whether a reply is wanted.
     pub acknowledged: bool,
     /// `$db`.
@@ -88,8 +91,8 @@ pub enum Fault {
     /// It is no message, or one that the hub does not take: the connection ends.
     #[error("{0}")]
     Wire(#[from] WireError),
-    /// It is compressed, though the hub has not offered that.
-    #[error("the client compresses, and the hub has not offered that")]
+    /// It is compressed, though that was not agreed on, or before the login.
+    #[error("the client compresses by what was not agreed on, or before its login")]
     Compressed,
     /// It is a message of another kind than commands have.
     #[error("the client sent a message that is no command")]
@@ -129,9 +132,10 @@ impl Request {
         let refused = |message| Fault::Refused(Box::new(Refused { is_query, id, acknowledged, message }));
         let mut request = Self {
             body: body.to_owned(),
-            frame: has_sequences.then(|| frame.to_vec()),
+            frame: has_sequences.then(|| frame.into()),
             is_query,
             id,
+            compressor: None,
             acknowledged,
             database: database.unwrap_or_default().into(),
             name: String::new(),
@@ -201,6 +205,11 @@ impl Request {
         Ok(request)
     }
 
+    /// How many bytes it takes while it waits.
+    pub fn size(&self) -> usize {
+        self.body.as_bytes().len() + self.frame.as_ref().map_or(0, |frame| frame.len())
+    }
+
     /// Its document sequences.
     pub fn sequences(&self) -> Vec<Sequence<'_>> {
         // It was valid when it came.
@@ -208,9 +217,33 @@ impl Request {
         message.iter().flat_map(Message::sequences).collect()
     }
 
+    /// The collection that it names, if it names one.
+    pub fn collection(&self) -> Option<&str> {
+        let named = if self.name == "getMore" { "collection" } else { &self.name };
+        self.body().get_str(named).ok()
+    }
+
     /// The command's document.
     pub fn body(&self) -> &RawDocument {
         &self.body
+    }
+
+    /// The same, which has come compressed. Commands that hold credentials must not (COMP-7).
+    pub(super) fn compressed_by(self, compressor: CompressorId) -> Result<Self, Fault> {
+        if is_compressible(&self.name) {
+            return Ok(Self { compressor: Some(compressor), ..self });
+        }
+        let Self { is_query, id, acknowledged, .. } = self;
+        let message = "a command that holds credentials must not be compressed; send it as it is";
+        Err(Fault::Refused(Box::new(Refused { is_query, id, acknowledged, message })))
+    }
+
+    /// The same without the number by which its driver could repeat it, for a server that knows no such numbers.
+    pub fn without_number(&self) -> Self {
+        let mut body = RawDocumentBuf::new();
+        let fields = self.body.iter().map_while(Result::ok).filter(|(key, _)| *key != cstr!("txnNumber"));
+        fields.for_each(|(key, value)| body.append(key, value));
+        Self { body, number: None, ..self.clone() }
     }
 
     /// The document as it goes on: without `$db`, which is sent anew, and with what is left of the time in place of

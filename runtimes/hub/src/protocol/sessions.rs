@@ -32,6 +32,8 @@ struct Owned {
     until: Instant,
     /// Whether it is being killed upstream, so that the next command in it has to wait.
     is_ending: bool,
+    /// The number of its last write at a server that knows no such numbers.
+    written: Option<i64>,
 }
 
 /// A session cannot be used.
@@ -70,11 +72,19 @@ impl Sessions {
                 }
                 *count += 1;
                 let user = Arc::clone(user);
-                self.by_id.insert(id, Owned { user, connection, until, is_ending: false });
+                self.by_id.insert(id, Owned { user, connection, until, is_ending: false, written: None });
             }
         }
         self.due.insert((until, id));
         Ok(())
+    }
+
+    /// A write of this number goes to a server that could not tell a repetition. Whether it is the first time: drivers count up.
+    pub fn note_write(&mut self, id: &SessionId, number: i64) -> bool {
+        let Some(owned) = self.by_id.get_mut(id) else { return true };
+        let is_first = owned.written.is_none_or(|written| written < number);
+        owned.written = owned.written.max(Some(number));
+        is_first
     }
 
     /// Whether the session is another user's.
@@ -181,6 +191,18 @@ mod tests {
         assert!(sessions.is_ending(&[1; 16]), "what comes now has to wait");
         sessions.end_kill(&[1; 16]);
         assert!(!sessions.is_ending(&[1; 16]));
+    }
+
+    #[test]
+    fn a_write_that_was_sent_once_is_not_sent_again_x_140() {
+        let ([anna, _], mut sessions) = (users(), Sessions::new(10));
+        sessions.claim(Instant::ORIGIN, [1; 16], &anna, 1).unwrap();
+
+        assert_eq!(
+            [1, 2, 2, 1, 3].map(|number| sessions.note_write(&[1; 16], number)),
+            [true, true, false, false, true]
+        );
+        assert!(sessions.note_write(&[2; 16], 1), "another session counts for itself");
     }
 
     #[test]

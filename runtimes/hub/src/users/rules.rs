@@ -30,7 +30,6 @@ pub const OPERATOR_COMMANDS: &[&str] = &[
     "configureQueryAnalyzer",
     "createRole",
     "createUser",
-    "currentOp",
     "dropAllRolesFromDatabase",
     "dropAllUsersFromDatabase",
     "dropConnections",
@@ -46,7 +45,6 @@ pub const OPERATOR_COMMANDS: &[&str] = &[
     "grant*",
     "invalidateUserCache",
     "killAllSessions*",
-    "killOp",
     "lockInfo",
     "logApplicationMessage",
     "logRotate",
@@ -121,6 +119,12 @@ impl Rules {
         }
     }
 
+    /// Whether a rule allows the target and names its command in full, as those of operators do.
+    pub fn names(&self, target: &Target) -> bool {
+        let names = |rule: &Rule| rule.concerns(target) && rule.commands.iter().any(|it| it.names(&target.action));
+        self.allow(target) && self.allow.iter().flatten().any(names)
+    }
+
     fn allow(&self, target: &Target) -> bool {
         let is_operators = OPERATOR_COMMANDS.iter().any(|name| Pattern::new(*name).matches(&target.action));
         let suits = |rule: &Rule| {
@@ -170,15 +174,9 @@ mod tests {
         let rules = Rules::default();
 
         assert_eq!(rules.check(&[target("find", "d.c"), target("dropDatabase", "d.")]), Ok(()));
-        for operators in [
-            "shutdown",
-            "killOp",
-            "replSetStepDown",
-            "configureFailPoint",
-            "$currentOp",
-            "updateRole",
-            "_getUserCacheGeneration",
-        ] {
+        for operators in
+            ["shutdown", "replSetStepDown", "configureFailPoint", "$currentOp", "updateRole", "_getUserCacheGeneration"]
+        {
             assert!(rules.check(&[target(operators, "admin.")]).is_err(), "{operators}");
         }
     }
@@ -213,7 +211,17 @@ mod tests {
     fn a_star_is_not_enough_for_an_operators_command() {
         let of = |command: &str| Rules { allow: Some(vec![rule(&["*"], &["*"], &[command])]), deny: Vec::new() };
 
-        assert!(of("*").check(&[target("killOp", "admin.")]).is_err());
-        assert_eq!(of("killOp").check(&[target("killOp", "admin.")]), Ok(()));
+        assert!(of("*").check(&[target("shutdown", "admin.")]).is_err());
+        assert_eq!(of("shutdown").check(&[target("shutdown", "admin.")]), Ok(()));
+    }
+
+    #[test]
+    fn only_a_rule_that_names_a_command_makes_its_user_an_operator_x_138() {
+        let of = |command: &str| Rules { allow: Some(vec![rule(&["*"], &["*"], &[command])]), deny: Vec::new() };
+        let kill = target("killOp", "admin.");
+
+        assert_eq!([of("*"), of("killOp"), Rules::default()].map(|rules| rules.names(&kill)), [false, true, false]);
+        let denied = Rules { deny: vec![rule(&["*"], &["*"], &["kill*"])], ..of("killOp") };
+        assert!(!denied.names(&kill));
     }
 }

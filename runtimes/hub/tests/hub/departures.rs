@@ -7,11 +7,11 @@ use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
 use cmap_tokio::core::topology::ServerSelector;
 
-use super::house::{House, Plan, SOON, ask, code, eventually, numbered};
+use super::house::{House, Plan, SOON, ask, code, eventually, get, numbered};
 use super::servers::Servers;
 
 async fn house(servers: &Servers) -> (House, Client) {
-    let house = Plan::before(servers, "maxPoolSize=3").start().await;
+    let house = Plan::before(servers, "maxPoolSize=3").status().start().await;
     let directly = Client::connect(&servers.uri("")).await.unwrap();
     let documents = numbered(10);
     directly.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
@@ -188,9 +188,12 @@ async fn a_hub_that_drains_lets_a_transaction_end_and_hangs_up_on_idle_clients()
     let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }] };
     busy.operation(ServerSelector::Writable, ("test", insert(100))).in_session(&mut session).run().await.unwrap();
 
+    let status = house.hub.status_address().unwrap();
     let House { hub, .. } = house;
     let draining = tokio::spawn(hub.drain());
     tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(get(status, "/healthz").await, (503, "the hub ends\n".into()));
+    assert_eq!(get(status, "/status.json").await.0, 200, "the status is there to the end (X-143)");
     assert!(idle.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.is_err(), "nobody comes in");
     busy.operation(ServerSelector::Writable, ("test", insert(101))).in_session(&mut session).run().await.unwrap();
     session.commit_transaction().await.unwrap();

@@ -1,6 +1,7 @@
 //! A hub in front of servers, and clients of it.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmap_core::wire::CommandReply;
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
     uri: String,
     users: Vec<NewUser>,
     rules: String,
+    first: String,
     more: String,
     has_status: bool,
 }
@@ -38,7 +40,12 @@ pub(crate) struct Plan {
 impl Plan {
     /// In front of these servers, with options upstream.
     pub(crate) fn before(servers: &Servers, query: &str) -> Self {
-        Self { uri: servers.uri(query), ..Self::default() }
+        Self::at(&servers.uri(query))
+    }
+
+    /// In front of what a connection string names.
+    pub(crate) fn at(uri: &str) -> Self {
+        Self { uri: uri.to_owned(), ..Self::default() }
     }
 
     /// With a user whose password is `secret`; `rules` are lines of the users file.
@@ -56,6 +63,13 @@ impl Plan {
         self
     }
 
+    /// With lines before the configuration's first table.
+    pub(crate) fn first(mut self, lines: &str) -> Self {
+        self.first.push_str(lines);
+        self.first.push('\n');
+        self
+    }
+
     /// With a status page.
     pub(crate) fn status(mut self) -> Self {
         self.has_status = true;
@@ -64,7 +78,7 @@ impl Plan {
 
     pub(crate) async fn start(self) -> House {
         let folder = tempfile::tempdir().unwrap();
-        let mut text = String::new();
+        let mut text = self.first.clone();
         if !self.users.is_empty() {
             text.push_str("users = 'users.toml'\n");
             write_users(&folder, &self.users, &self.rules);
@@ -99,7 +113,11 @@ impl House {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(&self.uri("")).await.unwrap()
+        self.client_with("").await
+    }
+
+    pub(crate) async fn client_with(&self, query: &str) -> Client {
+        Client::connect(&self.uri(query)).await.unwrap()
     }
 
     /// A client that logs in.
@@ -115,13 +133,7 @@ impl House {
 
     /// A page of the status: status line and body.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let mut socket = TcpStream::connect(self.hub.status_address().unwrap()).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        get(self.hub.status_address().unwrap(), path).await
     }
 
     /// Writes the configuration anew, with `change` made to its text, and has the hub read it.
@@ -130,6 +142,17 @@ impl House {
         std::fs::write(&path, change(&self.text)).unwrap();
         self.hub.reload(config::read(&path).unwrap()).unwrap();
     }
+}
+
+/// A page of a server: status line and body.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 /// Runs a command, which may fail: its reply, whatever that says.

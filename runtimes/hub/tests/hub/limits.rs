@@ -35,6 +35,30 @@ async fn beyond_the_depth_drivers_are_asked_to_back_off_x_135() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_wait_have_so_many_bytes_at_most_x_141() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=1").more("[limits]\nwaiting-bytes = 10000").start().await;
+    let (busy, other) = (house.client().await, house.client().await);
+    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let task = tokio::spawn(async move {
+        let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
+        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let mut connection = other.check_out().await.unwrap();
+    let large = rawdoc! { "insert": "c", "documents": [{ "x": "x".repeat(20_000) }] };
+    let reply = ask(&mut connection, "test", large.clone()).await;
+
+    let error = CommandReply::read(&reply).failure().unwrap();
+    assert!(error.message.contains("have too many bytes"), "{error}");
+    assert_eq!((error.code, error.labels.len()), (Some(462), 2), "{reply:?}");
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None, "a small one waits");
+    task.await.unwrap().unwrap();
+    assert_eq!(code(&ask(&mut connection, "test", large).await), None, "what need not wait has no such limit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_in_the_queue_counts_x_131() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "maxPoolSize=1").start().await;

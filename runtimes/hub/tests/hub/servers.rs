@@ -49,6 +49,11 @@ impl Servers {
         Self::set_of(1).await
     }
 
+    /// A server that stands alone.
+    pub(crate) async fn standalone() -> Self {
+        Self::start(1, None, |server, _| DeploymentConfig::single(server)).await
+    }
+
     /// A replica set of three members.
     pub(crate) async fn replica_set() -> Self {
         Self::set_of(3).await
@@ -77,6 +82,11 @@ impl Servers {
     pub(crate) fn uri(&self, query: &str) -> String {
         let set = self.set.map(|name| format!("replicaSet={name}&")).unwrap_or_default();
         format!("mongodb://{}/?{set}{query}", self.hosts.join(",").replace('/', "%2F"))
+    }
+
+    /// Where a server listens.
+    pub(crate) fn host(&self, index: usize) -> &str {
+        &self.hosts[index]
     }
 
     /// Kills the primary: its connections are hung up on, and nobody is served there.

@@ -26,6 +26,7 @@ async fn the_status_says_who_runs_what_and_shows_no_contents() {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(status, 200);
     assert_eq!((&report["running"][0]["user"], &report["running"][0]["command"]), (&"a<b>".into(), &"find".into()));
+    assert!(report["running"][0]["operation"].is_u64() && report["running"][0]["server"].is_string(), "{text}");
     assert_eq!(report["counts"]["commands"], 2);
     assert_eq!(report["slowest"][0]["command"], "insert");
     let (status, page) = house.get("/status").await;
@@ -35,4 +36,34 @@ async fn the_status_says_who_runs_what_and_shows_no_contents() {
     assert!(status == 200 && metrics.lines().any(|line| line == "cmap_hub_commands 2"), "{metrics}");
     assert_eq!(house.get("/healthz").await, (200, "ok\n".into()));
     task.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_look_tells_what_has_changed_since_the_first_x_139() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("anna", "").user("ben", "").status().start().await;
+    let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
+    let count = || ("test", rawdoc! { "count": "c" });
+    for client in [&anna, &ben] {
+        client.run(ServerSelector::Writable, count()).await.unwrap();
+    }
+    let look = async |path: &str| -> serde_json::Value { serde_json::from_str(&house.get(path).await.1).unwrap() };
+    let first = look("/status.json").await;
+    let snapshot = first["snapshot"].as_str().unwrap();
+    assert!(first.get("difference").is_none(), "nobody has asked for one");
+
+    ben.run(ServerSelector::Writable, ("test", rawdoc! { "distinct": "c", "key": "x" })).await.unwrap();
+    let second = look(&format!("/status.json?since={snapshot}")).await;
+
+    let difference = &second["difference"];
+    assert_eq!(difference["counts"]["commands"], 1, "{difference}");
+    assert_eq!(difference["users"], serde_json::json!({ "ben": 1 }));
+    assert_eq!(difference["most"]["running"], 1);
+    assert_eq!(difference["slowest"].as_array().unwrap().len(), 1, "the earlier ones are not of this time");
+    assert_eq!(difference["slowest"][0]["command"], "distinct");
+    assert_eq!(second["counts"]["commands"], 3);
+    let (status, page) = house.get(&format!("/status?since={snapshot}")).await;
+    assert!(status == 200 && page.contains(&format!("Since {snapshot}")), "{page}");
+    let (status, text) = house.get("/status.json?since=00000000-1").await;
+    assert!(status == 410 && text.contains("look without `since`"), "{text}");
 }

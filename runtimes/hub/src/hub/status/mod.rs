@@ -1,0 +1,128 @@
+//! The status: a page for people, JSON, Prometheus' text, and whether the hub is well.
+//!
+//! | file | content |
+//! |---|---|
+//! | `report` | what the hub is at, and what has changed since an earlier look |
+//! | `page` | the same for people |
+//!
+//! Nothing here waits for upstream, and nothing shows what commands contain.
+
+mod page;
+mod report;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use cmap_tokio::Metrics;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::StartError;
+use super::shared::{Shared, Stage};
+use report::Report;
+
+/// What the handlers share.
+struct Watcher {
+    shared: Arc<Shared>,
+    /// The hub's own, since a process may have several hubs, or a recorder for other things.
+    recorder: PrometheusRecorder,
+    metrics: Mutex<Metrics>,
+}
+
+/// Serves the status, in a task of `tasks`, until that is aborted; returns its address.
+pub(super) async fn serve(
+    tasks: &mut JoinSet<()>,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+) -> Result<SocketAddr, StartError> {
+    let failed = |source| StartError::Listen { place: address.to_string(), source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let watcher = Arc::new(Watcher { shared, recorder, metrics: Mutex::new(Metrics::new()) });
+    let app = Router::new()
+        .route("/status", get(status))
+        .route("/status.json", get(json))
+        .route("/metrics", get(prometheus))
+        .route("/healthz", get(health))
+        .with_state(watcher);
+    tasks.spawn(async move {
+        // It only ends by an error of the listener.
+        let _ = axum::serve(listener, app).await;
+    });
+    Ok(address)
+}
+
+async fn health(State(watcher): State<Arc<Watcher>>) -> (StatusCode, &'static str) {
+    if *watcher.shared.stage().borrow() != Stage::Open {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the hub ends\n");
+    }
+    let description = watcher.shared.upstream.client.description();
+    match description.servers.iter().any(|server| server.server_type.is_data_bearing()) {
+        true => (StatusCode::OK, "ok\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "no server upstream is known\n"),
+    }
+}
+
+/// The page, or JSON for those who accept that and no page.
+async fn status(State(watcher): State<Arc<Watcher>>, uri: Uri, headers: HeaderMap) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("application/json") && !accepts.contains("text/html") {
+        return json(State(watcher), uri).await;
+    }
+    match Report::look(&watcher.shared, uri.query()) {
+        Ok(report) => Html(page::of(&report)).into_response(),
+        Err(gone) => (StatusCode::GONE, gone.to_string()).into_response(),
+    }
+}
+
+async fn json(State(watcher): State<Arc<Watcher>>, uri: Uri) -> Response {
+    let (status, text) = match Report::look(&watcher.shared, uri.query()) {
+        Ok(report) => (StatusCode::OK, serde_json::to_string_pretty(&report)),
+        Err(gone) => {
+            (StatusCode::GONE, serde_json::to_string_pretty(&serde_json::json!({ "error": gone.to_string() })))
+        }
+    };
+    (status, [(header::CONTENT_TYPE, "application/json")], text.unwrap_or_default()).into_response()
+}
+
+async fn prometheus(State(watcher): State<Arc<Watcher>>) -> String {
+    metrics::with_local_recorder(&watcher.recorder, || record(&watcher));
+    let exporter = watcher.recorder.handle();
+    exporter.run_upkeep();
+    exporter.render()
+}
+
+/// Tells the recorder of this thread what the hub has counted.
+fn record(watcher: &Watcher) {
+    let report = Report::take(&watcher.shared);
+    let counts = report.activity.counts;
+    for (name, value) in [
+        ("cmap_hub_commands", counts.commands),
+        ("cmap_hub_commands_failed", counts.failed),
+        ("cmap_hub_commands_cut_off", counts.cut_off),
+        ("cmap_hub_retries", counts.retries),
+        ("cmap_hub_overloads", counts.overloads),
+        ("cmap_hub_refused", counts.refused),
+        ("cmap_hub_failed_logins", counts.failed_logins),
+        ("cmap_hub_turned_away", counts.turned_away),
+    ] {
+        metrics::counter!(name).absolute(value);
+    }
+    for (name, value) in [
+        ("cmap_hub_connections", report.connections),
+        ("cmap_hub_sessions", report.sessions),
+        ("cmap_hub_waiting", report.queue.waiting),
+        ("cmap_hub_running", report.queue.running),
+        ("cmap_hub_waiting_bytes", report.queue.waiting_bytes),
+    ] {
+        metrics::gauge!(name).set(f64::from(u32::try_from(value).unwrap_or(u32::MAX)));
+    }
+    watcher.metrics.lock().unwrap_or_else(PoisonError::into_inner).record(&watcher.shared.upstream.client);
+}

@@ -1,0 +1,108 @@
+//! The status as a page.
+
+use core::fmt::{Result, Write};
+
+use super::super::activity::{CommandLine, Counts};
+use super::super::history::{Difference, Marks};
+use super::report::{AgentReport, QueueReport, Report, UserReport};
+
+/// How many commands a list shows.
+const SHOWN: usize = 100;
+
+/// The page of a report.
+pub(super) fn of(report: &Report) -> String {
+    let mut text = String::from(HEAD);
+    // Writing to a string cannot fail.
+    let _ = write_page(&mut text, report);
+    text
+}
+
+fn write_page(text: &mut String, report: &Report) -> Result {
+    let Report { uptime, connections, most_connections, sessions, queue, users, activity, agents, upstream, .. } =
+        report;
+    let QueueReport { running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
+    writeln!(
+        text,
+        "<p>Up for {uptime:.0} s. {connections} clients (at most {most_connections}), {sessions} sessions. {running} commands \
+         run (at most {most_running}), {waiting} wait (at most {most_waiting}), with {waiting_bytes} bytes (at most \
+         {most_waiting_bytes}).</p>"
+    )?;
+    write_counts(text, activity.counts)?;
+    if let Some(snapshot) = report.snapshot {
+        writeln!(text, "<p><a href=\"/status?since={snapshot}\">What has changed since this look</a></p>")?;
+    }
+    if let Some(difference) = &report.difference {
+        write_difference(text, difference)?;
+    }
+    writeln!(text, "<h2>Users</h2><table><tr><th>user<th>clients<th>waiting<th>commands")?;
+    for (user, report) in users {
+        let UserReport { connections, waiting, commands } = report;
+        writeln!(text, "<tr><td>{}<td>{connections}<td>{waiting}<td>{commands}", escaped(user))?;
+    }
+    writeln!(text, "</table>")?;
+    write_commands(text, "Running", activity.running.iter())?;
+    write_commands(text, "Slowest", activity.slowest.iter())?;
+    if let Some(agents) = agents {
+        writeln!(text, "<h2>Agents</h2><table><tr><th>server<th>parked")?;
+        for AgentReport { member, parked } in agents {
+            writeln!(text, "<tr><td>{}<td>{parked}", escaped(member))?;
+        }
+        writeln!(text, "</table>")?;
+    }
+    writeln!(text, "<h2>Upstream</h2><pre>{}</pre>", escaped(&upstream.to_string()))
+}
+
+fn write_difference(text: &mut String, difference: &Difference) -> Result {
+    let Difference { since, seconds, counts, users, most, slowest } = difference;
+    let Marks { connections, running, waiting, waiting_bytes } = most;
+    writeln!(
+        text,
+        "<h2>Since {since}</h2><p>In {seconds:.1} s. At most {connections} clients, {running} commands that ran, and {waiting} that \
+         waited, with {waiting_bytes} bytes.</p>"
+    )?;
+    write_counts(text, *counts)?;
+    writeln!(text, "<table><tr><th>user<th>commands")?;
+    for (user, commands) in users {
+        writeln!(text, "<tr><td>{}<td>{commands}", escaped(user))?;
+    }
+    writeln!(text, "</table>")?;
+    write_commands(text, "Slowest meanwhile", slowest.iter())
+}
+
+fn write_counts(text: &mut String, counts: Counts) -> Result {
+    let Counts { commands, failed, cut_off, retries, overloads, refused, failed_logins, turned_away } = counts;
+    writeln!(
+        text,
+        "<p>{commands} commands, {failed} failed, {cut_off} cut off, {retries} retries, {overloads} overloads, {refused} refused, \
+         {failed_logins} failed logins, {turned_away} turned away.</p>"
+    )
+}
+
+fn write_commands<'a>(text: &mut String, title: &str, commands: impl Iterator<Item = &'a CommandLine>) -> Result {
+    writeln!(text, "<h2>{title}</h2><table><tr><th>operation<th>user<th>database<th>command<th>seconds<th>server")?;
+    for CommandLine { operation, user, database, command, took, server } in commands.take(SHOWN) {
+        let (user, database, command) = (escaped(user), escaped(database), escaped(command));
+        let server = escaped(server.as_deref().unwrap_or("waits"));
+        writeln!(text, "<tr><td>{operation}<td>{user}<td>{database}<td>{command}<td>{took:.3}<td>{server}")?;
+    }
+    writeln!(text, "</table>")
+}
+
+/// Text from clients, as text.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>cmap-hub</title>\
+<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left}</style>\
+<h1>cmap-hub</h1>\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_write_is_shown_as_text() {
+        assert_eq!(escaped("<script src=\"x\">&"), "&lt;script src=&quot;x&quot;&gt;&amp;");
+    }
+}

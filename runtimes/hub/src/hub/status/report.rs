@@ -1,0 +1,141 @@
+//! What the hub is at, and what has changed since an earlier look.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cmap_tokio::ClientStatus;
+use serde::Serialize;
+use thiserror::Error;
+
+use super::super::activity::ActivityReport;
+use super::super::history::{Difference, Marks, Snapshot, SnapshotId};
+use super::super::shared::Shared;
+
+/// What the hub is at, at one moment.
+#[derive(Serialize)]
+pub(super) struct Report {
+    /// Names this look: `?since=` asks for the difference to it. None if nobody can ask for that.
+    pub(super) snapshot: Option<SnapshotId>,
+    /// Seconds since the start.
+    pub(super) uptime: f64,
+    pub(super) connections: usize,
+    pub(super) most_connections: usize,
+    pub(super) sessions: usize,
+    pub(super) queue: QueueReport,
+    pub(super) users: BTreeMap<Arc<str>, UserReport>,
+    #[serde(flatten)]
+    pub(super) activity: ActivityReport,
+    /// The servers that agents have dialled for; not there where the hub dials itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) agents: Option<Vec<AgentReport>>,
+    pub(super) upstream: ClientStatus,
+    /// What has changed since the snapshot that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) difference: Option<Difference>,
+}
+
+#[derive(Serialize)]
+pub(super) struct QueueReport {
+    pub(super) running: usize,
+    pub(super) most_running: usize,
+    pub(super) waiting: usize,
+    pub(super) most_waiting: usize,
+    pub(super) waiting_bytes: usize,
+    pub(super) most_waiting_bytes: usize,
+}
+
+#[derive(Default, Serialize)]
+pub(super) struct UserReport {
+    pub(super) connections: usize,
+    pub(super) waiting: usize,
+    pub(super) commands: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct AgentReport {
+    pub(super) member: String,
+    /// Sockets that wait to become connections.
+    pub(super) parked: usize,
+}
+
+/// There is no such snapshot.
+#[derive(Debug, Error)]
+#[error(
+    "the snapshot {since:?} is not kept: it is of another run of the hub, or a hundred looks ago; look without `since`"
+)]
+pub(super) struct SnapshotGone {
+    since: String,
+}
+
+impl Report {
+    /// Looks at the hub without leaving a snapshot.
+    pub(super) fn take(shared: &Shared) -> Self {
+        let activity = shared.activity.report(shared.now());
+        let mut users: BTreeMap<Arc<str>, UserReport> = BTreeMap::new();
+        for (user, connections) in shared.connections_of_users() {
+            users.entry(user).or_default().connections = connections;
+        }
+        for (user, commands) in &activity.commands_of_user {
+            users.entry(Arc::clone(user)).or_default().commands = *commands;
+        }
+        let queue = shared.gate.look(|queue| {
+            for (user, report) in &mut users {
+                report.waiting = queue.waiting_of(user);
+            }
+            let (running, waiting, bytes) = (*queue.running(), *queue.waiting(), *queue.waiting_bytes());
+            QueueReport {
+                running: running.now(),
+                most_running: running.most(),
+                waiting: waiting.now(),
+                most_waiting: waiting.most(),
+                waiting_bytes: bytes.now(),
+                most_waiting_bytes: bytes.most(),
+            }
+        });
+        let connections = shared.look_at_connections(|connections| *connections);
+        Self {
+            snapshot: None,
+            uptime: shared.uptime().as_secs_f64(),
+            connections: connections.now(),
+            most_connections: connections.most(),
+            sessions: shared.sessions(),
+            queue,
+            users,
+            activity,
+            agents: shared.upstream.agents.as_ref().map(|agents| {
+                let members = agents.members().into_iter();
+                members.map(|(member, parked)| AgentReport { member: member.to_string(), parked }).collect()
+            }),
+            upstream: shared.upstream.client.status(),
+            difference: None,
+        }
+    }
+
+    /// Looks at the hub and keeps a snapshot. `query` may ask for the difference to an earlier one: `since=ID`.
+    ///
+    /// # Errors
+    /// The snapshot is not kept.
+    pub(super) fn look(shared: &Shared, query: Option<&str>) -> Result<Self, SnapshotGone> {
+        let mut report = Self::take(shared);
+        let marks = shared.gate.look(|queue| Marks {
+            connections: 0,
+            running: queue.running().take_most_lately(),
+            waiting: queue.waiting().take_most_lately(),
+            waiting_bytes: queue.waiting_bytes().take_most_lately(),
+        });
+        let connections = shared.look_at_connections(|connections| connections.take_most_lately());
+        report.snapshot = Some(shared.history.keep(Snapshot {
+            uptime: shared.uptime(),
+            counts: report.activity.counts,
+            commands_of_user: report.activity.commands_of_user.clone(),
+            marks: Marks { connections, ..marks },
+            slowest: shared.activity.take_slowest_lately(),
+        }));
+        let since = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("since="));
+        if let Some(since) = since.filter(|since| !since.is_empty()) {
+            let difference = since.parse().ok().and_then(|id| shared.history.difference(id));
+            report.difference = Some(difference.ok_or_else(|| SnapshotGone { since: since.to_owned() })?);
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,114 @@
+//! Greetings and logins on a connection.
+
+use core::time::Duration;
+
+use bson::{RawArrayBuf, RawDocumentBuf, cstr};
+use cmap_core::wire::CompressorId;
+
+use super::super::common::lock;
+use super::super::doors::Full;
+use super::super::greeting;
+use super::super::login::{self, Next};
+use super::super::refusal::Refusal;
+use super::super::request::Request;
+use super::{Line, Surroundings};
+
+impl Line {
+    pub(super) fn hello(
+        &mut self,
+        request: &Request,
+        around: &mut Surroundings<'_>,
+    ) -> Result<RawDocumentBuf, Refusal> {
+        let body = request.body();
+        // It says so once: later hellos need not.
+        let mut reply = match (greeting::hello(&around.facts, &request.name, body, self.number), self.is_greeted) {
+            (Ok(reply), _) => reply,
+            (Err(refusal), false) => return Err(refusal),
+            (Err(_), true) => {
+                let mut said = body.to_owned();
+                said.append(cstr!("loadBalanced"), true);
+                greeting::hello(&around.facts, &request.name, &said, self.number)?
+            }
+        };
+        if let Ok(names) = body.get_array("compression") {
+            let names =
+                names.into_iter().map_while(Result::ok).filter_map(|name| CompressorId::from_name(name.as_str()?));
+            let common: Vec<_> = names.filter(|id| around.compressors.contains(id)).collect();
+            let mut shared = RawArrayBuf::new();
+            for id in common {
+                shared.push(id.name());
+                if let Some(agreed) = self.agreed.get_mut(usize::from(id.id())) {
+                    *agreed = true;
+                }
+            }
+            reply.append(cstr!("compression"), shared);
+        }
+        if let Ok(first) = body.get_document("speculativeAuthenticate")
+            && self.user.is_none()
+            && around.facts.has_users
+            && first.get("saslStart").is_ok_and(|name| name.is_some())
+            && let Some(nonce) = (around.nonce)()
+            // A fault is no error of the hello (SRV-6).
+            && let Ok(step) = login::start(around.users, first.get_str("db").unwrap_or_default(), first, nonce)
+        {
+            let first = self.step(step, around)?;
+            reply.append(cstr!("speculativeAuthenticate"), first);
+        }
+        self.is_greeted = true;
+        Ok(reply)
+    }
+
+    pub(super) fn begin_login(&self, around: &Surroundings<'_>) -> Result<(), Refusal> {
+        if !self.is_greeted {
+            return Err(Refusal::new(9, "FailedToParse", "the first command of a connection is a hello"));
+        }
+        if !around.facts.has_users {
+            return Err(Refusal::authentication_failed());
+        }
+        if self.user.is_some() {
+            return Err(Refusal::new(17, "ProtocolError", "the connection has logged in; open another one"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn step(&mut self, step: login::Step, around: &mut Surroundings<'_>) -> Result<RawDocumentBuf, Refusal> {
+        match step.next {
+            Next::Goes(conversation) => self.conversation = Some(conversation),
+            Next::Is(user) => {
+                // Only one that exists has proven itself.
+                lock(around.common).doors.log_in(&user).map_err(door_refusal)?;
+                self.user = Some(user);
+            }
+        }
+        Ok(step.reply)
+    }
+
+    pub(super) fn status(&self) -> RawDocumentBuf {
+        let mut users = RawArrayBuf::new();
+        if let Some(name) = &self.user {
+            let mut user = RawDocumentBuf::new();
+            user.append(cstr!("user"), &**name);
+            user.append(cstr!("db"), "admin");
+            users.push(user);
+        }
+        let mut info = RawDocumentBuf::new();
+        info.append(cstr!("authenticatedUsers"), users);
+        info.append(cstr!("authenticatedUserRoles"), RawArrayBuf::new());
+        let mut reply = RawDocumentBuf::new();
+        reply.append(cstr!("authInfo"), info);
+        reply
+    }
+}
+
+fn door_refusal(full: Full) -> Refusal {
+    let whose = match full {
+        Full::Hub => "the hub has",
+        Full::Address => "the address has",
+        Full::User => "the user has",
+    };
+    Refusal::overloaded(format!("{whose} too many connections to this hub"), Duration::from_millis(500))
+}
+
+pub(super) fn no_random_bits() -> Refusal {
+    Refusal::new(8, "UnknownError", "the hub's system gives no random bits, of which a login needs some")
+}

@@ -1,0 +1,210 @@
+use super::*;
+
+const LIMITS: QueueLimits =
+    QueueLimits { running: 2, reserved: 1, waiting: 5, waiting_per_user: 3, waiting_bytes: 100 };
+
+fn users() -> [Arc<str>; 2] {
+    ["greedy".into(), "modest".into()]
+}
+
+fn waits(entered: Entered) -> Ticket {
+    match entered {
+        Entered::Waits(ticket) => ticket,
+        Entered::Runs(_) | Entered::Displaces { .. } | Entered::Full | Entered::TooLarge => panic!("{entered:?}"),
+    }
+}
+
+#[test]
+fn users_take_turns_however_many_of_one_wait_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+    let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 1)));
+    let of_modest = waits(queue.enter(&modest, Class::Ordinary, 1));
+
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        assert_eq!(queue.next_turn(), None, "there is no place");
+        queue.leave();
+        order.extend(queue.next_turn());
+    }
+
+    assert_eq!(order, [of_greedy[0], of_modest, of_greedy[1], of_greedy[2]]);
+}
+
+#[test]
+fn beyond_the_depth_the_longest_line_loses_its_first_one_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+    let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 1)));
+
+    let Entered::Displaces { refused, .. } = queue.enter(&greedy, Class::Ordinary, 1) else { panic!("of one user") };
+    assert_eq!(refused, of_greedy[0]);
+    for _ in 0..2 {
+        waits(queue.enter(&modest, Class::Ordinary, 1));
+    }
+    let Entered::Displaces { ticket, refused } = queue.enter(&modest, Class::Ordinary, 1) else { panic!("of all") };
+
+    assert_eq!(refused, of_greedy[1], "not one of the shorter line");
+    assert_eq!((queue.waiting().now(), queue.waiting_of("modest"), queue.waiting_of("greedy")), (5, 3, 2));
+    assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Displaces { .. }));
+    queue.give_up(&modest, ticket);
+    assert_eq!(queue.waiting().now(), 4);
+}
+
+#[test]
+fn a_client_that_is_served_does_not_keep_those_outside_from_the_room_that_it_leaves_x_135() {
+    let limits = QueueLimits { running: 1, reserved: 0, waiting: 1, waiting_per_user: 1, ..LIMITS };
+    let ([user, _], mut queue) = (users(), Queue::new(limits));
+    queue.enter(&user, Class::Ordinary, 1);
+    let inside = waits(queue.enter(&user, Class::Ordinary, 1));
+
+    let Entered::Displaces { ticket: outside, refused } = queue.enter(&user, Class::Ordinary, 1) else { panic!() };
+
+    queue.leave();
+    assert_eq!((refused, queue.next_turn()), (inside, Some(outside)));
+}
+
+#[test]
+fn drivers_are_asked_for_longer_pauses_while_more_are_refused_than_served_x_135() {
+    let limits = QueueLimits { running: 1, reserved: 0, waiting: 100, waiting_per_user: 100, waiting_bytes: 1000 };
+    let ([user, _], mut queue) = (users(), Queue::new(limits));
+    for _ in 0..101 {
+        queue.enter(&user, Class::Ordinary, 1);
+    }
+    assert_eq!(queue.backoff_factor(), 1);
+
+    for _ in 0..100 {
+        queue.enter(&user, Class::Ordinary, 1);
+    }
+    assert_eq!(queue.backoff_factor(), 3);
+    for _ in 0..200 {
+        queue.leave();
+    }
+
+    assert_eq!(queue.backoff_factor(), 1);
+}
+
+#[test]
+fn where_nobody_waits_for_a_turn_the_new_one_is_refused() {
+    let limits = QueueLimits { running: 1, reserved: 0, waiting: 0, waiting_per_user: 5, ..LIMITS };
+    let ([user, _], mut queue) = (users(), Queue::new(limits));
+    queue.enter(&user, Class::Ordinary, 1);
+
+    assert_eq!(queue.enter(&user, Class::Ordinary, 1), Entered::Full);
+}
+
+#[test]
+fn the_end_of_a_transaction_goes_before_those_who_may_wait_for_its_locks() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+    let ordinary = waits(queue.enter(&greedy, Class::Ordinary, 1));
+
+    assert!(matches!(queue.enter(&modest, Class::LetsGo, 1), Entered::Runs(_)), "it has a place of its own");
+    let second = waits(queue.enter(&modest, Class::LetsGo, 1));
+
+    queue.leave();
+    assert_eq!((queue.next_turn(), queue.next_turn()), (Some(second), None));
+    queue.leave();
+    queue.leave();
+    assert_eq!(queue.next_turn(), Some(ordinary));
+}
+
+#[test]
+fn those_who_let_go_do_not_keep_the_others_out_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { reserved: 0, ..LIMITS }));
+    for _ in 0..2 {
+        queue.enter(&greedy, Class::LetsGo, 1);
+    }
+    let eager = [(); 3].map(|()| waits(queue.enter(&greedy, Class::LetsGo, 1)));
+    let ordinary = waits(queue.enter(&modest, Class::Ordinary, 1));
+
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        queue.leave();
+        order.extend(queue.next_turn());
+    }
+
+    assert_eq!(order, [eager[0], ordinary, eager[1], eager[2]]);
+}
+
+#[test]
+fn users_take_turns_at_letting_go_too_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    for _ in 0..2 {
+        queue.enter(&greedy, Class::LetsGo, 1);
+    }
+    let of_greedy = [(); 2].map(|()| waits(queue.enter(&greedy, Class::LetsGo, 1)));
+    let of_modest = waits(queue.enter(&modest, Class::LetsGo, 1));
+    assert_eq!(queue.waiting_of("greedy"), 2);
+
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        queue.leave();
+        order.extend(queue.next_turn());
+    }
+
+    assert_eq!(order, [of_greedy[0], of_modest, of_greedy[1]]);
+}
+
+#[test]
+fn one_that_waits_for_a_server_leaves_its_place_to_others_and_counts_as_waiting_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+
+    queue.park(&greedy, 1);
+
+    assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "the place is free");
+    assert_eq!((queue.running().now(), queue.waiting().now(), queue.waiting_of("greedy")), (1, 1, 1));
+    let resumed = waits(queue.resume(&greedy, Class::Ordinary, 1));
+    queue.leave();
+    assert_eq!((queue.next_turn(), queue.waiting().now()), (Some(resumed), 0));
+}
+
+#[test]
+fn those_that_wait_for_a_server_count_for_the_depth_and_are_not_refused_themselves_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting: 3, ..LIMITS }));
+    for _ in 0..3 {
+        assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+        queue.park(&greedy, 1);
+    }
+    assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "a place that is free is given");
+
+    assert_eq!(queue.enter(&modest, Class::Ordinary, 1), Entered::Full);
+    waits(queue.resume(&greedy, Class::Ordinary, 1));
+    queue.give_up_parked(&greedy, 1);
+    assert_eq!(queue.waiting().now(), 2);
+}
+
+#[test]
+fn one_who_gives_up_costs_no_other_the_turn() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    queue.enter(&greedy, Class::Ordinary, 1);
+    let first = waits(queue.enter(&greedy, Class::Ordinary, 1));
+    let other = waits(queue.enter(&modest, Class::Ordinary, 1));
+
+    queue.give_up(&greedy, first);
+    queue.give_up(&greedy, first);
+    queue.leave();
+
+    assert_eq!((queue.next_turn(), queue.waiting().now()), (Some(other), 0));
+}
+
+#[test]
+fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_same_x_141() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting_bytes: 100_000, ..LIMITS }));
+    assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1_000_000), Entered::Runs(_)), "it does not wait");
+    assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1), Entered::Runs(_)));
+    let first = waits(queue.enter(&greedy, Class::Ordinary, 60_000));
+
+    assert_eq!(queue.enter(&modest, Class::Ordinary, 50_000), Entered::TooLarge);
+    assert_eq!(queue.enter(&modest, Class::LetsGo, 50_000), Entered::TooLarge, "an insert of a transaction");
+    waits(queue.enter(&modest, Class::Ordinary, 40_000));
+    let end = waits(queue.enter(&modest, Class::LetsGo, 200));
+    assert_eq!((queue.waiting_bytes().now(), queue.waiting_bytes().most()), (100_200, 100_200));
+
+    queue.leave();
+    assert_eq!(queue.next_turn(), Some(end));
+    queue.give_up(&greedy, first);
+    assert_eq!(queue.waiting_bytes().now(), 40_000);
+    waits(queue.enter(&greedy, Class::Ordinary, 60_000));
+}

@@ -1,0 +1,60 @@
+//! A server upstream that stands alone, which knows no numbers of writes.
+
+use cmap_tokio::Client;
+use cmap_tokio::bson::spec::BinarySubtype;
+use cmap_tokio::bson::{Binary, RawDocumentBuf, rawdoc};
+use cmap_tokio::core::topology::ServerSelector::Writable;
+
+use super::house::{Plan, ask, code};
+use super::servers::Servers;
+
+fn numbered_insert(number: i64) -> RawDocumentBuf {
+    let lsid = rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    rawdoc! { "insert": "c", "documents": [{ "x": 1 }], "lsid": lsid, "txnNumber": number }
+}
+
+async fn count(client: &Client) -> i32 {
+    client.run(Writable, ("test", rawdoc! { "count": "c" })).await.unwrap().get_i32("n").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drivers_need_no_option_before_it_x_140() {
+    let servers = Servers::standalone().await;
+    let house = Plan::before(&servers, "").start().await;
+    let client = house.client().await;
+
+    for _ in 0..3 {
+        client.run(Writable, ("test", rawdoc! { "insert": "c", "documents": [{ "x": 1 }] })).await.unwrap();
+    }
+
+    assert_eq!(count(&client).await, 3);
+    let mut session = client.start_session().unwrap();
+    session.start_transaction().unwrap();
+    let insert = client.operation(Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] }));
+    let error = insert.in_session(&mut session).run().await.unwrap_err().to_string();
+    assert!(error.contains("(20, IllegalOperation)"), "the server refuses it: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_reply_was_lost_is_repeated_by_nobody_x_140() {
+    let servers = Servers::standalone().await;
+    let house = Plan::before(&servers, "").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let fails = rawdoc! {
+        "configureFailPoint": "failCommand", "mode": { "times": 1 },
+        "data": { "failCommands": ["insert"], "closeConnection": true },
+    };
+    directly.run(Writable, ("admin", fails)).await.unwrap();
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+
+    let lost = ask(&mut connection, "test", numbered_insert(1)).await;
+
+    assert_eq!(code(&lost), Some(6), "{lost:?}");
+    assert!(lost.get_array("errorLabels").is_err(), "no label lets a driver repeat it: {lost:?}");
+    let again = ask(&mut connection, "test", numbered_insert(1)).await;
+    assert_eq!(code(&again), Some(6));
+    assert!(again.get_str("errmsg").unwrap().contains("whether it was done is not known"), "{again:?}");
+    assert_eq!(code(&ask(&mut connection, "test", numbered_insert(2)).await), None);
+    assert_eq!(count(&client).await, 1);
+}
