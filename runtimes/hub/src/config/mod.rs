@@ -64,6 +64,8 @@ pub struct Config {
     pub reverse: Option<Reverse>,
     /// How long a command may wait for a server, retries included.
     pub patience: Duration,
+    /// Whether the hub repeats what a server has failed to do, and not the driver alone.
+    pub retries: bool,
     /// Where clients come in.
     pub listeners: Vec<Listener>,
     /// The compressors that clients may use.

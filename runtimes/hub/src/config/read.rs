@@ -44,6 +44,8 @@ struct UpstreamTable {
     identity: BTreeMap<String, IdentityTable>,
     #[serde(default = "patience_ms")]
     patience_ms: u64,
+    #[serde(default = "retries")]
+    retries: bool,
     reverse: Option<ReverseTable>,
 }
 
@@ -112,6 +114,10 @@ fn patience_ms() -> u64 {
     15_000
 }
 
+fn retries() -> bool {
+    true
+}
+
 fn admin() -> String {
     "admin".into()
 }
@@ -134,7 +140,7 @@ pub(super) struct Check<'a> {
 
 impl Check<'_> {
     fn config(&self, file: File) -> Result<Config, ConfigError> {
-        let UpstreamTable { uri, uri_file, identity, patience_ms, reverse } = file.upstream;
+        let UpstreamTable { uri, uri_file, identity, patience_ms, retries, reverse } = file.upstream;
         let uri = match (uri, uri_file) {
             (Some(uri), None) => Zeroizing::new(uri),
             (None, Some(file)) => self.secret(&file)?,
@@ -176,6 +182,7 @@ impl Check<'_> {
             identities,
             reverse: reverse.map(|table| reverse::check(self, table)).transpose()?,
             patience: Duration::from_millis(self.positive("upstream.patience-ms", patience_ms)?),
+            retries,
             listeners,
             compressors: self.compressors(file.compressors)?,
             status: file.status.address,

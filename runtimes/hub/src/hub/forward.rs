@@ -145,7 +145,7 @@ async fn attempt(
     let address = Arc::new(connection.address().clone());
     sent_to.set(&address);
     let is_alone = connection.description().is_some_and(|said| said.role == Role::Standalone);
-    match (request.session, request.number) {
+    let sent = match (request.session, request.number) {
         (Some(session), Some(number)) if is_alone && request.part.is_none() => {
             if !shared.note_write(&session, number) {
                 let message = "the write was sent before, and whether it was done is not known: a server that stands alone cannot \
@@ -157,7 +157,8 @@ async fn attempt(
             sent.map_err(|failed| Box::new(Failed { may_repeat: false, ..*failed }))
         }
         _ => exchange(request, forward.body.as_deref(), connection, time_left, address).await,
-    }
+    };
+    sent.map_err(|failed| Box::new(Failed { may_repeat: failed.may_repeat && shared.retries, ..*failed }))
 }
 
 /// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can

@@ -33,6 +33,7 @@ pub(super) struct Shared {
     pub(super) activity: Arc<Activity>,
     pub(super) history: History,
     pub(super) patience: Duration,
+    pub(super) retries: bool,
     common: Mutex<Common>,
     compressors: Vec<CompressorId>,
     pub(super) packers: Packers,
@@ -100,6 +101,7 @@ impl Shared {
             activity: Arc::default(),
             history: History::new(run),
             patience: config.patience,
+            retries: config.retries,
             common: Mutex::new(Common {
                 sessions: Sessions::new(limits.sessions_per_user),
                 doors: Doors::new(limits.doors),

@@ -176,3 +176,28 @@ async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
     assert_eq!(error.labels, ["SystemOverloadedError", "RetryableError"], "{reply:?}");
     running.await.unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_leaves_retries_to_drivers_sends_a_command_once_x_134() {
+    let servers = Servers::replica_set().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let repeats = Plan::before(&servers, "heartbeatFrequencyMS=500").start().await;
+    let leaves_it = Plan::before(&servers, "heartbeatFrequencyMS=500").upstream("retries = false").start().await;
+    let mut codes = Vec::new();
+
+    for house in [repeats, leaves_it] {
+        let client = house.client().await;
+        let mut connection = client.check_out().await.unwrap();
+        let fail_point = rawdoc! {
+            "configureFailPoint": "failCommand", "mode": { "times": 1 },
+            "data": { "failCommands": ["find"], "errorCode": 11600 },
+        };
+        directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+        let first = ask(&mut connection, "test", rawdoc! { "find": "c" }).await;
+        let second = ask(&mut connection, "test", rawdoc! { "find": "c" }).await;
+        codes.push([code(&first), code(&second)]);
+        assert_eq!(client.stats().cleared, 0);
+    }
+
+    assert_eq!(codes, [[None, None], [Some(6), None]]);
+}

@@ -33,6 +33,7 @@ pub(crate) struct Plan {
     users: Vec<NewUser>,
     rules: String,
     first: String,
+    upstream: String,
     more: String,
     has_status: bool,
 }
@@ -63,6 +64,13 @@ impl Plan {
         self
     }
 
+    /// With further lines of its table `upstream`.
+    pub(crate) fn upstream(mut self, lines: &str) -> Self {
+        self.upstream.push_str(lines);
+        self.upstream.push('\n');
+        self
+    }
+
     /// With lines before the configuration's first table.
     pub(crate) fn first(mut self, lines: &str) -> Self {
         self.first.push_str(lines);
@@ -83,8 +91,8 @@ impl Plan {
             text.push_str("users = 'users.toml'\n");
             write_users(&folder, &self.users, &self.rules);
         }
-        writeln!(text, "drain-seconds = 2\n[upstream]\nuri = '{}'\n[[listen]]\naddress = '127.0.0.1:0'", self.uri)
-            .unwrap();
+        writeln!(text, "drain-seconds = 2\n[upstream]\nuri = '{}'\n{}", self.uri, self.upstream).unwrap();
+        text.push_str("[[listen]]\naddress = '127.0.0.1:0'\n");
         if self.has_status {
             text.push_str("[status]\naddress = '127.0.0.1:0'\n");
         }
