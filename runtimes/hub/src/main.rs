@@ -85,6 +85,8 @@ fn add_user(name: String, path: &Path, upstream: Option<String>) -> Done {
 
 fn check(path: &Path) -> Done {
     let config = config::read(path)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(Hub::check(&config))?;
     for warning in &config.warnings {
         writeln!(io::stderr(), "warning: upstream.uri: {warning}")?;
     }
@@ -130,7 +132,7 @@ fn reload(hub: &Hub, path: &Path) {
     match config::read(path) {
         Ok(config) => match hub.reload(config) {
             Ok(()) => {
-                tracing::info!(target: "cmap::hub", "users, rules and limits were read again; the rest stays as it was");
+                tracing::info!(target: "cmap::hub", "users, rules, limits and certificates were read again; the rest stays as it was");
             }
             Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {error}"),
         },

@@ -49,6 +49,7 @@ use std::sync::{Arc, Mutex};
 use atomic_waker::AtomicWaker;
 use cmap_core::address::ServerAddress;
 use cmap_core::reverse::Lot;
+use rustls::ServerConfig;
 
 pub(crate) use self::dial::Dialer;
 pub use self::error::{BindError, SocketEnded};
@@ -86,6 +87,14 @@ impl<R: Runtime> ReverseListener<R> {
         Self::bind_in(R::current()?, address, options).await
     }
 
+    /// Checks the options as [`bind`](Self::bind) does, and does not listen.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind), but for the address.
+    pub async fn check(options: &ReverseOptions) -> Result<(), BindError> {
+        configure(&R::current()?, options).await.map(drop)
+    }
+
     /// As [`bind`](Self::bind), but it lives in `runtime` instead of the caller's.
     ///
     /// # Errors
@@ -94,13 +103,7 @@ impl<R: Runtime> ReverseListener<R> {
     where
         R: Listen,
     {
-        if options.tokens.is_empty() && options.authorities.is_none() {
-            return Err(BindError::NobodyIsLetIn);
-        }
-        let (given, home) = (options.clone(), runtime.clone());
-        // Files are read where this blocks no other task.
-        let tls = runtime.spawn_blocking(move || certificates::configure(&given, home)).await;
-        let tls = tls.ok_or(RuntimeGone)??;
+        let tls = configure(&runtime, &options).await?;
         let listening = async {
             let listener = runtime.bind(address).await?;
             let address = R::local_address(&listener)?;
@@ -142,6 +145,17 @@ impl<R: Runtime> ReverseListener<R> {
     pub fn close(&self) {
         self.open.shared.close();
     }
+}
+
+/// TLS of a listener, if the options let somebody in.
+async fn configure<R: Runtime>(runtime: &R, options: &ReverseOptions) -> Result<Arc<ServerConfig>, BindError> {
+    if options.tokens.is_empty() && options.authorities.is_none() {
+        return Err(BindError::NobodyIsLetIn);
+    }
+    let (given, home) = (options.clone(), runtime.clone());
+    // Files are read where this blocks no other task.
+    let tls = runtime.spawn_blocking(move || certificates::configure(&given, home)).await;
+    Ok(tls.ok_or(RuntimeGone)??)
 }
 
 impl<R: Runtime> Clone for ReverseListener<R> {

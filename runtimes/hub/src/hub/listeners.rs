@@ -8,10 +8,10 @@ use std::sync::Arc;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use super::shared::{Entrance, Shared, Stage};
-use super::{StartError, connection, tls};
+use super::tls::Certificate;
+use super::{StartError, connection};
 use crate::config::Listener;
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.
@@ -24,20 +24,27 @@ const KEEP_ALIVE: TcpKeepalive =
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Listens, in a task of `tasks`; returns the address, if it has one.
+/// A listener that listens.
+pub(super) struct Listening {
+    /// Its address, if it has one.
+    pub(super) address: Option<SocketAddr>,
+    pub(super) certificate: Option<Arc<Certificate>>,
+}
+
+/// Listens, in a task of `tasks`.
 pub(super) async fn listen(
     tasks: &mut JoinSet<()>,
     listener: &Listener,
     shared: &Arc<Shared>,
-) -> Result<Option<SocketAddr>, StartError> {
+) -> Result<Listening, StartError> {
     match listener {
         Listener::Tcp { address, certificate } => {
             let failed = |source| StartError::Listen { place: address.to_string(), source };
-            let acceptor = certificate.as_deref().map(tls::acceptor).transpose()?;
+            let certificate = certificate.as_deref().map(Certificate::read).transpose()?.map(Arc::new);
             let socket = TcpListener::bind(address).await.map_err(failed)?;
             let address = socket.local_addr().map_err(failed)?;
-            tasks.spawn(accept_tcp(socket, acceptor, Arc::clone(shared)));
-            Ok(Some(address))
+            tasks.spawn(accept_tcp(socket, certificate.clone(), Arc::clone(shared)));
+            Ok(Listening { address: Some(address), certificate })
         }
         #[cfg(unix)]
         Listener::Unix { path } => {
@@ -51,7 +58,7 @@ pub(super) async fn listen(
             }
             let socket = tokio::net::UnixListener::bind(path).map_err(failed)?;
             tasks.spawn(accept_unix(socket, Arc::clone(shared)));
-            Ok(None)
+            Ok(Listening { address: None, certificate: None })
         }
         #[cfg(not(unix))]
         Listener::Unix { path } => {
@@ -61,7 +68,7 @@ pub(super) async fn listen(
     }
 }
 
-async fn accept_tcp(socket: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+async fn accept_tcp(socket: TcpListener, certificate: Option<Arc<Certificate>>, shared: Arc<Shared>) {
     loop {
         match socket.accept().await {
             Ok((stream, from)) => {
@@ -70,7 +77,7 @@ async fn accept_tcp(socket: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<S
                 let _ = stream.set_nodelay(true);
                 // Without it a client whose machine is gone keeps its place, and what it has open.
                 let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE);
-                let (tls, shared) = (tls.clone(), Arc::clone(&shared));
+                let (tls, shared) = (certificate.as_deref().map(Certificate::acceptor), Arc::clone(&shared));
                 tokio::spawn(async move {
                     match tls {
                         None => connection::serve(stream, shared, entrance).await,

@@ -36,7 +36,6 @@ mod upstream;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cmap_tokio::ClientError;
@@ -45,8 +44,10 @@ use cmap_tokio::reverse::BindError;
 use thiserror::Error;
 use tokio::task::JoinSet;
 
-use crate::config::Config;
+pub use self::tls::CertificateError;
+use crate::config::{Config, Listener};
 use shared::{Shared, Stage};
+use tls::Certificate;
 
 /// A hub that runs. Dropping it ends it at once.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ pub struct Hub {
     /// The task of the status, which goes on until the hub has ended.
     _status: JoinSet<()>,
     addresses: Vec<SocketAddr>,
+    certificates: Vec<Arc<Certificate>>,
     status: Option<SocketAddr>,
     drain: Duration,
 }
@@ -73,13 +75,8 @@ pub enum StartError {
         source: io::Error,
     },
     /// A certificate cannot be used.
-    #[error("{}: {problem}; it has to hold the certificate chain and its key, as PEM", path.display())]
-    Certificate {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        problem: String,
-    },
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// The client upstream cannot be made.
     #[error("the client upstream cannot be made: {0}")]
     Client(#[from] ClientError),
@@ -106,6 +103,9 @@ pub enum ReloadError {
         /// The identity.
         identity: Arc<str>,
     },
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
 }
 
 impl Hub {
@@ -116,16 +116,18 @@ impl Hub {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let (listen, status, drain) = (config.listeners.clone(), config.status, config.drain);
         let shared = Arc::new(Shared::new(config).await?);
-        let (mut listeners, mut addresses) = (JoinSet::new(), Vec::new());
+        let (mut listeners, mut addresses, mut certificates) = (JoinSet::new(), Vec::new(), Vec::new());
         for listener in listen {
-            addresses.extend(listeners::listen(&mut listeners, &listener, &shared).await?);
+            let listening = listeners::listen(&mut listeners, &listener, &shared).await?;
+            addresses.extend(listening.address);
+            certificates.extend(listening.certificate);
         }
         let mut watching = JoinSet::new();
         let status = match status {
             Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
             None => None,
         };
-        Ok(Self { shared, listeners, _status: watching, addresses, status, drain })
+        Ok(Self { shared, listeners, _status: watching, addresses, certificates, status, drain })
     }
 
     /// The TCP addresses where clients come in.
@@ -143,12 +145,33 @@ impl Hub {
         self.shared.upstream.agents.as_ref().map(ReverseListener::local_address)
     }
 
-    /// Takes over users, rules and limits from another configuration. Listeners and upstream stay as they are.
+    /// Checks what [`start`](Self::start) would find wrong with the files that a configuration names, and starts nothing.
     ///
     /// # Errors
-    /// A user has an identity upstream that the hub did not have at its start. Then nothing changes.
+    /// A certificate cannot be used.
+    pub async fn check(config: &Config) -> Result<(), StartError> {
+        for listener in &config.listeners {
+            if let Listener::Tcp { certificate: Some(path), .. } = listener {
+                Certificate::read(path)?;
+            }
+        }
+        if let Some(reverse) = &config.reverse {
+            ReverseListener::check(&reverse.options).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over users, rules and limits from another configuration, and reads the certificates of listeners again. Listeners and upstream
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// A user has an identity upstream that the hub did not have at its start, or a certificate cannot be used. Then nothing changes.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
-        self.shared.reload(config)
+        let renewed = self.certificates.iter().map(|certificate| Ok((certificate, certificate.read_again()?)));
+        let renewed = renewed.collect::<Result<Vec<_>, CertificateError>>()?;
+        self.shared.reload(config)?;
+        renewed.into_iter().for_each(|(certificate, acceptor)| certificate.replace(acceptor));
+        Ok(())
     }
 
     /// How many clients are connected.

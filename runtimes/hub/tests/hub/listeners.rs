@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use cmap_hub::config;
+use cmap_hub::hub::ReloadError;
 use cmap_hub::users::{self, NewUser};
 use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
 use cmap_tokio::Client;
@@ -44,6 +46,60 @@ async fn a_user_logs_in_under_tls() {
 
     assert!(is_served(&uri(&format!("tls=true&tlsCAFile={}", trusted.display()))).await);
     assert!(!is_served(&uri("tls=false&connectTimeoutMS=1000")).await, "a client in the clear");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_reads_a_renewed_certificate_and_keeps_the_old_one_if_it_cannot_be_used() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let [old, new] = ["old", "new"].map(|name| Authority::new(name).unwrap());
+    let certificate = folder.path().join("hub.pem");
+    let write = |authority: &Authority| {
+        fs::write(&certificate, authority.server(&LOCAL_HOSTS, Validity::Now).unwrap().pem()).unwrap();
+    };
+    write(&old);
+    let listen = format!("[[listen]]\naddress = '127.0.0.1:0'\ncertificate = '{}'", certificate.display());
+    let house = Plan::before(&servers, "").more(&listen).start().await;
+    let address = house.hub.addresses()[1];
+    let trusts = async |authority: &Authority| {
+        let trusted = folder.path().join("ca.pem");
+        fs::write(&trusted, authority.pem()).unwrap();
+        let tls = format!("tls=true&tlsCAFile={}", trusted.display());
+        is_served(&format!("mongodb://{address}/?loadBalanced=true&serverSelectionTimeoutMS=2000&{tls}")).await
+    };
+    let reload = || house.hub.reload(config::read(&house.folder.path().join("hub.toml")).unwrap());
+    assert!(trusts(&old).await);
+
+    fs::write(&certificate, "no PEM").unwrap();
+    let error = reload().unwrap_err();
+    assert!(matches!(&error, ReloadError::Certificate(error) if error.path == certificate), "{error}");
+    assert!(trusts(&old).await);
+
+    write(&new);
+    reload().unwrap();
+    assert_eq!((trusts(&old).await, trusts(&new).await), (false, true));
+}
+
+#[test]
+fn a_check_reads_the_certificates_that_the_configuration_names() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("hub.pem"), "no PEM").unwrap();
+    fs::write(folder.path().join("secret"), "0123456789abcdef").unwrap();
+    let upstream = "upstream.uri = 'mongodb://db.example/?replicaSet=rs'\n";
+    let listens = "listen = [{ address = '127.0.0.1:0', certificate = 'hub.pem' }]\n".to_owned();
+    let is_dialed = "listen = [{ unix = 'hub.sock' }]\n\
+                     [upstream.reverse]\naddress = '127.0.0.1:0'\ncertificate = 'hub.pem'\n\
+                     [[upstream.reverse.token]]\nname = 'a'\nsecret-file = 'secret'\nmembers = ['db.example:27017']\n";
+    let is_dialed = format!("users = 'users.toml'\n{is_dialed}");
+    add_user(&folder.path().join("users.toml"), "app");
+
+    for (text, place) in [(listens, "hub.pem"), (is_dialed, "upstream.reverse")] {
+        let config = folder.path().join("hub.toml");
+        fs::write(&config, format!("{upstream}{text}")).unwrap();
+        let checked = Command::new(env!("CARGO_BIN_EXE_cmap-hub")).arg("--check").arg("--config").arg(config).output();
+        let checked = checked.unwrap();
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(!checked.status.success() && said.contains(place), "{said}");
+    }
 }
 
 #[cfg(unix)]
