@@ -9,13 +9,9 @@ from collections import Counter
 # Tests that look for what a hub is there to hide, or that reach behind it.
 REASONS = [
     (
-        r"test_retryable_(reads|writes)(?!.*server_does_not_return)|on_retried_read_in_implicit_session|"
-        r"raw_retryable_reads|logging_retry_",
-        "the hub repeats the operation itself, and as long as its patience lasts (X-134): the driver sees neither error nor retry",
-    ),
-    (
         r"TestLoadBalancer(Cursors|Transactions|EventMonitoring)|TestLoadBalancerSdamErrorHandling::test_stale|"
-        r"does_not_retry_retryable_errors|isClientError_considers_network_errors|bulk_write_command_(network_)?error",
+        r"does_not_retry_retryable_errors|isClientError_considers_network_errors|bulk_write_command_(network_)?error|"
+        r"test_backoff_is_not_applied_for_non_overload|test_overload_then_nonoverload",
         "a connection that is lost upstream, or a server that changes its state, is an error of the operation alone (X-134)",
     ),
     (
@@ -23,7 +19,7 @@ REASONS = [
         "a fail point in handshakes meets the hub's connections, and not the driver's",
     ),
     (
-        r"TestPooling::test_\w*timeout_message|TestClientBackpressure::test_01",
+        r"TestPooling::test_\w*timeout_message|TestClientBackpressure::test_01|TestOperationIdRetry",
         "a fail point for an application's name does not meet the hub, which has a name of its own upstream",
     ),
     (r"TestPooling::", "its connections say hello without loadBalanced, which a hub refuses (X-130)"),
