@@ -16,7 +16,7 @@ pub(super) const TIMEOUT_MINUTES: i32 = 30;
 
 /// The bytes of a session's id.
 const UUID: usize = 16;
-/// How many sessions are remembered. The one with the lowest id is forgotten first.
+/// How many sessions are remembered. The one whose last write is the oldest is forgotten first.
 const MAX_SESSIONS: usize = 10_000;
 
 /// How many bytes of their replies are remembered, one reply more or less.
@@ -25,9 +25,21 @@ const MAX_BYTES: usize = 64 << 20;
 /// The last number of each session, and what came of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sessions {
-    last: BTreeMap<Vec<u8>, (i64, Ended)>,
+    last: BTreeMap<Vec<u8>, Last>,
+    /// The sessions by the age of their last numbers, the oldest first.
+    by_age: BTreeMap<u64, Vec<u8>>,
+    next_age: u64,
     /// The bytes of the replies.
     bytes: usize,
+}
+
+/// The last number of a session.
+#[derive(Clone, Debug)]
+struct Last {
+    number: i64,
+    ended: Ended,
+    /// Its place in the order of all sessions' last numbers.
+    age: u64,
 }
 
 /// What came of a write or a transaction.
@@ -72,14 +84,16 @@ impl Sessions {
     pub(super) fn repeated(&self, write: &NumberedWrite) -> Result<Option<RawDocumentBuf>, CommandFailure> {
         let NumberedWrite { session, number } = write;
         match self.last.get(session) {
-            Some((last, _)) if last > number => {
+            Some(Last { number: last, .. }) if last > number => {
                 let message = format!("Retryable write with txnNumber {number} is prohibited: {last} has started");
                 Err(fail(225, message))
             }
-            Some((last, Ended::Written(reply))) if last == number => Ok(Some(reply.clone())),
-            Some((last, Ended::Begun | Ended::Committed | Ended::Aborted)) if last == number => {
-                Err(fail(256, format!("txnNumber {number} is that of a transaction")))
-            }
+            Some(Last { number: last, ended, .. }) if last == number => match ended {
+                Ended::Written(reply) => Ok(Some(reply.clone())),
+                Ended::Begun | Ended::Committed | Ended::Aborted => {
+                    Err(fail(256, format!("txnNumber {number} is that of a transaction")))
+                }
+            },
             Some(_) | None => Ok(None),
         }
     }
@@ -88,7 +102,7 @@ impl Sessions {
     pub(super) fn check_number(&self, transaction: &NumberedWrite) -> Result<(), CommandFailure> {
         let NumberedWrite { session, number } = transaction;
         match self.last.get(session) {
-            Some((last, _)) if last > number => {
+            Some(Last { number: last, .. }) if last > number => {
                 Err(fail(225, format!("Cannot go on with transaction {number}: {last} has started")))
             }
             Some(_) | None => Ok(()),
@@ -97,13 +111,13 @@ impl Sessions {
 
     /// Whether the number of a transaction was used before.
     pub(super) fn knows(&self, transaction: &NumberedWrite) -> bool {
-        self.last.get(&transaction.session).is_some_and(|(last, _)| *last == transaction.number)
+        self.last.get(&transaction.session).is_some_and(|last| last.number == transaction.number)
     }
 
     /// Whether the transaction was committed.
     pub(super) fn has_committed(&self, transaction: &NumberedWrite) -> bool {
         let last = self.last.get(&transaction.session);
-        last.is_some_and(|(last, ended)| *last == transaction.number && *ended == Ended::Committed)
+        last.is_some_and(|last| last.number == transaction.number && last.ended == Ended::Committed)
     }
 
     /// A transaction has begun.
@@ -125,11 +139,14 @@ impl Sessions {
         self.forget(&write.session);
         // Before it comes in, so that it is not forgotten at once itself.
         while self.last.len() >= MAX_SESSIONS || self.bytes > MAX_BYTES {
-            let Some((_, (_, forgotten))) = self.last.pop_first() else { break };
-            self.bytes -= forgotten.size();
+            let Some((_, oldest)) = self.by_age.pop_first() else { break };
+            self.forget(&oldest);
         }
         self.bytes += ended.size();
-        self.last.insert(write.session, (write.number, ended));
+        self.next_age += 1;
+        let NumberedWrite { session, number } = write;
+        self.by_age.insert(self.next_age, session.clone());
+        self.last.insert(session, Last { number, ended, age: self.next_age });
     }
 
     /// Forgets the writes of sessions that have ended.
@@ -140,7 +157,9 @@ impl Sessions {
     }
 
     fn forget(&mut self, id: &[u8]) {
-        self.bytes -= self.last.remove(id).map_or(0, |(_, ended)| ended.size());
+        let Some(Last { ended, age, .. }) = self.last.remove(id) else { return };
+        self.by_age.remove(&age);
+        self.bytes -= ended.size();
     }
 }
 
@@ -165,4 +184,37 @@ pub(super) fn ids<'a>(request: &Request<'a>) -> Result<Vec<&'a [u8]>, CommandFai
 pub(super) fn start(id: [u8; 16]) -> RawDocumentBuf {
     let id = RawBinaryRef { subtype: BinarySubtype::Uuid, bytes: &id };
     document! { "id": document! { "id": id }, "timeoutMinutes": TIMEOUT_MINUTES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transaction(session: usize) -> NumberedWrite {
+        let mut id = [0; UUID];
+        id[8..].copy_from_slice(&session.to_be_bytes());
+        NumberedWrite { session: id.to_vec(), number: 1 }
+    }
+
+    #[test]
+    fn of_too_many_sessions_the_one_whose_last_write_is_the_oldest_is_forgotten() {
+        let mut sessions = Sessions::default();
+        (0..MAX_SESSIONS).for_each(|session| sessions.end_transaction(&transaction(session), Ended::Committed));
+        sessions.end_transaction(&transaction(0), Ended::Committed);
+
+        sessions.end_transaction(&transaction(MAX_SESSIONS), Ended::Committed);
+
+        let remembered = [0, 1, 2, MAX_SESSIONS].map(|session| sessions.has_committed(&transaction(session)));
+        assert_eq!(remembered, [true, false, true, true]);
+    }
+
+    #[test]
+    fn a_session_that_has_ended_leaves_nothing() {
+        let mut sessions = Sessions::default();
+        sessions.remember(transaction(0), &document! { "n": 1 });
+
+        sessions.end(&[&transaction(0).session]);
+
+        assert_eq!((sessions.bytes, sessions.last.len(), sessions.by_age.len()), (0, 0, 0));
+    }
 }
