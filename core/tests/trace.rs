@@ -222,6 +222,38 @@ fn another_end_is_found_though_no_call_follows() {
 }
 
 #[test]
+fn an_output_more_is_found_though_no_call_follows() {
+    // The last call has outputs, of which the driver takes so many. How many polls are recorded, and where.
+    let after_a_check_out = |taken: usize| {
+        let mut driver = Driver::recorded_in(1 << 20);
+        (0..3).for_each(|server| driver.find(server));
+        driver.drain(usize::MAX);
+        let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        driver.drain(taken);
+        let trace = Trace::read(&driver.file()).unwrap();
+        let last = trace.segments[0].items.iter().rposition(|item| matches!(item, Item::Polled(_))).unwrap();
+        let Item::Polled(polls) = trace.segments[0].items[last] else { unreachable!() };
+        (trace, last, polls)
+    };
+    let (whole, _, polls) = after_a_check_out(usize::MAX);
+    replayed(&whole);
+    let outputs = polls - 1;
+    let (mut trace, last, polls) = after_a_check_out(usize::try_from(outputs - 1).unwrap());
+    assert_eq!(polls, outputs - 1, "one is left, and the machine wants to be called at once");
+    // As if the version that recorded it had wanted to be called at once for another reason, with nothing left.
+    trace.segments[0].items[last] = Item::Polled(outputs);
+
+    let mut replay = Replay::new(&trace).unwrap();
+    let mut step = replay.step();
+    while let Ok(Some(_)) = step {
+        step = replay.step();
+    }
+
+    let divergence = step.expect_err("the replay has an output more");
+    assert!(matches!(divergence.input.as_deref(), Some(Input::CheckOut(_))), "{divergence}");
+}
+
+#[test]
 fn no_damaged_byte_goes_unnoticed() {
     let file = busy(40, 1 << 20).file();
     let line = file.iter().position(|&byte| byte == b'\n').unwrap() + 1;

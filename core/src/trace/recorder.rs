@@ -218,7 +218,8 @@ impl Recorder {
     pub(super) fn segments<C>(&self, machine: &Topology<C>) -> Vec<Arc<Kept>> {
         let mut current = self.current.clone();
         current.words.extend_from_slice(self.staged.words());
-        current.end(self.polled);
+        // Where the driver found nothing more, a replay that finds something differs.
+        current.end(self.polled.saturating_add(u32::from(machine.is_drained())));
         let mut digest = self.digest;
         let timeout = machine.poll_timeout().map(|timeout| timeout.at);
         digest.take_timeout(timeout);
