@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::{ServerDescription, ServerType};
-use cmap_core::options::{Affinity, PoolOptions};
+use cmap_core::options::{Affinity, PoolOptions, Profile, QueueDepth, Reuse, WaitOrder};
 use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Handle, Output, Pool};
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
@@ -100,6 +100,37 @@ fn a_pair_of_a_key_allocates_nothing_once_warm() {
         });
 
         assert_eq!(allocations.count_total, 0, "{affinity:?}");
+    }
+}
+
+#[test]
+fn a_pair_with_an_option_beyond_the_specification_allocates_nothing_once_warm() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let switches: [fn(&mut PoolOptions); 9] = [
+        |options| options.reuse = Some(Reuse::FirstIn),
+        |options| options.reuse = Some(Reuse::Random),
+        |options| options.max_uses = Some(1_000_000),
+        |options| options.max_lifetime = Some(HOUR),
+        |options| options.refresh_requirement = Some(HOUR),
+        |options| options.wait_order = Some(WaitOrder::Deadline),
+        |options| options.max_new_connections_per_second = Some(20),
+        |options| options.max_wait_queue_depth = Some(QueueDepth::TimesMaxPoolSize(2)),
+        |options| options.profile = Profile::Cmap1_1,
+    ];
+    for (number, switch_on) in switches.into_iter().enumerate() {
+        let mut options = PoolOptions::default();
+        switch_on(&mut options);
+        let mut pool = Pool::new(ServerAddress::tcp("localhost", 27017), options, Instant::ORIGIN).unwrap();
+        pool.ready(Instant::ORIGIN);
+        pair(&mut pool, Instant::from_millis(1));
+
+        let allocations = allocation_counter::measure(|| {
+            for round in 0..1000 {
+                pair(&mut pool, Instant::from_millis(2 + round));
+            }
+        });
+
+        assert_eq!(allocations.count_total, 0, "number {number}");
     }
 }
 

@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
     use crate::address::ServerAddress;
-    use crate::options::PoolOptions;
+    use crate::options::{PoolOptions, QueueDepth};
     use crate::pool::{Action, CheckOutRequest, Condition, Handle, Output};
 
     const NOW: Instant = Instant::ORIGIN;
@@ -139,6 +139,30 @@ mod tests {
         let surplus = ConnectionClosedReason::Surplus;
         assert_eq!(actions(&mut pool).1, [(1, surplus), (2, surplus)]);
         assert_eq!(pool.check_invariants(), Ok(()));
+    }
+
+    #[test]
+    fn a_queue_depth_that_is_a_multiple_follows_the_size_x_80() {
+        let options = PoolOptions {
+            max_pool_size: Some(1),
+            max_wait_queue_depth: Some(QueueDepth::TimesMaxPoolSize(2)),
+            ..PoolOptions::default()
+        };
+        let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
+        pool.ready(NOW);
+        in_use(&mut pool, 1);
+        let waiting = |pool: &mut Pool<()>| {
+            for _ in 0..10 {
+                let _ = pool.check_out(NOW, CheckOutRequest::default());
+            }
+            pool.counts().waiting
+        };
+        assert_eq!(waiting(&mut pool), 2);
+
+        pool.resize(NOW, PoolSizes::default().max_pool_size(4)).unwrap();
+
+        // Connections are being established for those who waited, who wait on until then.
+        assert_eq!(waiting(&mut pool), 8);
     }
 
     #[test]

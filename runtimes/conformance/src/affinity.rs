@@ -6,7 +6,7 @@ use cmap_core::options::Affinity;
 use cmap_core::pool::AffinityKey;
 use cmap_runtime::{CheckOutError, Client};
 
-use super::{Harness, LocalServer, assert_nothing_lost, client, options, run, until};
+use super::{Harness, LocalServer, assert_nothing_lost, client, options, poll_once, run, until};
 
 const ONE: AffinityKey = AffinityKey(1);
 const TWO: AffinityKey = AffinityKey(2);
@@ -56,6 +56,27 @@ pub fn a_held_connection_is_for_others_when_its_time_is_over_or_its_key_ends<H: 
         drop(client.check_out_within(Duration::from_millis(40)).await.unwrap());
 
         until(|| client.stats().counts.available == 1).await;
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_held_connection_is_lent_to_one_that_nothing_else_serves_and_goes_back_to_its_key<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let hold = Affinity::Hold { time: Duration::from_secs(3600), lend: true };
+        let client = with::<H>(&server, hold, 1).await;
+        drop(client.check_out().affinity(ONE).await.unwrap());
+
+        let lent = client.check_out().await.unwrap();
+        let mut stranger = Box::pin(client.check_out());
+        assert!(poll_once(&mut stranger).await.is_none());
+        let mut key = Box::pin(client.check_out().affinity(ONE));
+        assert!(poll_once(&mut key).await.is_none());
+        drop(lent);
+
+        drop(poll_once(&mut key).await.expect("it is held for its key").unwrap());
+        drop(stranger.await.unwrap());
+        assert_eq!(client.stats().created, 1);
         assert_nothing_lost(&client);
     });
 }

@@ -1,5 +1,6 @@
 //! The pool's options for storms, on sockets: a bounded queue, the order of waiting, the rate of new connections, reuse.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cmap_core::options::{ClientOptions, QueueDepth, Reuse, WaitOrder};
@@ -97,6 +98,28 @@ pub fn connections_are_used_in_turn<H: Harness>() {
         }
 
         assert_eq!(used, expected);
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn any_available_connection_is_used_and_none_created_beside_it<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = with_options::<H>(&server, "", |options| options.pool.reuse = Some(Reuse::Random)).await;
+        let mut in_use = Vec::new();
+        for _ in 0..4 {
+            in_use.push(client.check_out().await.unwrap());
+        }
+        drop(in_use);
+
+        let mut used = BTreeSet::new();
+        for _ in 0..100 {
+            let (one, other) = (client.check_out().await.unwrap(), client.check_out().await.unwrap());
+            assert_ne!(one.id(), other.id());
+            used.insert(one.id().get());
+        }
+
+        assert_eq!((used.len(), client.stats().created), (4, 4), "{used:?}");
         assert_nothing_lost(&client);
     });
 }

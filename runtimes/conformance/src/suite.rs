@@ -106,6 +106,7 @@ macro_rules! conformance {
                 a_key_keeps_its_connection,
                 a_key_waits_for_the_connection_that_it_requires,
                 a_held_connection_is_for_others_when_its_time_is_over_or_its_key_ends,
+                a_held_connection_is_lent_to_one_that_nothing_else_serves_and_goes_back_to_its_key,
                 a_key_without_the_option_is_refused,
             }
             cancellation {
@@ -382,6 +383,7 @@ macro_rules! conformance {
                 the_earliest_deadline_is_served_first,
                 new_connections_keep_to_their_rate,
                 connections_are_used_in_turn,
+                any_available_connection_is_used_and_none_created_beside_it,
             }
             handshakes {
                 a_handshake_comes_byte_by_byte,
