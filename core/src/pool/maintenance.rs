@@ -28,8 +28,8 @@ impl<C> Pool<C> {
         if earliest == Instant::END {
             return None;
         }
-        let populates_at =
-            self.creation_allowed_at().filter(|_| self.must_populate() && self.has_room() && self.may_ask_for_permit());
+        let may_populate = self.must_populate() && self.has_room() && self.may_ask_for_permit();
+        let populates_at = if may_populate { self.creation_allowed_at() } else { None };
         let populate = populates_at
             .map(|allowed| Timeout { at: earliest.max(allowed).max(self.now), reason: TimeoutReason::Populate });
         let expiry = coldest.and_then(|key| self.expiry(key));
@@ -103,10 +103,13 @@ impl<C> Pool<C> {
     }
 
     fn must_populate(&self) -> bool {
+        if self.state != PoolState::Ready {
+            return false;
+        }
         let (total, least) = (self.connections.total(), self.floor());
         // a connection at the end of its life gets its replacement first.
         let lacks_one = total < least || (total == least && self.wants_replacement());
-        self.state == PoolState::Ready && lacks_one && self.has_permit_to_spare()
+        lacks_one && self.has_permit_to_spare()
     }
 
     /// The first moment at which an available connection exceeds maxIdleTimeMS (CMAP-3).

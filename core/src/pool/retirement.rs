@@ -212,8 +212,7 @@ impl<C> Pool<C> {
     /// When the next life ends.
     pub(super) fn retirement_timeout(&self) -> Option<Timeout> {
         let retirement = self.retirement.as_ref().filter(|_| self.state == PoolState::Ready)?;
-        let may_retire = self.may_retire();
-        let is_due = |end: &&End| end.at > self.now || (may_retire && self.is_available_at(end.key));
+        let is_due = |end: &&End| end.at > self.now || (self.is_available_at(end.key) && self.may_retire());
         let next = retirement.ends.iter().find(is_due)?;
         Some(Timeout { at: next.at.max(self.now), reason: TimeoutReason::Retire })
     }

@@ -3,6 +3,8 @@
 //!
 //! Both are decided there, from what is known of all servers; here they are only obeyed. A pool alone has neither.
 
+use core::mem;
+
 use serde::{Deserialize, Serialize};
 
 use super::Pool;
@@ -101,9 +103,10 @@ impl<C> Pool<C> {
     /// connection that comes back may be given up.
     pub(crate) fn end_of_call(&mut self, has_more: bool, is_sought: bool) {
         self.share.budget = Some(Permits { left: 0, has_more });
-        self.share.is_sought = is_sought;
         self.share.yields = false;
-        self.renew_attention();
+        if mem::replace(&mut self.share.is_sought, is_sought) != is_sought {
+            self.renew_attention();
+        }
     }
 
     /// Creates a connection for the waiter that needs one, with a permit of the budget.

@@ -28,6 +28,9 @@ impl<C> Pool<C> {
     /// maintenance if it is due (CMAP-47), and goes on with warm-ups.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
+        if self.is_at_rest() {
+            return self.expire_host();
+        }
         self.end_holds();
         self.create_held_back();
         self.retire();
@@ -51,6 +54,9 @@ impl<C> Pool<C> {
         if !self.is_drained() {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
         }
+        if self.is_at_rest() {
+            return self.host_timeout();
+        }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
         let earlier = Timeout::earlier(earlier, self.host_timeout());
@@ -60,6 +66,13 @@ impl<C> Pool<C> {
         let earlier = if self.affinity.is_some() { Timeout::earlier(earlier, self.hold_timeout()) } else { earlier };
         let earlier = if self.refresh.is_some() { Timeout::earlier(earlier, self.refresh_timeout()) } else { earlier };
         if self.is_warming() { Timeout::earlier(earlier, self.warm_up_timeout()) } else { earlier }
+    }
+
+    /// Whether there is no connection, nobody who waits, and nothing to populate: then time changes nothing but whether the host is used.
+    /// Many pools of identities are so.
+    #[inline]
+    fn is_at_rest(&self) -> bool {
+        self.connections.total() == 0 && self.waiting() == 0 && self.floor() == 0 && !self.is_warming()
     }
 }
 

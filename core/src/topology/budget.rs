@@ -20,7 +20,9 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::Topology;
-use super::usage::Usage;
+use super::identities::{Donors, SharedLimits};
+use super::usage::Outlook;
+use crate::pool::Counts;
 use crate::server::{Membership, Server, ServerId};
 use crate::time::Instant;
 
@@ -40,6 +42,12 @@ fn is_due<C>(server: &Server<C>, now: Instant) -> bool {
     server.membership != Membership::Unused && server.pool.poll_timeout().is_some_and(|timeout| timeout.at <= now)
 }
 
+/// The server whose turn it is, or that of the longest waiter that needs a permit; of several that came at once, the one with
+/// the fewest connections.
+fn neediest(needy: &[Neediest]) -> Option<&Neediest> {
+    needy.iter().min_by_key(|neediest| (neediest.last_turn, neediest.since, neediest.connections))
+}
+
 impl<C> Topology<C> {
     /// Whether all pools together have a limit.
     #[inline]
@@ -50,6 +58,7 @@ impl<C> Topology<C> {
     /// Lends a server's pool what is free, for the next call.
     pub(super) fn lend_permits(&mut self, server: ServerId) {
         if self.has_budget() {
+            self.count_usage();
             let free = self.free_permits(server);
             if let Some(server) = self.servers.get_mut(server) {
                 server.pool.lend_permits(free);
@@ -57,13 +66,31 @@ impl<C> Topology<C> {
         }
     }
 
+    /// A pool was called: notes what it has now.
+    pub(super) fn note_call(&mut self, id: ServerId) {
+        if self.has_budget()
+            && let Some(server) = self.servers.get(id)
+        {
+            self.usage.note(id, server.pool.counts());
+        }
+    }
+
+    /// Knows what all pools have. From the first time on they have nothing but what they are lent.
+    fn count_usage(&mut self) {
+        if self.usage.count(&self.servers) {
+            self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_permits(0));
+        }
+    }
+
     /// Lets a server give up the connection that is about to come back, if a waiter of another one has the better claim.
     pub(super) fn yield_if_due(&mut self, id: ServerId) {
+        self.count_usage();
         if self.has_too_many(id) {
             self.servers.get_mut(id).into_iter().for_each(|server| server.pool.yield_next());
             return;
         }
-        let Some(neediest) = self.neediest(&[]).filter(|neediest| neediest.server != id) else { return };
+        let needy = self.needy();
+        let Some(neediest) = neediest(&needy).filter(|neediest| neediest.server != id) else { return };
         if !self.donors(neediest.server).include(self.member_of(id)) {
             return;
         }
@@ -81,58 +108,111 @@ impl<C> Topology<C> {
 
     /// Gives what is free to those that need it, after a call of a pool.
     pub(super) fn share_budget(&mut self) {
-        if !self.has_budget() {
-            return;
+        if self.has_budget() {
+            self.take_back();
+            let is_sought = self.serve_neediest();
+            self.end_call(is_sought);
         }
-        let now = self.now;
-        self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_permits(0));
+    }
+
+    /// Serves those that need a permit, as long as there is one. Whether somebody needs one that comes back.
+    fn serve_neediest(&mut self) -> bool {
+        let mut needy = self.needy();
+        let mut are_same = true;
         // Those that cannot get one, though others might: each server has limits of its own.
         let mut without = Vec::new();
-        let is_sought = loop {
-            let Some(Neediest { server, .. }) = self.neediest(&without) else {
-                break !without.is_empty() && self.neediest(&[]).is_some();
-            };
+        while let Some(&Neediest { server, .. }) = neediest(&needy) {
             if self.free_permits(server) == 0 && !self.give_up_coldest(server) {
-                if self.shares_limits() {
-                    without.push(server);
-                    continue;
+                if !self.shares_limits() {
+                    return true;
                 }
-                break true;
+                without.push(server);
+                needy.retain(|needy| needy.server != server);
+                continue;
             }
-            let Some(needy) = self.servers.get_mut(server) else { break true };
-            let before = needy.pool.counts();
-            needy.pool.spend_permit(now);
-            // At least a waiter has failed whose time is up, if none has got a connection.
-            let after = needy.pool.counts();
-            let has_changed = after != before;
-            self.take_outputs_of(server);
+            let Some(before) = self.servers.get(server).map(|needy| needy.pool.counts()) else { return true };
+            let after = self.spend_permit(server);
             if after.total() > before.total() {
                 self.note_turn(server);
             }
-            if !has_changed {
-                break self.neediest(&[]).is_some();
+            // At least a waiter has failed whose time is up, if none has got a connection.
+            if after == before {
+                return !self.needy().is_empty();
             }
-        };
-        self.end_call(is_sought);
+            needy = self.needy();
+            needy.retain(|needy| !without.contains(&needy.server));
+            are_same = false;
+        }
+        !without.is_empty() && (are_same || !self.needy().is_empty())
     }
 
-    /// Takes back what the pools were lent, and tells them whether there is more. Closes what those of a server have too many together.
+    /// Lets a server create a connection with a permit. Returns what its pool has then.
+    fn spend_permit(&mut self, server: ServerId) -> Counts {
+        let now = self.now;
+        let counts = self.servers.get_mut(server).map(|needy| {
+            needy.pool.spend_permit(now);
+            needy.pool.counts()
+        });
+        self.take_outputs_of(server);
+        counts.unwrap_or_default()
+    }
+
+    /// Takes back what the pools were lent that were called.
+    fn take_back(&mut self) {
+        self.count_usage();
+        let mut nth = 0;
+        while let Some(id) = self.usage.called(nth) {
+            self.servers.get_mut(id).into_iter().for_each(|server| server.pool.lend_permits(0));
+            nth += 1;
+        }
+    }
+
+    /// Closes what the pools of a server have too many together, and tells the pools whether there is more: those that were called, or
+    /// all of them, if it is news.
     fn end_call(&mut self, is_sought: bool) {
-        let mut usage = mem::take(&mut self.usage);
-        usage.count(&self.servers);
-        for slot in 0..self.servers.slots() {
-            let Some(id) = self.servers.id_at(slot) else { continue };
-            let member = self.member_of(id);
-            while self.exceeds_size(member, usage.of_server(member)) && self.give_up_coldest_of(member) {
-                usage.count(&self.servers);
-            }
-            let has_too_many = self.exceeds_size(member, usage.of_server(member));
-            let has_more = self.left(member, &usage) > 0;
-            if let Some(server) = self.servers.at(slot) {
-                server.pool.end_of_call(has_more, is_sought || has_too_many);
+        debug_assert!(self.usage.is_right(&self.servers), "each call of a pool was noted");
+        self.close_surplus();
+        let of_client = Outlook { has_more: self.free_of_client() > 0, is_sought };
+        let (mut is_news, mut nth) = (self.usage.tell(of_client), 0);
+        while let Some(id) = self.usage.called(nth) {
+            let outlook = self.tell(id, of_client);
+            is_news |= self.usage.tell_of_server(self.member_of(id), outlook);
+            nth += 1;
+        }
+        if is_news {
+            for slot in 0..self.servers.slots() {
+                if let Some(id) = self.servers.id_at(slot) {
+                    self.tell(id, of_client);
+                }
             }
         }
-        self.usage = usage;
+        self.usage.all_told();
+    }
+
+    /// Closes what the pools that were called have too many together with the others of their servers.
+    fn close_surplus(&mut self) {
+        let mut nth = 0;
+        while self.shares_limits()
+            && let Some(id) = self.usage.called(nth)
+        {
+            let member = self.member_of(id);
+            while self.has_too_many(member) && self.give_up_coldest_of(member) {}
+            nth += 1;
+        }
+    }
+
+    /// Tells a pool whether there is more: for the client, and at its server.
+    fn tell(&mut self, id: ServerId, of_client: Outlook) -> Outlook {
+        let Outlook { has_more, is_sought } = of_client;
+        let limits = self.shared_limits(id);
+        let outlook = Outlook {
+            has_more: has_more && limits.is_none_or(|limits| limits.left() > 0),
+            is_sought: is_sought || limits.is_some_and(SharedLimits::are_exceeded),
+        };
+        if let Some(server) = self.servers.get_mut(id) {
+            server.pool.end_of_call(outlook.has_more, outlook.is_sought);
+        }
+        outlook
     }
 
     /// Does what is due in the pools, one after the other: each is lent what those before have left. What one closes may
@@ -166,39 +246,29 @@ impl<C> Topology<C> {
     }
 
     fn free_of_client(&self) -> u32 {
-        if self.options.max_connections == 0 {
-            return u32::MAX;
-        }
-        let connections = self.servers.iter().map(|(_, server)| server.pool.counts().total());
-        self.left_of_client(connections.fold(0, u32::saturating_add))
-    }
-
-    /// Permits that no connection has, for the pools of a server, by what was counted.
-    fn left(&self, server: ServerId, usage: &Usage) -> u32 {
-        self.left_of_client(usage.of_client()).min(self.left_of_server(server, usage.of_server(server)))
-    }
-
-    fn left_of_client(&self, used: u32) -> u32 {
         match self.options.max_connections {
             0 => u32::MAX,
-            most => most.saturating_sub(used),
+            most => most.saturating_sub(self.usage.of_client()),
         }
     }
 
-    /// The server whose turn it is, or that of the longest waiter that needs a permit; of several that came at once, the one with
-    /// the fewest connections.
-    fn neediest(&self, without: &[ServerId]) -> Option<Neediest> {
-        let others = self.servers.iter().filter(|(server, _)| !without.contains(server));
-        let needy = others.filter_map(|(server, it)| {
+    /// The servers of which a waiter needs a permit.
+    fn needy(&self) -> Vec<Neediest> {
+        let pools = self.usage.slots_with_waiters().filter_map(|slot| {
+            let server = self.servers.id_at(slot)?;
+            let it = self.servers.get(server)?;
             let since = it.pool.wants_permit_since()?;
             Some(Neediest { server, last_turn: it.last_turn, since, connections: it.pool.counts().total() })
         });
-        needy.min_by_key(|neediest| (neediest.last_turn, neediest.since, neediest.connections))
+        pools.collect()
     }
 
     /// Closes the coldest available connection that another server has. Returns whether there was one.
     fn give_up_coldest(&mut self, needy: ServerId) -> bool {
         let donors = self.donors(needy);
+        if matches!(donors, Donors::None) {
+            return false;
+        }
         let coldest = self.coldest_of(|id, server| id != needy && donors.include(server.member(id)));
         coldest.map(|id| self.close_coldest(id)).is_some()
     }
@@ -224,6 +294,7 @@ impl<C> Topology<C> {
 
     /// Takes over the outputs of a pool that has created or closed connections, and no more.
     fn take_outputs_of(&mut self, id: ServerId) {
+        self.note_call(id);
         while let Some(output) = self.servers.get_mut(id).and_then(|server| server.pool.poll_output()) {
             self.take_output(id, output);
         }

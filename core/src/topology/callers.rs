@@ -162,14 +162,14 @@ impl<C> Topology<C> {
     ) -> (CheckOut, Option<Delivery<C>>) {
         let now = self.now;
         let was_drained = self.outputs.is_empty();
-        let waiter = self.waiter(criteria, request);
+        let limit = end_of_selection(now, &request, self.options.server_selection_timeout);
         let bounded = bounded(now, request, self.check_out_limit);
         let Some((server, origins)) = self.servers.with_origins(id) else {
             return (CheckOut::Selecting(self.select(criteria, request)), None);
         };
         let (check_out, delivery) = server.pool.begin_check_out(now, bounded);
         if delivery.is_none() && self.options.reselect {
-            origins.note(check_out, waiter);
+            origins.note(check_out, criteria, request, now, limit);
         }
         let has_outputs = !server.pool.is_drained() || self.has_budget();
         let delivery = if has_outputs || !was_drained { self.hand_over(id, was_drained, delivery) } else { delivery };

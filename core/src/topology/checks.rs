@@ -185,7 +185,7 @@ impl<C> Topology<C> {
         let Some((known, origins)) = self.servers.with_origins(server) else { return };
         let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
         if delivery.is_none() && self.options.reselect {
-            origins.note(check_out, waiter);
+            origins.note_waiter(check_out, waiter);
         }
         // In front of the outputs that the pool has just made.
         self.outputs.push_back(Output::Selected { selection, check_out });

@@ -54,6 +54,27 @@ pub(super) enum Donors {
     None,
 }
 
+/// The limits of a server, and what its pools have of them together.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SharedLimits {
+    max_pool_size: u32,
+    max_connecting: u32,
+    used: Used,
+}
+
+impl SharedLimits {
+    /// Connections that the pools may have beside those that they have.
+    pub(super) fn left(self) -> u32 {
+        let Used { total, pending } = self.used;
+        self.max_pool_size.saturating_sub(total).min(self.max_connecting.saturating_sub(pending))
+    }
+
+    /// Whether they have more than maxPoolSize.
+    pub(super) fn are_exceeded(self) -> bool {
+        self.used.total > self.max_pool_size
+    }
+}
+
 impl Donors {
     /// Whether the pools of a server are among them.
     pub(super) fn include(&self, server: ServerId) -> bool {
@@ -82,6 +103,7 @@ impl<C> Topology<C> {
         let id = IdentityId(self.identities.last);
         self.identities.known.insert(id);
         self.identities.are_shared = true;
+        self.usage.forget();
         self.share_budget();
         id
     }
@@ -216,7 +238,7 @@ impl<C> Topology<C> {
 
     /// Whether the pools of a server have more connections together than maxPoolSize, which has become smaller.
     pub(super) fn has_too_many(&self, pool: ServerId) -> bool {
-        self.shares_limits() && self.exceeds_size(pool, self.used_of_server(pool))
+        self.shared_limits(pool).is_some_and(SharedLimits::are_exceeded)
     }
 
     /// Forgets the pools of a server that is forgotten.
@@ -229,49 +251,30 @@ impl<C> Topology<C> {
 
     /// Connections that the pools of a server may have beside those that they have.
     pub(super) fn free_of_server(&self, pool: ServerId) -> u32 {
-        if self.shares_limits() { self.left_of_server(pool, self.used_of_server(pool)) } else { u32::MAX }
-    }
-
-    /// The same, given what its server's pools have.
-    pub(super) fn left_of_server(&self, pool: ServerId, used: Used) -> u32 {
-        if !self.shares_limits() {
-            return u32::MAX;
-        }
-        let (size, connecting) = self.limits_of(pool);
-        size.saturating_sub(used.total).min(connecting.saturating_sub(used.pending))
-    }
-
-    /// Whether this is more than maxPoolSize of a pool's server, which its pools share.
-    pub(super) fn exceeds_size(&self, pool: ServerId, used: Used) -> bool {
-        let (size, _) = self.limits_of(pool);
-        self.shares_limits() && used.total > size
+        self.shared_limits(pool).map_or(u32::MAX, SharedLimits::left)
     }
 
     /// Whose connections would leave room for one of `needy`, with one of them less: nobody's, if too many are being established, or
     /// if there are more than maxPoolSize allows.
     pub(super) fn donors(&self, needy: ServerId) -> Donors {
-        let used = self.used_of_server(needy);
-        if self.left_of_server(needy, used) > 0 {
-            return Donors::All;
+        match self.shared_limits(needy) {
+            Some(limits) if limits.left() == 0 => {
+                let is_enough = !limits.are_exceeded() && limits.used.pending < limits.max_connecting;
+                if is_enough { Donors::OfServer(self.member_of(needy)) } else { Donors::None }
+            }
+            _ => Donors::All,
         }
-        let (size, connecting) = self.limits_of(needy);
-        let is_enough = used.total <= size && used.pending < connecting;
-        if is_enough { Donors::OfServer(self.member_of(needy)) } else { Donors::None }
     }
 
-    /// maxPoolSize and maxConnecting of a server.
-    fn limits_of(&self, pool: ServerId) -> (u32, u32) {
-        self.servers.get(self.member_of(pool)).map_or((0, 0), |server| server.pool.room())
-    }
-
-    /// The connections of all pools of a server.
-    fn used_of_server(&self, pool: ServerId) -> Used {
+    /// What the pools of a server share, if they share limits: nothing, where the server is forgotten.
+    pub(super) fn shared_limits(&self, pool: ServerId) -> Option<SharedLimits> {
+        if !self.shares_limits() {
+            return None;
+        }
         let member = self.member_of(pool);
-        if self.servers.get(member).is_none() {
-            return Used::default();
-        }
-        let pools = self.servers.iter().filter(|(id, server)| server.member(*id) == member);
-        pools.fold(Used::default(), |used, (_, server)| used.with(server.pool.counts()))
+        let Some(server) = self.servers.get(member) else { return Some(SharedLimits::default()) };
+        let (max_pool_size, max_connecting) = server.pool.room();
+        Some(SharedLimits { max_pool_size, max_connecting, used: self.usage.of_server(member) })
     }
 
     fn add_pool(&mut self, server: ServerId, identity: IdentityId) -> Option<ServerId> {
@@ -290,6 +293,7 @@ impl<C> Topology<C> {
             added.pool.ready(self.now);
         }
         self.servers.add(id, added);
+        self.usage.forget();
         self.identities.pools.entry(identity).or_default().push((server, id));
         Some(id)
     }

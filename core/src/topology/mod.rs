@@ -118,7 +118,7 @@ pub struct Topology<C> {
     /// The outputs of their pools are collected after every call.
     servers: Servers<C>,
     identities: Identities,
-    /// Counted anew when the budget is shared. Its memory is kept.
+    /// Kept while pools share limits.
     #[serde(skip)]
     usage: Usage,
     /// What has happened in the pools of servers that have left and are forgotten.
@@ -443,6 +443,7 @@ impl<C> Topology<C> {
             server.pool.lend_permits(0);
         }
         self.servers.add(id, server);
+        self.usage.forget();
         Some(id)
     }
 
@@ -465,6 +466,7 @@ impl<C> Topology<C> {
     /// Takes over the outputs of a server's pool: there is one queue, in one order.
     #[inline(never)]
     fn take_outputs(&mut self, id: ServerId) {
+        self.note_call(id);
         let Some(server) = self.servers.get_mut(id) else { return };
         if server.pool.is_drained() || server.membership == Membership::Unused {
             return;
@@ -503,6 +505,7 @@ impl<C> Topology<C> {
                 }
             }
             self.servers.remove(id);
+            self.usage.forget();
             self.forget_pool(id);
             self.call_monitor(id, MonitorCall::Forget);
         }

@@ -22,7 +22,24 @@ use crate::time::Instant;
 pub(super) struct Origins(Vec<Option<(CheckOutId, Waiter)>>);
 
 impl Origins {
-    pub(super) fn note(&mut self, check_out: CheckOutId, waiter: Waiter) {
+    /// A check-out waits that wants this, arrived then, and has time until a limit.
+    pub(super) fn note(
+        &mut self,
+        check_out: CheckOutId,
+        criteria: &Criteria,
+        request: CheckOutRequest,
+        arrived_at: Instant,
+        limit: Instant,
+    ) {
+        if criteria.is_default() {
+            self.note_any_writable(check_out, request, arrived_at, limit);
+        } else {
+            let criteria = criteria.clone();
+            self.note_waiter(check_out, Waiter { criteria, request, arrived_at, limit, is_told: false });
+        }
+    }
+
+    pub(super) fn note_waiter(&mut self, check_out: CheckOutId, waiter: Waiter) {
         let index = check_out.index();
         if self.0.len() <= index {
             self.0.resize(index + 1, None);
@@ -49,8 +66,10 @@ impl Origins {
                 waiter.limit = limit;
                 waiter.is_told = false;
             }
-            _ => self
-                .note(check_out, Waiter { criteria: Criteria::default(), request, arrived_at, limit, is_told: false }),
+            _ => {
+                let criteria = Criteria::default();
+                self.note_waiter(check_out, Waiter { criteria, request, arrived_at, limit, is_told: false });
+            }
         }
     }
 
@@ -115,7 +134,7 @@ impl<C> Topology<C> {
         for (check_out, waiter) in waiting.0.into_iter().flatten() {
             if waiter.limit <= now || self.suits(server, &waiter.criteria) {
                 if let Some(origins) = self.servers.origins(server) {
-                    origins.note(check_out, waiter);
+                    origins.note_waiter(check_out, waiter);
                 }
             } else if let Some(server) = self.servers.get_mut(server)
                 && server.pool.cancel_check_out(now, check_out) == Cancellation::Cancelled

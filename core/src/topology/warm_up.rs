@@ -151,6 +151,7 @@ impl<C> Topology<C> {
         for server in servers {
             self.lend_permits(server);
             let part = self.servers.get_mut(server).map(|server| server.pool.warm_up(now, connections));
+            self.note_call(server);
             begun.extend(part.map(|part| (server, part)));
         }
         if let Some(warm_up) = self.warm_ups.open.get_mut(&id) {

@@ -5,7 +5,7 @@
 mod drawn;
 mod servers;
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(super) struct World {
     primary: usize,
     election: u64,
     /// What comes, by time and the order in which it was found out.
-    queue: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    queue: BinaryHeap<Coming>,
     found: u64,
     /// Check-outs that wait, each with the number of its caller.
     callers: Vec<(CheckOut, usize)>,
@@ -55,7 +55,35 @@ pub(super) struct World {
     until: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What comes at a time, the earliest first in a heap.
+struct Coming {
+    at: Instant,
+    /// Its place in the order in which it was found out, which no other has.
+    found: u64,
+    event: Event,
+}
+
+impl PartialEq for Coming {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Coming {}
+
+impl PartialOrd for Coming {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Coming {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.found).cmp(&(self.at, self.found))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 enum Event {
     Arrive(usize),
     GiveUp(CheckOut),
@@ -131,11 +159,11 @@ impl World {
         }
         while self.steps.len() < steps {
             self.read_reports(driver);
-            let next = self.queue.peek().map_or(END, |Reverse((at, ..))| *at);
+            let next = self.queue.peek().map_or(END, |coming| coming.at);
             if driver.handle_timeout_by(next)? {
                 continue;
             }
-            let Some(Reverse((at, _, event))) = self.queue.pop() else { break };
+            let Some(Coming { at, event, .. }) = self.queue.pop() else { break };
             // A process that was suspended reads everything that came meanwhile when it wakes.
             self.happen(driver, at.max(driver.now()), event)?;
         }
@@ -176,8 +204,8 @@ impl World {
             },
             Event::Refresh(member, connection) => match driver.place_refreshing(connection) {
                 Some(nth) => {
-                    // That limits change during a ping is rare otherwise.
-                    if self.temper.changes && self.happens(100) {
+                    // That limits change during a ping is rare otherwise, and what comes of it rarer.
+                    if self.temper.changes && self.happens(400) {
                         self.resize(driver, now)?;
                     }
                     let is_alive = self.member(member) == Member::Up && !self.happens(self.temper.deaths);
@@ -319,7 +347,7 @@ impl World {
     fn later(&mut self, micros: u64, event: Event, now: Instant) {
         self.found += 1;
         let after = Duration::from_nanos(self.random.up_to(micros * 1000));
-        self.queue.push(Reverse((now + after, self.found, event)));
+        self.queue.push(Coming { at: now + after, found: self.found, event });
     }
 
     fn up_to(&mut self, bound: u64) -> u64 {
