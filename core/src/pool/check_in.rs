@@ -42,12 +42,12 @@ impl<C> Pool<C> {
     ) -> Result<CheckedIn<C>, Refused<C>> {
         match self.check_in_with_options(now, connection, socket, condition) {
             Ok(_) => Ok(CheckedIn::Done),
-            Err(socket) => self.check_in_at_length(now, connection, socket, condition),
+            Err(socket) => self.hand_over_or_check_in_at_length(now, connection, socket, condition),
         }
     }
 
     #[inline(never)]
-    fn check_in_at_length(
+    pub(super) fn check_in_at_length(
         &mut self,
         now: Instant,
         connection: Handle,

@@ -1,15 +1,47 @@
 //! The short way of a check-out that waits while all connections are in use, and of the check-in that serves it.
 //!
 //! As on the fast path, each call here either does all of its work or changes nothing, and its caller has seen that no outputs are
-//! queued. What a call does is a special case of what [`check_out`](Pool::check_out) and [`check_in`](Pool::check_in) do otherwise;
-//! the property test compares both with one reference.
+//! queued. Where time alone may allow a creation, because backoff or a rate holds it back, the short way is closed. What a call
+//! does is a special case of what [`check_out`](Pool::check_out) and [`check_in`](Pool::check_in) do otherwise; the property test
+//! compares both with one reference.
 
 use super::share::Way;
-use super::{CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Pool};
+use super::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Pool, Refused};
 use crate::options::WaitOrder;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
+    /// A check-out that no available connection serves.
+    pub(super) fn wait_or_check_out_at_length(
+        &mut self,
+        now: Instant,
+        request: CheckOutRequest,
+    ) -> (CheckOutId, Option<Delivery<C>>) {
+        if self.outputs.is_empty()
+            && let Some(waiting) = self.wait_in_line(now, &request)
+        {
+            return (waiting, None);
+        }
+        self.check_out_at_length(now, request)
+    }
+
+    /// A check-in after which the connection is not simply available.
+    pub(super) fn hand_over_or_check_in_at_length(
+        &mut self,
+        now: Instant,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<CheckedIn<C>, Refused<C>> {
+        if !self.outputs.is_empty() {
+            return self.check_in_at_length(now, connection, socket, condition);
+        }
+        match self.hand_to_waiter(now, connection, socket, condition) {
+            Ok(delivery) => Ok(CheckedIn::Delivered(delivery)),
+            Err(socket) => self.check_in_at_length(now, connection, socket, condition),
+        }
+    }
+
     /// Lets a check-out wait at the end of the queue, if no connection is available and none may be created for it.
     #[inline]
     pub(crate) fn wait_in_line(&mut self, now: Instant, request: &CheckOutRequest) -> Option<CheckOutId> {
@@ -19,6 +51,7 @@ impl<C> Pool<C> {
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || self.wait_queue.len() >= self.limits.max_wait_queue_depth
             || !self.connections.available.is_empty()
+            || self.restrained
             || self.may_create()
             || self.is_waiter_overdue(latest)
         {
@@ -46,7 +79,7 @@ impl<C> Pool<C> {
         if !matches!((self.attention.check_out, self.attention.check_in), (Way::Plain, Way::Plain))
             || !self.connections.available.is_empty()
             || self.share.yields()
-            || self.is_creation_due()
+            || self.restrained
             || self.is_waiter_overdue(latest)
         {
             return Err(socket);

@@ -270,7 +270,7 @@ impl<C> Pool<C> {
     ) -> (CheckOutId, Option<Delivery<C>>) {
         match self.check_out_with_options(now, &request) {
             Some(delivery) => (delivery.check_out, Some(delivery)),
-            None => self.check_out_at_length(now, request),
+            None => self.wait_or_check_out_at_length(now, request),
         }
     }
 

@@ -56,24 +56,35 @@ impl<C> Pool<C> {
         self.random.below(slots)
     }
 
-    /// Each available connection that is not held is as likely as the others.
+    /// Each available connection is as likely as the others.
     fn draw_again(&mut self) -> Option<Key> {
-        self.draw_free(DRAWS - 1)
+        for _ in 1..DRAWS {
+            let drawn = self.draw_slot();
+            if self.connections.is_available(drawn) {
+                return Some(drawn);
+            }
+        }
+        self.draw_place(self.connections.available.len())
     }
 
-    /// One of the available connections that are not held, by chance: a slot is drawn up to so many times. Where most slots have
-    /// none of them, one is drawn of these alone, and has to be searched for.
-    fn draw_free(&mut self, draws: u32) -> Option<Key> {
+    /// One of the available connections that are not held, by chance.
+    fn draw_free(&mut self) -> Option<Key> {
         let free = self.free();
         if free <= 1 {
             return self.hottest_free();
         }
-        for _ in 0..draws {
+        for _ in 0..DRAWS {
             let drawn = self.draw_slot();
             if self.connections.is_available(drawn) && !self.is_kept(drawn) {
                 return Some(drawn);
             }
         }
+        self.draw_place(free)
+    }
+
+    /// Where most slots have none of the connections that are available and not held, one is drawn of these alone, and has to be
+    /// searched for.
+    fn draw_place(&mut self, free: u32) -> Option<Key> {
         let place = self.random.below(free);
         self.connections.coldest_first(|key| !self.is_kept(key)).nth(place as usize)
     }
@@ -83,7 +94,7 @@ impl<C> Pool<C> {
         match self.limits.reuse {
             Reuse::LastIn => self.hottest_free(),
             Reuse::FirstIn => self.connections.coldest_first(|key| !self.is_kept(key)).next(),
-            Reuse::Random => self.draw_free(DRAWS),
+            Reuse::Random => self.draw_free(),
         }
     }
 
@@ -116,11 +127,11 @@ impl<C> Pool<C> {
     #[cold]
     pub(super) fn choose_again(&mut self, chosen: Key, key: Option<AffinityKey>, random: &Random) -> Option<Key> {
         let was_drawn = self.limits.reuse == Reuse::Random && (self.affinity.is_none() || key.is_none());
-        let drawn = if was_drawn && !self.connections.is_available(chosen) { self.draw_again() } else { None };
-        if drawn.is_none() {
-            self.random = random.clone();
+        if was_drawn && !self.connections.is_available(chosen) {
+            return self.draw_again();
         }
-        drawn
+        self.random = random.clone();
+        None
     }
 
     /// The connection for an arrival, if one can be delivered as it is.

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use cmap_sim::bson::rawdoc;
 use cmap_sim::core::options::{ClientOptions, QueueDepth};
-use cmap_sim::{Client, Server, Sim, SimRuntime};
+use cmap_sim::core::pool::CheckOutErrorKind;
+use cmap_sim::{CheckOutError, Client, Server, Sim, SimRuntime};
 
 const TASKS: u64 = 2000;
 /// More than the server takes in the storm.
@@ -26,6 +27,8 @@ const STORM: Duration = Duration::from_secs(60);
 const RECOVERY: Duration = Duration::from_secs(5);
 /// How long a task keeps its connection.
 const WORK: Duration = Duration::from_secs(1);
+/// How long a task stays away whose check-out failed.
+const PAUSE: Duration = Duration::from_secs(1);
 /// What all connections of a full pool do in a second: a little less, for the round trips.
 const FULL: u64 = 1400;
 
@@ -34,6 +37,8 @@ const FULL: u64 = 1400;
 struct Load {
     done: AtomicU64,
     failed: AtomicU64,
+    /// Those of the failed ones that a full wait queue refused.
+    refused: AtomicU64,
 }
 
 /// What a client did in the storm, and after it.
@@ -43,6 +48,7 @@ struct Outcome {
     established: u64,
     clears: u64,
     failed: u64,
+    refused: u64,
     /// Operations a second, in the storm and once it was over for [`RECOVERY`].
     throughput: u64,
     afterwards: u64,
@@ -53,31 +59,37 @@ fn a_storm_clears_no_pool_and_is_over_in_seconds() {
     let rows = [
         ("without backoff", storm(|options| options.pool.backoff = Some(false))),
         ("backoff (default)", storm(|_| {})),
-        ("backoff, 20 connections a second", storm(|options| options.pool.max_new_connections_per_second = Some(RATE))),
         (
-            "the same, and a wait queue of twice the size",
-            storm(|options| {
-                options.pool.max_new_connections_per_second = Some(RATE);
-                options.pool.max_wait_queue_depth = Some(QueueDepth::TimesMaxPoolSize(2));
-            }),
+            "backoff, 100 connections a second",
+            storm(|options| options.pool.max_new_connections_per_second = Some(5 * RATE)),
         ),
+        (
+            "backoff, a wait queue of 500",
+            storm(|options| options.pool.max_wait_queue_depth = Some(QueueDepth::Waiters(500))),
+        ),
+        ("backoff, 20 connections a second", storm(|options| options.pool.max_new_connections_per_second = Some(RATE))),
     ];
     println!("| | attempts | established | failed check-outs | clears | op/s in the storm | 5 s later |");
     println!("|---|---|---|---|---|---|---|");
     for (name, it) in &rows {
-        let Outcome { attempts, established, clears, failed, throughput, afterwards } = it;
+        let Outcome { attempts, established, clears, failed, throughput, afterwards, .. } = it;
         println!("| {name} | {attempts} | {established} | {failed} | {clears} | {throughput} | {afterwards} |");
     }
 
-    let [without, by_default, limited, bounded] = rows.map(|(_, outcome)| outcome);
-    for it in [&by_default, &limited, &bounded] {
+    let [without, by_default, wide, bounded, narrow] = rows.map(|(_, outcome)| outcome);
+    for it in [&by_default, &wide, &bounded, &narrow] {
         assert_eq!(it.clears, 0, "pools were cleared");
         assert!(it.attempts <= 3 * u64::from(RATE) * STORM.as_secs(), "{} attempts", it.attempts);
     }
     assert!(without.attempts > 4 * by_default.attempts, "backoff is of no use");
+    for it in [&by_default, &wide, &bounded] {
+        assert!(it.afterwards >= FULL, "{} operations a second after the storm", it.afterwards);
+    }
+    // A wait queue that is full refuses check-outs, and none that waits in it is late.
+    assert!(bounded.refused > 0 && bounded.failed == bounded.refused, "{} of {}", bounded.refused, bounded.failed);
     // A client that keeps to the server's rate by itself has next to no connection refused, and goes on so afterwards.
-    assert!(limited.attempts <= limited.established + u64::from(RATE), "{} attempts", limited.attempts);
-    assert!(by_default.afterwards >= FULL, "{} operations a second after the storm", by_default.afterwards);
+    assert!(narrow.attempts <= narrow.established + u64::from(RATE), "{} attempts", narrow.attempts);
+    assert!(narrow.afterwards >= narrow.throughput + 5 * u64::from(RATE), "{} operations a second", narrow.afterwards);
 }
 
 fn storm(set: impl FnOnce(&mut ClientOptions)) -> Outcome {
@@ -102,6 +114,7 @@ fn storm(set: impl FnOnce(&mut ClientOptions)) -> Outcome {
         sim.sleep(Duration::from_secs(4)).await;
         let after = client.stats();
         let failed = load.failed.load(Ordering::SeqCst);
+        let refused = load.refused.load(Ordering::SeqCst);
         set_limiter(&server, false);
         sim.sleep(RECOVERY).await;
         let afterwards = done_in_a_second(&sim, &load).await;
@@ -110,6 +123,7 @@ fn storm(set: impl FnOnce(&mut ClientOptions)) -> Outcome {
             established: after.established - before.established,
             clears: client.stats().cleared - before.cleared,
             failed,
+            refused,
             throughput,
             afterwards,
         }
@@ -127,12 +141,26 @@ async fn work(task: u64, client: Client, runtime: SimRuntime, load: Arc<Load>) {
                 runtime.sleep(WORK).await;
                 answered
             }
-            Err(_) => false,
+            Err(error) => {
+                if is_refused(&error) {
+                    load.refused.fetch_add(1, Ordering::SeqCst);
+                }
+                false
+            }
         };
         let count = if ended { &load.done } else { &load.failed };
         count.fetch_add(1, Ordering::SeqCst);
+        if !ended {
+            runtime.sleep(PAUSE).await;
+        }
         runtime.sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Whether too many wait already.
+fn is_refused(error: &CheckOutError) -> bool {
+    let CheckOutError::Pool(error) = error else { return false };
+    matches!(error.kind, CheckOutErrorKind::WaitQueueFull { .. }) && error.has_label("SystemOverloadedError")
 }
 
 async fn done_in_a_second(sim: &Sim, load: &Load) -> u64 {

@@ -15,6 +15,9 @@ const USER: &str = "user";
 /// The password that the server knows of each user.
 const PASSWORD: &str = "secret";
 
+/// A password that no user has.
+const MISTYPED: &str = "mistyped";
+
 /// The users that the server of `case` knows.
 pub(super) fn at_server(case: &Case) -> Vec<User> {
     let further = case.server.users.keys().map(String::as_str);
@@ -26,12 +29,17 @@ pub(super) fn login(case: &Case) -> String {
     if case.server.auth { format!("{USER}:{PASSWORD}@") } else { String::new() }
 }
 
+/// The user of the options, with another password than the server knows.
+pub(super) fn mistyped() -> Credential {
+    Credential::new(USER, Secret::from(MISTYPED), "admin")
+}
+
 /// Adds the further users of `case` to its pool, by their names in the test.
 pub(super) fn add<R: Runtime>(case: &Case, pool: &Pool<R>) -> Result<BTreeMap<String, IdentityId>, String> {
     let add = |(name, login): (&String, &Login)| {
         let password = match login {
             Login::Accepted => PASSWORD,
-            Login::Refused => "mistyped",
+            Login::Refused => MISTYPED,
         };
         let added = pool.add_identity(Credential::new(name, Secret::from(password), "admin"));
         added.map(|user| (name.clone(), user)).map_err(|error| error.to_string())

@@ -21,7 +21,7 @@ mod sense;
 pub use self::case::{Case, Style};
 pub use self::error::{ErrorType, ExpectedError};
 pub use self::event::{EventType, ExpectedEvent, describe};
-pub use self::operation::{ConnectionName, NetworkMode, Operation, OperationError, Step, WarmUpFailure};
+pub use self::operation::{ConnectionName, NetworkMode, NewCredential, Operation, OperationError, Step, WarmUpFailure};
 pub use self::options::{Interval, Login, PoolOptions, Profile, ServerOptions};
 pub use self::requirement::{Deployment, RunOn};
 use crate::suites::place::Place;

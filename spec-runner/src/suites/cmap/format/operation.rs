@@ -96,7 +96,10 @@ pub enum Operation {
         key: u64,
     },
     /// Replaces the credential. Style "scenario".
-    RenewCredential {},
+    RenewCredential {
+        /// By what; without it by the same one.
+        to: Option<NewCredential>,
+    },
     /// Retires all connections. Style "scenario".
     RetireAll {
         /// Over how many milliseconds.
@@ -172,6 +175,16 @@ pub enum ConnectionName {
     Label(String),
     /// By its number in events.
     Id(u32),
+}
+
+/// What takes the place of a pool's credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NewCredential {
+    /// Nothing: connections do not log in any more.
+    Nobody,
+    /// One that the server refuses, so nothing changes.
+    Refused,
 }
 
 /// How an operation on a checked-out connection failed.
@@ -266,7 +279,7 @@ impl Operation {
             Self::Ready {} => "ready",
             Self::Resize { .. } => "resize",
             Self::EndAffinity { .. } => "endAffinity",
-            Self::RenewCredential {} => "renewCredential",
+            Self::RenewCredential { .. } => "renewCredential",
             Self::RetireAll { .. } => "retireAll",
             Self::WarmUp { .. } => "warmUp",
             Self::Resume {} => "resume",
@@ -290,7 +303,7 @@ impl Operation {
             Self::Clear { service: Some(_), .. } => Some(Extension::Field("service")),
             Self::Resize { .. }
             | Self::EndAffinity { .. }
-            | Self::RenewCredential {}
+            | Self::RenewCredential { .. }
             | Self::RetireAll { .. }
             | Self::WarmUp { .. }
             | Self::Resume {}

@@ -54,7 +54,7 @@ impl<'a> Names<'a> {
             | Operation::Ready {}
             | Operation::Resize { .. }
             | Operation::EndAffinity { .. }
-            | Operation::RenewCredential {}
+            | Operation::RenewCredential { .. }
             | Operation::RetireAll { .. }
             | Operation::WarmUp { .. }
             | Operation::Resume {}
@@ -123,7 +123,7 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
         | Operation::Ready {}
         | Operation::Resize { .. }
         | Operation::EndAffinity { .. }
-        | Operation::RenewCredential {}
+        | Operation::RenewCredential { .. }
         | Operation::RetireAll { .. }
         | Operation::WarmUp { .. }
         | Operation::Resume {}

@@ -15,7 +15,7 @@ use cmap_core::topology::WarmUpId;
 use super::super::{ActualError, EVENT_TIMEOUT};
 use super::{Session, setup};
 use crate::suites::cmap::format::{
-    self, ConnectionName, EventType, ExpectedError, NetworkMode, Operation, Step, WarmUpFailure,
+    self, ConnectionName, EventType, ExpectedError, NetworkMode, NewCredential, Operation, Step, WarmUpFailure,
 };
 use crate::suites::cmap::verdict;
 
@@ -165,7 +165,9 @@ impl<'a> Session<'a> {
                 }
             }
             Operation::EndAffinity { key } => self.simulation.end_affinity(AffinityKey(*key)),
-            Operation::RenewCredential {} => self.simulation.renew_credential(),
+            // The machine does not hear of a credential that was refused.
+            Operation::RenewCredential { to: Some(NewCredential::Refused) } => {}
+            Operation::RenewCredential { to: Some(NewCredential::Nobody) | None } => self.simulation.renew_credential(),
             Operation::RetireAll { over_ms } => self.simulation.retire_all(Duration::from_millis((*over_ms).into())),
             Operation::WarmUp { connections, error } => {
                 let id = self.simulation.warm_up(*connections);

@@ -61,7 +61,7 @@ fn waits(case: &Case) -> Duration {
         | Operation::Ready {}
         | Operation::Resize { .. }
         | Operation::EndAffinity { .. }
-        | Operation::RenewCredential {}
+        | Operation::RenewCredential { .. }
         | Operation::RetireAll { .. }
         | Operation::WarmUp { .. }
         | Operation::Resume {}

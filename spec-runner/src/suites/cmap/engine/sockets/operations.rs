@@ -9,13 +9,15 @@ use std::time::Duration;
 use cmap_core::pool::{AffinityKey, Cause, Clear, Counts, IdentityId};
 use cmap_core::sim::ConfigureFailPoint;
 use cmap_core::topology;
-use cmap_runtime::{CheckOut, CheckOutError, Connection, Runtime, WarmUpError};
+use cmap_runtime::{CheckOut, CheckOutError, Connection, RotationError, Runtime, WarmUpError};
 
 use super::control::{VirtualServer, number_at_server};
 use super::session::Session;
 use super::threads::Activity;
-use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT};
-use crate::suites::cmap::format::{ConnectionName, EventType, ExpectedError, Operation, OperationError, WarmUpFailure};
+use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT, users};
+use crate::suites::cmap::format::{
+    ConnectionName, EventType, ExpectedError, NewCredential, Operation, OperationError, WarmUpFailure,
+};
 use crate::suites::cmap::verdict;
 
 /// How soon the pool's figures must be as asserted. A virtual clock stands still for that; here, what an operation or an
@@ -59,7 +61,7 @@ impl<R: Runtime> Session<R> {
             Operation::Ready {} => self.pool.ready(),
             Operation::Resize { refused, .. } => self.resize(operation, refused.as_deref()),
             Operation::EndAffinity { key } => self.pool.end_affinity(AffinityKey(*key)),
-            Operation::RenewCredential {} => self.renew_credential().await,
+            Operation::RenewCredential { to } => self.renew_credential(*to).await,
             Operation::RetireAll { over_ms } => self.pool.retire_all(Duration::from_millis((*over_ms).into())),
             Operation::WarmUp { connections, error } => {
                 let ended = self.waiting(thread, self.pool.warm_up(*connections, EVENT_TIMEOUT)).await;
@@ -98,10 +100,18 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    async fn renew_credential(&self) {
-        let same = self.pool.options().credential.clone();
-        if let Err(error) = self.pool.set_credential(same).await {
-            self.violation(format!("the credential should have been replaced: {error}"));
+    async fn renew_credential(&self, to: Option<NewCredential>) {
+        let credential = match to {
+            None => self.pool.options().credential.clone(),
+            Some(NewCredential::Nobody) => None,
+            Some(NewCredential::Refused) => Some(users::mistyped()),
+        };
+        let is_refused = to == Some(NewCredential::Refused);
+        match self.pool.set_credential(credential).await {
+            Ok(()) if is_refused => self.violation("the credential should have been refused"),
+            Err(RotationError::Refused { .. }) if is_refused => {}
+            Err(error) => self.violation(format!("the credential should have been replaced: {error}")),
+            Ok(()) => {}
         }
     }
 
