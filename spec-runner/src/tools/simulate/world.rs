@@ -204,8 +204,8 @@ impl World {
             },
             Event::Refresh(member, connection) => match driver.place_refreshing(connection) {
                 Some(nth) => {
-                    // That limits change during a ping is rare otherwise, and what comes of it rarer.
-                    if self.temper.changes && self.happens(400) {
+                    // That limits change during a ping is rare otherwise.
+                    if self.temper.changes && self.happens(100) {
                         self.resize(driver, now)?;
                     }
                     let is_alive = self.member(member) == Member::Up && !self.happens(self.temper.deaths);
