@@ -10,6 +10,8 @@
 )]
 
 mod blocking;
+#[cfg(target_os = "linux")]
+mod listening;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -236,25 +238,10 @@ fn the_relay_listens_nowhere() {
     let relay = Relay::start(&world);
     let _used = world.application.park().start();
     let _parked = world.application.park();
-    let process = format!("/proc/{}", relay.0.id());
 
-    let descriptors = fs::read_dir(format!("{process}/fd")).unwrap().map(|entry| entry.unwrap().path());
-    let sockets: Vec<_> = descriptors.filter_map(|path| socket_of(&fs::read_link(path).ok()?)).collect();
-    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default());
-    let listening = tables.iter().flat_map(|table| table.lines()).filter_map(|line| {
-        let columns: Vec<_> = line.split_whitespace().collect();
-        // The state LISTEN; the socket's number.
-        (columns.get(3) == Some(&"0A")).then(|| columns[9].to_owned())
-    });
-    let listening: Vec<_> = listening.collect();
+    let relays = listening::listening(relay.0.id());
 
-    assert!(!listening.is_empty(), "the application and the member listen");
-    assert!(sockets.len() >= 3, "{sockets:?}");
-    assert!(!listening.iter().any(|socket| sockets.contains(socket)), "{listening:?} and {sockets:?}");
-}
-
-/// The number in `socket:[1234]`.
-#[cfg(target_os = "linux")]
-fn socket_of(link: &Path) -> Option<String> {
-    Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    assert_eq!(relays, []);
+    let others = listening::listening(std::process::id());
+    assert!(others.contains(&world.application.address()), "the application listens: {others:?}");
 }

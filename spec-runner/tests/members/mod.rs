@@ -8,7 +8,8 @@ use cmap_runtime::{Client, Runtime};
 
 /// The members of a set, served by a process that ends with its standard input.
 pub(crate) struct Members {
-    _process: Child,
+    #[allow(dead_code, reason = "only some tests look at it; all keep it")]
+    pub(crate) process: Child,
     pub(crate) addresses: Vec<String>,
 }
 
@@ -22,7 +23,7 @@ impl Members {
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines().take(3).map(Result::unwrap);
         let addresses = lines.map(|line| line.strip_prefix("listening on ").unwrap().to_owned()).collect();
-        Self { _process: process, addresses }
+        Self { process, addresses }
     }
 
     pub(crate) fn uri(&self, options: &str) -> String {

@@ -1,15 +1,20 @@
 //! A replica set behind relays, over real sockets and on each runtime: the application has no way out, and whatever happens to members,
 //! relays, the application and the network, every write ends well and is there once. The same goes on in virtual time in
 //! `runtimes/relay/tests/failover.rs`.
+//!
+//! The database's side has the host 127.0.0.1 and the application 127.0.0.2, so that the listening sockets say whose a port is.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+#[cfg(target_os = "linux")]
+#[path = "../../../runtimes/relay/tests/listening/mod.rs"]
+mod listening;
 #[path = "../members/mod.rs"]
 mod members;
 #[path = "../../../runtimes/relay/tests/scenario/mod.rs"]
 mod scenario;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use cmap_relay::Member;
@@ -21,6 +26,9 @@ use self::members::{Members, order, tell};
 use self::scenario::{CUT, FAULTS, Fault, OUTAGE, Stage, inward, play};
 
 const TASKS: usize = 20;
+
+/// Where applications listen. Only Linux has more than one loopback address from the start.
+const APPLICATION: &str = if cfg!(target_os = "linux") { "127.0.0.2" } else { "127.0.0.1" };
 
 #[test]
 fn every_write_through_relays_ends_well_on_tokio() {
@@ -76,10 +84,12 @@ impl<R: Listen> Stage for Sockets<R> {
     }
 
     fn application(&self) -> (&'static str, SocketAddr) {
-        ("127.0.0.1", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        (APPLICATION, SocketAddr::new(APPLICATION.parse().unwrap(), 0))
     }
 
     async fn happen(&self, fault: Fault) {
+        #[cfg(target_os = "linux")]
+        self.assert_that_only_the_application_has_a_port();
         let runtime = &self.runtime;
         let (primary, other) = self.members.primary::<R>().await;
         match fault {
@@ -96,5 +106,21 @@ impl<R: Listen> Stage for Sockets<R> {
             }
             Fault::RelaysKilled | Fault::RelayReplaced | Fault::ApplicationRestarts => {}
         }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl<R> Sockets<R> {
+    /// Members listen on their own machine alone, and relays, which run in this process as the application does, nowhere.
+    fn assert_that_only_the_application_has_a_port(&self) {
+        let mut members: Vec<_> =
+            listening::listening(self.members.process.id()).iter().map(ToString::to_string).collect();
+        members.sort();
+        let mut addresses = self.members.addresses.clone();
+        addresses.sort();
+        assert_eq!(members, addresses);
+        let here = listening::listening(std::process::id());
+        assert!(!here.is_empty(), "the application listens");
+        assert!(here.iter().all(|socket| socket.ip().to_string() == APPLICATION), "{here:?}");
     }
 }
