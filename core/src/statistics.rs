@@ -67,20 +67,10 @@ impl Histogram {
         } else if let Some(count) = self.counts.get_mut(place) {
             *count = count.wrapping_add(1);
         }
-        let (sum, is_too_large) = self.sum.overflowing_add(nanos);
-        self.sum = sum;
-        if is_too_large {
-            self.saturate();
-        }
+        self.sum = self.sum.saturating_add(nanos);
         if nanos > self.longest {
             self.longest = nanos;
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn saturate(&mut self) {
-        self.sum = u64::MAX;
     }
 
     /// How many durations are recorded.
@@ -160,6 +150,7 @@ fn place(nanos: u64) -> usize {
     // Buckets below 2^(STEPS + 1) units are one unit wide; of each further power of two the first bits count. The difference to 63 is
     // written as the processor has it.
     let shift = ((nanos | (1 << (UNIT + STEPS))).leading_zeros() ^ 63) - STEPS;
+    #[expect(clippy::cast_possible_truncation, reason = "it is less than eight")]
     let steps = (nanos >> shift) as usize;
     ((shift as usize) << STEPS) + steps - ((UNIT as usize) << STEPS)
 }

@@ -61,14 +61,14 @@ async fn each_holder_of_connections_is_shown_with_its_label_its_place_and_its_ag
 
     let leak = recorder.longest_use("leak").unwrap();
     assert_eq!((leak.file.as_str(), leak.line.as_str()), (file!(), line.to_string().as_str()));
-    assert!(leak.seconds >= HELD.as_secs_f64() && leak.seconds < 60.0, "{leak:?}");
-    assert!(recorder.longest_use("page").unwrap().seconds >= HELD.as_secs_f64());
+    assert!(leak.seconds() >= HELD.as_secs_f64() && leak.seconds() < 60.0, "{leak:?}");
+    assert!(recorder.longest_use("page").unwrap().seconds() >= HELD.as_secs_f64());
 
     drop(leaked);
     metrics::with_local_recorder(&recorder, || metrics.record(&client));
 
-    assert_eq!(recorder.longest_use("leak").map(|leak| leak.seconds), Some(0.0));
-    assert!(recorder.longest_use("page").is_some_and(|page| page.seconds > 0.0));
+    assert_eq!(recorder.longest_use("leak").map(|leak| leak.seconds()), Some(0.0));
+    assert!(recorder.longest_use("page").is_some_and(|page| page.seconds() > 0.0));
     drop(page);
 }
 
@@ -81,15 +81,21 @@ struct Recorded {
     values: Mutex<BTreeMap<Name, Arc<AtomicU64>>>,
     counters: Mutex<BTreeMap<Name, Arc<AtomicU64>>>,
     histograms: Mutex<BTreeMap<Name, Arc<Times>>>,
-    /// By the label; the file and the line.
-    longest_uses: Mutex<BTreeMap<String, (String, String, Arc<AtomicU64>)>>,
+    /// By the label.
+    longest_uses: Mutex<BTreeMap<String, LongestUse>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LongestUse {
     file: String,
     line: String,
-    seconds: f64,
+    gauge: Arc<AtomicU64>,
+}
+
+impl LongestUse {
+    fn seconds(&self) -> f64 {
+        f64::from_bits(self.gauge.load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Default)]
@@ -119,10 +125,7 @@ impl Recorded {
     }
 
     fn longest_use(&self, label: &str) -> Option<LongestUse> {
-        let longest_uses = self.longest_uses.lock().unwrap();
-        let (file, line, seconds) = longest_uses.get(label)?;
-        let seconds = f64::from_bits(seconds.load(Ordering::Relaxed));
-        Some(LongestUse { file: file.clone(), line: line.clone(), seconds })
+        self.longest_uses.lock().unwrap().get(label).cloned()
     }
 
     fn pool_of(&self, name: &str) -> String {
@@ -154,8 +157,8 @@ impl Recorder for Recorded {
             let [label, file, line] =
                 ["cmap.label", "code.file.path", "code.line.number"].map(|name| attribute(key, name).unwrap());
             let mut longest_uses = self.longest_uses.lock().unwrap();
-            let (.., seconds) = longest_uses.entry(label).or_insert_with(|| (file, line, Arc::default()));
-            return Gauge::from_arc(Arc::clone(seconds));
+            let held = longest_uses.entry(label).or_insert_with(|| LongestUse { file, line, gauge: Arc::default() });
+            return Gauge::from_arc(Arc::clone(&held.gauge));
         }
         Gauge::from_arc(Arc::clone(self.values.lock().unwrap().entry(name(key)).or_default()))
     }

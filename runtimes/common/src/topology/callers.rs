@@ -111,14 +111,20 @@ impl<R: Runtime> Topology<R> {
             && let Some(mut delivery) = state.machine.check_out_hottest(now, &request_within(now, self.check_out_limit))
         {
             delivery.socket.tag = *tag;
-            let rings_alarm = state.note_delivered(now, delivery.check_out, *tag);
-            drop(state);
-            if rings_alarm {
-                self.alarm.ring();
+            if state.note_delivered(now, delivery.check_out, *tag) {
+                self.unlock_and_ring(state);
             }
             return Ok(delivery);
         }
         Err(Unanswered { state, now, begun: None })
+    }
+
+    /// Has the driver come back earlier.
+    #[cold]
+    #[inline(never)]
+    fn unlock_and_ring(&self, state: MutexGuard<'_, State<R>>) {
+        drop(state);
+        self.alarm.ring();
     }
 
     /// Asks the machine for a check-out that [`check_out`](Self::check_out) and [`check_out_noted`](Self::check_out_noted) did not
