@@ -45,6 +45,33 @@ async fn a_clients_pool_is_shown_with_the_names_of_opentelemetry() {
     assert_eq!(recorder.value("count", Some("used")), 0.0);
 }
 
+#[tokio::test]
+async fn each_holder_of_connections_is_shown_with_its_label_its_place_and_its_age() {
+    const HELD: Duration = Duration::from_millis(20);
+    let server = LocalServer::start();
+    let options = ClientOptions::parse(&server.uri("")).unwrap().0;
+    let client = Client::builder(options).watch_holders(true).build().await.unwrap();
+    let (line, leaked) = (line!(), client.check_out().label("leak").await.unwrap());
+    let page = [client.check_out().label("page").await.unwrap(), client.check_out().label("page").await.unwrap()];
+    tokio::time::sleep(HELD).await;
+    let recorder = Recorded::default();
+    let mut metrics = metrics::with_local_recorder(&recorder, Metrics::new);
+
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    let leak = recorder.longest_use("leak").unwrap();
+    assert_eq!((leak.file.as_str(), leak.line.as_str()), (file!(), line.to_string().as_str()));
+    assert!(leak.seconds() >= HELD.as_secs_f64() && leak.seconds() < 60.0, "{leak:?}");
+    assert!(recorder.longest_use("page").unwrap().seconds() >= HELD.as_secs_f64());
+
+    drop(leaked);
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    assert_eq!(recorder.longest_use("leak").map(|leak| leak.seconds()), Some(0.0));
+    assert!(recorder.longest_use("page").is_some_and(|page| page.seconds() > 0.0));
+    drop(page);
+}
+
 /// A metric's name without the common beginning, its pool, and its state.
 type Name = (String, String, Option<String>);
 
@@ -54,6 +81,21 @@ struct Recorded {
     values: Mutex<BTreeMap<Name, Arc<AtomicU64>>>,
     counters: Mutex<BTreeMap<Name, Arc<AtomicU64>>>,
     histograms: Mutex<BTreeMap<Name, Arc<Times>>>,
+    /// By the label.
+    longest_uses: Mutex<BTreeMap<String, LongestUse>>,
+}
+
+#[derive(Clone, Debug)]
+struct LongestUse {
+    file: String,
+    line: String,
+    gauge: Arc<AtomicU64>,
+}
+
+impl LongestUse {
+    fn seconds(&self) -> f64 {
+        f64::from_bits(self.gauge.load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Default)]
@@ -82,18 +124,23 @@ impl Recorded {
         found.map(|(_, times)| times.0.lock().unwrap().clone()).unwrap_or_default()
     }
 
+    fn longest_use(&self, label: &str) -> Option<LongestUse> {
+        self.longest_uses.lock().unwrap().get(label).cloned()
+    }
+
     fn pool_of(&self, name: &str) -> String {
         self.values.lock().unwrap().keys().find(|(own, ..)| own == name).unwrap().1.clone()
     }
 }
 
 fn name(key: &Key) -> Name {
-    let label = |wanted: &str| {
-        let mut labels = key.labels();
-        labels.find(|label| label.key() == wanted).map(|label| label.value().to_owned())
-    };
     let own = key.name().strip_prefix("db.client.connection.").unwrap().to_owned();
-    (own, label("db.client.connection.pool.name").unwrap(), label("db.client.connection.state"))
+    (own, attribute(key, "db.client.connection.pool.name").unwrap(), attribute(key, "db.client.connection.state"))
+}
+
+fn attribute(key: &Key, wanted: &str) -> Option<String> {
+    let mut labels = key.labels();
+    labels.find(|label| label.key() == wanted).map(|label| label.value().to_owned())
 }
 
 impl Recorder for Recorded {
@@ -106,6 +153,13 @@ impl Recorder for Recorded {
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        if key.name() == "cmap.connection.longest_use" {
+            let [label, file, line] =
+                ["cmap.label", "code.file.path", "code.line.number"].map(|name| attribute(key, name).unwrap());
+            let mut longest_uses = self.longest_uses.lock().unwrap();
+            let held = longest_uses.entry(label).or_insert_with(|| LongestUse { file, line, gauge: Arc::default() });
+            return Gauge::from_arc(Arc::clone(&held.gauge));
+        }
         Gauge::from_arc(Arc::clone(self.values.lock().unwrap().entry(name(key)).or_default()))
     }
 

@@ -3,9 +3,10 @@
 //! They are taken from the state when they are recorded: nothing is counted along the way, and a client whose metrics nobody
 //! records pays nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::pool::Statistics;
@@ -13,6 +14,7 @@ use cmap_core::server::ServerId;
 use cmap_core::statistics::Histogram;
 use metrics::{SharedString, Unit};
 
+use super::Holder;
 use super::status::pool_name;
 use crate::client::Client;
 use crate::runtime::Runtime;
@@ -26,6 +28,7 @@ use crate::runtime::Runtime;
 /// | `db.client.connection.pending_requests` | check-outs that wait |
 /// | `db.client.connection.timeouts` | check-outs whose time was up |
 /// | `db.client.connection.create_time`, `.wait_time`, `.use_time` | histograms in seconds, where [holders are watched](crate::Builder::watch_holders) |
+/// | `cmap.connection.longest_use`, with `cmap.label`, `code.file.path`, `code.line.number` | seconds for which the longest use of this label and place has lasted, where holders are watched; 0 once there is none (X-146) |
 ///
 /// Each has the attribute `db.client.connection.pool.name`: the server's address, and `as` a user where that is not the one of the options
 /// . What a histogram is given has been rounded up, by a
@@ -34,6 +37,17 @@ use crate::runtime::Runtime;
 pub struct Metrics {
     /// What was recorded last.
     last: BTreeMap<ServerId, Statistics>,
+    /// Who was recorded last to hold connections.
+    holders: BTreeSet<HeldBy>,
+}
+
+/// Who holds connections of a pool.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct HeldBy {
+    pool: String,
+    label: Arc<str>,
+    file: &'static str,
+    line: u32,
 }
 
 /// One pool at one moment.
@@ -49,6 +63,8 @@ pub(crate) struct PoolFigures {
 const POOL: &str = "db.client.connection.pool.name";
 
 const STATE: &str = "db.client.connection.state";
+
+const LONGEST_USE: &str = "cmap.connection.longest_use";
 
 impl Metrics {
     /// For one client. Describes the metrics to the recorder that is installed.
@@ -66,6 +82,7 @@ impl Metrics {
         );
         metrics::describe_histogram!("db.client.connection.wait_time", Unit::Seconds, "How long check-outs waited.");
         metrics::describe_histogram!("db.client.connection.use_time", Unit::Seconds, "How long connections were used.");
+        metrics::describe_gauge!(LONGEST_USE, Unit::Seconds, "For how long the longest use has lasted, by its holder.");
         Self::default()
     }
 
@@ -75,6 +92,25 @@ impl Metrics {
         self.last.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
         for pool in pools {
             self.record_pool(pool);
+        }
+        if client.topology().watches_holders() {
+            self.record_holders(&client.in_use());
+        }
+    }
+
+    /// Who held connections the last time, and holds none any more, is recorded once again.
+    fn record_holders(&mut self, in_use: &[Holder]) {
+        let before = std::mem::take(&mut self.holders);
+        let mut longest: BTreeMap<_, _> = before.into_iter().map(|by| (by, Duration::ZERO)).collect();
+        for holder in in_use {
+            let longest = longest.entry(HeldBy::of(holder)).or_default();
+            *longest = holder.held_for.max(*longest);
+        }
+        for (by, longest) in longest {
+            by.gauge().set(longest.as_secs_f64());
+            if !longest.is_zero() {
+                self.holders.insert(by);
+            }
         }
     }
 
@@ -105,6 +141,28 @@ impl Metrics {
             record_all(&histogram, &took.in_use);
         }
         self.last.insert(id, statistics);
+    }
+}
+
+impl HeldBy {
+    fn of(Holder { address, label, place, .. }: &Holder) -> Self {
+        Self {
+            pool: address.to_string(),
+            label: label.clone().unwrap_or_default(),
+            file: place.map_or("", |place| place.file),
+            line: place.map_or(0, |place| place.line),
+        }
+    }
+
+    fn gauge(&self) -> metrics::Gauge {
+        let Self { pool, label, file, line } = self;
+        metrics::gauge!(
+            LONGEST_USE,
+            POOL => pool.clone(),
+            "cmap.label" => SharedString::from(Arc::clone(label)),
+            "code.file.path" => *file,
+            "code.line.number" => line.to_string()
+        )
     }
 }
 
