@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmap_conformance::LocalServer;
-use cmap_tokio::bson::rawdoc;
+use cmap_tokio::bson::{doc, rawdoc};
 use cmap_tokio::core::options::ClientOptions;
-use cmap_tokio::{CheckOut, Client};
+use cmap_tokio::{CheckOut, Client, ClientBuilder};
 
 #[test]
 fn an_uncontended_pair_allocates_nothing() {
@@ -71,6 +71,44 @@ fn labels_histograms_and_watch_allocate_nothing_once_warm() {
     let mut uses: Vec<_> = uses.collect();
     uses.sort();
     assert_eq!(uses, [(Some("as text".to_owned()), 103), (Some("made before".to_owned()), 100)]);
+}
+
+#[test]
+fn a_watch_keeps_64_kib_at_most() {
+    let (without, with) =
+        (kept_by(|builder| builder), kept_by(|builder| builder.slow_use_limit(Duration::from_secs(60))));
+
+    let bytes = with - without;
+
+    println!("a watch keeps {bytes} bytes");
+    assert!((1..=64 * 1024).contains(&bytes), "{bytes} bytes");
+}
+
+/// Bytes that a client keeps which has met more labels, commands, and check-outs at a time than a watch has room for.
+fn kept_by(watch: impl Fn(ClientBuilder) -> ClientBuilder) -> i64 {
+    let server = LocalServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut client = None;
+    let allocated = allocation_counter::measure(|| {
+        client = Some(runtime.block_on(async {
+            let (options, _) = ClientOptions::parse(&server.uri("maxPoolSize=1")).unwrap();
+            let client = watch(Client::builder(options)).build().await.unwrap();
+            for number in 0..200 {
+                let mut connection = client.check_out().label(format!("{number:064}")).await.unwrap();
+                let unknown = doc! { format!("{number:064}"): 1 };
+                connection.run_command("admin", unknown).await.unwrap_err();
+            }
+            let in_use = client.check_out().await.unwrap();
+            let mut waiting: Vec<_> = (0..500).map(|_| Box::pin(client.check_out().label("web"))).collect();
+            for check_out in &mut waiting {
+                assert!(check_out.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            drop((waiting, in_use));
+            client
+        }));
+    });
+    drop(client);
+    allocated.bytes_current
 }
 
 #[test]
