@@ -59,7 +59,12 @@ impl Histogram {
 
     #[inline(always)]
     pub(crate) fn record_nanos(&mut self, nanos: u64) {
-        if let Some(count) = self.counts.get_mut(bucket(nanos)) {
+        let [.., last] = &mut self.counts;
+        let place = place(nanos);
+        // What has no bucket of its own is rare: a branch costs less than a minimum.
+        if place >= BUCKETS {
+            *last = last.wrapping_add(1);
+        } else if let Some(count) = self.counts.get_mut(place) {
             *count = count.wrapping_add(1);
         }
         self.sum = self.sum.saturating_add(nanos);
@@ -139,14 +144,15 @@ impl Histogram {
     }
 }
 
-/// The bucket of a duration.
+/// The bucket of a duration. The last has all from there on.
 #[inline(always)]
-fn bucket(nanos: u64) -> usize {
-    let units = nanos >> UNIT;
-    // Buckets below 2^(STEPS + 1) units are one unit wide; of each further power of two the first bits count.
-    let shift = (units | (1 << STEPS)).ilog2() - STEPS;
-    let steps = (units >> shift) as usize;
-    (((shift as usize) << STEPS) + steps).min(BUCKETS - 1)
+fn place(nanos: u64) -> usize {
+    // Buckets below 2^(STEPS + 1) units are one unit wide; of each further power of two the first bits count. The difference to 63 is
+    // written as the processor has it.
+    let shift = ((nanos | (1 << (UNIT + STEPS))).leading_zeros() ^ 63) - STEPS;
+    #[expect(clippy::cast_possible_truncation, reason = "it is less than eight")]
+    let steps = (nanos >> shift) as usize;
+    ((shift as usize) << STEPS) + steps - ((UNIT as usize) << STEPS)
 }
 
 /// The last nanosecond of a bucket.
@@ -248,7 +254,7 @@ mod tests {
 
         #[test]
         fn every_duration_lies_in_its_bucket(nanos in any::<u64>(), shift in 0_u32..64) {
-            let (nanos, place) = (nanos >> shift, bucket(nanos >> shift));
+            let (nanos, place) = (nanos >> shift, place(nanos >> shift).min(BUCKETS - 1));
 
             prop_assert!(nanos <= end(place));
             prop_assert!(place == 0 || nanos > end(place - 1));
@@ -268,6 +274,11 @@ mod tests {
     fn an_empty_histogram_has_no_quantiles() {
         assert_eq!((Histogram::EMPTY.quantile(500), Histogram::EMPTY.mean()), (None, None));
         assert_eq!(Histogram::EMPTY.to_string(), "never");
+    }
+
+    #[test]
+    fn a_sum_ends_with_the_largest_duration() {
+        assert_eq!(of(&[u64::MAX, 5]).sum(), Duration::from_nanos(u64::MAX));
     }
 
     #[test]

@@ -54,6 +54,35 @@ fn a_connection_goes_back_and_is_delivered_again_without_outputs() {
 }
 
 #[test]
+fn where_durations_are_recorded_it_delivers_as_a_check_out_does() {
+    let (mut topology, connection) = in_use();
+    topology.record_durations(true);
+    topology.check_in_at_once(NOW, connection, SOCKET, Condition::Usable).unwrap();
+    let (mut other, later) = (topology.clone(), NOW + Duration::from_millis(3));
+
+    let hottest = topology.check_out_hottest(later, &CheckOutRequest::default()).unwrap();
+
+    let delivery = other.check_out(later, CheckOutRequest::default()).1.unwrap();
+    assert_eq!((hottest.check_out, hottest.connection), (delivery.check_out, delivery.connection));
+    assert_eq!(topology.statistics(later), other.statistics(later));
+    let idle = topology.statistics(later).durations.unwrap().idle;
+    assert_eq!((idle.count(), idle.longest()), (1, Duration::from_millis(3)));
+}
+
+#[test]
+fn a_driver_may_close_it_for_good() {
+    let (mut topology, connection) = in_use();
+    topology.close_fast_path();
+
+    let refused = topology.check_in_available(NOW, connection, SOCKET, Condition::Usable);
+
+    assert_eq!(refused, Err(SOCKET));
+    assert!(matches!(topology.check_in(NOW, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));
+    assert!(topology.check_out_available(NOW, CheckOutRequest::default()).is_none());
+    assert!(topology.check_out(NOW, CheckOutRequest::default()).1.is_some());
+}
+
+#[test]
 fn it_is_closed_while_outputs_are_queued() {
     let (mut topology, connection) = in_use();
     let _ = topology.check_out(NOW, CheckOutRequest::default());

@@ -40,6 +40,9 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
+        if !self.outputs.is_empty() || self.share.yields() {
+            return self.check_in_at_length(now, connection, socket, condition);
+        }
         match self.check_in_with_options(now, connection, socket, condition) {
             Ok(_) => Ok(CheckedIn::Done),
             Err(socket) => self.check_in_at_length(now, connection, socket, condition),

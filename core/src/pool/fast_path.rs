@@ -61,6 +61,28 @@ impl<C> Pool<C> {
         self.check_out_if(!matches!(self.attention.check_out, Way::Long), now, request)
     }
 
+    /// The same where options ask for nothing but histograms.
+    #[inline(always)]
+    pub(crate) fn check_out_hottest(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
+        let latest = self.now.max(now);
+        if matches!(self.attention.check_out, Way::Long)
+            || !self.serves_hottest()
+            || request.deadline.is_some_and(|deadline| deadline <= latest)
+            || self.wait_queue.len() > 0
+        {
+            return None;
+        }
+        let hottest = self.connections.slots.get(self.connections.available.back()? as usize)?;
+        let idle_time = hottest.idle_time_if_deliverable(latest, &self.generations, &self.limits)?;
+        // It is taken for certain. Recorded first, the time need not be kept meanwhile.
+        self.record_immediate_delivery(idle_time);
+        let key = self.wait_queue.next_key();
+        let (connection, socket) = self.take(key, None)?;
+        self.now = latest;
+        let check_out = self.wait_queue.start_delivered(latest, key);
+        Some(Delivery { check_out, connection, socket })
+    }
+
     #[inline(always)]
     fn check_out_if(&mut self, is_open: bool, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
@@ -124,7 +146,8 @@ impl<C> Pool<C> {
         Ok(())
     }
 
-    /// The same where options ask for more: lives that end, histograms. Says which use has ended.
+    /// The same where options ask for more: lives that end, histograms. The caller has seen that nobody seeks the connection for
+    /// another server. Says which use has ended.
     #[inline(always)]
     pub(crate) fn check_in_with_options(
         &mut self,
@@ -133,7 +156,7 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<EndedUse, C> {
-        if matches!(self.attention.check_in, Way::Long) || !self.outputs.is_empty() || self.share.yields() {
+        if matches!(self.attention.check_in, Way::Long) {
             return Err(socket);
         }
         let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
@@ -143,10 +166,8 @@ impl<C> Pool<C> {
         }
         self.put_hottest(latest, connection.key, socket);
         self.now = latest;
-        let ended =
-            EndedUse { check_out: self.wait_queue.id(check_out), since: self.wait_queue.in_use_since(check_out) };
-        self.record_use_of(check_out);
-        self.wait_queue.finish(check_out);
+        let ended = EndedUse::new(self.wait_queue.end_use(check_out), latest);
+        self.record_ended_use(ended);
         Ok(ended)
     }
 

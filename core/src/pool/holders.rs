@@ -45,10 +45,10 @@ pub struct InUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndedUse {
-    /// Whose use it was.
-    pub check_out: CheckOutId,
     /// Since when.
     pub since: Instant,
+    /// How many nanoseconds it lasted.
+    pub nanos: u64,
 }
 
 /// A check-out that waits in the queue.
@@ -75,6 +75,13 @@ pub struct Establishing {
     pub elapsed: Duration,
     /// What its driver is at, if the driver says so: the pool does not know.
     pub phase: Option<Phase>,
+}
+
+impl EndedUse {
+    #[inline(always)]
+    pub(super) fn new(since: Instant, until: Instant) -> Self {
+        Self { since, nanos: until.nanos_since(since) }
+    }
 }
 
 impl<C> Pool<C> {

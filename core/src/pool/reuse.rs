@@ -20,6 +20,12 @@ impl<C> Pool<C> {
         self.limits.reuse != Reuse::LastIn || !self.suspects.is_empty()
     }
 
+    /// Whether the hottest connection serves an arrival, unless some are under suspicion.
+    #[inline(always)]
+    pub(super) fn serves_hottest(&self) -> bool {
+        matches!(self.limits.reuse, Reuse::LastIn) && self.affinity.is_none()
+    }
+
     /// Whether another connection than the hottest may serve an arrival, or one beside it be checked for that.
     #[inline]
     pub(super) fn chooses(&self) -> bool {

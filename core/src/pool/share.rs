@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use super::Pool;
 use super::event::ConnectionClosedReason;
 use super::state::PoolState;
-use crate::options::Reuse;
 use crate::time::Instant;
 
 /// The pool's part in its deployment.
@@ -196,11 +195,10 @@ impl<C> Pool<C> {
     pub(super) fn needed_attention(&self) -> Attention {
         let everywhere = self.observed || self.share.is_sought || self.has_surplus() || self.has_loyal_waiters();
         let is_recorded = self.durations.is_some();
-        let chooses = self.limits.reuse != Reuse::LastIn || self.affinity.is_some();
         Attention {
             check_out: Way::of(
                 everywhere || self.state != PoolState::Ready || !self.suspects.is_empty(),
-                is_recorded || chooses,
+                is_recorded || !self.serves_hottest(),
             ),
             check_in: Way::of(everywhere || self.state == PoolState::Closed, is_recorded || self.retirement.is_some()),
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),

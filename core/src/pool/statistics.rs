@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::connections::Stage;
 use super::list::Key;
 use super::phases::PhaseDurations;
-use super::{ClosedTotals, FailedTotals, Pool, Stats};
+use super::{ClosedTotals, EndedUse, FailedTotals, Pool, Stats};
 use crate::statistics::Histogram;
 use crate::time::Instant;
 
@@ -180,19 +180,19 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A check-out that has its connection ends.
+    /// A use has ended.
     #[inline(always)]
-    pub(super) fn record_use_of(&mut self, check_out: Key) {
+    pub(super) fn record_ended_use(&mut self, ended: EndedUse) {
         if let Some(durations) = &mut self.durations {
-            durations.in_use.record_nanos(self.now.nanos_since(self.wait_queue.in_use_since(check_out)));
+            durations.in_use.record_nanos(ended.nanos);
         }
     }
 
-    /// The check-out of a connection in use ends.
+    /// The use of a connection ends.
     #[inline]
     pub(super) fn record_use(&mut self, connection: Key) {
         if let Stage::InUse { check_out, .. } = self.connections.slot(connection).stage {
-            self.record_use_of(check_out);
+            self.record_ended_use(EndedUse::new(self.wait_queue.in_use_since(check_out), self.now));
         }
     }
 

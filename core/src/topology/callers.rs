@@ -67,6 +67,12 @@ impl<C> Topology<C> {
         self.check_out_fast(self.outputs.is_fast_path_open(), now, request)
     }
 
+    /// From now on [`check_out_available`](Self::check_out_available) and the other short ways of a call serve nothing, and each call takes
+    /// the way that looks at everything: for a driver that cannot go on, whose callers have to be told.
+    pub fn close_fast_path(&mut self) {
+        self.outputs.close_fast_path();
+    }
+
     /// As [`check_out_available`](Self::check_out_available), where the caller says whether the fast path is open.
     #[inline(always)]
     pub(crate) fn check_out_fast(
@@ -123,6 +129,18 @@ impl<C> Topology<C> {
         }
         let request = bounded(now, *request, self.check_out_limit);
         self.writers_pool(request.identity)?.check_out_at_once(now, &request)
+    }
+
+    /// The same where options ask for nothing but histograms, which takes less. Otherwise nothing has changed, and
+    /// [`check_out`](Self::check_out) has to be called.
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline(always)]
+    pub fn check_out_hottest(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        if !self.outputs.is_empty() {
+            return None;
+        }
+        let request = bounded(now, *request, self.check_out_limit);
+        self.writers_pool(request.identity)?.check_out_hottest(now, request)
     }
 
     /// The same for a server that meets `criteria`.

@@ -1,7 +1,7 @@
 //! The outputs that are not polled yet, in their order.
 //!
-//! The fast path of a call does nothing rare: it is closed while outputs are queued or calls are recorded. One number holds both, so that
-//! an absent recorder costs nothing.
+//! The fast path of a call does nothing rare: it is closed while outputs are queued or calls are recorded, and once the driver says so.
+//! One number holds all, so that an absent recorder costs nothing.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -14,8 +14,9 @@ use super::Output;
 #[derive(Clone)]
 pub(super) struct Outputs<C> {
     queue: VecDeque<Output<C>>,
-    /// The outputs that are queued, and one more while calls are recorded.
+    /// The outputs that are queued, one more while calls are recorded, and one more once the driver has closed the fast path.
     obstacles: usize,
+    is_closed: bool,
 }
 
 /// The capacity that the queue keeps; the memory of a burst is given back.
@@ -23,10 +24,10 @@ const KEPT: usize = 1024;
 
 impl<C> Outputs<C> {
     pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), obstacles: 0 }
+        Self { queue: VecDeque::new(), obstacles: 0, is_closed: false }
     }
 
-    /// Whether a call may take the fast path: nothing is queued, and nobody records.
+    /// Whether a call may take the fast path: nothing is queued, nobody records, and the driver goes on.
     #[inline(always)]
     pub(super) fn is_fast_path_open(&self) -> bool {
         self.obstacles == 0
@@ -58,7 +59,13 @@ impl<C> Outputs<C> {
     /// Closes the fast path to calls that are recorded, or opens it.
     #[cfg(feature = "trace")]
     pub(super) fn set_recorded(&mut self, are_recorded: bool) {
-        self.obstacles = self.queue.len() + usize::from(are_recorded);
+        self.obstacles = self.queue.len() + usize::from(are_recorded) + usize::from(self.is_closed);
+    }
+
+    /// Closes the fast path for good.
+    pub(super) fn close_fast_path(&mut self) {
+        self.obstacles += usize::from(!self.is_closed);
+        self.is_closed = true;
     }
 
     /// A copy without the sockets.
@@ -69,7 +76,7 @@ impl<C> Outputs<C> {
 
 impl<C> From<VecDeque<Output<C>>> for Outputs<C> {
     fn from(queue: VecDeque<Output<C>>) -> Self {
-        Self { obstacles: queue.len(), queue }
+        Self { obstacles: queue.len(), queue, is_closed: false }
     }
 }
 

@@ -136,22 +136,32 @@ impl<R: Runtime> CheckOut<'_, R> {
 impl<R: Runtime> Future for CheckOut<'_, R> {
     type Output = Result<Connection<R>, CheckOutError>;
 
+    /// Each way has a function of its own, so that none has to save the registers of another.
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Stage::Asking = self.stage {
-            match self.topology.check_out() {
-                Ok(delivery) => {
-                    self.stage = Stage::Done;
-                    return Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery)));
-                }
-                Err(unserved) => return self.follow_first(unserved, cx),
-            }
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let own = self.get_mut();
+        if !matches!(own.stage, Stage::Asking) {
+            own.poll_again(cx)
+        } else if own.topology.is_plain() {
+            own.poll_plain(cx)
+        } else {
+            own.poll_noted(cx)
         }
-        self.poll_again(cx)
     }
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
+    #[inline(never)]
+    fn poll_plain(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        match self.topology.check_out() {
+            Ok(delivery) => {
+                self.stage = Stage::Done;
+                Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery)))
+            }
+            Err(unserved) => self.follow_first(unserved, cx),
+        }
+    }
+
     /// Out of line, as all that follows where no connection is available.
     #[inline(never)]
     fn follow_first(&mut self, unserved: Unserved<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
@@ -164,14 +174,24 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
             }
             Err(unserved) => unserved,
         };
-        let unanswered = match self.topology.check_out_noted(unserved, self.tag) {
+        self.begin_first(unserved.into(), cx)
+    }
+
+    /// The first poll where callers are noted.
+    #[inline(never)]
+    fn poll_noted(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        match self.topology.check_out_noted(&self.tag) {
             // As `end`, without looking for what nobody has asked for yet.
             Ok(delivery) => {
                 self.stage = Stage::Done;
-                return Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery).noted()));
+                Poll::Ready(Ok(Connection::new_noted(Arc::clone(self.topology), delivery)))
             }
-            Err(unanswered) => unanswered,
-        };
+            Err(unanswered) => self.begin_first(unanswered, cx),
+        }
+    }
+
+    #[inline(never)]
+    fn begin_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         let asked = self.topology.begin_check_out(unanswered, self.tag);
         self.begin(asked, cx)
     }
@@ -262,7 +282,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         let Poll::Ready(answer) = self.topology.poll_check_out(place, cx) else { return Poll::Pending };
         self.stage = Stage::Done;
         Poll::Ready(match answer {
-            Ok(delivery) => Ok(Connection::new(Arc::clone(self.topology), delivery).noted()),
+            Ok(delivery) => Ok(Connection::new(Arc::clone(self.topology), delivery).noted(self.tag)),
             Err(error) => Err(error),
         })
     }
@@ -311,7 +331,9 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         self.end_span(&answer);
         let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
         Poll::Ready(
-            answer.map(|delivery| Connection::new(Arc::clone(self.topology), delivery).noted().selected_by(selector)),
+            answer.map(|delivery| {
+                Connection::new(Arc::clone(self.topology), delivery).noted(self.tag).selected_by(selector)
+            }),
         )
     }
 }

@@ -21,6 +21,7 @@ use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::topology::{Delivery, Topology};
+use crate::watch::Tag;
 
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.
 ///
@@ -66,11 +67,24 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// The same where uses are noted.
+    /// The same where it is noted who holds it.
     #[inline(always)]
-    pub(crate) fn noted(mut self) -> Self {
+    pub(crate) fn new_noted(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
+        Self {
+            topology,
+            handle: delivery.connection,
+            socket: Some(delivery.socket),
+            stage: Stage::Noted,
+            selector: None,
+        }
+    }
+
+    /// The same where uses are noted, if they are: who holds the connection.
+    #[inline(always)]
+    pub(crate) fn noted(mut self, tag: Tag) -> Self {
         if self.topology.watches_holders() {
             self.stage = Stage::Noted;
+            self.socket.iter_mut().for_each(|socket| socket.tag = tag);
         }
         self
     }
@@ -430,7 +444,7 @@ impl<R: Runtime> Connection<R> {
     #[inline(never)]
     fn check_in_otherwise(&self, socket: Box<Socket<R::Stream>>) {
         if self.stage == Stage::Noted {
-            self.topology.check_in_noted(self.handle, socket, Condition::Usable);
+            self.topology.check_in_noted(self.handle, socket);
         } else {
             self.check_in_the_long_way(socket);
         }
@@ -445,7 +459,7 @@ impl<R: Runtime> Connection<R> {
         };
         socket.give_back(self.topology.spares());
         if self.topology.watches_holders() {
-            self.topology.check_in_noted(self.handle, socket, condition);
+            self.topology.check_in_noted_at_length(self.handle, socket, condition);
         } else {
             self.topology.check_in(self.handle, socket, condition);
         }

@@ -50,6 +50,11 @@ impl<C> Recorded<C> {
         self.machine.check_out_available(now, request)
     }
 
+    /// [`Topology::close_fast_path`](crate::topology::Topology::close_fast_path), which is the driver's affair.
+    pub fn close_fast_path(&mut self) {
+        self.machine.close_fast_path();
+    }
+
     /// [`Topology::check_out_waiting`](crate::topology::Topology::check_out_waiting), which looks for no recorder either.
     #[inline]
     pub fn check_out_waiting(
@@ -66,6 +71,18 @@ impl<C> Recorded<C> {
     pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
         self.prepare(now);
         let delivery = self.machine.check_out_at_once(now, request)?;
+        if let Some(tape) = &mut self.tape {
+            tape.record_served(&self.machine, now, request, delivery.check_out, delivery.connection);
+        }
+        Some(delivery)
+    }
+
+    /// [`Topology::check_out_hottest`](crate::topology::Topology::check_out_hottest).
+    #[must_use = "a delivered connection has to be checked in"]
+    #[inline(always)]
+    pub fn check_out_hottest(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
+        self.prepare(now);
+        let delivery = self.machine.check_out_hottest(now, request)?;
         if let Some(tape) = &mut self.tape {
             tape.record_served(&self.machine, now, request, delivery.check_out, delivery.connection);
         }

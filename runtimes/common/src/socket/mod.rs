@@ -28,6 +28,7 @@ use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
 use crate::socket::abort::Abort;
 use crate::socket::transport::Transport;
+use crate::watch::Tag;
 
 /// The number of bytes that are read at once.
 const READ: usize = 16 * 1024;
@@ -48,6 +49,8 @@ pub(crate) struct Socket<S> {
     output: Vec<u8>,
     /// The last reply.
     reply: Vec<u8>,
+    /// Who holds the connection, or held it last, where that is noted: here the check-in finds it without a search.
+    pub(crate) tag: Tag,
 }
 
 /// What was read: `unread` of `bytes` is still to be looked at.
@@ -64,7 +67,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         protocol: Connection,
         abort: Arc<Abort>,
     ) -> Self {
-        Self { address, stream, protocol, abort, input: Input::default(), output: Vec::new(), reply: EMPTY.into() }
+        Self {
+            address,
+            stream,
+            protocol,
+            abort,
+            input: Input::default(),
+            output: Vec::new(),
+            reply: EMPTY.into(),
+            tag: Tag::default(),
+        }
     }
 
     /// Puts `command` into the buffer; nothing is sent yet.

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmap_core::pool::{CheckOutRequest, CheckedIn, Condition, Handle};
+use cmap_core::pool::{CheckOutRequest, CheckedIn, Condition, EndedUse, Handle};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria};
 
@@ -16,12 +16,18 @@ use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::sync::{Arc, MutexGuard};
-use crate::watch::Tag;
+use crate::watch::{LabelId, Tag};
 
 /// A check-out that the fast path has not served. The lock is held.
 pub(crate) struct Unserved<'a, R: Runtime> {
     state: MutexGuard<'a, State<R>>,
     now: Instant,
+}
+
+impl<'a, R: Runtime> From<Unserved<'a, R>> for Unanswered<'a, R> {
+    fn from(Unserved { state, now }: Unserved<'a, R>) -> Self {
+        Self { state, now, begun: None }
+    }
 }
 
 /// A check-out whose result the machine may still have in its queue. The lock is held.
@@ -45,18 +51,22 @@ pub(crate) enum Begun<S> {
 type BeginningOf<R> = (CheckOut, Option<Delivery<<R as Runtime>::Stream>>);
 
 impl<R: Runtime> Topology<R> {
-    /// The fast path of a check-out, which may wait for as long as the options allow: returns the delivery, if that is all there is
-    /// to do.
+    /// Whether the machine alone decides on check-outs for writes, and nobody notes them.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// The fast path of a [plain](Self::is_plain) check-out, which may wait for as long as the options allow: returns the delivery, if
+    /// that is all there is to do.
     #[inline(always)]
     pub(crate) fn check_out(&self) -> Result<Delivery<R::Stream>, Unserved<'_, R>> {
         let now = self.clock.now();
         let mut state = self.lock();
-        if state.writes == Writes::Plain
-            && let Some(delivery) = state.machine.check_out_available(now, request_within(now, self.check_out_limit))
-        {
-            return Ok(delivery);
+        match state.machine.check_out_available(now, request_within(now, self.check_out_limit)) {
+            Some(delivery) => Ok(delivery),
+            None => Err(Unserved { state, now }),
         }
-        Err(Unserved { state, now })
     }
 
     /// The short way of a check-out that [`check_out`](Self::check_out) did not serve: it waits, at the place that is returned, and nothing
@@ -67,13 +77,10 @@ impl<R: Runtime> Topology<R> {
         Unserved { mut state, now }: Unserved<'a, R>,
         cx: &Context<'_>,
     ) -> Result<usize, Unserved<'a, R>> {
-        if state.writes == Writes::Plain
-            && let Some((check_out, timeout)) =
-                state.machine.check_out_waiting(now, request_within(now, self.check_out_limit))
-        {
-            return Ok(self.wait(state, CheckOut::Started(check_out), timeout, cx));
+        match state.machine.check_out_waiting(now, request_within(now, self.check_out_limit)) {
+            Some((check_out, timeout)) => Ok(self.wait(state, CheckOut::Started(check_out), timeout, cx)),
+            None => Err(Unserved { state, now }),
         }
-        Err(Unserved { state, now })
     }
 
     /// Lets a check-out wait. Nothing has to be drained, and no timeout but this can have become an earlier one.
@@ -97,23 +104,27 @@ impl<R: Runtime> Topology<R> {
 
     /// As [`check_out`](Self::check_out), where callers are noted.
     #[inline(always)]
-    pub(crate) fn check_out_noted<'a>(
-        &'a self,
-        Unserved { mut state, now }: Unserved<'a, R>,
-        tag: Tag,
-    ) -> Result<Delivery<R::Stream>, Unanswered<'a, R>> {
-        if state.writes != Writes::Noted {
-            return Err(Unanswered { state, now, begun: None });
-        }
-        let request = request_within(now, self.check_out_limit);
-        match state.machine.check_out_at_once(now, &request) {
-            Some(delivery) if state.note_delivered(now, delivery.check_out, tag) => Ok(delivery),
-            Some(delivery) => {
-                let begun = (CheckOut::Started(delivery.check_out), Some(delivery));
-                Err(Unanswered { state, now, begun: Some(begun) })
+    pub(crate) fn check_out_noted(&self, tag: &Tag) -> Result<Delivery<R::Stream>, Unanswered<'_, R>> {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        if state.writes == Writes::Noted
+            && let Some(mut delivery) = state.machine.check_out_hottest(now, &request_within(now, self.check_out_limit))
+        {
+            delivery.socket.tag = *tag;
+            if state.note_delivered(now, delivery.check_out, *tag) {
+                self.unlock_and_ring(state);
             }
-            None => Err(Unanswered { state, now, begun: None }),
+            return Ok(delivery);
         }
+        Err(Unanswered { state, now, begun: None })
+    }
+
+    /// Has the driver come back earlier.
+    #[cold]
+    #[inline(never)]
+    fn unlock_and_ring(&self, state: MutexGuard<'_, State<R>>) {
+        drop(state);
+        self.alarm.ring();
     }
 
     /// Asks the machine for a check-out that [`check_out`](Self::check_out) and [`check_out_noted`](Self::check_out_noted) did not
@@ -267,28 +278,57 @@ impl<R: Runtime> Topology<R> {
         self.check_in_at(self.clock.now(), self.lock(), connection, socket, condition);
     }
 
-    /// The same where callers are noted.
+    /// The same of one that can be used again, where callers are noted.
     #[inline(never)]
-    pub(crate) fn check_in_noted(
+    pub(crate) fn check_in_noted(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let label = socket.tag.label;
+        match state.machine.check_in_at_once(now, connection, socket, Condition::Usable) {
+            Ok((ended, idle_until)) if state.driver_comes_before(idle_until) => {
+                state.note_ended_use(connection, label, ended);
+            }
+            Ok((ended, _)) => self.note_and_follow(now, state, connection, label, ended),
+            Err(socket) => self.end_noted(now, state, connection, socket, Condition::Usable),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_and_follow(
+        self: &Arc<Self>,
+        now: Instant,
+        mut state: MutexGuard<'_, State<R>>,
+        connection: Handle,
+        label: LabelId,
+        ended: EndedUse,
+    ) {
+        state.note_ended_use(connection, label, ended);
+        self.follow_check_in(state, now, Ok(CheckedIn::Done));
+    }
+
+    /// The same of any.
+    #[inline(never)]
+    pub(crate) fn check_in_noted_at_length(
         self: &Arc<Self>,
         connection: Handle,
         socket: Box<Socket<R::Stream>>,
         condition: Condition,
     ) {
-        let now = self.clock.now();
-        let mut state = self.lock();
-        match state.machine.check_in_at_once(now, connection, socket, condition) {
-            Ok((ended, idle_until)) => {
-                state.note_ended_use(now, connection, ended);
-                if !state.driver_comes_before(idle_until) {
-                    self.follow_check_in(state, now, Ok(CheckedIn::Done));
-                }
-            }
-            Err(socket) => {
-                state.note_end_of_use(now, connection);
-                self.check_in_at_length(now, state, connection, socket, condition);
-            }
-        }
+        self.end_noted(self.clock.now(), self.lock(), connection, socket, condition);
+    }
+
+    #[inline(never)]
+    fn end_noted(
+        self: &Arc<Self>,
+        now: Instant,
+        mut state: MutexGuard<'_, State<R>>,
+        connection: Handle,
+        socket: Box<Socket<R::Stream>>,
+        condition: Condition,
+    ) {
+        state.note_end_of_use(now, connection, socket.tag);
+        self.check_in_at_length(now, state, connection, socket, condition);
     }
 
     #[inline(always)]

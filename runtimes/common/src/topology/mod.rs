@@ -64,8 +64,8 @@ use self::deadlines::Entry;
 use self::driver::Alarm;
 use self::member::Member;
 pub(crate) use self::server_filter::{Narrowed, ServerFilter};
-use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
+use self::state::{State, Writes};
 use self::work::{MoreWork, Work};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -90,6 +90,8 @@ pub(crate) struct Topology<R: Runtime> {
     /// The longest wait of a check-out for which its caller sets none.
     check_out_limit: Option<Duration>,
     follows_commands: bool,
+    /// Whether check-outs for writes take the shortest way.
+    is_plain: bool,
     /// What large messages and compression borrow from. The state's lock has no part in it.
     spares: SharedSpares,
     state: Mutex<State<R>>,
@@ -134,6 +136,7 @@ impl<R: Runtime> Topology<R> {
         let clock = settings.clock.clone();
         let state = State::new(machine, Arc::clone(&first_seed), Arc::clone(&settings), monitor_options);
         let topology = Arc::new(Self {
+            is_plain: state.writes == Writes::Plain,
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,
@@ -253,11 +256,6 @@ impl<R: Runtime> Topology<R> {
     /// Whether keys have connections.
     pub(crate) fn has_affinity(&self) -> bool {
         self.lock().machine.has_affinity()
-    }
-
-    /// Has all available connections checked before their next use.
-    pub(crate) fn resume(self: &Arc<Self>) {
-        self.drive(Machine::resume);
     }
 
     /// Closes the monitors and the pools, and gives up what is being established.

@@ -396,20 +396,16 @@ impl<R: Runtime> State<R> {
         self.record_holder(check_out, tag);
     }
 
-    /// The same of one that has its connection. Returns whether the driver need not come back earlier to look how long it
-    /// takes.
+    /// The same of one that has its connection. Returns whether the driver has to come back earlier to look how long it takes.
     #[inline(always)]
     pub(super) fn note_delivered(&mut self, now: Instant, check_out: CheckOutId, tag: Tag) -> bool {
-        let Some(watch) = &mut self.watch else { return true };
+        let Some(watch) = &mut self.watch else { return false };
         watch.note_started(check_out, tag);
         // The driver comes for a look that is ahead already.
-        let look = match &mut watch.uses {
-            Some(uses) if uses.next_look.is_none() => Some(uses.look_from(now)),
-            Some(_) | None => None,
-        };
+        let begins_looks = watch.uses.as_ref().is_some_and(|uses| uses.next_look.is_none());
         #[cfg(feature = "trace")]
         self.record_holder(CheckOut::Started(check_out), tag);
-        self.driver_comes_before(look)
+        begins_looks && self.begin_looks(now)
     }
 
     /// Notes whether the work at a connection is the pool's own.
@@ -429,6 +425,7 @@ impl<R: Runtime> State<R> {
     pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
         self.runtime_gone = true;
         self.writes = Writes::AtLength;
+        self.machine.close_fast_path();
         let mut wake = self.abort_all(false, AbortReason::RuntimeGone);
         wake.append(&mut self.abort_all(true, AbortReason::RuntimeGone));
         wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));

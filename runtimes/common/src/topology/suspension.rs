@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
+use super::Topology;
 use crate::clock::Clock;
+use crate::machine::Machine;
 use crate::runtime::Runtime;
+use crate::sync::Arc;
 
 /// The wall clock may be set while the process runs, by less than this as a rule. A step that is taken for a suspension
 /// costs one look at each idle connection.
@@ -15,6 +18,13 @@ const LEAST: Duration = Duration::from_secs(5);
 pub(super) struct Suspension {
     now: Instant,
     unix_time: Duration,
+}
+
+impl<R: Runtime> Topology<R> {
+    /// The machine was suspended: has all available connections checked before their next use.
+    pub(crate) fn resume(self: &Arc<Self>) {
+        self.drive(Machine::resume);
+    }
 }
 
 impl Suspension {

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmap_core::pool::{CheckOutId, EndedUse, Handle, InUse};
+use cmap_core::pool::{EndedUse, Handle, InUse};
 use cmap_core::time::Instant;
 
 use super::Topology;
 use super::state::State;
 use crate::events::Event;
 use crate::runtime::Runtime;
-use crate::watch::{NotedUse, PastUse, Place, SlowUse, Tag, UseReport};
+use crate::watch::{LabelId, NotedUse, PastUse, Place, SlowUse, Tag, UseReport};
 
 impl<R: Runtime> Topology<R> {
     /// Whether slow uses are told of.
@@ -59,6 +59,16 @@ impl<R: Runtime> State<R> {
     #[inline]
     pub(super) fn next_look(&self) -> Option<Instant> {
         self.watch.as_ref()?.uses.as_ref()?.next_look
+    }
+
+    /// The first use begins after a time without.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_looks(&mut self, now: Instant) -> bool {
+        if let Some(uses) = self.watch.as_mut().and_then(|watch| watch.uses.as_mut()) {
+            uses.look_from(now);
+        }
+        self.arm_look()
     }
 
     /// Makes the driver come back for that; returns whether it would come later.
@@ -107,32 +117,45 @@ impl<R: Runtime> State<R> {
     }
 
     /// The connection is about to come back.
-    pub(super) fn note_end_of_use(&mut self, now: Instant, connection: Handle) {
+    pub(super) fn note_end_of_use(&mut self, now: Instant, connection: Handle, tag: Tag) {
         let Some(server) = self.machine.pool_of(connection) else { return };
         let pool = self.machine.server(server).map(|server| server.pool());
-        if let Some(InUse { check_out, since, .. }) = pool.and_then(|pool| pool.use_of(connection)) {
-            self.note_use(now, connection, check_out, since);
+        if let Some(InUse { since, .. }) = pool.and_then(|pool| pool.use_of(connection)) {
+            let took = now.as_nanos().saturating_sub(since.as_nanos());
+            if self.count_use(tag.label, took) {
+                self.note_long_use(connection, tag, since, took);
+            }
         }
     }
 
     /// The connection has come back.
-    #[inline]
-    pub(super) fn note_ended_use(&mut self, now: Instant, connection: Handle, ended: EndedUse) {
-        self.note_use(now, connection, ended.check_out, ended.since);
-    }
-
     #[inline(always)]
-    fn note_use(&mut self, now: Instant, connection: Handle, check_out: CheckOutId, since: Instant) {
-        let Some(watch) = self.watch.as_mut().filter(|watch| watch.uses.is_some()) else { return };
-        let (tag, took) = (watch.tag(check_out), now.as_nanos().saturating_sub(since.as_nanos()));
-        if watch.uses.as_mut().is_some_and(|uses| uses.count(tag.label, took)) {
-            self.note_slow_use(connection, since, took, tag);
+    pub(super) fn note_ended_use(&mut self, connection: Handle, label: LabelId, ended: EndedUse) {
+        if self.count_use(label, ended.nanos) {
+            self.note_long_use_of(connection, ended.since, ended.nanos);
         }
     }
 
-    /// It is one of the slowest.
+    /// Counts a use. Returns whether it is long.
+    #[inline(always)]
+    fn count_use(&mut self, label: LabelId, took: u64) -> bool {
+        let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
+        uses.is_some_and(|uses| uses.count(label, took))
+    }
+
     #[cold]
-    fn note_slow_use(&mut self, connection: Handle, since: Instant, took: u64, tag: Tag) {
+    #[inline(never)]
+    fn note_long_use_of(&mut self, connection: Handle, since: Instant, took: u64) {
+        let tag = self.machine.socket(connection).map(|socket| socket.tag).unwrap_or_default();
+        self.note_long_use(connection, tag, since, took);
+    }
+
+    /// It is the longest of its label, or one of the slowest.
+    fn note_long_use(&mut self, connection: Handle, tag: Tag, since: Instant, took: u64) {
+        let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
+        if !uses.is_some_and(|uses| uses.note_long(tag.label, took)) {
+            return;
+        }
         let Some((server, id)) = self.place(connection) else { return };
         let command = self.activities.get(&(server, id)).and_then(|activity| activity.command);
         // One before the delivery was an earlier holder's.

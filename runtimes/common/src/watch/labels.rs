@@ -37,6 +37,9 @@ pub(crate) struct Labels {
 /// Most texts of a table.
 pub(crate) const MOST: usize = 128;
 
+/// Lines of a table by label: one for none, one for each text, and one for all beyond.
+pub(crate) const LINES: usize = MOST + 2;
+
 /// Most bytes of a text; the rest is cut off.
 const LONGEST: usize = 64;
 
@@ -48,17 +51,18 @@ impl LabelId {
     pub(crate) const NONE: Self = Self(0);
 
     /// One of those beyond.
-    const OTHERS: Self = Self(u16::MAX);
+    const OTHERS: Self = Self::at(LINES - 1);
 
-    /// The place of its line in a table of `MOST + 2` lines.
+    /// The place of its line in a table of [`LINES`].
     #[inline]
     pub(super) fn place(self) -> usize {
-        usize::from(self.0).min(MOST + 1)
+        usize::from(self.0)
     }
 
     /// That of such a line.
-    pub(super) fn at(place: usize) -> Self {
-        u16::try_from(place).ok().filter(|_| place <= MOST).map_or(Self::OTHERS, Self)
+    #[expect(clippy::cast_possible_truncation, reason = "there are a few hundred lines")]
+    pub(super) const fn at(place: usize) -> Self {
+        Self(place as u16)
     }
 }
 
@@ -133,10 +137,10 @@ impl Labels {
         };
         free.get_or_init(|| Arc::from(text));
         *known += 1;
-        let number = u16::try_from(*known).unwrap_or(u16::MAX);
-        place.store(number, Ordering::Release);
+        let id = LabelId::at(*known);
+        place.store(id.0, Ordering::Release);
         self.is_full.store(*known == MOST, Ordering::Release);
-        LabelId(number)
+        id
     }
 
     fn fold(&self) -> LabelId {

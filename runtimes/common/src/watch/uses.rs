@@ -14,7 +14,7 @@ use cmap_core::time::Instant;
 use serde::Serialize;
 
 use super::holder::Who;
-use super::labels::{self, LabelId};
+use super::labels::{LINES, LabelId};
 use super::{Holder, Place, Tag};
 
 /// A use that has lasted for longer than its limit without a sign of life from the server. Told once of each use.
@@ -81,7 +81,7 @@ pub(crate) struct Uses {
     /// When to look for slow ones; `None` while nobody uses a connection.
     pub(crate) next_look: Option<Instant>,
     /// By the number of the label; those of other labels at the end.
-    tallies: Box<[Tally]>,
+    tallies: Box<[Tally; LINES]>,
     slowest: Vec<NotedUse>,
     /// From how many nanoseconds on a use belongs to them.
     slow_from: u64,
@@ -89,13 +89,17 @@ pub(crate) struct Uses {
     pub(crate) was_told: bool,
 }
 
+/// The uses of one label, in nanoseconds. A line of the cache holds one, and no part of another.
 #[derive(Clone, Copy, Default)]
+#[repr(align(64))]
 struct Tally {
     count: u64,
-    nanos: u64,
-    longest: u64,
-    /// The sum of the squares of the microseconds, a 128-bit number in two halves.
+    sum: u64,
+    /// The sum of the squares, a 128-bit number in two halves. It has room for as long as the sum has.
     squares: [u64; 2],
+    longest: u64,
+    /// A shorter use is neither the longest nor one of the slowest of all. Others have been slower since, perhaps.
+    long_from: u64,
 }
 
 /// A use that is over, as it is noted.
@@ -114,14 +118,13 @@ const SLOWEST: usize = 10;
 impl Uses {
     /// What it takes beside itself.
     #[cfg(test)]
-    pub(super) const BYTES: usize = (labels::MOST + 2) * size_of::<Tally>() + (SLOWEST + 1) * size_of::<NotedUse>();
+    pub(super) const BYTES: usize = LINES * size_of::<Tally>() + (SLOWEST + 1) * size_of::<NotedUse>();
 
     pub(crate) fn new(limit: Duration) -> Self {
-        let tallies = vec![Tally::default(); labels::MOST + 2].into_boxed_slice();
         Self {
             limit,
             next_look: None,
-            tallies,
+            tallies: Box::new([Tally::default(); LINES]),
             slowest: Vec::with_capacity(SLOWEST + 1),
             slow_from: 0,
             was_told: false,
@@ -134,11 +137,19 @@ impl Uses {
         *self.next_look.get_or_insert_with(|| now + self.limit)
     }
 
-    /// Counts a use that is over, by its nanoseconds. Returns whether it is one of the slowest. Allocates nothing.
+    /// Counts a use that is over, by its nanoseconds. Returns whether it is [long](Self::note_long). Allocates nothing.
     #[inline(always)]
     pub(crate) fn count(&mut self, label: LabelId, took: u64) -> bool {
+        let Some(tally) = self.tallies.get_mut(label.place()) else { return false };
+        tally.add(took);
+        took >= tally.long_from
+    }
+
+    /// Looks at a counted use that may be the longest of its label. Returns whether it is one of the slowest of all.
+    pub(crate) fn note_long(&mut self, label: LabelId, took: u64) -> bool {
         if let Some(tally) = self.tallies.get_mut(label.place()) {
-            tally.add(took);
+            tally.longest = tally.longest.max(took);
+            tally.long_from = tally.longest.saturating_add(1).min(self.slow_from);
         }
         took >= self.slow_from
     }
@@ -156,7 +167,7 @@ impl Uses {
     /// Those of each label, the longest time together first.
     pub(super) fn by_label(&self, text: impl Fn(LabelId) -> Option<Arc<str>>) -> Vec<LabelUses> {
         let mut used: Vec<_> = self.tallies.iter().enumerate().filter(|(_, tally)| tally.count > 0).collect();
-        used.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.nanos));
+        used.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.sum));
         used.into_iter().map(|(place, tally)| tally.told(text(LabelId::at(place)))).collect()
     }
 
@@ -172,13 +183,21 @@ fn nanos(duration: Duration) -> u64 {
 
 impl Tally {
     #[inline(always)]
-    fn add(&mut self, nanos: u64) {
+    fn add(&mut self, took: u64) {
         self.count = self.count.wrapping_add(1);
-        self.nanos = self.nanos.saturating_add(nanos);
-        self.longest = self.longest.max(nanos);
-        let micros = u128::from(nanos / 1000);
-        // All uses together would have to last for longer than time does.
-        self.set_squares(self.squares().wrapping_add(micros * micros));
+        let (sum, is_too_large) = self.sum.overflowing_add(took);
+        self.sum = sum;
+        if is_too_large {
+            self.saturate();
+        }
+        let took = u128::from(took);
+        self.set_squares(self.squares().wrapping_add(took * took));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn saturate(&mut self) {
+        self.sum = u64::MAX;
     }
 
     fn squares(&self) -> u128 {
@@ -192,14 +211,16 @@ impl Tally {
     }
 
     fn told(&self, label: Option<Arc<str>>) -> LabelUses {
-        let mean = self.nanos / self.count.max(1);
-        let mean_micros = u128::from(mean / 1000);
-        let variance = (self.squares() / u128::from(self.count.max(1))).saturating_sub(mean_micros * mean_micros);
+        let count = self.count.max(1);
+        let (mean, rest) = (self.sum / count, self.sum % count);
+        // The mean has no fraction, whose part of the squares is taken away first.
+        let squares = self.squares().saturating_sub(2 * u128::from(mean) * u128::from(rest));
+        let variance = (squares / u128::from(count)).saturating_sub(u128::from(mean).pow(2));
         LabelUses {
             label,
             count: self.count,
             mean: Duration::from_nanos(mean),
-            deviation: Duration::from_micros(u64::try_from(variance.isqrt()).unwrap_or(u64::MAX)),
+            deviation: Duration::from_nanos(u64::try_from(variance.isqrt()).unwrap_or(u64::MAX)),
             longest: Duration::from_nanos(self.longest),
         }
     }
@@ -246,14 +267,53 @@ impl fmt::Display for PastUse {
 mod tests {
     use super::*;
 
+    const MILLI: u64 = 1_000_000;
+
+    /// What is told of a label with such uses, in nanoseconds.
+    fn told(uses: impl IntoIterator<Item = u64>) -> LabelUses {
+        let mut noted = Uses::new(Duration::from_secs(1));
+        for took in uses {
+            if noted.count(LabelId::NONE, took) {
+                noted.note_long(LabelId::NONE, took);
+            }
+        }
+        noted.by_label(|_| None).remove(0)
+    }
+
     #[test]
-    fn a_tally_has_mean_deviation_and_the_longest() {
-        let mut tally = Tally::default();
-        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|millis| tally.add(millis * 1_000_000));
+    fn a_label_has_mean_deviation_and_the_longest() {
+        let told = told([2, 4, 9, 4, 5, 5, 7, 4].map(|millis| millis * MILLI));
 
-        let told = tally.told(None);
+        let nanos = [told.mean, told.deviation, told.longest].map(nanos);
+        assert_eq!((told.count, nanos), (8, [5 * MILLI, 2 * MILLI, 9 * MILLI]));
+    }
 
-        let millis = [told.mean, told.deviation, told.longest].map(|time| time.as_millis());
-        assert_eq!((told.count, millis), (8, [5, 2, 9]));
+    #[test]
+    fn the_deviation_of_long_uses_is_exact() {
+        // A second, and ten nanoseconds more of every other.
+        let second = 1000 * MILLI;
+        let told = told((0..1000).map(|number| second + 10 * (number % 2)));
+
+        assert_eq!([told.mean, told.deviation].map(nanos), [second + 5, 5]);
+    }
+
+    #[test]
+    fn uses_of_all_lengths_are_counted() {
+        let told = told([0, u64::MAX]);
+
+        assert_eq!((told.count, nanos(told.longest)), (2, u64::MAX));
+    }
+
+    #[test]
+    fn a_use_is_looked_at_if_it_is_the_longest_of_its_label_or_one_of_the_slowest() {
+        let mut uses = Uses::new(Duration::from_secs(1));
+        uses.slow_from = 100;
+        let mut is_noted = |took| uses.count(LabelId::NONE, took).then(|| uses.note_long(LabelId::NONE, took));
+
+        let noted = [50, 40, 50, 60, 100, 99, 100, 200].map(&mut is_noted);
+
+        let longest = Some(false);
+        let slow = Some(true);
+        assert_eq!(noted, [longest, None, None, longest, slow, None, slow, slow]);
     }
 }
