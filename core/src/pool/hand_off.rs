@@ -11,7 +11,8 @@ use crate::options::WaitOrder;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// A check-out that no available connection serves.
+    /// A check-out that no available connection serves. Out of line, so that those that one serves stay small.
+    #[inline(never)]
     pub(super) fn wait_or_check_out_at_length(
         &mut self,
         now: Instant,
@@ -25,7 +26,8 @@ impl<C> Pool<C> {
         self.check_out_at_length(now, request)
     }
 
-    /// A check-in after which the connection is not simply available.
+    /// A check-in after which the connection is not simply available. Out of line, as above.
+    #[inline(never)]
     pub(super) fn hand_over_or_check_in_at_length(
         &mut self,
         now: Instant,
