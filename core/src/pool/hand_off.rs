@@ -26,7 +26,7 @@ impl<C> Pool<C> {
         self.check_out_at_length(now, request)
     }
 
-    /// A check-in after which the connection is not simply available. Out of line, as above.
+    /// A check-in after which the connection is not simply available, while no outputs are queued. Out of line, as above.
     #[inline(never)]
     pub(super) fn hand_over_or_check_in_at_length(
         &mut self,
@@ -35,9 +35,6 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        if !self.outputs.is_empty() {
-            return self.check_in_at_length(now, connection, socket, condition);
-        }
         match self.hand_to_waiter(now, connection, socket, condition) {
             Ok(delivery) => Ok(CheckedIn::Delivered(delivery)),
             Err(socket) => self.check_in_at_length(now, connection, socket, condition),
