@@ -1,10 +1,8 @@
-//! The limits of a pool that can be changed while it runs.
+//! The sizes of a pool, which can be changed while it runs and may depend on a server's role.
 
 use serde::{Deserialize, Serialize};
 
-use super::pool::{PoolOptions, PoolOptionsError};
-
-/// New limits for a pool that runs; `None` leaves a limit as it is.
+/// New sizes for a pool that runs; `None` leaves a limit as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -34,20 +32,5 @@ impl PoolSizes {
     #[must_use]
     pub fn max_connecting(self, connections: u32) -> Self {
         Self { max_connecting: Some(connections), ..self }
-    }
-
-    /// `options` with these limits in the place of theirs.
-    ///
-    /// # Errors
-    /// A limit has a value that it cannot have beside the others.
-    pub(crate) fn applied_to(self, options: &PoolOptions) -> Result<PoolOptions, PoolOptionsError> {
-        let resized = PoolOptions {
-            max_pool_size: self.max_pool_size.or(options.max_pool_size),
-            min_pool_size: self.min_pool_size.or(options.min_pool_size),
-            max_connecting: self.max_connecting.or(options.max_connecting),
-            ..options.clone()
-        };
-        resized.validate()?;
-        Ok(resized)
     }
 }

@@ -65,6 +65,15 @@ impl<C> Pool<C> {
         }
     }
 
+    /// The limit has changed from one connection in `interval`, or none if that is 0: as many tokens are missing as before.
+    pub(super) fn convert_tokens(&mut self, interval: u64) {
+        let missing = self.created_until.saturating_since(self.now).as_nanos();
+        let missing = missing * u128::from(self.limits.creation_interval) / u128::from(interval.max(1));
+        if self.created_until > self.now {
+            self.created_until = self.now.after(u64::try_from(missing).unwrap_or(u64::MAX));
+        }
+    }
+
     /// Notes whether anything may hold back a connection that there is room for.
     pub(super) fn note_restraint(&mut self) {
         self.restrained = self.is_restrained();

@@ -9,7 +9,7 @@ use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
 use super::{AffinityKey, Output, Pool, Purpose, Refused, WarmUpId};
 use crate::connection::EstablishError;
-use crate::options::PoolSizes;
+use crate::options::{PoolLimits, PoolSizes};
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 
@@ -47,7 +47,7 @@ pub enum Input {
     RefreshFailed(Handle),
     /// [`Pool::handle_peer_closed`].
     PeerClosed(Handle),
-    /// [`Pool::resize`].
+    /// [`Pool::resize`], with sizes alone.
     Resize(PoolSizes),
     /// [`Pool::retire_all`].
     RetireAll(Duration),
@@ -63,6 +63,8 @@ pub enum Input {
     CancelWarmUp(WarmUpId),
     /// [`Pool::handle_timeout`].
     Timeout,
+    /// [`Pool::resize`], with limits beside the sizes.
+    Limit(PoolLimits),
 }
 
 /// What a call returned.
@@ -149,7 +151,8 @@ impl Pool<()> {
             Input::RefreshFailed(connection) => self.handle_refresh_failed(now, connection)?,
             Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
             Input::Resize(sizes) if self.resize(now, sizes).is_err() => return Ok(Answer::Refused),
-            Input::Resize(_) => {}
+            Input::Limit(limits) if self.resize(now, limits).is_err() => return Ok(Answer::Refused),
+            Input::Resize(_) | Input::Limit(_) => {}
             Input::RetireAll(over) => self.retire_all(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),

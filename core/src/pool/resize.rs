@@ -3,11 +3,12 @@
 //! A pool that grows serves its waiters at once. One that shrinks closes its coldest available connections; those in use
 //! stay, and are closed when they come back for as long as there are too many, also if somebody waits: the limit counts
 //! more than the wait. A connection that is being established goes to a waiter, if there is one, and is closed otherwise.
+//! A queue that is deeper than it may be now shrinks as it is served: nobody who waits already is refused.
 
 use super::Pool;
 use super::event::ConnectionClosedReason;
 use super::state::PoolState;
-use crate::options::{PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -15,11 +16,14 @@ impl<C> Pool<C> {
     ///
     /// # Errors
     /// A limit has a value that it cannot have beside the others. Then nothing has changed.
-    pub fn resize(&mut self, now: Instant, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+    pub fn resize(&mut self, now: Instant, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
         self.advance(now);
-        let options = sizes.applied_to(&self.options)?;
+        let options = limits.into().applied_to(&self.options)?;
+        let interval = self.limits.creation_interval;
         self.limits = options.limits()?;
         *self.options = options;
+        self.convert_tokens(interval);
+        self.note_restraint();
         if self.state != PoolState::Closed {
             self.close_surplus();
         }
@@ -51,8 +55,8 @@ mod tests {
 
     use super::*;
     use crate::address::ServerAddress;
-    use crate::options::{PoolOptions, QueueDepth};
-    use crate::pool::{Action, CheckOutRequest, Condition, Handle, Output};
+    use crate::options::{PoolOptions, PoolSizes, QueueDepth};
+    use crate::pool::{Action, Cancellation, CheckOutRequest, Condition, Handle, Output};
 
     const NOW: Instant = Instant::ORIGIN;
 
@@ -163,6 +167,37 @@ mod tests {
 
         // Connections are being established for those who waited, who wait on until then.
         assert_eq!(waiting(&mut pool), 8);
+    }
+
+    #[test]
+    fn a_queue_that_is_deeper_than_its_new_limit_refuses_only_newcomers_x_80() {
+        let mut pool = pool(1);
+        in_use(&mut pool, 3);
+
+        pool.resize(NOW, PoolLimits::default().max_wait_queue_depth(QueueDepth::Waiters(1))).unwrap();
+        let (refused, _) = pool.check_out(NOW, CheckOutRequest::default());
+
+        assert_eq!(pool.counts().waiting, 2);
+        assert_eq!(pool.cancel_check_out(NOW, refused), Cancellation::Finished);
+    }
+
+    #[test]
+    fn a_new_rate_keeps_what_is_missing_of_the_old_one_in_connections_x_82() {
+        let mut pool = pool(10);
+        let sizes = PoolSizes::default().max_connecting(1);
+        pool.resize(NOW, PoolLimits::from(sizes).max_new_connections_per_second(1)).unwrap();
+        in_use(&mut pool, 1);
+        let _ = pool.check_out(NOW, CheckOutRequest::default());
+        let next = |pool: &mut Pool<()>| pool.poll_timeout().map(|timeout| timeout.at.as_nanos());
+        assert_eq!(next(&mut pool), Some(1_000_000_000));
+
+        pool.resize(Instant::from_nanos(500_000_000), PoolLimits::default().max_new_connections_per_second(10))
+            .unwrap();
+        assert_eq!(next(&mut pool), Some(550_000_000));
+
+        pool.resize(Instant::from_nanos(500_000_000), PoolLimits::default().max_new_connections_per_second(None))
+            .unwrap();
+        assert_eq!(actions(&mut pool).0.len(), 1);
     }
 
     #[test]

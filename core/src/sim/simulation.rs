@@ -12,7 +12,7 @@ use super::fail_point::Outcome;
 use super::network::{Network, NetworkMode, VirtualServer};
 use super::schedule::Schedule;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::{PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::pool::{
     Action, AffinityKey, ApiMisuse, Cancellation, CheckOutError, CheckOutId, CheckOutRequest, Clear, Condition,
     Delivery, Event, Handle, IdentityId, Output, Pool, Refused, Stats,
@@ -189,8 +189,9 @@ impl Simulation {
     ///
     /// # Errors
     /// Those of the pool.
-    pub fn resize(&mut self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
-        self.call(|topology, now| topology.resize(now, sizes))
+    pub fn resize(&mut self, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
+        let limits = limits.into();
+        self.call(|topology, now| topology.resize(now, limits))
     }
 
     /// [`Pool::clear`].

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Topology;
 use super::usage::Used;
-use crate::options::{IdentityOrder, PoolSizes};
+use crate::options::{IdentityOrder, PoolLimits, PoolSizes};
 use crate::pool::{ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
 use crate::server::{IdentityOfServer, Membership, Server, ServerId};
 use crate::time::Instant;
@@ -230,9 +230,10 @@ impl<C> Topology<C> {
 
     /// Gives the pools of identities the limits of their server's pool. What they have too many together is closed when the
     /// budget is shared, after each call.
-    pub(super) fn resize_siblings(&mut self, server: ServerId, sizes: PoolSizes) {
+    pub(super) fn resize_siblings(&mut self, server: ServerId, limits: PoolLimits) {
+        let limits = limits.sizes(PoolSizes { min_pool_size: Some(0), ..limits.sizes });
         for sibling in self.pools_of(server).into_iter().filter(|&id| id != server) {
-            let _ = self.resize_pool(sibling, PoolSizes { min_pool_size: Some(0), ..sizes });
+            let _ = self.resize_pool(sibling, limits);
         }
     }
 

@@ -10,7 +10,7 @@ use super::seed_list::SrvRecord;
 use super::{CheckOut, Criteria, SelectionDetail, SelectionId, Topology, WarmUpError, WarmUpId};
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
-use crate::options::{PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptionsError, PoolSizes};
 use crate::pool::{
     AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery,
     Handle, IdentityId, PhaseTimes, Purpose, Refused,
@@ -65,7 +65,7 @@ pub enum Input {
     Ready,
     /// [`Topology::clear`].
     Clear(Clear),
-    /// [`Topology::resize`].
+    /// [`Topology::resize`], with sizes alone.
     Resize(PoolSizes),
     /// [`Topology::retire_all`].
     RetireAll(Duration),
@@ -95,6 +95,16 @@ pub enum Input {
     RecordDurations(bool),
     /// [`Topology::note_phases`].
     Phases(PhaseTimes),
+    /// [`Topology::resize`], with limits beside the sizes.
+    Limit(PoolLimits),
+}
+
+impl Input {
+    /// The call of [`Topology::resize`]: traces without the newer limits stay readable for those who do not know these.
+    #[cfg(feature = "trace")]
+    pub(crate) fn of_resize(limits: PoolLimits) -> Self {
+        if limits == PoolLimits::from(limits.sizes) { Self::Resize(limits.sizes) } else { Self::Limit(limits) }
+    }
 }
 
 /// What a call returned.
@@ -159,6 +169,7 @@ impl Topology<()> {
             Input::Ready => return self.ready(now).into(),
             Input::Clear(clear) => return self.clear(now, clear).into(),
             Input::Resize(sizes) => return Answer::of_resize(&self.resize(now, sizes)),
+            Input::Limit(limits) => return Answer::of_resize(&self.resize(now, limits)),
             Input::RetireAll(over) => self.retire_all(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),

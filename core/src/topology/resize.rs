@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Topology;
 #[cfg(feature = "trace")]
 use crate::options::PoolOptions;
-use crate::options::{PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::server::ServerId;
 use crate::time::Instant;
 
@@ -21,30 +21,31 @@ impl<C> Topology<C> {
     ///
     /// # Errors
     /// A limit has a value that it cannot have beside the others. Then nothing has changed.
-    pub fn resize(&mut self, now: Instant, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
+    pub fn resize(&mut self, now: Instant, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
+        let limits = limits.into();
         self.advance(now);
-        let options = sizes.applied_to(&self.pool_options)?;
+        let options = limits.applied_to(&self.pool_options)?;
         self.options.sizes_by_role.check(&options)?;
         self.pool_options = options;
         let members: Vec<_> = self.servers.members().map(|(id, _)| id).collect();
         for id in members {
             // Refused only by a pool whose role has limits of its own, which follow.
-            let _ = self.resize_pool(id, sizes);
-            self.resize_siblings(id, sizes);
+            let _ = self.resize_pool(id, limits);
+            self.resize_siblings(id, limits);
             self.resize_by_role(id);
         }
         Ok(())
     }
 
     /// Where several pools share their server's limits, none is lent by the old ones: what the new ones leave is shared afterwards.
-    pub(super) fn resize_pool(&mut self, id: ServerId, sizes: PoolSizes) -> Option<Result<(), PoolOptionsError>> {
+    pub(super) fn resize_pool(&mut self, id: ServerId, limits: PoolLimits) -> Option<Result<(), PoolOptionsError>> {
         let now = self.now;
         if !self.shares_limits() {
-            return self.call_pool(id, |pool| pool.resize(now, sizes));
+            return self.call_pool(id, |pool| pool.resize(now, limits));
         }
         let resized = self.servers.get_mut(id).map(|server| {
             server.pool.lend_permits(0);
-            server.pool.resize(now, sizes)
+            server.pool.resize(now, limits)
         });
         self.collect(id);
         resized

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Topology;
 use crate::monitor::ServerType;
-use crate::options::{PoolOptions, PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptions, PoolOptionsError, PoolSizes};
 use crate::server::ServerId;
 
 /// Limits of pools by what their servers are; those that are left out are the options'. A server that is unknown for the
@@ -53,7 +53,9 @@ impl SizesByRole {
     /// Whether `options` can have the limits of every role.
     pub(super) fn check(&self, options: &PoolOptions) -> Result<(), PoolOptionsError> {
         let Self { primary, secondary, mongos, other } = self;
-        [primary, secondary, mongos, other].into_iter().try_for_each(|sizes| sizes.applied_to(options).map(drop))
+        [primary, secondary, mongos, other]
+            .into_iter()
+            .try_for_each(|&sizes| PoolLimits::from(sizes).applied_to(options).map(drop))
     }
 
     fn of(&self, server_type: ServerType) -> Option<PoolSizes> {
@@ -81,16 +83,17 @@ impl<C> Topology<C> {
             self.servers.get(id).and_then(|server| self.options.sizes_by_role.of(server.description.server_type));
         let Some(sizes) = role else { return };
         // Those of every role were checked with the options.
-        if let Ok(PoolOptions { max_pool_size, min_pool_size, max_connecting, profile, .. }) =
-            sizes.applied_to(&self.pool_options)
-        {
-            let sizes = PoolSizes {
-                max_pool_size: max_pool_size.or(Some(PoolOptions::DEFAULT_MAX_POOL_SIZE)),
-                min_pool_size: min_pool_size.or(Some(0)),
-                max_connecting: max_connecting.or(Some(profile.default_max_connecting())),
-            };
-            let _ = self.resize_pool(id, sizes);
-            self.resize_siblings(id, sizes);
+        if let Ok(options) = PoolLimits::from(sizes).applied_to(&self.pool_options) {
+            let max_connecting = options.max_connecting.unwrap_or(options.profile.default_max_connecting());
+            let sizes = PoolSizes::default()
+                .max_pool_size(options.max_pool_size.unwrap_or(PoolOptions::DEFAULT_MAX_POOL_SIZE))
+                .min_pool_size(options.min_pool_size.unwrap_or(0))
+                .max_connecting(max_connecting);
+            let limits = PoolLimits::from(sizes)
+                .max_wait_queue_depth(options.max_wait_queue_depth)
+                .max_new_connections_per_second(options.max_new_connections_per_second);
+            let _ = self.resize_pool(id, limits);
+            self.resize_siblings(id, limits);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::history::History;
 use super::tape::{Contents, RecorderOptions, Tape};
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
-use crate::options::{PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::pool::{
     AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutRequest, Clear, Delivery, Handle, IdentityId, PhaseTimes,
     Purpose, Refused,
@@ -320,8 +320,9 @@ impl<C> Recorded<C> {
     ///
     /// # Errors
     /// Those of the call.
-    pub fn resize(&mut self, now: Instant, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
-        self.make(now, || Input::Resize(sizes), |machine| machine.resize(now, sizes), Answer::of_resize)
+    pub fn resize(&mut self, now: Instant, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
+        let limits = limits.into();
+        self.make(now, || Input::of_resize(limits), |machine| machine.resize(now, limits), Answer::of_resize)
     }
 
     /// [`Topology::retire_all`].

@@ -14,7 +14,7 @@ use cmap_core::time::Instant;
 use super::durations::Seen;
 use super::output::{CheckOut, Id, Output, Service, Warmed, count};
 use super::reference::Answer;
-use super::transition::{Call, Key, Named, Options, Refusal, Resized};
+use super::transition::{Call, Key, Named, Options, Refusal};
 
 /// A broken law: its name, and the violation.
 pub(crate) type Broken = (&'static str, String);
@@ -38,7 +38,9 @@ pub(crate) struct Laws {
     overload: Option<(u64, usize)>,
     /// The last connection whose credential was replaced.
     outdated_until: Id,
-    /// When connections were created, where their rate is limited.
+    /// How many waited when the limits changed, and have not been fewer since: a smaller queue refuses nobody who waits.
+    waiting_beyond: usize,
+    /// When connections were created at this rate, where it is limited.
     created_at: Vec<u64>,
     /// Which connections each key has had.
     had: BTreeMap<Key, BTreeSet<Id>>,
@@ -110,6 +112,7 @@ impl Laws {
             before: [0; 2],
             overload: None,
             outdated_until: 0,
+            waiting_beyond: 0,
             created_at: Vec::new(),
             had: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -154,7 +157,8 @@ impl Laws {
         let max = self.options.max_pool_size;
         check("total <= maxPoolSize", max == 0 || counts.total() <= max.max(total), counts)?;
         let (deepest, depth) = (self.options.max_wait_queue_depth, counts.waiting as usize);
-        check("waiting <= maxWaitQueueDepth", deepest == 0 || depth <= deepest, counts)?;
+        self.waiting_beyond = self.waiting_beyond.min(depth);
+        check("waiting <= maxWaitQueueDepth", deepest == 0 || depth <= deepest.max(self.waiting_beyond), counts)?;
         let max_connecting = self.options.max_connecting.max(pending);
         check("pending <= maxConnecting", counts.pending <= max_connecting, counts)?;
         let number = |wanted: fn(Place) -> bool| self.connections.iter().filter(|c| wanted(c.place)).count();
@@ -314,12 +318,14 @@ impl Laws {
                 }
             }
             Call::RenewCredential if !self.has_closed => self.outdated_until = self.connections.len() as Id,
-            Call::Resize(Resized { max_pool_size, min_pool_size, max_connecting }) => {
-                let Options { max_pool_size: max, min_pool_size: min, max_connecting: connecting, .. } =
-                    &mut self.options;
-                *max = max_pool_size.unwrap_or(*max);
-                *min = min_pool_size.unwrap_or(*min);
-                *connecting = max_connecting.unwrap_or(*connecting);
+            Call::Resize(resized) => {
+                let options = resized.applied_to(self.options);
+                if options.creation_interval != self.options.creation_interval {
+                    self.created_at.clear();
+                }
+                self.waiting_beyond =
+                    self.check_outs.iter().filter(|entry| entry.progress == Progress::Waiting).count();
+                self.options = options;
             }
             // A refresh is no use.
             Call::Refreshed(Named::Own(id)) if let Place::Refreshing { since } = self.place(id) => {

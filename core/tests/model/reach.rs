@@ -51,6 +51,8 @@ const COMMON: [&str; 56] = [
     "closed InUse surplus",
     "a host was used no more",
     "resized Refused",
+    "a queue became smaller than it was",
+    "a new rate counted from the old one's tokens",
     "closed InUse error",
     "closed InUse stale",
     "closed Pending error",
@@ -134,7 +136,16 @@ impl Reach {
                     self.add("a cancellation met a delivery that was not drained");
                 }
             }
-            (Ok(answer), Call::Resize(_)) => self.add(format!("resized {answer:?}")),
+            (Ok(answer), Call::Resize(_)) => {
+                self.add(format!("resized {answer:?}"));
+                if (1..after.waiters.len()).contains(&after.options.max_wait_queue_depth) {
+                    self.add("a queue became smaller than it was");
+                }
+                let (old, new) = (before.options.creation_interval, after.options.creation_interval);
+                if old != new && old > 0 && new > 0 && after.allowed_at().is_some_and(|at| at > after.now) {
+                    self.add("a new rate counted from the old one's tokens");
+                }
+            }
             (Ok(Answer::Done), Call::Established(_)) if before.waiters.len() >= 2 && before.counts()[0] >= 2 => {
                 self.add("one of several pending connections was established for a queue");
             }

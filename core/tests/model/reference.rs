@@ -340,16 +340,16 @@ impl Reference {
     }
 
     /// the coldest available connections make room; those in use stay.
-    fn resize(&mut self, Resized { max_pool_size, min_pool_size, max_connecting }: Resized) -> Answer {
-        let options = Options {
-            max_pool_size: max_pool_size.unwrap_or(self.options.max_pool_size),
-            min_pool_size: min_pool_size.unwrap_or(self.options.min_pool_size),
-            max_connecting: max_connecting.unwrap_or(self.options.max_connecting),
-            ..self.options
-        };
+    fn resize(&mut self, resized: Resized) -> Answer {
+        let options = resized.applied_to(self.options);
         let is_too_small = options.max_pool_size > 0 && options.min_pool_size > options.max_pool_size;
         if is_too_small || options.max_connecting == 0 {
             return Answer::Refused;
+        }
+        // a new rate misses as many tokens as the old one did.
+        let debt = self.created_until.saturating_sub(self.now) * options.creation_interval;
+        if debt > 0 || options.creation_interval == 0 {
+            self.created_until = self.created_until.min(self.now) + debt / self.options.creation_interval.max(1);
         }
         self.options = options;
         self.close_surplus();

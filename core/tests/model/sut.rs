@@ -8,7 +8,7 @@ use proptest_state_machine::StateMachineTest;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::options::{Maintenance, PoolOptions, PoolSizes, QueueDepth};
+use cmap_core::options::{Maintenance, PoolLimits, PoolOptions, QueueDepth};
 use cmap_core::pool::{
     self, Action, AffinityKey, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction,
     ServiceId, TimeoutReason, WarmUpId,
@@ -281,12 +281,7 @@ impl Sut {
             Call::Refreshed(named) => Input::Refreshed(self.handle(named)),
             Call::RefreshFailed(named) => Input::RefreshFailed(self.handle(named)),
             Call::PeerClosed(named) => Input::PeerClosed(self.handle(named)),
-            Call::Resize(Resized { max_pool_size, min_pool_size, max_connecting }) => {
-                let mut sizes = PoolSizes::default();
-                (sizes.max_pool_size, sizes.min_pool_size) = (max_pool_size, min_pool_size);
-                sizes.max_connecting = max_connecting;
-                Input::Resize(sizes)
-            }
+            Call::Resize(resized) => Input::Limit(limits(resized)),
             Call::EndAffinity(key) => Input::EndAffinity(AffinityKey(key)),
             Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
             Call::Resume => Input::Resume,
@@ -380,8 +375,7 @@ fn pool_options(options: Options) -> PoolOptions {
         Some(if options.check_after_idle == u64::MAX { Duration::MAX } else { nanos(options.check_after_idle) });
     pool.load_balanced = options.load_balanced;
     pool.backoff = Some(options.backoff);
-    pool.max_wait_queue_depth =
-        (options.max_wait_queue_depth > 0).then_some(QueueDepth::Waiters(options.max_wait_queue_depth as u32));
+    pool.max_wait_queue_depth = queue_depth(options.max_wait_queue_depth);
     pool.wait_order = Some(options.wait_order);
     pool.reuse = Some(options.reuse);
     pool.max_lifetime = Some(nanos(options.max_lifetime));
@@ -389,9 +383,26 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.affinity = options.affinity;
     pool.refresh_requirement = Some(nanos(options.refresh_requirement));
     pool.profile = options.profile;
-    pool.max_new_connections_per_second =
-        (options.creation_interval > 0).then(|| (1_000_000_000 / options.creation_interval) as u32);
+    pool.max_new_connections_per_second = rate(options.creation_interval);
     pool
+}
+
+fn limits(resized: Resized) -> PoolLimits {
+    let mut limits = PoolLimits::default();
+    limits.sizes.max_pool_size = resized.max_pool_size;
+    limits.sizes.min_pool_size = resized.min_pool_size;
+    limits.sizes.max_connecting = resized.max_connecting;
+    limits.max_wait_queue_depth = resized.max_wait_queue_depth.map(queue_depth);
+    limits.max_new_connections_per_second = resized.creation_interval.map(rate);
+    limits
+}
+
+fn queue_depth(waiters: usize) -> Option<QueueDepth> {
+    (waiters > 0).then_some(QueueDepth::Waiters(waiters as u32))
+}
+
+fn rate(interval: u64) -> Option<u32> {
+    (interval > 0).then(|| (1_000_000_000 / interval) as u32)
 }
 
 fn service_id(service: Service) -> ServiceId {

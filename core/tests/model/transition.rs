@@ -130,6 +130,22 @@ pub(crate) struct Resized {
     pub(crate) max_pool_size: Option<u32>,
     pub(crate) min_pool_size: Option<u32>,
     pub(crate) max_connecting: Option<u32>,
+    pub(crate) max_wait_queue_depth: Option<usize>,
+    pub(crate) creation_interval: Option<u64>,
+}
+
+impl Resized {
+    /// `options` with the new limits, whether they can be or not.
+    pub(crate) fn applied_to(self, options: Options) -> Options {
+        Options {
+            max_pool_size: self.max_pool_size.unwrap_or(options.max_pool_size),
+            min_pool_size: self.min_pool_size.unwrap_or(options.min_pool_size),
+            max_connecting: self.max_connecting.unwrap_or(options.max_connecting),
+            max_wait_queue_depth: self.max_wait_queue_depth.unwrap_or(options.max_wait_queue_depth),
+            creation_interval: self.creation_interval.unwrap_or(options.creation_interval),
+            ..options
+        }
+    }
 }
 
 /// A connection or a check-out, before the step is made.
@@ -308,9 +324,13 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
 fn resized() -> impl Strategy<Value = Resized> {
     let limit = |range| prop::option::weighted(0.7, range);
     // Small sizes are those that leave a surplus.
-    (limit(0_u32..=4), prop::option::weighted(0.3, 0_u32..=3), limit(0_u32..=3)).prop_map(
-        |(max_pool_size, min_pool_size, max_connecting)| Resized { max_pool_size, min_pool_size, max_connecting },
-    )
+    let sizes = (limit(0_u32..=4), prop::option::weighted(0.3, 0_u32..=3), limit(0_u32..=3));
+    let depth = prop::option::weighted(0.2, 0_usize..=3);
+    let interval = prop::option::weighted(0.2, prop::sample::select(&[0_u64, 1, 2, 4, 5, 8][..]));
+    (sizes, depth, interval).prop_map(|(sizes, max_wait_queue_depth, creation_interval)| {
+        let (max_pool_size, min_pool_size, max_connecting) = sizes;
+        Resized { max_pool_size, min_pool_size, max_connecting, max_wait_queue_depth, creation_interval }
+    })
 }
 
 fn pick() -> impl Strategy<Value = Pick> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
-use cmap_core::options::{ClientOptions, Credential, PoolOptionsError, PoolSizes, Warning};
+use cmap_core::options::{ClientOptions, Credential, PoolLimits, PoolOptionsError, Warning};
 use cmap_core::pool::{AffinityKey, IdentityId, PoolState, Statistics, Stats};
 use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 
@@ -234,17 +234,18 @@ impl<R: Runtime> Client<R> {
     /// come back (X-70). [`options`](Self::options) stay as they were given.
     ///
     /// ```
-    /// use cmap_runtime::core::options::{PoolOptionsError, PoolSizes};
+    /// use cmap_runtime::core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth};
     /// # use cmap_runtime::{Client, Runtime};
     /// # fn resize<R: Runtime>(client: &Client<R>) -> Result<(), PoolOptionsError> {
-    /// client.resize(PoolSizes::default().max_pool_size(200).min_pool_size(10))
+    /// client.resize(PoolSizes::default().max_pool_size(200).min_pool_size(10))?;
+    /// client.resize(PoolLimits::default().max_wait_queue_depth(QueueDepth::TimesMaxPoolSize(2)))
     /// # }
     /// ```
     ///
     /// # Errors
     /// A limit has a value that it cannot have beside the others. Then nothing has changed.
-    pub fn resize(&self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
-        self.pool.resize(sizes)
+    pub fn resize(&self, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
+        self.pool.resize(limits.into())
     }
 
     /// Waits until as many connections are established to every server that takes writes, so that the first requests need

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::MetadataError;
-use cmap_core::options::{ClientOptions, Credential, PoolOptionsError, PoolSizes, Warning};
+use cmap_core::options::{ClientOptions, Credential, PoolLimits, PoolOptionsError, Warning};
 use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, IdentityId, PoolState, Statistics, Stats};
 use cmap_core::retry::RetryPolicy;
 use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
@@ -171,8 +171,8 @@ impl<R: Runtime> Pool<R> {
     ///
     /// # Errors
     /// A limit has a value that it cannot have beside the others. Then nothing has changed.
-    pub fn resize(&self, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
-        self.owner.context.topology.resize(sizes)
+    pub fn resize(&self, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
+        self.owner.context.topology.resize(limits.into())
     }
 
     /// Replaces all connections, evenly over a time: those in use when they come back, and never so many at once that

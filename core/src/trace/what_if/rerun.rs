@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::script::{Course, Event, Kind, Script, about};
 use super::{Changes, Fate, Outcome};
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::PoolOptionsError;
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::pool::{self, Action, Cancellation, Condition, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Input, Output, Topology};
@@ -67,6 +67,12 @@ impl<'a> Player<'a> {
         }
     }
 
+    /// Limits that contradict the changed ones are refused, as they would have been.
+    fn resize(&mut self, limits: PoolLimits) {
+        let _ = self.machine.resize(self.now, limits);
+        let _ = self.change_sizes();
+    }
+
     fn change_sizes(&mut self) -> Result<(), PoolOptionsError> {
         match self.changes.sizes() {
             Some(sizes) => self.machine.resize(self.now, sizes),
@@ -102,11 +108,8 @@ impl<'a> Player<'a> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Call(Input::Resize(sizes)) => {
-                // Limits that contradict the changed ones are refused, as they would have been.
-                let _ = self.machine.resize(self.now, sizes);
-                let _ = self.change_sizes();
-            }
+            Event::Call(Input::Resize(sizes)) => self.resize(sizes.into()),
+            Event::Call(Input::Limit(limits)) => self.resize(limits),
             Event::Call(input) => self.call(input),
             Event::Begin(at, input) => {
                 let input = self.changes.applied_to(input, self.now);

@@ -52,7 +52,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
-use cmap_core::options::{PoolOptionsError, PoolSizes};
+use cmap_core::options::{PoolLimits, PoolOptionsError};
 use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PhaseTimes, PoolState, Purpose, ServiceId, Stats};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
@@ -239,8 +239,8 @@ impl<R: Runtime> Topology<R> {
     }
 
     /// Gives all pools new limits.
-    pub(crate) fn resize(self: &Arc<Self>, sizes: PoolSizes) -> Result<(), PoolOptionsError> {
-        self.drive(|machine, now| machine.resize(now, sizes))
+    pub(crate) fn resize(self: &Arc<Self>, limits: PoolLimits) -> Result<(), PoolOptionsError> {
+        self.drive(|machine, now| machine.resize(now, limits))
     }
 
     /// Ends the lives of all connections over a time.

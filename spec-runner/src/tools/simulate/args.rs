@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::step::Deployment;
+use super::world::Weather;
 
 /// What to simulate.
 #[derive(Args, Debug)]
@@ -25,6 +26,10 @@ pub struct SimulateArgs {
     #[arg(long, overrides_with = "machine")]
     whole_stack: bool,
 
+    /// Worlds of the machine without troubles and options, in which callers come and go: what a simulation costs by itself
+    #[arg(long, conflicts_with = "whole_stack")]
+    calm: bool,
+
     /// How many steps each seed has: by default 1000 of the machine, or 60 operations of the whole stack
     #[arg(long, value_name = "N")]
     pub(super) steps: Option<usize>,
@@ -35,6 +40,10 @@ pub struct SimulateArgs {
 }
 
 impl SimulateArgs {
+    pub(super) fn weather(&self) -> Weather {
+        if self.calm { Weather::Calm } else { Weather::Drawn }
+    }
+
     pub(super) fn is_of_whole_stack(&self) -> bool {
         self.whole_stack && !self.machine
     }

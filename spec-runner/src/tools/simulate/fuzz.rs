@@ -9,7 +9,7 @@ use cmap_core::time::Instant;
 
 use super::shrink::{play, shrink, sound};
 use super::step::{Deployment, Establishment, Heard, Lookup, Purpose, Script, Step, Trouble};
-use super::world::World;
+use super::world::{Weather, World};
 
 /// Most steps of a script.
 const STEPS: usize = 300;
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
         (now, step(what, argument, more))
     });
     let steps = steps.collect();
-    let client = World::new(seed, Some(deployment)).client().clone();
+    let client = World::new(seed, Some(deployment), Weather::Drawn).client().clone();
     let script = Script { client, steps, until: now };
     let Some(machine) = sound(&script.client) else { return };
     if let Err(broken) = play(&script, machine).1 {

@@ -11,6 +11,7 @@ use super::machine::Machine;
 use super::shrink::{play, shrink, sound};
 use super::simulate;
 use super::step::ClientCase;
+use super::world::{Weather, World};
 
 /// Enough seeds to meet each bug.
 const SEEDS: u64 = 2000;
@@ -120,7 +121,7 @@ impl Machine for Wrong {
 fn found(bug: Bug) -> (&'static str, usize) {
     let make = |case: &ClientCase| Some(Wrong { machine: sound(case)?, bug, calls: 0, again: None });
     let failed = (0..SEEDS).find_map(|seed| {
-        let done = simulate(seed, None, STEPS, make);
+        let done = simulate(world(seed), STEPS, make);
         done.result.err().map(|_| done.script)
     });
     let script = shrink(failed.expect("no seed finds it"), &make);
@@ -128,18 +129,33 @@ fn found(bug: Bug) -> (&'static str, usize) {
     (played.expect_err("a law still breaks").law, script.steps.len())
 }
 
+fn world(seed: u64) -> World {
+    World::new(seed, None, Weather::Drawn)
+}
+
 #[test]
 fn no_seed_breaks_a_law() {
     for seed in 0..300 {
-        let done = simulate(seed, None, STEPS, sound);
+        let done = simulate(world(seed), STEPS, sound);
 
         assert_eq!(done.result, Ok(()), "seed {seed}:\n{}", done.script);
     }
 }
 
 #[test]
+fn in_calm_worlds_every_check_out_gets_a_connection() {
+    for seed in 0..50 {
+        let done = simulate(World::new(seed, None, Weather::Calm), STEPS, sound);
+
+        assert_eq!(done.result, Ok(()), "seed {seed}:\n{}", done.script);
+        assert!(done.check_outs > 100, "seed {seed}: {} check-outs", done.check_outs);
+        assert!(done.marks.missed().contains(&"a check-out failed in a pool"), "seed {seed}:\n{}", done.script);
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
-    let steps = |seed| simulate(seed, None, STEPS, sound).script.steps;
+    let steps = |seed| simulate(world(seed), STEPS, sound).script.steps;
 
     assert_eq!(steps(7), steps(7));
     assert_ne!(steps(7), steps(8));
@@ -147,7 +163,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_run_repeats_from_its_trace() {
-    let script = simulate(7, None, STEPS, sound).script;
+    let script = simulate(world(7), STEPS, sound).script;
 
     let trace = Trace::read(&trace(&script, "a test").expect("it is recorded")).expect("it can be read");
 

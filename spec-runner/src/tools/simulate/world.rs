@@ -14,7 +14,7 @@ use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, WarmUpId};
 
-use self::drawn::{Temper, client, pick};
+use self::drawn::{Temper, calm_client, client, pick};
 use self::servers::{Checking, Member};
 use super::driver::{Driver, Report};
 use super::machine::Machine;
@@ -34,6 +34,15 @@ const LOOKUP: u64 = 5_000_000;
 
 /// Later than everything.
 const END: Instant = Instant::from_nanos(u64::MAX);
+
+/// Whether a world has troubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weather {
+    /// Those that its seed draws.
+    Drawn,
+    /// None.
+    Calm,
+}
 
 /// The world of one seed.
 pub(super) struct World {
@@ -99,12 +108,14 @@ enum Event {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, deployment: Option<Deployment>) -> Self {
+    pub(super) fn new(seed: u64, deployment: Option<Deployment>, weather: Weather) -> Self {
         let mut random = Random::new(seed);
         let drawn = pick(&mut random, &Deployment::ALL);
         let deployment = deployment.unwrap_or(drawn);
-        let client = client(&mut random, deployment, seed);
-        let temper = Temper::draw(&mut random, deployment);
+        let (client, temper) = match weather {
+            Weather::Drawn => (client(&mut random, deployment, seed), Temper::draw(&mut random, deployment)),
+            Weather::Calm => (calm_client(&mut random, deployment, seed), Temper::calm(&mut random)),
+        };
         let mut world = Self {
             members: vec![Member::Up; deployment.hosts().len()],
             checks: vec![Checking::default(); deployment.hosts().len()],

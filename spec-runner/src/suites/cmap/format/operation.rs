@@ -1,6 +1,6 @@
 //! The operations of a test, and the threads that carry them out.
 
-use cmap_core::options::PoolSizes;
+use cmap_core::options::{PoolLimits, QueueDepth};
 use cmap_core::pool::WarmUpErrorKind;
 use cmap_core::sim::ConfigureFailPoint;
 use serde::Deserialize;
@@ -87,6 +87,10 @@ pub enum Operation {
         min_pool_size: Option<u32>,
         /// `maxConnecting`.
         max_connecting: Option<u32>,
+        /// `maxWaitQueueDepth`; 0 means no limit.
+        max_wait_queue_depth: Option<u32>,
+        /// `maxNewConnectionsPerSecond`; 0 means no limit.
+        max_new_connections_per_second: Option<u32>,
         /// The option that the error must name, if the limits contradict each other.
         refused: Option<String>,
     },
@@ -158,12 +162,26 @@ pub enum Operation {
 
 impl Operation {
     /// The limits of `resize`, as the pool takes them; `None` for another operation.
-    pub fn sizes(&self) -> Option<PoolSizes> {
-        let Self::Resize { max_pool_size, min_pool_size, max_connecting, .. } = self else { return None };
-        let mut sizes = PoolSizes::default();
-        (sizes.max_pool_size, sizes.min_pool_size) = (*max_pool_size, *min_pool_size);
-        sizes.max_connecting = *max_connecting;
-        Some(sizes)
+    pub fn limits(&self) -> Option<PoolLimits> {
+        let Self::Resize {
+            max_pool_size,
+            min_pool_size,
+            max_connecting,
+            max_wait_queue_depth,
+            max_new_connections_per_second,
+            refused: _,
+        } = *self
+        else {
+            return None;
+        };
+        let mut limits = PoolLimits::default();
+        (limits.sizes.max_pool_size, limits.sizes.min_pool_size) = (max_pool_size, min_pool_size);
+        limits.sizes.max_connecting = max_connecting;
+        limits.max_wait_queue_depth =
+            max_wait_queue_depth.map(|waiters| (waiters > 0).then_some(QueueDepth::Waiters(waiters)));
+        limits.max_new_connections_per_second =
+            max_new_connections_per_second.map(|connections| (connections > 0).then_some(connections));
+        Some(limits)
     }
 }
 

@@ -40,6 +40,32 @@ pub(super) struct Temper {
 }
 
 impl Temper {
+    /// Callers alone, who hold a connection for a millisecond, on average.
+    pub(super) fn calm(random: &mut Random) -> Self {
+        Self {
+            callers: usize::try_from(1 + random.up_to(15)).unwrap_or(1),
+            hold: 2_000,
+            think: 2_000,
+            latency: 500,
+            check_pause: 500_000,
+            limits: 0,
+            cancels: 0,
+            errors: 0,
+            hang_ups: 0,
+            deaths: 0,
+            late_reports: 0,
+            reads: 0,
+            keys: 0,
+            warm_ups: 0,
+            identities: 0,
+            refusals: 0,
+            rotations: 0,
+            troubles: 0,
+            changes: false,
+            suspensions: false,
+        }
+    }
+
     pub(super) fn draw(random: &mut Random, deployment: Deployment) -> Self {
         let temper = Self {
             callers: usize::try_from(1 + random.up_to(15)).unwrap_or(1),
@@ -69,6 +95,14 @@ impl Temper {
             Deployment::Standalone | Deployment::ReplicaSet | Deployment::Sharded | Deployment::LoadBalanced => temper,
         }
     }
+}
+
+/// A client with no option but a size.
+pub(super) fn calm_client(random: &mut Random, deployment: Deployment, seed: u64) -> ClientCase {
+    let mut pool = PoolOptions::default();
+    pool.max_pool_size = Some(1 + u32::try_from(random.up_to(8)).unwrap_or_default());
+    pool.seed = seed;
+    ClientCase { deployment, pool, max_connections: 0, srv_max_hosts: None, lateness: Duration::ZERO }
 }
 
 /// A client with options by swarm.

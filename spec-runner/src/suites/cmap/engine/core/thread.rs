@@ -158,7 +158,7 @@ impl<'a> Session<'a> {
             Operation::Close {} => self.simulation.close(),
             Operation::Ready {} => self.simulation.ready(),
             Operation::Resize { refused, .. } => {
-                let resized = operation.sizes().map(|sizes| self.simulation.resize(sizes));
+                let resized = operation.limits().map(|limits| self.simulation.resize(limits));
                 let named = resized.and_then(Result::err).map(|error| error.option);
                 if named != refused.as_deref() {
                     self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));

@@ -83,7 +83,7 @@ impl<R: Runtime> Session<R> {
     }
 
     fn resize(&self, operation: &Operation, refused: Option<&str>) {
-        let resized = operation.sizes().map(|sizes| self.pool.resize(sizes));
+        let resized = operation.limits().map(|limits| self.pool.resize(limits));
         let named = resized.and_then(Result::err).map(|error| error.option);
         if named != refused {
             self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
