@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cmap_core::options::{ClientOptions, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{ClientOptions, PoolLimits, QueueDepth, Reuse, WaitOrder};
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, Client};
@@ -34,6 +34,53 @@ pub fn a_full_wait_queue_refuses_with_the_labels_of_an_overload<H: Harness>() {
             drop(waiter.await.unwrap());
         }
         assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_wait_queue_that_becomes_shorter_refuses_only_newcomers_x_70<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = with_options::<H>(&server, "maxPoolSize=1", |_| {}).await;
+        let first = client.check_out().await.unwrap();
+        let mut waiters: Vec<_> = (0..2).map(|_| Box::pin(client.check_out())).collect();
+        for waiter in &mut waiters {
+            assert!(poll_once(waiter).await.is_none());
+        }
+
+        client.resize(PoolLimits::default().max_wait_queue_depth(QueueDepth::Waiters(1))).unwrap();
+
+        let CheckOutError::Pool(error) = client.check_out().await.unwrap_err() else { panic!("another error") };
+        assert_eq!(error.kind, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth: 1 });
+        drop(first);
+        for waiter in waiters {
+            drop(waiter.await.unwrap());
+        }
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn connections_come_at_once_when_their_rate_is_lifted_x_70<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = with_options::<H>(&server, "maxPoolSize=4&maxConnecting=1", |options| {
+            options.pool.max_new_connections_per_second = Some(1);
+        })
+        .await;
+        let _first = client.check_out().await.unwrap();
+        // At the old rate the last of them would come after three seconds.
+        let soon = Duration::from_millis(2900);
+        let mut waiters: Vec<_> = (0..3).map(|_| Box::pin(client.check_out_within(soon))).collect();
+        for waiter in &mut waiters {
+            assert!(poll_once(waiter).await.is_none());
+        }
+
+        client.resize(PoolLimits::default().max_new_connections_per_second(None)).unwrap();
+
+        let mut held = Vec::new();
+        for waiter in waiters {
+            held.push(waiter.await.unwrap());
+        }
+        assert_eq!((held.len(), client.stats().counts.total()), (3, 4));
     });
 }
 

@@ -380,6 +380,8 @@ macro_rules! conformance {
             }
             storms_of_callers {
                 a_full_wait_queue_refuses_with_the_labels_of_an_overload,
+                a_wait_queue_that_becomes_shorter_refuses_only_newcomers_x_70,
+                connections_come_at_once_when_their_rate_is_lifted_x_70,
                 the_earliest_deadline_is_served_first,
                 new_connections_keep_to_their_rate,
                 connections_are_used_in_turn,
