@@ -268,8 +268,12 @@ impl Collection {
         let freed = if is_shared { 0 } else { Stored::size(&old) };
         let bytes: usize = keys.iter().map(|keys| keys.bytes).sum();
         self.meter.check((bytes + Stored::size(&document)).saturating_sub(freed))?;
-        self.remove(record, work);
-        self.store(record, document, keys);
+        for (index, keys) in self.indexes.iter_mut().zip(keys) {
+            index.exchange(&old, keys, record, &self.meter, work);
+        }
+        self.bytes -= old.as_bytes().len();
+        self.note_change(&old);
+        self.put(record, document);
         Ok(true)
     }
 
@@ -322,6 +326,10 @@ impl Collection {
         for (index, keys) in self.indexes.iter_mut().zip(keys) {
             index.take(keys, record, &self.meter);
         }
+        self.put(record, document);
+    }
+
+    fn put(&mut self, record: RecordId, document: RawDocumentBuf) {
         self.note_change(&document);
         self.bytes += document.as_bytes().len();
         self.documents.insert(record, Arc::new(Stored::new(document, &self.meter)));

@@ -44,7 +44,8 @@ pub(super) struct Index {
 /// The record of each key, and the bytes that the keys take; those count once the index is in a collection.
 #[derive(Debug, Default)]
 struct Taken {
-    records: BTreeMap<Key, RecordId>,
+    /// Shared with copies of the collection, until one of them changes it: most writes leave the keys of a document as they are.
+    records: Arc<BTreeMap<Key, RecordId>>,
     held: Option<Held>,
 }
 
@@ -165,7 +166,7 @@ impl Index {
     /// The same index with the same keys, whose bytes `meter` counts.
     pub(super) fn copy(&self, meter: &Arc<Meter>) -> Self {
         let taken = self.taken.as_ref().map(|Taken { records, held }| Taken {
-            records: records.clone(),
+            records: Arc::clone(records),
             held: held.as_ref().map(|held| meter.hold(held.bytes())),
         });
         Self { taken, ..self.emptied() }
@@ -242,7 +243,7 @@ impl Index {
     /// Takes keys for a record.
     pub(super) fn take(&mut self, keys: Keys, record: RecordId, meter: &Arc<Meter>) {
         if let Some(Taken { records, held }) = &mut self.taken {
-            records.extend(keys.keys.into_iter().map(|key| (key, record)));
+            Arc::make_mut(records).extend(keys.keys.into_iter().map(|key| (key, record)));
             let held = held.get_or_insert_with(|| meter.hold(0));
             held.resize(held.bytes() + keys.bytes);
         }
@@ -250,11 +251,37 @@ impl Index {
 
     /// Gives up the keys of a record: all of them, even after too much work.
     pub(super) fn release(&mut self, document: &RawDocument, record: RecordId, work: &Work) {
+        let keys = self.keys_to_release(document, work);
+        self.release_keys(&keys, record);
+    }
+
+    /// Gives up the keys of a record that has another document from now on, and takes the keys of that.
+    pub(super) fn exchange(
+        &mut self,
+        old: &RawDocument,
+        keys: Keys,
+        record: RecordId,
+        meter: &Arc<Meter>,
+        work: &Work,
+    ) {
+        let before = self.keys_to_release(old, work);
+        if before.keys != keys.keys || before.bytes != keys.bytes {
+            self.release_keys(&before, record);
+            self.take(keys, record, meter);
+        }
+    }
+
+    fn keys_to_release(&self, document: &RawDocument, work: &Work) -> Keys {
+        let Some(Taken { records, .. }) = &self.taken else { return Keys::default() };
         let own = work.unlimited();
-        let keys = if self.taken.is_some() { self.keys(document, &own).unwrap_or_default() } else { Keys::default() };
-        work.step(own.done());
+        let keys = self.keys(document, &own).unwrap_or_default();
+        work.step(own.done() + keys.keys.len() as u64 * work::depth(records.len()) / 2);
+        keys
+    }
+
+    fn release_keys(&mut self, keys: &Keys, record: RecordId) {
         let Some(Taken { records, held }) = &mut self.taken else { return };
-        work.step(keys.keys.len() as u64 * work::depth(records.len()) / 2);
+        let records = Arc::make_mut(records);
         for key in &keys.keys {
             if records.get(key) == Some(&record) {
                 records.remove(key);
