@@ -1,6 +1,6 @@
 //! The databases, and the collections in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bson::oid::ObjectId;
@@ -28,16 +28,19 @@ pub(super) struct Namespace<'a> {
     pub(super) collection: &'a str,
 }
 
+/// The collections of a database by name. Names are shared, too: a view costs no copies of them.
+pub(super) type Collections = BTreeMap<Arc<str>, Arc<Collection>>;
+
 /// All databases.
 #[derive(Debug)]
 pub(super) struct Catalog {
-    databases: BTreeMap<String, BTreeMap<String, Arc<Collection>>>,
+    databases: BTreeMap<Arc<str>, Collections>,
     uuids: Random,
     object_ids: ObjectIds,
     pub(super) limits: StoreLimits,
     pub(super) meter: Arc<Meter>,
-    /// Whether collections note which of their documents are changed: in a view.
-    notes_changes: bool,
+    /// The collections that were given out to be changed, if that is noted: in a view. They note which of their documents are changed.
+    changed: Option<BTreeSet<(Arc<str>, Arc<str>)>>,
     /// What a view takes beyond its collections.
     _held: Option<Held>,
 }
@@ -84,7 +87,7 @@ impl Catalog {
     pub(super) fn new(limits: StoreLimits) -> Self {
         let meter = Meter::new(limits.bytes);
         let (databases, uuids, object_ids) = (BTreeMap::new(), Random::new(1), ObjectIds::default());
-        Self { databases, uuids, object_ids, limits, meter, notes_changes: false, _held: None }
+        Self { databases, uuids, object_ids, limits, meter, changed: None, _held: None }
     }
 
     /// The collections as they are now, shared until either side changes one. `origin` is that of the ids that it makes; with
@@ -99,7 +102,7 @@ impl Catalog {
             object_ids: origin.map_or(self.object_ids, |origin| ObjectIds { origin, count: 0 }),
             limits: self.limits.clone(),
             meter: Arc::clone(&self.meter),
-            notes_changes: origin.is_some(),
+            changed: origin.map(|_| BTreeSet::new()),
             _held: Some(self.meter.hold(bytes)),
         })
     }
@@ -119,11 +122,13 @@ impl Catalog {
     /// The same collections, in a catalog of its own.
     pub(super) fn copy(&self) -> Self {
         let meter = Meter::new(self.limits.bytes);
-        let copy = |(name, collection): (&String, &Arc<Collection>)| (name.clone(), Arc::new(collection.copy(&meter)));
+        let copy =
+            |(name, collection): (&Arc<str>, &Arc<Collection>)| (Arc::clone(name), Arc::new(collection.copy(&meter)));
         let databases = self.databases.iter();
-        let databases = databases.map(|(name, database)| (name.clone(), database.iter().map(copy).collect())).collect();
+        let databases =
+            databases.map(|(name, database)| (Arc::clone(name), database.iter().map(copy).collect())).collect();
         let (uuids, object_ids, limits) = (self.uuids.clone(), self.object_ids, self.limits.clone());
-        Self { databases, uuids, object_ids, limits, meter, notes_changes: false, _held: None }
+        Self { databases, uuids, object_ids, limits, meter, changed: None, _held: None }
     }
 
     /// The collection, if it exists.
@@ -133,9 +138,10 @@ impl Catalog {
 
     /// The collection, if it exists, to be changed. One that is shared is copied.
     pub(super) fn get_mut(&mut self, namespace: Namespace<'_>) -> Option<&mut Collection> {
+        self.note_change(namespace);
         let collection = self.databases.get_mut(namespace.database)?.get_mut(namespace.collection)?;
         let collection = Arc::make_mut(collection);
-        if self.notes_changes {
+        if self.changed.is_some() {
             collection.note_changes();
         }
         Some(collection)
@@ -146,13 +152,32 @@ impl Catalog {
         if self.get(namespace).is_none() {
             self.create(namespace, RawDocumentBuf::new(), None)?;
         }
-        let database = self.databases.entry(namespace.database.to_owned()).or_default();
+        self.note_change(namespace);
+        let database = self.databases.entry(namespace.database.into()).or_default();
         let new = || Arc::new(Collection::new(namespace.full(), RawDocumentBuf::new(), None, [0; 16], &self.meter));
-        let collection = Arc::make_mut(database.entry(namespace.collection.to_owned()).or_insert_with(new));
-        if self.notes_changes {
+        let collection = Arc::make_mut(database.entry(namespace.collection.into()).or_insert_with(new));
+        if self.changed.is_some() {
             collection.note_changes();
         }
         Ok(collection)
+    }
+
+    fn note_change(&mut self, namespace: Namespace<'_>) {
+        let Some(changed) = &mut self.changed else { return };
+        let name = || {
+            let (database, collections) = self.databases.get_key_value(namespace.database)?;
+            let (collection, _) = collections.get_key_value(namespace.collection)?;
+            Some((Arc::clone(database), Arc::clone(collection)))
+        };
+        changed.extend(name());
+    }
+
+    /// The collections that were given out to be changed, if that is noted.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (Namespace<'_>, &Collection)> {
+        self.changed.iter().flatten().filter_map(|(database, collection)| {
+            let namespace = Namespace { database, collection };
+            Some((namespace, self.get(namespace)?))
+        })
     }
 
     /// Makes a collection, which replaces one of the same name.
@@ -165,16 +190,19 @@ impl Catalog {
         self.meter.check(Collection::size(&options))?;
         let uuid = self.next_uuid();
         let collection = Collection::new(namespace.full(), options, cap, uuid, &self.meter);
-        let database = self.databases.entry(namespace.database.to_owned()).or_default();
-        database.insert(namespace.collection.to_owned(), Arc::new(collection));
+        self.add(namespace, collection);
         Ok(())
     }
 
     /// Adds a collection under a name.
     pub(super) fn put(&mut self, namespace: Namespace<'_>, mut collection: Collection) {
         collection.namespace = namespace.full();
-        let database = self.databases.entry(namespace.database.to_owned()).or_default();
-        database.insert(namespace.collection.to_owned(), Arc::new(collection));
+        self.add(namespace, collection);
+    }
+
+    fn add(&mut self, namespace: Namespace<'_>, collection: Collection) {
+        let database = self.databases.entry(namespace.database.into()).or_default();
+        database.insert(namespace.collection.into(), Arc::new(collection));
     }
 
     /// Takes a collection out; a database without collections is gone.
@@ -188,19 +216,19 @@ impl Catalog {
     }
 
     /// Takes a database out.
-    pub(super) fn remove_database(&mut self, name: &str) -> Option<BTreeMap<String, Arc<Collection>>> {
+    pub(super) fn remove_database(&mut self, name: &str) -> Option<Collections> {
         self.databases.remove(name)
     }
 
     /// The databases by name.
-    pub(super) fn databases(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, Arc<Collection>>)> {
-        self.databases.iter().map(|(name, collections)| (name.as_str(), collections))
+    pub(super) fn databases(&self) -> impl Iterator<Item = (&str, &Collections)> {
+        self.databases.iter().map(|(name, collections)| (&**name, collections))
     }
 
     /// The collections of a database by name.
     pub(super) fn collections(&self, database: &str) -> impl Iterator<Item = (&str, &Collection)> {
         let collections = self.databases.get(database).into_iter().flatten();
-        collections.map(|(name, collection)| (name.as_str(), &**collection))
+        collections.map(|(name, collection)| (&**name, &**collection))
     }
 
     /// `document` with its `_id` first, and a new one if it has none.

@@ -80,10 +80,7 @@ impl StoreTransaction {
 
     /// The collections in which it has changed something.
     fn changed(&self) -> impl Iterator<Item = (Namespace<'_>, &Collection)> {
-        self.view.databases().flat_map(|(database, collections)| {
-            let changed = collections.iter().filter(|(_, collection)| collection.changed().next().is_some());
-            changed.map(move |(name, own)| (Namespace { database, collection: name }, &**own))
-        })
+        self.view.changed()
     }
 
     /// Whether something that it has changed was changed in `store`, too, since it began.
