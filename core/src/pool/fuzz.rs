@@ -13,7 +13,7 @@ use super::{
 };
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, Fault, Phase};
-use crate::options::{Affinity, PoolOptions, PoolSizes, Profile, QueueDepth, Reuse, WaitOrder};
+use crate::options::{Affinity, PoolLimits, PoolOptions, PoolSizes, Profile, QueueDepth, Reuse, WaitOrder};
 use crate::time::Instant;
 
 /// A pool, and everything its driver holds.
@@ -152,7 +152,7 @@ impl Driver {
             _ if (128..160).contains(&argument) => self.end_refresh(argument),
             // Limits that contradict each other are refused.
             _ if argument < 32 => {
-                let _ = self.pool.resize(now, PoolSizes::default().max_pool_size(u32::from(argument % 4)));
+                let _ = self.pool.resize(now, limits(argument));
             }
             _ if argument < 40 => self.pool.end_affinity(now, AffinityKey((argument % 8).into())),
             _ if argument < 48 => {
@@ -263,4 +263,16 @@ fn nth<T>(mut of: impl ExactSizeIterator<Item = T>, argument: u8) -> Option<T> {
 
 fn take<T>(from: &mut Vec<T>, argument: u8) -> Option<T> {
     if from.is_empty() { None } else { Some(from.swap_remove(usize::from(argument) % from.len())) }
+}
+
+/// A size, and in half of the cases the queue's depth or the rate of new connections, or no such limit.
+fn limits(argument: u8) -> PoolLimits {
+    let limits = PoolLimits::from(PoolSizes::default().max_pool_size(u32::from(argument % 4)));
+    match argument / 4 % 8 {
+        0 => limits.max_wait_queue_depth(QueueDepth::Waiters(1)),
+        1 => limits.max_wait_queue_depth(None),
+        2 => limits.max_new_connections_per_second(20),
+        3 => limits.max_new_connections_per_second(None),
+        _ => limits,
+    }
 }
