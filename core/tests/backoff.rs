@@ -99,6 +99,19 @@ fn pauses_double_up_to_800_ms() {
 }
 
 #[test]
+fn a_server_that_refuses_for_long_is_not_tried_faster() {
+    let mut bench = Bench::new(PoolOptions::default());
+    let [mut connection, _] = bench.check_out(120)[..] else { panic!("maxConnecting is 2") };
+
+    for _ in 0..100 {
+        bench.refuse(connection);
+        let (pause, created) = bench.end_pause();
+        assert!(pause >= Duration::from_millis(50));
+        connection = created[0];
+    }
+}
+
+#[test]
 fn pauses_differ_between_pools_of_different_seeds() {
     let pause = |seed| {
         let mut options = PoolOptions::default();

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::Fault;
 use cmap_core::monitor::Finding;
-use cmap_core::options::{PoolOptions, PoolSizes};
-use cmap_core::pool::{Action, CheckOutRequest, Condition, Counts, Handle, Output as PoolOutput};
+use cmap_core::options::{PoolLimits, PoolOptions, PoolSizes, QueueDepth};
+use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Counts, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Criteria, FloorPolicy, Output, ServerSelector, SizesByRole, Topology, TopologyOptions};
@@ -244,6 +245,36 @@ fn a_role_leaves_alone_what_it_does_not_name_and_new_limits_of_all_count_then() 
     client.topology.resize(client.now, PoolSizes::default().max_pool_size(9)).unwrap();
 
     assert_eq!(client.max_pool_sizes(), [Some(50), Some(9), Some(9)]);
+}
+
+#[test]
+fn new_limits_of_all_close_no_connection_that_a_role_allows() {
+    let mut client = Client::of_set(|options, _| {
+        options.sizes_by_role = SizesByRole::default().primary(PoolSizes::default().max_pool_size(50));
+    });
+    client.use_at("a", 20);
+    client.check_in_all();
+
+    client.topology.resize(client.now, PoolSizes::default().max_pool_size(9)).unwrap();
+    client.carry_out();
+
+    assert_eq!(client.sizes(), [20, 0, 0]);
+}
+
+#[test]
+fn a_server_that_is_unknown_keeps_the_sizes_of_its_last_role_x_74() {
+    let mut client = Client::of_set(|options, _| {
+        options.sizes_by_role = SizesByRole::default().primary(PoolSizes::default().max_pool_size(50));
+    });
+    let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
+    client.topology.handle_check(client.now, client.id("a"), failure).unwrap();
+
+    let limits = PoolLimits::from(PoolSizes::default().max_pool_size(9)).max_wait_queue_depth(QueueDepth::Waiters(3));
+    client.topology.resize(client.now, limits).unwrap();
+
+    assert_eq!(client.max_pool_sizes(), [Some(50), Some(9), Some(9)]);
+    let depth = |name| client.topology.server(client.id(name)).unwrap().pool().options().max_wait_queue_depth;
+    assert_eq!(MEMBERS.map(depth), [Some(QueueDepth::Waiters(3)); 3]);
 }
 
 #[test]

@@ -282,9 +282,9 @@ fn an_answer_is_one_update_of_the_topology_dns_19() {
         "begin to check",
         "ServerClosed",
         "TopologyDescriptionChanged",
+        "end the checks",
         PoolEvent::PoolClosed.name(),
         "forget",
-        "end the checks",
     ];
     assert_eq!(words(&outputs), expected);
     let opened = |output: &&Output<()>| matches!(output, Output::Server { event: ServerEvent::ServerOpening, .. });

@@ -47,7 +47,7 @@ pub use option_value::OptionValue;
 pub use percent::EncodingError;
 pub(crate) use pool::{Limits, SECOND};
 pub use pool::{Maintenance, PoolOptions, PoolOptionsError};
-pub use pool_limits::PoolLimits;
+pub use pool_limits::{NewLimit, PoolLimits};
 pub use pool_sizes::PoolSizes;
 pub use profile::Profile;
 pub use proxy::ProxyOptions;

@@ -95,7 +95,7 @@ impl<C> Pool<C> {
             // It was created before the pause, like the connections whose failure began it.
             Some(_) => return,
         };
-        let most = nanos(BASE).checked_shl(failures).unwrap_or(u64::MAX).min(nanos(LONGEST));
+        let most = nanos(BASE).saturating_mul(1 << failures.min(10)).min(nanos(LONGEST));
         let until = self.now.after(most - self.random.up_to(most / 2));
         self.backoff = Some(Backoff { until, tried: None, failures, cause: Cause::of(error) });
         self.note_restraint();

@@ -113,6 +113,7 @@ impl<C> Pool<C> {
     #[cold]
     fn close_checked_in(&mut self, key: Key, connection: Handle, socket: C, reason: ConnectionClosedReason) {
         self.forget(key, reason, None);
+        self.note_last_use();
         self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
         self.serve();
     }

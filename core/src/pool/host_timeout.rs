@@ -56,7 +56,7 @@ impl<C> Pool<C> {
             let before = self.host_use;
             let is_over = !is_busy && !before.is_busy && started == before.started;
             // A connection that was established to populate is taken for one that came back: the next look knows better.
-            let since = if is_busy { self.now } else { self.hottest_since().unwrap_or(self.now) };
+            let since = if is_busy { self.now } else { self.hottest_since().unwrap_or(self.now).max(before.since) };
             self.host_use = HostUse { started, since, is_busy, is_over };
             if is_over {
                 self.close_unused();
@@ -78,6 +78,11 @@ impl<C> Pool<C> {
             let started = self.wait_queue.started();
             self.host_use = HostUse { started, since: self.now, is_busy: true, is_over: false };
         }
+    }
+
+    /// A connection that was in use is closed: no available one will tell of that use.
+    pub(super) fn note_last_use(&mut self) {
+        self.host_use.since = self.now;
     }
 
     fn hottest_since(&self) -> Option<Instant> {
@@ -211,6 +216,20 @@ mod tests {
         pool.pass(at(11 * TIMEOUT + 6));
         assert_eq!(pool.connections(), 2);
         pool.pass(at(11 * TIMEOUT + 7));
+
+        assert_eq!(pool.connections(), 0);
+    }
+
+    #[test]
+    fn a_use_whose_connection_was_closed_counts_as_well() {
+        let mut pool = Driven::new(0);
+        let (old, used) = (pool.check_out(at(0)), pool.check_out(at(0)));
+        pool.check_in(at(0), old);
+        let _ = pool.0.check_in(at(TIMEOUT - 1), used, (), Condition::Errored).unwrap();
+
+        pool.pass(at(2 * TIMEOUT - 2));
+        assert_eq!(pool.connections(), 1);
+        pool.pass(at(2 * TIMEOUT - 1));
 
         assert_eq!(pool.connections(), 0);
     }

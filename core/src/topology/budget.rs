@@ -89,11 +89,9 @@ impl<C> Topology<C> {
             self.servers.get_mut(id).into_iter().for_each(|server| server.pool.yield_next());
             return;
         }
-        let needy = self.needy();
+        let (mut needy, member) = (self.needy(), self.member_of(id));
+        needy.retain(|needy| self.donors(needy.server).include(member));
         let Some(neediest) = neediest(&needy).filter(|neediest| neediest.server != id) else { return };
-        if !self.donors(neediest.server).include(self.member_of(id)) {
-            return;
-        }
         let takes_turns = self.takes_turns();
         if let Some(server) = self.servers.get_mut(id)
             && let Some(since) = server.pool.waits_since()

@@ -109,8 +109,11 @@ impl<C> Topology<C> {
             self.make_ready(server);
         }
         self.end_servers(left);
-        replaced.into_iter().for_each(|server| self.call_monitor(server, MonitorCall::Call(Call::RequestCheck)));
+        for &server in &replaced {
+            self.call_monitor(server, MonitorCall::Call(Call::RequestCheck));
+        }
         self.serve_waiters();
+        replaced.into_iter().for_each(|server| self.send_back_unsuited(server));
         self.refuse_if_incompatible();
     }
 
@@ -130,8 +133,9 @@ impl<C> Topology<C> {
     /// Ends the use of servers that have left.
     pub(super) fn end_servers(&mut self, left: Vec<ServerId>) {
         for server in left {
-            self.close_pool(server);
+            // First, because a server without connections is forgotten with its pool.
             self.call_monitor(server, MonitorCall::End);
+            self.close_pool(server);
         }
     }
 
@@ -179,7 +183,11 @@ impl<C> Topology<C> {
         if let Some(identity) = request.and_then(|request| self.unknown_identity(&request)) {
             return self.fail_selection(selection, SelectionErrorKind::UnknownIdentity(identity));
         }
-        let (now, Some(waiter)) = (self.now, self.selections.remove(selection)) else { return };
+        let (now, Some(mut waiter)) = (self.now, self.selections.remove(selection)) else { return };
+        // The pool has what the selection leaves (CSOT-4).
+        if let Some(deadline) = &mut waiter.request.deadline {
+            *deadline = (*deadline).min(waiter.limit);
+        }
         self.selection_succeeded(&waiter.criteria, server);
         let server = self.pool_for(server, waiter.request.identity);
         let Some((known, origins)) = self.servers.with_origins(server) else { return };

@@ -467,8 +467,7 @@ impl<C> Topology<C> {
     #[inline(never)]
     fn take_outputs(&mut self, id: ServerId) {
         self.note_call(id);
-        let Some(server) = self.servers.get_mut(id) else { return };
-        if server.pool.is_drained() || server.membership == Membership::Unused {
+        if self.servers.get(id).is_none_or(|server| server.membership == Membership::Unused) {
             return;
         }
         while let Some(output) = self.servers.get_mut(id).and_then(|server| server.pool.poll_output()) {

@@ -29,10 +29,9 @@ impl<C> Topology<C> {
         self.pool_options = options;
         let members: Vec<_> = self.servers.members().map(|(id, _)| id).collect();
         for id in members {
-            // Refused only by a pool whose role has limits of its own, which follow.
+            let limits = self.limits_by_role(id, limits);
             let _ = self.resize_pool(id, limits);
             self.resize_siblings(id, limits);
-            self.resize_by_role(id);
         }
         Ok(())
     }

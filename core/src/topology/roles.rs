@@ -76,24 +76,39 @@ impl SizesByRole {
 impl<C> Topology<C> {
     /// Gives a server's pool the limits of its role.
     pub(super) fn resize_by_role(&mut self, id: ServerId) {
-        if self.options.sizes_by_role == SizesByRole::default() {
-            return;
-        }
-        let role =
-            self.servers.get(id).and_then(|server| self.options.sizes_by_role.of(server.description.server_type));
-        let Some(sizes) = role else { return };
-        // Those of every role were checked with the options.
-        if let Ok(options) = PoolLimits::from(sizes).applied_to(&self.pool_options) {
-            let max_connecting = options.max_connecting.unwrap_or(options.profile.default_max_connecting());
-            let sizes = PoolSizes::default()
-                .max_pool_size(options.max_pool_size.unwrap_or(PoolOptions::DEFAULT_MAX_POOL_SIZE))
-                .min_pool_size(options.min_pool_size.unwrap_or(0))
-                .max_connecting(max_connecting);
-            let limits = PoolLimits::from(sizes)
-                .max_wait_queue_depth(options.max_wait_queue_depth)
-                .max_new_connections_per_second(options.max_new_connections_per_second);
+        if let Some(limits) = self.limits_of_role(id) {
             let _ = self.resize_pool(id, limits);
             self.resize_siblings(id, limits);
         }
+    }
+
+    /// What `limits`, which have become the options', mean for a server's pool. One whose server is unknown has the sizes of its last
+    /// role, and keeps them.
+    pub(super) fn limits_by_role(&self, id: ServerId, limits: PoolLimits) -> PoolLimits {
+        if self.options.sizes_by_role == SizesByRole::default() {
+            return limits;
+        }
+        self.limits_of_role(id).unwrap_or_else(|| limits.sizes(PoolSizes::default()))
+    }
+
+    /// All limits of a server's pool, if there are any by roles, and its role is known.
+    fn limits_of_role(&self, id: ServerId) -> Option<PoolLimits> {
+        if self.options.sizes_by_role == SizesByRole::default() {
+            return None;
+        }
+        let server = self.servers.get(id)?;
+        let sizes = self.options.sizes_by_role.of(server.description.server_type)?;
+        // Those of every role were checked with the options.
+        let options = PoolLimits::from(sizes).applied_to(&self.pool_options).ok()?;
+        let max_connecting = options.max_connecting.unwrap_or(options.profile.default_max_connecting());
+        let sizes = PoolSizes::default()
+            .max_pool_size(options.max_pool_size.unwrap_or(PoolOptions::DEFAULT_MAX_POOL_SIZE))
+            .min_pool_size(options.min_pool_size.unwrap_or(0))
+            .max_connecting(max_connecting);
+        Some(PoolLimits {
+            sizes,
+            max_wait_queue_depth: options.max_wait_queue_depth.into(),
+            max_new_connections_per_second: options.max_new_connections_per_second.into(),
+        })
     }
 }

@@ -67,4 +67,4 @@ const DENSE_SCHEMA: u32 = 1;
 const SPARSE_SCHEMA: u32 = 2;
 
 /// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs.
-pub const BEHAVIOUR: u32 = 2;
+pub const BEHAVIOUR: u32 = 3;

@@ -20,7 +20,7 @@ use super::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that two thousand cases must meet at least fifty times.
-const COMMON: [&str; 56] = [
+const COMMON: [&str; 58] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",

@@ -333,6 +333,10 @@ impl Reference {
             _ if self.has_surplus() => Some(Reason::Surplus),
             _ => (is_over && self.may_retire()).then_some(Reason::Idle),
         };
+        if reason.is_some() {
+            // no available connection will tell of this use.
+            self.host.since = self.now;
+        }
         self.close_or_make_available(connection.id, reason);
         self.serve_loyal(connection.id);
         self.serve();

@@ -8,7 +8,7 @@ use proptest_state_machine::StateMachineTest;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
-use cmap_core::options::{Maintenance, PoolLimits, PoolOptions, QueueDepth};
+use cmap_core::options::{Maintenance, NewLimit, PoolLimits, PoolOptions, QueueDepth};
 use cmap_core::pool::{
     self, Action, AffinityKey, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction,
     ServiceId, TimeoutReason, WarmUpId,
@@ -392,8 +392,10 @@ fn limits(resized: Resized) -> PoolLimits {
     limits.sizes.max_pool_size = resized.max_pool_size;
     limits.sizes.min_pool_size = resized.min_pool_size;
     limits.sizes.max_connecting = resized.max_connecting;
-    limits.max_wait_queue_depth = resized.max_wait_queue_depth.map(queue_depth);
-    limits.max_new_connections_per_second = resized.creation_interval.map(rate);
+    let new = |depth: usize| NewLimit::from(queue_depth(depth));
+    limits.max_wait_queue_depth = resized.max_wait_queue_depth.map_or(NewLimit::AsItIs, new);
+    let new = |interval: u64| NewLimit::from(rate(interval));
+    limits.max_new_connections_per_second = resized.creation_interval.map_or(NewLimit::AsItIs, new);
     limits
 }
 

@@ -137,7 +137,7 @@ impl Reference {
             let is_busy = self.count(State::InUse) > 0 || self.counts()[3] > 0 || !self.warm_ups.is_empty();
             let is_over = !is_busy && !self.host.is_busy && self.started == self.host.started;
             let hottest = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
-            let since = hottest.filter(|_| !is_busy).unwrap_or(self.now);
+            let since = hottest.filter(|_| !is_busy).unwrap_or(self.now).max(self.host.since);
             self.host = super::Host { started: self.started, since, is_busy, is_over };
             if is_over {
                 for id in self.ids(|c| c.state == State::Available) {
@@ -259,7 +259,7 @@ impl Reference {
 
     /// The time from which on a connection is allowed: after the backoff's pause, never while it tries one, and when there
     /// is a token left of those for new connections.
-    pub(super) fn allowed_at(&self) -> Option<u64> {
+    pub(crate) fn allowed_at(&self) -> Option<u64> {
         Some(self.pause()?.max(self.token_at()))
     }
 

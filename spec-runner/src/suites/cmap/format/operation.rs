@@ -1,6 +1,6 @@
 //! The operations of a test, and the threads that carry them out.
 
-use cmap_core::options::{PoolLimits, QueueDepth};
+use cmap_core::options::{NewLimit, PoolLimits, QueueDepth};
 use cmap_core::pool::WarmUpErrorKind;
 use cmap_core::sim::ConfigureFailPoint;
 use serde::Deserialize;
@@ -177,10 +177,16 @@ impl Operation {
         let mut limits = PoolLimits::default();
         (limits.sizes.max_pool_size, limits.sizes.min_pool_size) = (max_pool_size, min_pool_size);
         limits.sizes.max_connecting = max_connecting;
-        limits.max_wait_queue_depth =
-            max_wait_queue_depth.map(|waiters| (waiters > 0).then_some(QueueDepth::Waiters(waiters)));
-        limits.max_new_connections_per_second =
-            max_new_connections_per_second.map(|connections| (connections > 0).then_some(connections));
+        limits.max_wait_queue_depth = match max_wait_queue_depth {
+            None => NewLimit::AsItIs,
+            Some(0) => NewLimit::Unlimited,
+            Some(waiters) => NewLimit::At(QueueDepth::Waiters(waiters)),
+        };
+        limits.max_new_connections_per_second = match max_new_connections_per_second {
+            None => NewLimit::AsItIs,
+            Some(0) => NewLimit::Unlimited,
+            Some(connections) => NewLimit::At(connections),
+        };
         Some(limits)
     }
 }
