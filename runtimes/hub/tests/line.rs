@@ -14,8 +14,8 @@ use cmap_core::wire::{
     CommandReply, Compression, Compressor, CompressorId, Field, Flags, Limits, Message, MessageIds, MessageWriter,
 };
 use cmap_hub::protocol::{
-    Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations, Route,
-    Sessions, Surroundings, Whose,
+    Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations,
+    Route, Sessions, Surroundings, Whose,
 };
 use cmap_hub::users::{self, NewUser, Users};
 
@@ -356,6 +356,20 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
     client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
 
     assert!(client.line.is_idle());
+}
+
+#[test]
+fn what_lets_go_of_nothing_waits_as_others_do_x_135() {
+    let mut hub = Hub::open();
+    let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    for (command, class) in [
+        (rawdoc! { "refreshSessions": [lsid()] }, Class::Ordinary),
+        (rawdoc! { "endSessions": [lsid()] }, Class::LetsGo),
+        (rawdoc! { "commitTransaction": 1, "lsid": lsid(), "txnNumber": 3_i64, "autocommit": false }, Class::Ordinary),
+    ] {
+        let done = Client::greeted(&mut hub).say(&mut hub, at(0), "admin", &command);
+        assert_eq!(done.runs[0].class, class, "{command:?}");
+    }
 }
 
 #[test]

@@ -61,7 +61,9 @@ impl Line {
                 if own.is_empty() {
                     return Ok(Answer::Reply(RawDocumentBuf::new()));
                 }
-                return run(Route::Select(ServerSelector::Writable), Class::LetsGo, Some(body));
+                // What only lets a session live longer lets go of nothing.
+                let class = if request.name == "refreshSessions" { Class::Ordinary } else { Class::LetsGo };
+                return run(Route::Select(ServerSelector::Writable), class, Some(body));
             }
             "getMore" => {
                 let id = continued_cursor(request).unwrap_or_default();
@@ -89,8 +91,11 @@ impl Line {
                 let refusal = Refusal::new(251, "NoSuchTransaction", message);
                 Err(refusal.with_label(ErrorLabel::TransientTransactionError))
             }
-            (Some(Part::Ends), Some(None) | None) => run(Route::Select(ServerSelector::Writable), Class::LetsGo, None),
-            (Some(Part::Starts), _) => run(Route::Select(ServerSelector::Writable), Class::Ordinary, None),
+            (Some(Part::Ends), Some(None)) => run(Route::Select(ServerSelector::Writable), Class::LetsGo, None),
+            // The number of a transaction that is not known here may be invented.
+            (Some(Part::Starts), _) | (Some(Part::Ends), None) => {
+                run(Route::Select(ServerSelector::Writable), Class::Ordinary, None)
+            }
             (None, _) => run(Route::Select(selector), Class::Ordinary, None),
         }
     }
