@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::protocol::{Class, Entered, Queue, QueueLimits, Ticket};
+use crate::protocol::{Class, Crowded, Entered, Queue, QueueLimits, Ticket};
 
 /// The queue of all commands.
 #[derive(Debug)]
@@ -169,13 +169,17 @@ impl Place {
         Self { gate: Arc::clone(gate), class: ticket.class(), is_left: false }
     }
 
-    /// Leaves it to others, until there is a server.
-    pub(super) fn park(mut self, user: &Arc<str>, bytes: usize) -> Parked {
+    /// Leaves it to others, until there is a server. If too many wait already, it is left for good.
+    pub(super) fn park(mut self, user: &Arc<str>, bytes: usize) -> Result<Parked, NoPlace> {
         self.is_left = true;
         let gate = Arc::clone(&self.gate);
-        gate.lock().queue.park(user, self.class, bytes);
+        let parked = gate.lock().queue.park(user, self.class, bytes);
         gate.call_next();
-        Parked { gate, user: Arc::clone(user), bytes, has_ended: false }
+        match parked {
+            Ok(()) => Ok(Parked { gate, user: Arc::clone(user), bytes, has_ended: false }),
+            Err(Crowded::Full) => Err(NoPlace::Full),
+            Err(Crowded::TooLarge) => Err(NoPlace::TooLarge),
+        }
     }
 }
 
@@ -272,7 +276,7 @@ mod tests {
         let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
-        let parked = place.park(&user, 1);
+        let parked = place.park(&user, 1).unwrap();
 
         let other = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
         assert_eq!(depth(&gate), (1, 1));
@@ -280,7 +284,20 @@ mod tests {
         assert!(tokio::time::timeout(BRIEFLY, &mut resumed).await.is_err(), "it waits for its turn");
         drop(other);
         let place = resumed.await.unwrap();
-        drop(place.park(&user, 1));
+        drop(place.park(&user, 1).unwrap());
+        assert_eq!(depth(&gate), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn one_that_may_not_wait_for_a_server_leaves_its_place_to_the_next_one_x_141() {
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1_000, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
+        assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
+
+        assert_eq!(place.park(&user, 1_000).unwrap_err(), NoPlace::TooLarge);
+
+        assert!(second.await.is_ok());
         assert_eq!(depth(&gate), (0, 0));
     }
 

@@ -8,7 +8,8 @@
 //! could never come. Among themselves they wait in the same way. The other places they share with the others by turns, or clients that
 //! let go without end would keep everybody else out.
 //!
-//! A command for which there is no server gives its place to others meanwhile, and counts as one that waits.
+//! A command for which there is no server gives its place to others meanwhile, and counts as one that waits. Where too many do, it is
+//! refused: nobody else can be, since all of them may wait for the same server.
 //!
 //! When too many wait, the user with the longest line loses its first one, which has had its chance, and the new one is let in. If the
 //! new one were refused instead, a client that is served would send its next command into the room that it has just left, and those
@@ -75,6 +76,15 @@ pub enum Entered {
     TooLarge,
 }
 
+/// Too many wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crowded {
+    /// Too many.
+    Full,
+    /// With too many bytes.
+    TooLarge,
+}
+
 /// The queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -135,8 +145,7 @@ impl Queue {
         if self.is_open_to(class) {
             return self.admit(user, class, bytes);
         }
-        let is_end = class == Class::LetsGo && bytes <= SMALL;
-        if !is_end && self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes {
+        if self.is_too_large(class, bytes) {
             self.count_refusal();
             return Entered::TooLarge;
         }
@@ -158,10 +167,25 @@ impl Queue {
     }
 
     /// A command of `user` that runs waits for a server, and leaves its place to others until [`resume`](Self::resume).
-    pub fn park(&mut self, user: &Arc<str>, class: Class, bytes: usize) {
+    ///
+    /// # Errors
+    /// Too many wait already. Its place is left all the same.
+    pub fn park(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Result<(), Crowded> {
         self.leave(class);
+        // It came in without waiting, so nobody has counted it yet.
+        let is_full = self.ordinary_of(user) >= self.limits.waiting_per_user || self.waiting.now() >= self.limits.waiting;
+        let crowded = if self.is_too_large(class, bytes) {
+            Some(Crowded::TooLarge)
+        } else {
+            (class == Class::Ordinary && is_full).then_some(Crowded::Full)
+        };
+        if let Some(crowded) = crowded {
+            self.count_refusal();
+            return Err(crowded);
+        }
         *self.parked.entry(Arc::clone(user)).or_default() += 1;
         self.count_waiting(bytes);
+        Ok(())
     }
 
     /// One that was parked wants a place again. It has been let in before, so it is never one too many.
@@ -307,7 +331,13 @@ impl Queue {
         has_share && self.running.now() < running as usize
     }
 
-    /// Without those that let go.
+    /// Whether those that wait would have too many bytes with it.
+    fn is_too_large(&self, class: Class, bytes: usize) -> bool {
+        let is_end = class == Class::LetsGo && bytes <= SMALL;
+        !is_end && self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes
+    }
+
+    /// Without those that let go and wait for their turn.
     fn ordinary_of(&self, user: &str) -> usize {
         self.ordinary.len_of(user) + self.parked.get(user).copied().unwrap_or_default()
     }

@@ -171,7 +171,7 @@ fn one_that_waits_for_a_server_leaves_its_place_to_others_and_counts_as_waiting_
     let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
     assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
 
-    queue.park(&greedy, Class::Ordinary, 1);
+    queue.park(&greedy, Class::Ordinary, 1).unwrap();
 
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "the place is free");
     assert_eq!((queue.running().now(), queue.waiting().now(), queue.waiting_of("greedy")), (1, 1, 1));
@@ -181,11 +181,11 @@ fn one_that_waits_for_a_server_leaves_its_place_to_others_and_counts_as_waiting_
 }
 
 #[test]
-fn those_that_wait_for_a_server_count_for_the_depth_and_are_not_refused_themselves_x_135() {
+fn those_that_wait_for_a_server_count_for_the_depth_and_have_their_turn_again_x_135() {
     let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting: 3, ..LIMITS }));
     for _ in 0..3 {
         assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
-        queue.park(&greedy, Class::Ordinary, 1);
+        queue.park(&greedy, Class::Ordinary, 1).unwrap();
     }
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "a place that is free is given");
 
@@ -193,6 +193,25 @@ fn those_that_wait_for_a_server_count_for_the_depth_and_are_not_refused_themselv
     waits(queue.resume(&greedy, Class::Ordinary, 1));
     queue.give_up_parked(&greedy, 1);
     assert_eq!(queue.waiting().now(), 2);
+}
+
+#[test]
+fn those_that_wait_for_a_server_have_the_limits_of_those_that_wait_for_a_turn_x_135_x_141() {
+    let limits = QueueLimits { waiting: 4, waiting_bytes: 100_000, ..LIMITS };
+    let ([greedy, modest], mut queue) = (users(), Queue::new(limits));
+    let mut park = |user: &Arc<str>, class, bytes| {
+        assert!(matches!(queue.enter(user, class, bytes), Entered::Runs(_)), "a place is free");
+        let parked = queue.park(user, class, bytes);
+        assert_eq!(queue.running().now(), 0, "it is left, however that ends");
+        parked
+    };
+
+    assert_eq!(park(&greedy, Class::Ordinary, 60_000), Ok(()));
+    assert_eq!(park(&modest, Class::Ordinary, 60_000), Err(Crowded::TooLarge));
+    assert_eq!([(); 3].map(|()| park(&greedy, Class::Ordinary, 1)), [Ok(()), Ok(()), Err(Crowded::Full)]);
+    assert_eq!([(); 2].map(|()| park(&modest, Class::Ordinary, 1)), [Ok(()), Err(Crowded::Full)]);
+    assert_eq!(park(&modest, Class::LetsGo, 60_000), Err(Crowded::TooLarge), "an insert of a transaction");
+    assert_eq!(park(&modest, Class::LetsGo, 200), Ok(()), "the end of something");
 }
 
 #[test]
