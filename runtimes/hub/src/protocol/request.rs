@@ -14,6 +14,8 @@ use cmap_core::wire::compression::is_compressible;
 use cmap_core::wire::{CompressorId, Header, Limits, Message, OpCode, Query, Sequence, WireError, integer};
 use thiserror::Error;
 
+use super::names::is_plain;
+
 /// The id of a logical session.
 pub type SessionId = [u8; 16];
 
@@ -72,6 +74,9 @@ pub struct Forward {
     pub class: super::Class,
     /// What is sent in place of the client's document.
     pub body: Option<RawDocumentBuf>,
+    /// The identity upstream of the user for whom the rules have allowed it, by its name in the configuration; `None` is the hub's own.
+    /// It does not change when the users do: a user that was removed meanwhile would become the hub.
+    pub upstream: Option<Arc<str>>,
     /// Whether its session is being killed, for what another connection has left there: it runs when that is done.
     pub session_ends: bool,
 }
@@ -155,7 +160,7 @@ impl Request {
                 return Err(refused("a field of the command is there twice"));
             }
             if request.name.is_empty() {
-                if !is_short(key.as_str()) {
+                if !is_plain(key.as_str()) {
                     return Err(refused("the command's name is longer than 255 bytes, or has control characters"));
                 }
                 if !is_named_by_text(key.as_str(), value) {
@@ -184,7 +189,7 @@ impl Request {
         if request.database.is_empty() {
             return Err(refused("OP_MSG requests require a $db argument"));
         }
-        if !is_short(&request.database) {
+        if !is_plain(&request.database) {
             return Err(refused("the database's name is longer than 255 bytes, or has control characters"));
         }
         if request.sequences().iter().any(|sequence| !may_have(&request.name, sequence.identifier)) {
@@ -279,11 +284,6 @@ impl Request {
             Some(_) | None => ServerSelector::Writable,
         }
     }
-}
-
-/// Whether a name is one that a log and a status page can show.
-fn is_short(name: &str) -> bool {
-    name.len() <= 255 && !name.contains(char::is_control)
 }
 
 /// Whether the rules can tell which collection a command means: a UUID, and what servers take for a string, hide it.

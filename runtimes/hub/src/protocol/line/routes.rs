@@ -43,7 +43,8 @@ impl Line {
     fn route(&mut self, request: &Arc<Request>, user: &User, around: &mut Surroundings<'_>) -> Result<Answer, Refusal> {
         let session_ends = request.session.is_some_and(|session| lock(around.common).sessions.is_ending(&session));
         let run = |route, class, body| {
-            Ok(Answer::Run(Box::new(Forward { request: Arc::clone(request), route, class, body, session_ends })))
+            let (request, upstream) = (Arc::clone(request), user.upstream.clone());
+            Ok(Answer::Run(Box::new(Forward { request, route, class, body, upstream, session_ends })))
         };
         match request.name.as_str() {
             "endSessions" | "killSessions" | "refreshSessions" => {
@@ -71,7 +72,7 @@ impl Line {
                 let class = if request.part.is_some() { Class::LetsGo } else { Class::Ordinary };
                 return run(Route::Server(Arc::clone(&cursor.server)), class, None);
             }
-            "killCursors" => return Ok(self.kill_cursors(request)),
+            "killCursors" => return Ok(self.kill_cursors(request, user)),
             name if self.holdings.cursors() >= MAX_CURSORS && OPENING.contains(&name) => {
                 let message = format!("the connection has {MAX_CURSORS} cursors open; read or kill some of them");
                 return Err(Refusal::new(146, "ExceededMemoryLimit", message));

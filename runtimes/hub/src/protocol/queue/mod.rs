@@ -173,7 +173,8 @@ impl Queue {
     pub fn park(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Result<(), Crowded> {
         self.leave(class);
         // It came in without waiting, so nobody has counted it yet.
-        let is_full = self.ordinary_of(user) >= self.limits.waiting_per_user || self.waiting.now() >= self.limits.waiting;
+        let is_full =
+            self.ordinary_of(user) >= self.limits.waiting_per_user || self.waiting.now() >= self.limits.waiting;
         let crowded = if self.is_too_large(class, bytes) {
             Some(Crowded::TooLarge)
         } else {
