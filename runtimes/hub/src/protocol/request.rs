@@ -116,6 +116,9 @@ pub struct Refused {
     pub(super) message: &'static str,
 }
 
+/// How many fields a command may have beside each other: the longest has some dozens. Those of a filter or of what is written are deeper.
+const MOST_FIELDS: usize = 1_000;
+
 /// A message's document and what surrounds it.
 struct Envelope<'a> {
     is_query: bool,
@@ -155,6 +158,9 @@ impl Request {
         let mut seen = BTreeSet::new();
         for element in body.iter() {
             let Ok((key, value)) = element else { return Err(refused("a text in the command is not UTF-8")) };
+            if seen.len() >= MOST_FIELDS {
+                return Err(refused("the command has more than a thousand fields"));
+            }
             // The hub and the server could each believe another one of the two.
             if !seen.insert(key.as_str()) {
                 return Err(refused("a field of the command is there twice"));
@@ -460,6 +466,20 @@ mod tests {
         ] {
             assert!(matches!(read(&twice), Err(Fault::Refused(_))), "{twice:?}");
         }
+    }
+
+    #[test]
+    fn a_command_has_a_thousand_fields_at_most() {
+        let with = |count: usize| {
+            let mut body = rawdoc! { "ping": 1, "$db": "admin" };
+            for number in 2..count {
+                body.append(bson::raw::CString::try_from(number.to_string()).unwrap(), bson::RawBson::Null);
+            }
+            read(&body)
+        };
+
+        assert!(with(1_000).is_ok());
+        assert!(matches!(with(1_001), Err(Fault::Refused(_))));
     }
 
     #[test]

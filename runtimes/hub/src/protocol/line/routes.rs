@@ -106,7 +106,7 @@ impl Line {
 const OPENING: [&str; 5] = ["aggregate", "bulkWrite", "find", "listCollections", "listIndexes"];
 
 fn check_rules(request: &Request, user: &User) -> Result<(), Refusal> {
-    let targets = targets(request);
+    let targets = targets(request)?;
     user.rules.check(&targets).map_err(Refusal::forbidden)
 }
 
