@@ -77,6 +77,42 @@ fn modern(name: &str) -> &str {
     }
 }
 
+/// Commands whose collection is named with its database, `shop.orders`, wherever they are run.
+const WITH_DATABASE: [&str; 28] = [
+    "abortMoveCollection",
+    "abortReshardCollection",
+    "abortUnshardCollection",
+    "analyzeShardKey",
+    "balancerCollectionStatus",
+    "checkShardingIndex",
+    "cleanupOrphaned",
+    "cleanupReshardCollection",
+    "clearJumboFlag",
+    "commitReshardCollection",
+    "configureCollectionBalancing",
+    "configureQueryAnalyzer",
+    "dataSize",
+    "getShardVersion",
+    "mergeAllChunksOnShard",
+    "mergeChunks",
+    "moveChunk",
+    "moveCollection",
+    "moveRange",
+    "refineCollectionShardKey",
+    "reshardCollection",
+    "setAllowMigrations",
+    "shardCollection",
+    "split",
+    "splitChunk",
+    "splitVector",
+    "unshardCollection",
+    "updateZoneKeyRange",
+];
+
+fn names_its_database(command: &str) -> bool {
+    WITH_DATABASE.iter().any(|name| name.eq_ignore_ascii_case(command))
+}
+
 fn is_of_all_databases(stage: RawBsonRef<'_>) -> bool {
     // What is no document, or says no boolean, is refused by the server.
     stage.as_document().is_some_and(|stage| stage.get("allChangesForCluster").is_ok_and(|all| all.is_some()))
@@ -112,8 +148,12 @@ impl<'a> Found<'a> {
                 entries.filter_map(RawBsonRef::as_document).for_each(|entry| self.namespace_of(entry));
                 self.add(self.database, "", name);
             }
+            (_, Some(RawBsonRef::String(namespace))) if names_its_database(name) => self.full(namespace, name),
             (_, Some(RawBsonRef::String(collection))) => self.add(self.database, collection, name),
             _ => self.add(self.database, "", name),
+        }
+        if name == "mapReduce" {
+            self.output(body);
         }
         if let Ok(view_on) = body.get_str("viewOn") {
             self.add(self.database, view_on, "aggregate");
@@ -125,6 +165,22 @@ impl<'a> Found<'a> {
         // On a whole database, or all of them.
         if name == "aggregate" && !matches!(first, Some(RawBsonRef::String(_))) && self.has_change_stream(body) {
             self.add(self.database, "", "$changeStream");
+        }
+    }
+
+    /// Where a `mapReduce` writes: a name, or a document that says how, whereto and, maybe, into which database.
+    fn output(&mut self, body: &'a RawDocument) {
+        match body.get("out").ok().flatten() {
+            Some(RawBsonRef::Document(out)) => {
+                let database = out.get_str("db").unwrap_or(self.database);
+                for how in ["replace", "merge", "reduce"] {
+                    if let Ok(collection) = out.get_str(how) {
+                        self.add(database, collection, "$out");
+                    }
+                }
+            }
+            Some(out) => self.sink(out, "$out"),
+            None => {}
         }
     }
 
@@ -297,6 +353,23 @@ mod tests {
             of(&rawdoc! { "cloneCollectionAsCapped": "c", "toCollection": "t", "$db": "d" }),
             ["cloneCollectionAsCapped d.c", "cloneCollectionAsCapped d.t"]
         );
+    }
+
+    #[test]
+    fn a_collection_that_is_named_with_its_database_is_one_of_that_database_x_133() {
+        assert_eq!(of(&rawdoc! { "dataSize": "shop.secret", "$db": "d" }), ["dataSize shop.secret"]);
+        assert_eq!(of(&rawdoc! { "shardcollection": "shop.a.b", "$db": "admin" }), ["shardcollection shop.a.b"]);
+        assert_eq!(of(&rawdoc! { "validate": "shop.secret", "$db": "d" }), ["validate d.shop.secret"]);
+    }
+
+    #[test]
+    fn what_a_map_reduce_writes_is_a_target_x_133() {
+        let with = |out: bson::RawBson| of(&rawdoc! { "mapReduce": "c", "out": out, "$db": "d" });
+
+        assert_eq!(with(bson::RawBson::String("o".into())), ["mapReduce d.c", "$out d.o"]);
+        let other = rawdoc! { "replace": "secret", "db": "other" };
+        assert_eq!(with(bson::RawBson::Document(other)), ["mapReduce d.c", "$out other.secret"]);
+        assert_eq!(with(bson::RawBson::Document(rawdoc! { "inline": 1 })), ["mapReduce d.c"]);
     }
 
     #[test]
