@@ -90,6 +90,9 @@ fn check(path: &Path) -> Done {
     for warning in &config.warnings {
         writeln!(io::stderr(), "warning: upstream.uri: {warning}")?;
     }
+    if let Some(advice) = config.advice() {
+        writeln!(io::stderr(), "warning: {advice}")?;
+    }
     writeln!(io::stdout(), "{}: the configuration is good", path.display())?;
     Ok(())
 }
