@@ -506,3 +506,25 @@ fn the_end_of_a_session_leaves_its_cursors_to_be_killed_x_137() {
 
     assert_eq!(client.line.take_holdings().take().0.len(), 1);
 }
+
+#[test]
+fn a_session_that_is_killed_at_one_server_leaves_what_it_has_at_others_to_be_ended_x_137() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    let [primary, secondary] = ["primary", "secondary"].map(server_named);
+    for (id, server) in [(5_i64, &primary), (6, &secondary)] {
+        client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c", "lsid": lsid() });
+        let reply = rawdoc! { "ok": 1, "cursor": { "id": id, "ns": "d.c", "firstBatch": [] } };
+        client.reply_from(&mut hub, server, &reply);
+    }
+
+    let kill = rawdoc! { "killSessions": [lsid()] };
+    client.say(&mut hub, at(0), "admin", &kill);
+    client.reply_from(&mut hub, &primary, &rawdoc! { "ok": 0, "code": 13, "errmsg": "no" });
+    client.say(&mut hub, at(0), "admin", &kill);
+    client.reply_from(&mut hub, &primary, &rawdoc! { "ok": 1 });
+
+    let left: Vec<_> = client.line.take_holdings().take().0.iter().map(|cursor| cursor.id).collect();
+    assert_eq!(left, [6]);
+}

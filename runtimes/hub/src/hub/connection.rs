@@ -222,13 +222,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Somebody has ended what runs.
     fn kill(&mut self) {
         let cut_off = self.cut_off();
-        let session = cut_off.as_ref().map(|cut_off| cut_off.kill.session);
+        let session = cut_off.as_ref().map(|cut_off| (cut_off.kill.session, Arc::clone(&cut_off.server)));
         let unanswered = cut_off.map_or(Unanswered::Nothing, Unanswered::CutOff);
         if let Some(owner) = self.last.clone() {
             cleanup::begin(&self.shared, owner, Holdings::default(), unanswered);
         }
         let (line, now) = (&mut self.line, self.shared.now());
-        self.shared.with(|around| line.handle_kill(now, session.as_ref(), around));
+        let session = session.as_ref().map(|(session, server)| (session, &**server));
+        self.shared.with(|around| line.handle_kill(now, session, around));
     }
 
     /// Drops what runs, which closes its connection upstream; what its server may still be at, if it was sent. A driver may have repeated
@@ -254,6 +255,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Some((request, work)) => Unanswered::End(request, work),
             None => self.cut_off().map_or(Unanswered::Nothing, Unanswered::CutOff),
         };
+        if let Some(session) = self.line.running().and_then(|request| request.session) {
+            self.shared.end_run(&session);
+        }
         let holdings = self.line.take_holdings();
         // Without a command there is nothing of its upstream.
         if let Some(owner) = self.last.take() {

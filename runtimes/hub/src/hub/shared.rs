@@ -201,6 +201,11 @@ impl Shared {
         self.lock().sessions.note_write(session, number)
     }
 
+    /// A command that ran in a session has no client any more.
+    pub(super) fn end_run(&self, session: &SessionId) {
+        self.lock().sessions.end_run(self.now(), session);
+    }
+
     /// Lets a connection in.
     pub(super) fn enter(self: &Arc<Self>, address: Arc<str>) -> Result<Entrance, Full> {
         self.lock().doors.enter(&address)?;

@@ -21,7 +21,7 @@ fn an_operation_that_is_killed_ends_with_its_transaction_x_138() {
     client.say(&mut hub, at(0), "d", &insert);
     client.line.handle_sent(&server());
 
-    hub.with(|around| client.line.handle_kill(at(0), Some(&session), around));
+    hub.with(|around| client.line.handle_kill(at(0), Some((&session, &*server())), around));
 
     assert_eq!(code(&client.drain()), Some(11_601));
     assert!(client.line.is_idle(), "its session was killed upstream");

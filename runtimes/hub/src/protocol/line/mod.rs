@@ -32,7 +32,7 @@ use cmap_core::wire::{
 };
 use thiserror::Error;
 
-use super::common::Common;
+use super::common::{Common, lock};
 use super::greeting::{self, Facts};
 use super::holdings::Holdings;
 use super::login::{self, Conversation};
@@ -200,13 +200,20 @@ impl Line {
             Some(killing) => self.send(&request, &killing.reply()),
             None => self.send(&request, reply),
         }
-        drop(request);
+        if let Some(session) = &request.session {
+            lock(around.common).sessions.end_run(now, session);
+        }
         self.rearm(now, around);
     }
 
-    /// The command that ran was killed, and with it a session upstream, where it was sent in one.
-    pub fn handle_kill(&mut self, now: Instant, session: Option<&SessionId>, around: &mut Surroundings<'_>) {
-        session.into_iter().for_each(|session| self.holdings.end_session(session));
+    /// The command that ran was killed, and with it a session at its server, where it was sent in one.
+    pub fn handle_kill(
+        &mut self,
+        now: Instant,
+        session: Option<(&SessionId, &ServerAddress)>,
+        around: &mut Surroundings<'_>,
+    ) {
+        session.into_iter().for_each(|(session, server)| self.holdings.end_session(session, server));
         self.killing = None;
         self.handle_reply(now, None, &Refusal::interrupted().reply(), false, around);
     }
@@ -353,6 +360,9 @@ impl Line {
                 self.send(&request, &reply);
             }
             Ok(Answer::Run(forward)) => {
+                if let Some(session) = &request.session {
+                    lock(around.common).sessions.begin_run(session);
+                }
                 self.running = Some(Arc::clone(&request));
                 self.outputs.push_back(LineOutput::Run(forward));
             }

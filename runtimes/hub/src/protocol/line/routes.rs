@@ -54,11 +54,6 @@ impl Line {
                     own.iter().for_each(|id| common.sessions.end(id, &user.name));
                 }
                 drop(common);
-                // A server lets an ended session's cursors and transactions live until it looks after its sessions, minutes later:
-                // what the connection holds is still to be ended.
-                if request.name == "killSessions" {
-                    own.iter().for_each(|id| self.holdings.end_session(id));
-                }
                 if own.is_empty() {
                     return Ok(Answer::Reply(RawDocumentBuf::new()));
                 }
