@@ -90,6 +90,9 @@ fn check(path: &Path) -> Done {
     for warning in &config.warnings {
         writeln!(io::stderr(), "warning: upstream.uri: {warning}")?;
     }
+    if let Some(advice) = config.advice() {
+        writeln!(io::stderr(), "warning: {advice}")?;
+    }
     writeln!(io::stdout(), "{}: the configuration is good", path.display())?;
     Ok(())
 }
@@ -140,12 +143,16 @@ fn reload(hub: &Hub, path: &Path) {
     }
 }
 
+/// Its reader is a thread of its own: the runtime waits at its end for those it has lent, and a read may take for ever.
 async fn stdin_ends(is_asked_for: bool) {
-    if is_asked_for {
-        let read = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
-        // However it ends.
-        let _ = read.await;
-    } else {
-        std::future::pending::<()>().await;
+    if !is_asked_for {
+        return std::future::pending().await;
     }
+    let (ends, ended) = tokio::sync::oneshot::channel();
+    std::thread::spawn(|| {
+        // However it ends.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = ends.send(());
+    });
+    let _ = ended.await;
 }

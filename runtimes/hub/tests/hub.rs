@@ -10,6 +10,8 @@ mod bad_clients;
 mod compression;
 #[path = "hub/departures.rs"]
 mod departures;
+#[path = "hub/ending.rs"]
+mod ending;
 #[path = "hub/failovers.rs"]
 mod failovers;
 #[path = "hub/house.rs"]

@@ -2,6 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+#[path = "line/ahead.rs"]
+mod ahead;
+#[path = "line/logged_in.rs"]
+mod logged_in;
+#[path = "line/operations.rs"]
+mod operations;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,8 +21,8 @@ use cmap_core::wire::{
     CommandReply, Compression, Compressor, CompressorId, Field, Flags, Limits, Message, MessageIds, MessageWriter,
 };
 use cmap_hub::protocol::{
-    Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations, Route,
-    Sessions, Surroundings, Whose,
+    Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations,
+    Route, Sessions, Surroundings, Whose,
 };
 use cmap_hub::users::{self, NewUser, Users};
 
@@ -133,7 +140,7 @@ impl Client {
 
     fn send(&mut self, hub: &mut Hub, now: Instant, bytes: &[u8]) -> Done {
         hub.with(|around| self.line.handle_bytes(now, bytes, around));
-        self.drain()
+        self.finish(hub, now)
     }
 
     fn wait(&mut self, now: Instant) -> Done {
@@ -153,17 +160,32 @@ impl Client {
         let server = server();
         self.line.handle_sent(&server);
         hub.with(|around| self.line.handle_reply(now, Some(&server), reply, CommandReply::read(reply).ok, around));
-        self.drain()
+        self.finish(hub, now)
     }
 
     fn reply_from(&mut self, hub: &mut Hub, server: &Arc<ServerAddress>, reply: &RawDocument) -> Done {
         let ok = CommandReply::read(reply).ok;
         hub.with(|around| self.line.handle_reply(at(0), Some(server), reply, ok, around));
-        self.drain()
+        self.finish(hub, at(0))
+    }
+
+    /// Carries out all that there is to do, until a command runs or nothing is left.
+    fn finish(&mut self, hub: &mut Hub, now: Instant) -> Done {
+        let mut done = self.drain();
+        while self.line.has_more() {
+            hub.with(|around| self.line.go_on(now, around));
+            self.drain_into(&mut done);
+        }
+        done
     }
 
     fn drain(&mut self) -> Done {
         let mut done = Done::default();
+        self.drain_into(&mut done);
+        done
+    }
+
+    fn drain_into(&mut self, done: &mut Done) {
         while let Some(output) = self.line.poll_output() {
             match output {
                 LineOutput::SendCompressed(compressor, bytes) => {
@@ -178,12 +200,15 @@ impl Client {
                 LineOutput::HangUp(why) => done.ending = Some(why),
             }
         }
-        done
     }
 }
 
 fn server() -> Arc<ServerAddress> {
-    Arc::new(ServerAddress::tcp("db", 1))
+    server_named("db")
+}
+
+fn server_named(name: &str) -> Arc<ServerAddress> {
+    Arc::new(ServerAddress::tcp(name, 1))
 }
 
 fn at(millis: u64) -> Instant {
@@ -247,34 +272,6 @@ fn a_message_that_has_begun_must_go_on_and_a_command_takes_the_time_it_takes_x_1
     assert_eq!(client.send(&mut hub, at(65_000), &message[20..]).runs.len(), 1);
 
     assert_eq!(client.line.poll_timeout(), None);
-}
-
-#[test]
-fn bytes_may_come_one_by_one() {
-    let mut hub = Hub::open();
-    let mut client = Client::greeted(&mut hub);
-    let message = client.message("test", &rawdoc! { "find": "c" });
-
-    let runs: usize = message.chunks(1).map(|byte| client.send(&mut hub, at(0), byte).runs.len()).sum();
-
-    assert_eq!(runs, 1);
-}
-
-#[test]
-fn commands_that_are_sent_ahead_run_one_after_the_other() {
-    let mut hub = Hub::open();
-    let mut client = Client::greeted(&mut hub);
-    let bytes: Vec<u8> = (0..3).flat_map(|n| client.message("test", &rawdoc! { "find": "c", "limit": n })).collect();
-
-    let mut done = client.send(&mut hub, at(0), &bytes);
-    for n in 0..3 {
-        let [forward] = done.runs.as_slice() else { panic!("{done:?}") };
-        assert_eq!(forward.request.body().get_i32("limit").unwrap(), n);
-        done = client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "n": n });
-        assert_eq!(done.replies[0].get_i32("n").unwrap(), n);
-    }
-
-    assert!(done.runs.is_empty());
 }
 
 #[test]
@@ -356,6 +353,20 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
     client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
 
     assert!(client.line.is_idle());
+}
+
+#[test]
+fn what_lets_go_of_nothing_waits_as_others_do_x_135() {
+    let mut hub = Hub::open();
+    let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    for (command, class) in [
+        (rawdoc! { "refreshSessions": [lsid()] }, Class::Ordinary),
+        (rawdoc! { "endSessions": [lsid()] }, Class::LetsGo),
+        (rawdoc! { "commitTransaction": 1, "lsid": lsid(), "txnNumber": 3_i64, "autocommit": false }, Class::Ordinary),
+    ] {
+        let done = Client::greeted(&mut hub).say(&mut hub, at(0), "admin", &command);
+        assert_eq!(done.runs[0].class, class, "{command:?}");
+    }
 }
 
 #[test]
@@ -497,36 +508,23 @@ fn the_end_of_a_session_leaves_its_cursors_to_be_killed_x_137() {
 }
 
 #[test]
-fn an_operation_that_is_killed_ends_with_its_transaction_x_138() {
+fn a_session_that_is_killed_at_one_server_leaves_what_it_has_at_others_to_be_ended_x_137() {
     let mut hub = Hub::open();
     let mut client = Client::greeted(&mut hub);
-    let session = [7; 16];
-    let insert = rawdoc! {
-        "insert": "c", "lsid": { "id": Binary { subtype: BinarySubtype::Uuid, bytes: session.to_vec() } },
-        "txnNumber": 3_i64, "autocommit": false, "startTransaction": true,
-    };
-    client.say(&mut hub, at(0), "d", &insert);
-    client.line.handle_sent(&server());
-
-    hub.with(|around| client.line.handle_kill(at(0), Some(&session), around));
-
-    assert_eq!(code(&client.drain()), Some(11_601));
-    assert!(client.line.is_idle(), "its session was killed upstream");
-}
-
-#[test]
-fn what_is_asked_of_current_op_is_known_or_refused_x_138() {
-    let mut hub = Hub::open();
-    let mut client = Client::greeted(&mut hub);
-
-    for (database, command, expected) in [
-        ("admin", rawdoc! { "currentOp": 1, "$all": true }, None),
-        ("admin", rawdoc! { "currentOp": 1, "secs_running": { "$gt": 3 } }, Some(72)),
-        ("test", rawdoc! { "currentOp": 1 }, Some(13)),
-        ("admin", rawdoc! { "killOp": 1 }, Some(9)),
-        ("admin", rawdoc! { "killOp": 1, "op": 5 }, Some(13)),
-        ("test", rawdoc! { "killOp": 1, "op": 5 }, Some(13)),
-    ] {
-        assert_eq!(code(&client.say(&mut hub, at(0), database, &command)), expected, "{command:?}");
+    let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    let [primary, secondary] = ["primary", "secondary"].map(server_named);
+    for (id, server) in [(5_i64, &primary), (6, &secondary)] {
+        client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c", "lsid": lsid() });
+        let reply = rawdoc! { "ok": 1, "cursor": { "id": id, "ns": "d.c", "firstBatch": [] } };
+        client.reply_from(&mut hub, server, &reply);
     }
+
+    let kill = rawdoc! { "killSessions": [lsid()] };
+    client.say(&mut hub, at(0), "admin", &kill);
+    client.reply_from(&mut hub, &primary, &rawdoc! { "ok": 0, "code": 13, "errmsg": "no" });
+    client.say(&mut hub, at(0), "admin", &kill);
+    client.reply_from(&mut hub, &primary, &rawdoc! { "ok": 1 });
+
+    let left: Vec<_> = client.line.take_holdings().take().0.iter().map(|cursor| cursor.id).collect();
+    assert_eq!(left, [6]);
 }

@@ -76,8 +76,46 @@ pub struct Config {
     pub users: Option<Vec<User>>,
     /// The limits.
     pub limits: Limits,
+    /// What the file says of the commands that run at once, if it does.
+    pub(crate) places: PlacesAsked,
     /// How long clients have to finish when the hub ends.
     pub drain: Duration,
+}
+
+/// `limits.running` and `limits.reserved`. Without them they follow from the pool upstream, which is that of the hub's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PlacesAsked {
+    pub(crate) running: Option<u32>,
+    pub(crate) reserved: Option<u32>,
+}
+
+impl PlacesAsked {
+    /// How many commands run at once before a pool of this size (zero for any), and how many of these places are kept.
+    pub(crate) fn before(self, connections: u32) -> (u32, u32) {
+        let running = self.running.unwrap_or(if connections == 0 { u32::MAX } else { connections });
+        let reserved = self.reserved.unwrap_or((running / 10).clamp(1, 10));
+        (running, reserved.min(running.saturating_sub(1)))
+    }
+}
+
+impl Config {
+    /// How many connections to each server there are at most; zero for any number.
+    pub(crate) fn connections(&self) -> u32 {
+        self.upstream.pool.max_pool_size.unwrap_or_default()
+    }
+
+    /// What the hub can be run with, though somebody would not want it: which settings, why, and what to do.
+    pub fn advice(&self) -> Option<String> {
+        let QueueLimits { running, reserved, .. } = self.limits.queue;
+        let (ordinary, connections) = (running.saturating_sub(reserved), self.connections());
+        (reserved > 0 && connections > 0 && ordinary >= connections).then(|| {
+            format!(
+                "limits.running ({running}) without limits.reserved ({reserved}) leaves {ordinary} commands for a maxPoolSize of \
+                 {connections}: they may have all connections to a server, and then the end of a transaction for which they wait has \
+                 none; raise maxPoolSize in upstream.uri, or lower limits.running"
+            )
+        })
+    }
 }
 
 /// Where clients come in.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::reverse::{self, ReverseTable};
-use super::{Config, ConfigError, Limits, Listener};
+use super::{Config, ConfigError, Limits, Listener, PlacesAsked};
 use crate::protocol::{DoorLimits, QueueLimits};
 use crate::users;
 
@@ -86,6 +86,12 @@ struct LimitsTable {
     connections_per_address: usize,
     connections_per_user: usize,
     sessions_per_user: usize,
+}
+
+impl LimitsTable {
+    fn places(&self) -> PlacesAsked {
+        PlacesAsked { running: self.running, reserved: self.reserved }
+    }
 }
 
 impl Default for LimitsTable {
@@ -188,6 +194,7 @@ impl Check<'_> {
             status: file.status.address,
             users,
             limits: self.limits(&file.limits, connections)?,
+            places: file.limits.places(),
             drain: Duration::from_secs(file.drain_seconds),
         })
     }
@@ -242,9 +249,8 @@ impl Check<'_> {
     }
 
     fn limits(&self, table: &LimitsTable, connections: u32) -> Result<Limits, ConfigError> {
-        let running = table.running.unwrap_or(if connections == 0 { u32::MAX } else { connections });
+        let (running, reserved) = table.places().before(connections);
         self.positive("limits.running", running.into())?;
-        let reserved = table.reserved.unwrap_or((running / 10).clamp(1, 10)).min(running.saturating_sub(1));
         if table.reserved.is_some_and(|reserved| reserved >= running) {
             let rule = "fewer than `running`, or ordinary commands would have no place";
             return Err(self.value("limits.reserved", &table.reserved.unwrap_or_default().to_string(), rule));
@@ -336,6 +342,26 @@ mod tests {
 
         let config = read_config(&LEAST.replace("h/", "h/?maxPoolSize=1")).unwrap();
         assert_eq!((config.limits.queue.running, config.limits.queue.reserved), (1, 0));
+    }
+
+    #[test]
+    fn a_pool_that_ordinary_commands_can_fill_is_warned_of_x_135() {
+        let advice = |query: &str, limits: &str| {
+            let text = LEAST.replace("h/", &format!("h/?{query}"));
+            read_config(&format!("{text}[limits]\n{limits}")).unwrap().advice()
+        };
+
+        for (query, limits) in [
+            ("", ""),
+            ("maxPoolSize=1", ""),
+            ("maxPoolSize=20", "running = 21\nreserved = 2"),
+            ("maxPoolSize=20", "running = 100\nreserved = 0"),
+            ("maxPoolSize=0", "running = 100"),
+        ] {
+            assert_eq!(advice(query, limits), None, "{query} {limits}");
+        }
+        let told = advice("maxPoolSize=20", "running = 22").unwrap();
+        assert!(told.contains("raise maxPoolSize in upstream.uri, or lower limits.running"), "{told}");
     }
 
     #[test]

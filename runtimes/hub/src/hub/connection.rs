@@ -123,15 +123,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Woken::TimeUp => self.line.handle_timeout(self.shared.now()),
                 Woken::StageChanged => {}
             }
-            // A login that has succeeded counts until the connection ends.
-            if self.entrance.user.is_none() {
-                self.entrance.user = self.line.user().cloned();
-            }
+            self.note_user();
         }
     }
 
-    /// Carries out what the line wants; whether the connection goes on.
+    /// A login that has succeeded counts until the connection ends.
+    fn note_user(&mut self) {
+        if self.entrance.user.is_none() {
+            self.entrance.user = self.line.user().cloned();
+        }
+    }
+
+    /// Carries out what the line wants, also about messages that came ahead; whether the connection goes on.
     async fn drain(&mut self) -> io::Result<bool> {
+        while self.carry_out().await? {
+            if !self.line.has_more() {
+                return Ok(true);
+            }
+            let (line, now) = (&mut self.line, self.shared.now());
+            self.shared.with(|around| line.go_on(now, around));
+            self.note_user();
+        }
+        Ok(false)
+    }
+
+    async fn carry_out(&mut self) -> io::Result<bool> {
         while let Some(output) = self.line.poll_output() {
             match output {
                 LineOutput::Send(bytes) => self.send(&bytes).await?,
@@ -178,7 +194,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     fn run(&mut self, forward: Forward) {
-        let (shared, owner, sent_to) = (Arc::clone(&self.shared), self.owner(), SentTo::default());
+        let (shared, sent_to) = (Arc::clone(&self.shared), SentTo::default());
+        let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
+        let owner = Owner { user, identity: shared.upstream.identity(forward.upstream.as_deref()) };
         self.last = Some(owner.clone());
         let (request, connection) = (&forward.request, self.entrance.number);
         let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &sent_to, shared.now());
@@ -204,12 +222,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Somebody has ended what runs.
     fn kill(&mut self) {
         let cut_off = self.cut_off();
-        let session = cut_off.as_ref().map(|cut_off| cut_off.kill.session);
-        let owner = self.last.clone().unwrap_or_else(|| self.owner());
+        let session = cut_off.as_ref().map(|cut_off| (cut_off.kill.session, Arc::clone(&cut_off.server)));
         let unanswered = cut_off.map_or(Unanswered::Nothing, Unanswered::CutOff);
-        cleanup::begin(&self.shared, owner, Holdings::default(), unanswered);
+        if let Some(owner) = self.last.clone() {
+            cleanup::begin(&self.shared, owner, Holdings::default(), unanswered);
+        }
         let (line, now) = (&mut self.line, self.shared.now());
-        self.shared.with(|around| line.handle_kill(now, session.as_ref(), around));
+        let session = session.as_ref().map(|(session, server)| (session, &**server));
+        self.shared.with(|around| line.handle_kill(now, session, around));
     }
 
     /// Drops what runs, which closes its connection upstream; what its server may still be at, if it was sent. A driver may have repeated
@@ -229,23 +249,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Some((request, work))
     }
 
-    fn owner(&self) -> Owner {
-        let Some(name) = self.line.user() else {
-            return Owner { user: Arc::clone(&self.entrance.address), identity: None };
-        };
-        let users = self.shared.users();
-        let upstream = users.get(name).and_then(|user| user.upstream.as_deref());
-        Owner { user: Arc::clone(name), identity: self.shared.upstream.identity(upstream) }
-    }
-
     /// The client has gone: nothing of its is left.
     fn clean_up(&mut self) {
         let unanswered = match self.take_end() {
             Some((request, work)) => Unanswered::End(request, work),
             None => self.cut_off().map_or(Unanswered::Nothing, Unanswered::CutOff),
         };
+        if let Some(session) = self.line.running().and_then(|request| request.session) {
+            self.shared.end_run(&session);
+        }
         let holdings = self.line.take_holdings();
-        let owner = self.last.take().unwrap_or_else(|| self.owner());
-        cleanup::begin(&self.shared, owner, holdings, unanswered);
+        // Without a command there is nothing of its upstream.
+        if let Some(owner) = self.last.take() {
+            cleanup::begin(&self.shared, owner, holdings, unanswered);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::protocol::{Class, Entered, Queue, QueueLimits, Ticket};
+use crate::protocol::{Class, Crowded, Entered, Queue, QueueLimits, Ticket};
 
 /// The queue of all commands.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Place {
     gate: Arc<Gate>,
+    class: Class,
     is_left: bool,
 }
 
@@ -48,7 +49,7 @@ pub(super) enum NoPlace {
 
 /// How the queue has received a command, with what tells it of its turn.
 enum Arrival {
-    Runs,
+    Runs(Ticket),
     Waits(Ticket, oneshot::Receiver<()>),
     Refused(NoPlace),
 }
@@ -81,7 +82,7 @@ impl Gate {
 
     async fn wait(self: &Arc<Self>, user: &Arc<str>, entered: Arrival, patience: Duration) -> Result<Place, NoPlace> {
         let (ticket, turn) = match entered {
-            Arrival::Runs => return Ok(Place::new(self)),
+            Arrival::Runs(ticket) => return Ok(Place::new(self, ticket)),
             Arrival::Refused(no_place) => return Err(no_place),
             Arrival::Waits(ticket, turn) => (ticket, turn),
         };
@@ -90,7 +91,7 @@ impl Gate {
         match tokio::time::timeout(patience, &mut waiter.turn).await {
             Ok(Ok(())) => {
                 waiter.has_ended = true;
-                Ok(Place::new(self))
+                Ok(Place::new(self, ticket))
             }
             Ok(Err(_)) => Err(NoPlace::Full),
             Err(_) => Err(NoPlace::TooLong),
@@ -113,22 +114,22 @@ impl Gate {
     }
 
     /// Gives a place back.
-    fn leave(&self) {
-        self.lock().queue.leave();
+    fn leave(&self, class: Class) {
+        self.lock().queue.leave(class);
         self.call_next();
     }
 
     /// Wakes the waiters whose turn it is, without the lock. One that has just given up leaves its place to the next.
     fn call_next(&self) {
         loop {
-            let sender = {
+            let (ticket, sender) = {
                 let mut state = self.lock();
                 let Some(ticket) = state.queue.next_turn() else { return };
-                state.waiting.remove(&ticket)
+                (ticket, state.waiting.remove(&ticket))
             };
             let is_told = sender.is_some_and(|sender| sender.send(()).is_ok());
             if !is_told {
-                self.lock().queue.leave();
+                self.lock().queue.leave(ticket.class());
             }
         }
     }
@@ -142,7 +143,7 @@ impl Gate {
 impl State {
     fn enter(&mut self, call: impl FnOnce(&mut Queue) -> Entered) -> Arrival {
         match call(&mut self.queue) {
-            Entered::Runs(_) => Arrival::Runs,
+            Entered::Runs(ticket) => Arrival::Runs(ticket),
             Entered::Full => Arrival::Refused(NoPlace::Full),
             Entered::TooLarge => Arrival::Refused(NoPlace::TooLarge),
             Entered::Waits(ticket) => self.wait(ticket),
@@ -164,17 +165,21 @@ impl State {
 }
 
 impl Place {
-    fn new(gate: &Arc<Gate>) -> Self {
-        Self { gate: Arc::clone(gate), is_left: false }
+    fn new(gate: &Arc<Gate>, ticket: Ticket) -> Self {
+        Self { gate: Arc::clone(gate), class: ticket.class(), is_left: false }
     }
 
-    /// Leaves it to others, until there is a server.
-    pub(super) fn park(mut self, user: &Arc<str>, bytes: usize) -> Parked {
+    /// Leaves it to others, until there is a server. If too many wait already, it is left for good.
+    pub(super) fn park(mut self, user: &Arc<str>, bytes: usize) -> Result<Parked, NoPlace> {
         self.is_left = true;
         let gate = Arc::clone(&self.gate);
-        gate.lock().queue.park(user, bytes);
+        let parked = gate.lock().queue.park(user, self.class, bytes);
         gate.call_next();
-        Parked { gate, user: Arc::clone(user), bytes, has_ended: false }
+        match parked {
+            Ok(()) => Ok(Parked { gate, user: Arc::clone(user), bytes, has_ended: false }),
+            Err(Crowded::Full) => Err(NoPlace::Full),
+            Err(Crowded::TooLarge) => Err(NoPlace::TooLarge),
+        }
     }
 }
 
@@ -198,7 +203,7 @@ impl Drop for Parked {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_left {
-            self.gate.leave();
+            self.gate.leave(self.class);
         }
     }
 }
@@ -219,7 +224,7 @@ impl Drop for Waiter {
         // Its turn has come at this moment. If it was told, it gives the place back; otherwise `call_next` finds no receiver, and does.
         self.turn.close();
         if self.turn.try_recv().is_ok() {
-            self.gate.leave();
+            self.gate.leave(self.ticket.class());
         }
     }
 }
@@ -271,7 +276,7 @@ mod tests {
         let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
-        let parked = place.park(&user, 1);
+        let parked = place.park(&user, 1).unwrap();
 
         let other = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
         assert_eq!(depth(&gate), (1, 1));
@@ -279,7 +284,20 @@ mod tests {
         assert!(tokio::time::timeout(BRIEFLY, &mut resumed).await.is_err(), "it waits for its turn");
         drop(other);
         let place = resumed.await.unwrap();
-        drop(place.park(&user, 1));
+        drop(place.park(&user, 1).unwrap());
+        assert_eq!(depth(&gate), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn one_that_may_not_wait_for_a_server_leaves_its_place_to_the_next_one_x_141() {
+        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1_000, LONG).await.unwrap();
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
+        assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
+
+        assert_eq!(place.park(&user, 1_000).unwrap_err(), NoPlace::TooLarge);
+
+        assert!(second.await.is_ok());
         assert_eq!(depth(&gate), (0, 0));
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) log_of_users: LogLimit,
     users: RwLock<Arc<Users>>,
     limits: RwLock<Limits>,
+    /// How many connections to each server the pool has, since the start.
+    connections: u32,
     service: ServiceId,
     decoys: [u8; 32],
     origin: tokio::time::Instant,
@@ -90,7 +92,7 @@ impl Shared {
         getrandom::fill(&mut decoys).map_err(|_| StartError::NoRandomBits)?;
         let [a, b, c, d, ..] = service;
         let run = u32::from_be_bytes([a, b, c, d]);
-        let limits = config.limits;
+        let (limits, connections) = (config.limits, config.connections());
         let users = match config.users {
             Some(users) => Users::new(users, decoys),
             None => Users::open(),
@@ -112,6 +114,7 @@ impl Shared {
             log_of_users: LogLimit::default(),
             users: RwLock::new(Arc::new(users)),
             limits: RwLock::new(limits),
+            connections,
             service: ServiceId(service),
             decoys,
             origin: tokio::time::Instant::now(),
@@ -143,7 +146,9 @@ impl Shared {
         if let Some(users) = users {
             *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
         }
-        let limits = config.limits;
+        let mut limits = config.limits;
+        // The pool is still that of the start, whatever the file says of it by now.
+        (limits.queue.running, limits.queue.reserved) = config.places.before(self.connections);
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
         self.gate.set_limits(limits.queue);
         let mut state = self.lock();
@@ -194,6 +199,11 @@ impl Shared {
     /// A numbered write goes to a server that knows no numbers; whether it is the first time.
     pub(super) fn note_write(&self, session: &SessionId, number: i64) -> bool {
         self.lock().sessions.note_write(session, number)
+    }
+
+    /// A command that ran in a session has no client any more.
+    pub(super) fn end_run(&self, session: &SessionId) {
+        self.lock().sessions.end_run(self.now(), session);
     }
 
     /// Lets a connection in.

@@ -60,7 +60,7 @@ pub(super) async fn take(
             }
             () = shared.upstream.wait_until_none_suits(criteria) => {}
         }
-        let parked = place.park(&owner.user, bytes);
+        let parked = place.park(&owner.user, bytes).map_err(NoTurn::Place)?;
         let is_there = tokio::time::timeout(left, shared.upstream.wait_until_one_suits(criteria)).await.is_ok();
         if !is_there {
             // It says what is known of the servers.

@@ -38,6 +38,9 @@ impl Upstream {
         for warning in config.warnings.drain(..) {
             tracing::warn!(target: "cmap::hub", "upstream.uri: {warning}");
         }
+        if let Some(advice) = config.advice() {
+            tracing::warn!(target: "cmap::hub", "{advice}");
+        }
         let mut builder = Client::builder(config.upstream.clone());
         let mut agents = None;
         if let Some(Reverse { address, options }) = config.reverse.take() {

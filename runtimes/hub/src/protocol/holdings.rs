@@ -10,7 +10,7 @@ use bson::{RawBsonRef, RawDocument};
 use cmap_core::address::ServerAddress;
 use cmap_core::wire::integer;
 
-use super::request::{Part, Request, SessionId};
+use super::request::{Part, Request, SessionId, session_id};
 
 /// The cursors and transactions of one connection.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +100,11 @@ impl Holdings {
                 killed.filter(|id| self.cursor(*id).is_some_and(|cursor| cursor.server == *server)).collect();
             killed.iter().for_each(|id| _ = self.cursors.remove(id));
         }
+        // A server lets the cursors and transactions of a session that has ended live until it looks after its sessions, minutes later:
+        // `endSessions` leaves what the connection holds still to be ended.
+        if request.name == "killSessions" && ok {
+            sessions_in(request.body()).for_each(|session| self.end_session(&session, server));
+        }
         let continued = continued_cursor(request);
         if !ok {
             // CursorNotFound and its like: the server has it no more. After another error it may still be there.
@@ -132,10 +137,10 @@ impl Holdings {
         }
     }
 
-    /// A session has ended, and with it what belongs to it.
-    pub fn end_session(&mut self, session: &SessionId) {
-        self.transactions.remove(session);
-        self.cursors.retain(|_, cursor| cursor.session.as_ref() != Some(session));
+    /// A server has killed a session, and with it what the session has there.
+    pub fn end_session(&mut self, session: &SessionId, server: &ServerAddress) {
+        self.transactions.retain(|id, transaction| id != session || transaction.server.as_deref() != Some(server));
+        self.cursors.retain(|_, cursor| cursor.session.as_ref() != Some(session) || *cursor.server != *server);
     }
 }
 
@@ -145,6 +150,12 @@ pub(super) fn continued_cursor(request: &Request) -> Option<i64> {
         return None;
     }
     request.body().get("getMore").ok().flatten().and_then(integer)
+}
+
+/// The sessions of a `killSessions`.
+fn sessions_in(body: &RawDocument) -> impl Iterator<Item = SessionId> {
+    let sessions = body.get("killSessions").ok().flatten().and_then(RawBsonRef::as_array);
+    sessions.into_iter().flatten().map_while(Result::ok).filter_map(session_id)
 }
 
 /// The cursors of a `killCursors`.

@@ -17,6 +17,7 @@
 //! | `common` | what connections share: sessions and doors |
 //! | `doors` | how many connections there may be |
 //! | `gauge` | high-water marks |
+//! | `names` | names of clients' making, as a log can show them |
 //! | `refusal`, `passing` | errors of the hub's own; what upstream's errors become |
 //!
 //! Nothing here knows a socket, a clock or a source of randomness: time and chance are inputs.
@@ -28,6 +29,7 @@ mod greeting;
 mod holdings;
 mod line;
 mod login;
+mod names;
 mod operations;
 mod passing;
 mod queue;
@@ -45,7 +47,7 @@ pub use line::{Ending, Line, LineOutput, Surroundings};
 pub use operations::{Operation, OperationId, Operations, Whose};
 pub(crate) use passing::unanswered;
 pub use passing::{Passed, pass};
-pub use queue::{Class, Entered, Queue, QueueLimits, Ticket};
+pub use queue::{Class, Crowded, Entered, Queue, QueueLimits, Ticket};
 pub use refusal::Refusal;
 pub(crate) use request::session_document;
 pub use request::{Fault, Forward, Part, Refused, Request, Route, SessionId};

@@ -10,6 +10,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::time::Instant;
 use cmap_core::wire::integer;
 
+use super::names;
 use super::refusal::Refusal;
 use super::request::Request;
 use super::targets::Target;
@@ -113,7 +114,8 @@ fn current(
     let mut fields = request.body().iter().map_while(Result::ok).skip(1).map(|(key, _)| key.as_str());
     let filter = fields.find(|key| !OF_ANY_COMMAND.contains(key) && !matches!(*key, "$all" | "$ownOps"));
     if let Some(filter) = filter {
-        let message = format!("currentOp of a hub knows $ownOps and no filter like {filter:?}; filter its reply");
+        let filter = names::shown(filter);
+        let message = format!("currentOp of a hub knows $ownOps and no filter like {filter}; filter its reply");
         return Err(Refusal::new(72, "InvalidOptions", message));
     }
     let only_own = request.body().get_bool("$ownOps").unwrap_or_default();
@@ -194,7 +196,7 @@ fn listed(operations: &[Operation]) -> RawArrayBuf {
 /// An operation as a server shows one, without what the command contains.
 fn shown(operation: &Operation) -> RawDocumentBuf {
     let Operation { id, user, connection, request, took, server } = operation;
-    let collection = request.collection();
+    let collection = request.collection().map(names::cut);
     let mut command = RawDocumentBuf::new();
     if let Ok(name) = <&bson::raw::CStr>::try_from(request.name.as_str()) {
         command.append(name, collection.unwrap_or_default());

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::retry::ErrorLabel;
 
+use super::names;
 use super::targets::Target;
 
 /// An error that the hub replies.
@@ -37,7 +38,11 @@ impl Refusal {
     /// The rules forbid the command to the user.
     pub(super) fn forbidden(target: &Target) -> Self {
         let Target { database, collection, action } = target;
-        let place = if collection.is_empty() { database.clone() } else { format!("{database}.{collection}") };
+        let (database, action) = (names::shown(database), names::shown(action));
+        let place = match collection.as_str() {
+            "" => format!("{database}"),
+            collection => format!("{database}.{}", names::shown(collection)),
+        };
         Self::unauthorized(format!("not authorized on {place} to execute command {{ {action} }}"))
     }
 
@@ -119,6 +124,20 @@ mod tests {
                 "errorLabels": ["SystemOverloadedError", "RetryableError"], "baseBackoffMS": 50,
             }
         );
+    }
+
+    #[test]
+    fn what_is_forbidden_is_told_without_line_breaks_and_not_at_length_x_142() {
+        let target = |collection: &str, action: &str| {
+            let (database, collection, action) = ("shop".into(), collection.into(), action.into());
+            Refusal::forbidden(&Target { database, collection, action }).message.into_owned()
+        };
+
+        assert_eq!(target("orders", "find"), "not authorized on shop.orders to execute command { find }");
+        assert_eq!(target("", "find"), "not authorized on shop to execute command { find }");
+        let forged = target("a\n2026-11-25 hangs up", "find\n");
+        assert_eq!(forged, "not authorized on shop.a\\n2026-11-25 hangs up to execute command { find\\n }");
+        assert!(target(&"\n".repeat(1_000_000), &"\n".repeat(1_000_000)).len() < 2_000);
     }
 
     #[test]

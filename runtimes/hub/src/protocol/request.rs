@@ -14,6 +14,8 @@ use cmap_core::wire::compression::is_compressible;
 use cmap_core::wire::{CompressorId, Header, Limits, Message, OpCode, Query, Sequence, WireError, integer};
 use thiserror::Error;
 
+use super::names::is_plain;
+
 /// The id of a logical session.
 pub type SessionId = [u8; 16];
 
@@ -72,6 +74,9 @@ pub struct Forward {
     pub class: super::Class,
     /// What is sent in place of the client's document.
     pub body: Option<RawDocumentBuf>,
+    /// The identity upstream of the user for whom the rules have allowed it, by its name in the configuration; `None` is the hub's own.
+    /// It does not change when the users do: a user that was removed meanwhile would become the hub.
+    pub upstream: Option<Arc<str>>,
     /// Whether its session is being killed, for what another connection has left there: it runs when that is done.
     pub session_ends: bool,
 }
@@ -110,6 +115,9 @@ pub struct Refused {
     pub(super) acknowledged: bool,
     pub(super) message: &'static str,
 }
+
+/// How many fields a command may have beside each other: the longest has some dozens. Those of a filter or of what is written are deeper.
+const MOST_FIELDS: usize = 1_000;
 
 /// A message's document and what surrounds it.
 struct Envelope<'a> {
@@ -150,12 +158,15 @@ impl Request {
         let mut seen = BTreeSet::new();
         for element in body.iter() {
             let Ok((key, value)) = element else { return Err(refused("a text in the command is not UTF-8")) };
+            if seen.len() >= MOST_FIELDS {
+                return Err(refused("the command has more than a thousand fields"));
+            }
             // The hub and the server could each believe another one of the two.
             if !seen.insert(key.as_str()) {
                 return Err(refused("a field of the command is there twice"));
             }
             if request.name.is_empty() {
-                if !is_short(key.as_str()) {
+                if !is_plain(key.as_str()) {
                     return Err(refused("the command's name is longer than 255 bytes, or has control characters"));
                 }
                 if !is_named_by_text(key.as_str(), value) {
@@ -184,7 +195,7 @@ impl Request {
         if request.database.is_empty() {
             return Err(refused("OP_MSG requests require a $db argument"));
         }
-        if !is_short(&request.database) {
+        if !is_plain(&request.database) {
             return Err(refused("the database's name is longer than 255 bytes, or has control characters"));
         }
         if request.sequences().iter().any(|sequence| !may_have(&request.name, sequence.identifier)) {
@@ -279,11 +290,6 @@ impl Request {
             Some(_) | None => ServerSelector::Writable,
         }
     }
-}
-
-/// Whether a name is one that a log and a status page can show.
-fn is_short(name: &str) -> bool {
-    name.len() <= 255 && !name.contains(char::is_control)
 }
 
 /// Whether the rules can tell which collection a command means: a UUID, and what servers take for a string, hide it.
@@ -460,6 +466,20 @@ mod tests {
         ] {
             assert!(matches!(read(&twice), Err(Fault::Refused(_))), "{twice:?}");
         }
+    }
+
+    #[test]
+    fn a_command_has_a_thousand_fields_at_most() {
+        let with = |count: usize| {
+            let mut body = rawdoc! { "ping": 1, "$db": "admin" };
+            for number in 2..count {
+                body.append(bson::raw::CString::try_from(number.to_string()).unwrap(), bson::RawBson::Null);
+            }
+            read(&body)
+        };
+
+        assert!(with(1_000).is_ok());
+        assert!(matches!(with(1_001), Err(Fault::Refused(_))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whose a logical session is.
 //!
 //! Several users of the hub may be one user upstream, where each could then go on with another's session. So the hub notes who used
-//! an id first, for as long as the server keeps the session.
+//! an id first, for as long as the server keeps the session: while a command runs in it, and half an hour longer.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 #[derive(Clone, Debug)]
 pub struct Sessions {
     by_id: BTreeMap<SessionId, Owned>,
-    /// When each one is forgotten.
+    /// When each one is forgotten in which no command runs.
     due: BTreeSet<(Instant, SessionId)>,
     count: BTreeMap<Arc<str>, usize>,
     most_per_user: usize,
@@ -30,6 +30,8 @@ struct Owned {
     /// The connection that used it last.
     connection: i64,
     until: Instant,
+    /// How many commands run in it.
+    running: usize,
     /// Whether it is being killed upstream, so that the next command in it has to wait.
     is_ending: bool,
     /// The number of its last write at a server that knows no such numbers.
@@ -64,6 +66,9 @@ impl Sessions {
                 self.due.remove(&(owned.until, id));
                 owned.until = until;
                 owned.connection = connection;
+                if owned.running > 0 {
+                    return Ok(());
+                }
             }
             None => {
                 let count = self.count.entry(Arc::clone(user)).or_default();
@@ -72,11 +77,29 @@ impl Sessions {
                 }
                 *count += 1;
                 let user = Arc::clone(user);
-                self.by_id.insert(id, Owned { user, connection, until, is_ending: false, written: None });
+                self.by_id.insert(id, Owned { user, connection, until, running: 0, is_ending: false, written: None });
             }
         }
         self.due.insert((until, id));
         Ok(())
+    }
+
+    /// A command runs in the session, until [`end_run`](Self::end_run): for so long it is not forgotten.
+    pub fn begin_run(&mut self, id: &SessionId) {
+        let Some(owned) = self.by_id.get_mut(id) else { return };
+        owned.running += 1;
+        self.due.remove(&(owned.until, *id));
+    }
+
+    /// It has ended.
+    pub fn end_run(&mut self, now: Instant, id: &SessionId) {
+        let Some(owned) = self.by_id.get_mut(id) else { return };
+        owned.running = owned.running.saturating_sub(1);
+        self.due.remove(&(owned.until, *id));
+        owned.until = now + TIMEOUT;
+        if owned.running == 0 {
+            self.due.insert((owned.until, *id));
+        }
     }
 
     /// A write of this number goes to a server that could not tell a repetition. Whether it is the first time: drivers count up.
@@ -216,6 +239,26 @@ mod tests {
         assert_eq!(sessions.claim(at(49), [1; 16], &ben, 2), Err(SessionFault::Foreign));
         assert_eq!(sessions.claim(at(50), [1; 16], &ben, 2), Ok(()));
         assert_eq!(sessions.len(), 1);
+    }
+
+    #[test]
+    fn a_session_in_which_a_command_runs_is_not_forgotten_x_132_x_137() {
+        let ([anna, ben], mut sessions) = (users(), Sessions::new(10));
+        let at = |minutes: u32| Instant::ORIGIN + MINUTE * minutes;
+        sessions.claim(at(0), [1; 16], &anna, 1).unwrap();
+        sessions.begin_run(&[1; 16]);
+
+        assert_eq!(sessions.claim(at(40), [1; 16], &ben, 2), Err(SessionFault::Foreign));
+        assert!(sessions.begin_kill(&[1; 16], 1), "it can be cut off");
+
+        sessions.claim(at(41), [1; 16], &anna, 1).unwrap();
+        sessions.end_run(at(80), &[1; 16]);
+        assert_eq!(
+            sessions.claim(at(109), [1; 16], &ben, 2),
+            Err(SessionFault::Foreign),
+            "half an hour from the reply on"
+        );
+        assert_eq!(sessions.claim(at(110), [1; 16], &ben, 2), Ok(()));
     }
 
     #[test]

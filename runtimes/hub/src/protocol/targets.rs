@@ -3,8 +3,11 @@
 //! Rules for collections would be worth nothing if `$lookup` or `$out` went around them. So every document of the command is looked
 //! at, and what only looks like such a stage counts as one.
 
+use std::collections::BTreeSet;
+
 use bson::{RawBsonRef, RawDocument};
 
+use super::refusal::Refusal;
 use super::request::Request;
 
 /// A collection that a command touches.
@@ -18,29 +21,44 @@ pub struct Target {
     pub action: String,
 }
 
+/// How many different targets a command may have. Each is compared with all rules, on the thread that serves others, too.
+const MOST_TARGETS: usize = 1_000;
+
 /// The targets of a command, at least one.
-pub fn targets(request: &Request) -> Vec<Target> {
-    let body = request.body();
-    let mut found = Found { database: &request.database, list: Vec::new() };
-    found.command(&request.name, body);
-    for sequence in request.sequences() {
-        if sequence.identifier == "nsInfo" {
-            sequence.documents().for_each(|entry| found.namespace_of(entry));
-        }
+///
+/// # Errors
+/// It has more than a thousand.
+pub fn targets(request: &Request) -> Result<Vec<Target>, Refusal> {
+    let sequences = request.sequences();
+    let mut found = Found { database: &request.database, targets: BTreeSet::new() };
+    found.command(&request.name, request.body());
+    for sequence in sequences.iter().filter(|sequence| sequence.identifier == "nsInfo") {
+        sequence.documents().for_each(|entry| found.namespace_of(entry));
     }
-    found.list.sort();
-    found.list.dedup();
-    found.list
+    if found.targets.len() > MOST_TARGETS {
+        let message = format!("the command touches more than {MOST_TARGETS} collections; send several commands");
+        return Err(Refusal::new(72, "InvalidOptions", message));
+    }
+    let target = |(database, collection, action): &(&str, &str, &str)| Target {
+        database: (*database).into(),
+        collection: (*collection).into(),
+        action: (*action).into(),
+    };
+    Ok(found.targets.iter().map(target).collect())
 }
 
 /// Stages that show what others do. They count as operators' commands.
-const OF_THE_SERVER: [&str; 8] = [
+const OF_THE_SERVER: [&str; 12] = [
+    "$backupCursor",
+    "$backupCursorExtend",
     "$currentOp",
+    "$listCatalog",
     "$listClusterCatalog",
     "$listLocalSessions",
     "$listSampledQueries",
     "$listSessions",
     "$operationMetrics",
+    "$querySettings",
     "$queryStats",
     "$shardedDataDistribution",
 ];
@@ -59,18 +77,56 @@ fn modern(name: &str) -> &str {
     }
 }
 
+/// Commands whose collection is named with its database, `shop.orders`, wherever they are run.
+const WITH_DATABASE: [&str; 28] = [
+    "abortMoveCollection",
+    "abortReshardCollection",
+    "abortUnshardCollection",
+    "analyzeShardKey",
+    "balancerCollectionStatus",
+    "checkShardingIndex",
+    "cleanupOrphaned",
+    "cleanupReshardCollection",
+    "clearJumboFlag",
+    "commitReshardCollection",
+    "configureCollectionBalancing",
+    "configureQueryAnalyzer",
+    "dataSize",
+    "getShardVersion",
+    "mergeAllChunksOnShard",
+    "mergeChunks",
+    "moveChunk",
+    "moveCollection",
+    "moveRange",
+    "refineCollectionShardKey",
+    "reshardCollection",
+    "setAllowMigrations",
+    "shardCollection",
+    "split",
+    "splitChunk",
+    "splitVector",
+    "unshardCollection",
+    "updateZoneKeyRange",
+];
+
+fn names_its_database(command: &str) -> bool {
+    WITH_DATABASE.iter().any(|name| name.eq_ignore_ascii_case(command))
+}
+
 fn is_of_all_databases(stage: RawBsonRef<'_>) -> bool {
     // What is no document, or says no boolean, is refused by the server.
     stage.as_document().is_some_and(|stage| stage.get("allChangesForCluster").is_ok_and(|all| all.is_some()))
 }
 
+/// What is found, by names that the command itself holds: one that is there a million times costs no copies.
 struct Found<'a> {
     database: &'a str,
-    list: Vec<Target>,
+    /// Database, collection, action.
+    targets: BTreeSet<(&'a str, &'a str, &'a str)>,
 }
 
-impl Found<'_> {
-    fn command(&mut self, name: &str, body: &RawDocument) {
+impl<'a> Found<'a> {
+    fn command(&mut self, name: &'a str, body: &'a RawDocument) {
         let first = body.get(name).ok().flatten();
         let name = modern(name);
         match (name, first) {
@@ -92,8 +148,12 @@ impl Found<'_> {
                 entries.filter_map(RawBsonRef::as_document).for_each(|entry| self.namespace_of(entry));
                 self.add(self.database, "", name);
             }
+            (_, Some(RawBsonRef::String(namespace))) if names_its_database(name) => self.full(namespace, name),
             (_, Some(RawBsonRef::String(collection))) => self.add(self.database, collection, name),
             _ => self.add(self.database, "", name),
+        }
+        if name == "mapReduce" {
+            self.output(body);
         }
         if let Ok(view_on) = body.get_str("viewOn") {
             self.add(self.database, view_on, "aggregate");
@@ -108,6 +168,22 @@ impl Found<'_> {
         }
     }
 
+    /// Where a `mapReduce` writes: a name, or a document that says how, whereto and, maybe, into which database.
+    fn output(&mut self, body: &'a RawDocument) {
+        match body.get("out").ok().flatten() {
+            Some(RawBsonRef::Document(out)) => {
+                let database = out.get_str("db").unwrap_or(self.database);
+                for how in ["replace", "merge", "reduce"] {
+                    if let Ok(collection) = out.get_str(how) {
+                        self.add(database, collection, "$out");
+                    }
+                }
+            }
+            Some(out) => self.sink(out, "$out"),
+            None => {}
+        }
+    }
+
     fn has_change_stream(&self, body: &RawDocument) -> bool {
         let stages = body.get_array("pipeline").ok().into_iter().flatten().map_while(Result::ok);
         let mut names = stages.filter_map(|stage| stage.as_document()?.iter().next()?.ok());
@@ -115,9 +191,10 @@ impl Found<'_> {
     }
 
     /// Looks for stages in a document, at every depth; core has bounded the depth.
-    fn document(&mut self, document: &RawDocument) {
+    fn document(&mut self, document: &'a RawDocument) {
         for (key, value) in document.iter().map_while(Result::ok) {
             match key.as_str() {
+                key if !key.starts_with('$') => {}
                 "$lookup" | "$graphLookup" => self.source(value, "from"),
                 "$unionWith" => self.source(value, "coll"),
                 "$out" => self.sink(value, "$out"),
@@ -137,7 +214,7 @@ impl Found<'_> {
         }
     }
 
-    fn value(&mut self, value: RawBsonRef<'_>) {
+    fn value(&mut self, value: RawBsonRef<'a>) {
         if let RawBsonRef::Document(inner) = value {
             self.document(inner);
         } else if let RawBsonRef::Array(array) = value {
@@ -146,7 +223,7 @@ impl Found<'_> {
     }
 
     /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection.
-    fn source(&mut self, stage: RawBsonRef<'_>, field: &str) {
+    fn source(&mut self, stage: RawBsonRef<'a>, field: &str) {
         let (database, named) = match stage.as_document() {
             Some(stage) => (stage.get_str("db").unwrap_or(self.database), stage.get(field).ok().flatten()),
             None => (self.database, Some(stage)),
@@ -158,7 +235,7 @@ impl Found<'_> {
         }
     }
 
-    fn sink(&mut self, named: RawBsonRef<'_>, action: &str) {
+    fn sink(&mut self, named: RawBsonRef<'a>, action: &'a str) {
         if let RawBsonRef::String(collection) = named {
             self.add(self.database, collection, action);
         } else if let RawBsonRef::Document(named) = named {
@@ -167,17 +244,20 @@ impl Found<'_> {
         }
     }
 
-    fn namespace_of(&mut self, entry: &RawDocument) {
+    fn namespace_of(&mut self, entry: &'a RawDocument) {
         self.full(entry.get_str("ns").unwrap_or_default(), "bulkWrite");
     }
 
-    fn full(&mut self, namespace: &str, action: &str) {
+    fn full(&mut self, namespace: &'a str, action: &'a str) {
         let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
         self.add(database, collection, action);
     }
 
-    fn add(&mut self, database: &str, collection: &str, action: &str) {
-        self.list.push(Target { database: database.into(), collection: collection.into(), action: action.into() });
+    fn add(&mut self, database: &'a str, collection: &'a str, action: &'a str) {
+        // One too many is enough to refuse the command.
+        if self.targets.len() <= MOST_TARGETS {
+            self.targets.insert((database, collection, action));
+        }
     }
 }
 
@@ -189,13 +269,17 @@ mod tests {
 
     use super::*;
 
-    fn of(body: &RawDocument) -> Vec<String> {
+    fn read(body: &RawDocument) -> Request {
         let mut out = Vec::new();
         MessageWriter::begin(&mut out, MessageIds::request(1), Flags::NONE, body, &[], &Limits::DEFAULT)
             .unwrap()
             .finish();
-        let request = Request::read(&out, &Limits::DEFAULT, Instant::ORIGIN).unwrap();
-        targets(&request).iter().map(|it| format!("{} {}.{}", it.action, it.database, it.collection)).collect()
+        Request::read(&out, &Limits::DEFAULT, Instant::ORIGIN).unwrap()
+    }
+
+    fn of(body: &RawDocument) -> Vec<String> {
+        let request = read(body);
+        targets(&request).unwrap().iter().map(|it| format!("{} {}.{}", it.action, it.database, it.collection)).collect()
     }
 
     #[test]
@@ -249,6 +333,19 @@ mod tests {
     }
 
     #[test]
+    fn a_command_has_a_thousand_targets_at_most_however_often_each_is_there_x_133() {
+        let to_each = |names: &mut dyn Iterator<Item = String>| {
+            let mut stages = bson::RawArrayBuf::new();
+            names.for_each(|name| stages.push(rawdoc! { "$out": name }));
+            targets(&read(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": stages })).map(|targets| targets.len())
+        };
+
+        assert_eq!(to_each(&mut (0..999).map(|number| number.to_string())), Ok(1_000));
+        assert_eq!(to_each(&mut (0..1_000).map(|number| number.to_string())).unwrap_err().code, 72);
+        assert_eq!(to_each(&mut (0..5_000).map(|_| "o".to_owned())), Ok(2));
+    }
+
+    #[test]
     fn an_old_name_of_a_command_is_checked_as_the_new_one_x_133() {
         assert_eq!(of(&rawdoc! { "findandmodify": "c", "$db": "d" }), ["findAndModify d.c"]);
         assert_eq!(of(&rawdoc! { "mapreduce": "c", "$db": "d" }), ["mapReduce d.c"]);
@@ -256,6 +353,23 @@ mod tests {
             of(&rawdoc! { "cloneCollectionAsCapped": "c", "toCollection": "t", "$db": "d" }),
             ["cloneCollectionAsCapped d.c", "cloneCollectionAsCapped d.t"]
         );
+    }
+
+    #[test]
+    fn a_collection_that_is_named_with_its_database_is_one_of_that_database_x_133() {
+        assert_eq!(of(&rawdoc! { "dataSize": "shop.secret", "$db": "d" }), ["dataSize shop.secret"]);
+        assert_eq!(of(&rawdoc! { "shardcollection": "shop.a.b", "$db": "admin" }), ["shardcollection shop.a.b"]);
+        assert_eq!(of(&rawdoc! { "validate": "shop.secret", "$db": "d" }), ["validate d.shop.secret"]);
+    }
+
+    #[test]
+    fn what_a_map_reduce_writes_is_a_target_x_133() {
+        let with = |out: bson::RawBson| of(&rawdoc! { "mapReduce": "c", "out": out, "$db": "d" });
+
+        assert_eq!(with(bson::RawBson::String("o".into())), ["mapReduce d.c", "$out d.o"]);
+        let other = rawdoc! { "replace": "secret", "db": "other" };
+        assert_eq!(with(bson::RawBson::Document(other)), ["mapReduce d.c", "$out other.secret"]);
+        assert_eq!(with(bson::RawBson::Document(rawdoc! { "inline": 1 })), ["mapReduce d.c"]);
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `file` | the users file, and its errors |
 //! | `rules` | which commands a user may run on which collections |
+//! | `operators` | the commands of operators |
 //! | `pattern` | names with stars |
 //! | `add` | `cmap-hub user add` |
 
 mod add;
 mod file;
+mod operators;
 mod pattern;
 mod rules;
 
@@ -19,8 +21,9 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys};
 
 pub use add::{AddUserError, NewUser, add};
 pub use file::{UsersFileError, read};
+pub use operators::OPERATOR_COMMANDS;
 pub use pattern::Pattern;
-pub use rules::{OPERATOR_COMMANDS, Rule, Rules};
+pub use rules::{Rule, Rules};
 
 /// All users.
 #[derive(Clone, Debug)]

@@ -1,88 +1,8 @@
 //! Which commands a user may run on which collections.
 
+use super::operators::is_operators;
 use super::pattern::Pattern;
 use crate::protocol::Target;
-
-/// Commands that concern the server and everybody who uses it. A user may run one where a rule names it in full: a star is not
-/// enough.
-pub const OPERATOR_COMMANDS: &[&str] = &[
-    "$currentOp",
-    "$list*",
-    "$operationMetrics",
-    "$queryStats",
-    "$shardedDataDistribution",
-    "_*",
-    "abortReshardCollection",
-    "addShard*",
-    "allChangesForCluster",
-    "analyze",
-    "appendOplogNote",
-    "applyOps",
-    "authSchemaUpgrade",
-    "balancer*",
-    "cleanupOrphaned",
-    "cleanupReshardCollection",
-    "clearJumboFlag",
-    "clearLog",
-    "commitReshardCollection",
-    "compact",
-    "configureFailPoint",
-    "configureQueryAnalyzer",
-    "createRole",
-    "createUser",
-    "dropAllRolesFromDatabase",
-    "dropAllUsersFromDatabase",
-    "dropConnections",
-    "dropRole",
-    "dropUser",
-    "enableSharding",
-    "eval",
-    "flushRouterConfig",
-    "fsync*",
-    "getCmdLineOpts",
-    "getLog",
-    "getParameter",
-    "grant*",
-    "invalidateUserCache",
-    "killAllSessions*",
-    "lockInfo",
-    "logApplicationMessage",
-    "logRotate",
-    "mapReduce",
-    "mergeChunks",
-    "move*",
-    "profile",
-    "refineCollectionShardKey",
-    "removeShard*",
-    "replSet*",
-    "reshardCollection",
-    "revoke*",
-    "rolesInfo",
-    "rotateCertificates",
-    "setAllowMigrations",
-    "setAuditConfig",
-    "setClusterParameter",
-    "setDefaultRWConcern",
-    "setFeatureCompatibilityVersion",
-    "setIndexCommitQuorum",
-    "setParameter",
-    "setProfilingFilterGlobally",
-    "setUserWriteBlockMode",
-    "shardCollection",
-    "shutdown",
-    "sleep",
-    "split*",
-    "testDeployment",
-    "top",
-    "transitionFromDedicatedConfigServer",
-    "transitionToDedicatedConfigServer",
-    "unshardCollection",
-    "untrackUnshardedCollection",
-    "updateRole",
-    "updateUser",
-    "updateZoneKeyRange",
-    "usersInfo",
-];
 
 /// What reaches every collection of a database. A rule that denies one of them denies these, too.
 const REACHES_ALL: [&str; 2] = ["$changeStream", "dropDatabase"];
@@ -126,7 +46,7 @@ impl Rules {
     }
 
     fn allow(&self, target: &Target) -> bool {
-        let is_operators = OPERATOR_COMMANDS.iter().any(|name| Pattern::new(*name).matches(&target.action));
+        let is_operators = is_operators(&target.action);
         let suits = |rule: &Rule| {
             rule.concerns(target) && (!is_operators || rule.commands.iter().any(|it| it.names(&target.action)))
         };
@@ -135,19 +55,21 @@ impl Rules {
             None => !is_operators,
         };
         let reaches_all = target.collection.is_empty() && REACHES_ALL.contains(&target.action.as_str());
-        let is_denied = |rule: &Rule| rule.concerns(target) || reaches_all && rule.concerns_some(target);
+        let is_denied = |rule: &Rule| {
+            // Servers know some commands in two cases, and a rule denies both.
+            any(&rule.databases, &target.database)
+                && (reaches_all || any(&rule.collections, &target.collection))
+                && rule.commands.iter().any(|command| command.matches_in_any_case(&target.action))
+        };
         is_allowed && !self.deny.iter().any(is_denied)
     }
 }
 
 impl Rule {
     fn concerns(&self, target: &Target) -> bool {
-        self.concerns_some(target) && any(&self.collections, &target.collection)
-    }
-
-    /// The same, of any of the collections.
-    fn concerns_some(&self, target: &Target) -> bool {
-        any(&self.databases, &target.database) && any(&self.commands, &target.action)
+        any(&self.databases, &target.database)
+            && any(&self.collections, &target.collection)
+            && any(&self.commands, &target.action)
     }
 }
 
@@ -179,6 +101,16 @@ mod tests {
         {
             assert!(rules.check(&[target(operators, "admin.")]).is_err(), "{operators}");
         }
+    }
+
+    #[test]
+    fn a_rule_that_denies_a_command_denies_its_name_in_another_case_x_133() {
+        let rules = Rules { allow: None, deny: vec![rule(&["*"], &["*"], &["findAnd*", "dataSize"])] };
+
+        for action in ["dataSize", "datasize", "findandmodify"] {
+            assert!(rules.check(&[target(action, "shop.c")]).is_err(), "{action}");
+        }
+        assert_eq!(rules.check(&[target("find", "shop.c")]), Ok(()));
     }
 
     #[test]

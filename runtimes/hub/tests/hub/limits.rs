@@ -59,6 +59,25 @@ async fn commands_that_wait_have_so_many_bytes_at_most_x_141() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_changed_in_the_file_lets_no_more_commands_run_before_the_next_start_x_135() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=1").more("[limits]\nwaiting = 0").start().await;
+    house.reload(|text| text.replace("maxPoolSize=1", "maxPoolSize=50"));
+    let (busy, other) = (house.client().await, house.client().await);
+    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let task = tokio::spawn(async move {
+        let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
+        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    let reply = ask(&mut other.check_out().await.unwrap(), "test", rawdoc! { "count": "c" }).await;
+
+    assert_eq!(code(&reply), Some(462), "{reply:?}");
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_in_the_queue_counts_x_131() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "maxPoolSize=1").start().await;

@@ -11,10 +11,13 @@ use super::super::holdings::cursors_in;
 use super::super::queue::Class;
 use super::super::request::{Forward, Request, Route};
 use super::{Answer, Line};
+use crate::users::User;
 
 /// A `killCursors` that is under way.
 #[derive(Debug)]
 pub(super) struct Killing {
+    /// The user's identity.
+    upstream: Option<Arc<str>>,
     rest: Vec<(Arc<ServerAddress>, Vec<i64>)>,
     /// What the servers say: which were killed, and which they do not have.
     killed: Vec<i64>,
@@ -28,7 +31,7 @@ pub(super) struct Killing {
 
 impl Line {
     /// Those of other connections are not found, whether or not they exist.
-    pub(super) fn kill_cursors(&mut self, request: &Arc<Request>) -> Answer {
+    pub(super) fn kill_cursors(&mut self, request: &Arc<Request>, user: &User) -> Answer {
         let mut by_server = BTreeMap::<_, Vec<i64>>::new();
         let mut not_found = Vec::new();
         for id in cursors_in(request.body()) {
@@ -38,8 +41,9 @@ impl Line {
             }
         }
         let rest = by_server.into_iter().collect();
-        let others = RawDocumentBuf::new();
-        let mut killing = Killing { rest, killed: Vec::new(), not_found, alive: Vec::new(), failure: None, others };
+        let (upstream, others) = (user.upstream.clone(), RawDocumentBuf::new());
+        let (killed, alive) = (Vec::new(), Vec::new());
+        let mut killing = Killing { upstream, rest, killed, not_found, alive, failure: None, others };
         match killing.next(request) {
             Some(forward) => {
                 self.killing = Some(killing);
@@ -61,8 +65,8 @@ impl Killing {
                 _ => body.append(key, value),
             }
         }
-        let (request, route) = (Arc::clone(request), Route::Server(server));
-        Some(Forward { request, route, class: Class::LetsGo, body: Some(body), session_ends: false })
+        let (request, route, upstream) = (Arc::clone(request), Route::Server(server), self.upstream.clone());
+        Some(Forward { request, route, class: Class::LetsGo, body: Some(body), upstream, session_ends: false })
     }
 
     /// A server has answered its part.

@@ -10,7 +10,9 @@
 //! | `kill_cursors` | one `killCursors` at several servers |
 //! | `routes` | where a user's command goes |
 //!
-//! Call any method, then drain [`poll_output`](Line::poll_output), then ask [`poll_timeout`](Line::poll_timeout).
+//! Call any method, then drain [`poll_output`](Line::poll_output), then [`go_on`](Line::go_on) while it [`has_more`](Line::has_more), then
+//! ask [`poll_timeout`](Line::poll_timeout). So a reply is sent before the next message is looked at: whoever sends a thousand messages at
+//! once, each of which has a large reply, has one of these in memory.
 
 mod kill_cursors;
 mod logins;
@@ -30,7 +32,7 @@ use cmap_core::wire::{
 };
 use thiserror::Error;
 
-use super::common::Common;
+use super::common::{Common, lock};
 use super::greeting::{self, Facts};
 use super::holdings::Holdings;
 use super::login::{self, Conversation};
@@ -198,16 +200,20 @@ impl Line {
             Some(killing) => self.send(&request, &killing.reply()),
             None => self.send(&request, reply),
         }
-        drop(request);
-        let backlog = std::mem::take(&mut self.backlog);
-        let left = self.read(now, &backlog, around).to_vec();
-        self.backlog = left;
+        if let Some(session) = &request.session {
+            lock(around.common).sessions.end_run(now, session);
+        }
         self.rearm(now, around);
     }
 
-    /// The command that ran was killed, and with it a session upstream, where it was sent in one.
-    pub fn handle_kill(&mut self, now: Instant, session: Option<&SessionId>, around: &mut Surroundings<'_>) {
-        session.into_iter().for_each(|session| self.holdings.end_session(session));
+    /// The command that ran was killed, and with it a session at its server, where it was sent in one.
+    pub fn handle_kill(
+        &mut self,
+        now: Instant,
+        session: Option<(&SessionId, &ServerAddress)>,
+        around: &mut Surroundings<'_>,
+    ) {
+        session.into_iter().for_each(|(session, server)| self.holdings.end_session(session, server));
         self.killing = None;
         self.handle_reply(now, None, &Refusal::interrupted().reply(), false, around);
     }
@@ -224,6 +230,22 @@ impl Line {
         if self.until.is_some_and(|until| until <= now) {
             self.end(Ending::TooSlow);
         }
+    }
+
+    /// Whether messages are there that came ahead, and can be looked at once all outputs are carried out.
+    pub fn has_more(&self) -> bool {
+        !self.backlog.is_empty() && self.may_read()
+    }
+
+    /// Goes on with what came ahead.
+    pub fn go_on(&mut self, now: Instant, around: &mut Surroundings<'_>) {
+        let mut backlog = std::mem::take(&mut self.backlog);
+        let left = self.read(now, &backlog, around).len();
+        backlog.drain(..backlog.len() - left);
+        if !backlog.is_empty() {
+            self.backlog = backlog;
+        }
+        self.rearm(now, around);
     }
 
     /// The next thing to do; call it until there is none.
@@ -266,10 +288,15 @@ impl Line {
         std::mem::take(&mut self.holdings)
     }
 
-    /// Takes messages off the front of `bytes` while none of them runs upstream; returns what is left.
+    /// Whether nothing has to happen before the next message.
+    fn may_read(&self) -> bool {
+        self.running.is_none() && self.outputs.is_empty() && !self.has_ended
+    }
+
+    /// Takes messages off the front of `bytes` until one of them has an output; returns what is left.
     fn read<'b>(&mut self, now: Instant, mut bytes: &'b [u8], around: &mut Surroundings<'_>) -> &'b [u8] {
         let mut frames = std::mem::take(&mut self.frames);
-        while self.running.is_none() && !self.has_ended {
+        while self.may_read() {
             let is_in = self.is_greeted && self.acts_as(around).is_some();
             let limits = if is_in { Limits::DEFAULT } else { BEFORE_LOGIN };
             let request = match frames.read(&mut bytes, &limits) {
@@ -333,6 +360,9 @@ impl Line {
                 self.send(&request, &reply);
             }
             Ok(Answer::Run(forward)) => {
+                if let Some(session) = &request.session {
+                    lock(around.common).sessions.begin_run(session);
+                }
                 self.running = Some(Arc::clone(&request));
                 self.outputs.push_back(LineOutput::Run(forward));
             }

@@ -43,7 +43,8 @@ impl Line {
     fn route(&mut self, request: &Arc<Request>, user: &User, around: &mut Surroundings<'_>) -> Result<Answer, Refusal> {
         let session_ends = request.session.is_some_and(|session| lock(around.common).sessions.is_ending(&session));
         let run = |route, class, body| {
-            Ok(Answer::Run(Box::new(Forward { request: Arc::clone(request), route, class, body, session_ends })))
+            let (request, upstream) = (Arc::clone(request), user.upstream.clone());
+            Ok(Answer::Run(Box::new(Forward { request, route, class, body, upstream, session_ends })))
         };
         match request.name.as_str() {
             "endSessions" | "killSessions" | "refreshSessions" => {
@@ -53,15 +54,12 @@ impl Line {
                     own.iter().for_each(|id| common.sessions.end(id, &user.name));
                 }
                 drop(common);
-                // A server lets an ended session's cursors and transactions live until it looks after its sessions, minutes later:
-                // what the connection holds is still to be ended.
-                if request.name == "killSessions" {
-                    own.iter().for_each(|id| self.holdings.end_session(id));
-                }
                 if own.is_empty() {
                     return Ok(Answer::Reply(RawDocumentBuf::new()));
                 }
-                return run(Route::Select(ServerSelector::Writable), Class::LetsGo, Some(body));
+                // What only lets a session live longer lets go of nothing.
+                let class = if request.name == "refreshSessions" { Class::Ordinary } else { Class::LetsGo };
+                return run(Route::Select(ServerSelector::Writable), class, Some(body));
             }
             "getMore" => {
                 let id = continued_cursor(request).unwrap_or_default();
@@ -69,7 +67,7 @@ impl Line {
                 let class = if request.part.is_some() { Class::LetsGo } else { Class::Ordinary };
                 return run(Route::Server(Arc::clone(&cursor.server)), class, None);
             }
-            "killCursors" => return Ok(self.kill_cursors(request)),
+            "killCursors" => return Ok(self.kill_cursors(request, user)),
             name if self.holdings.cursors() >= MAX_CURSORS && OPENING.contains(&name) => {
                 let message = format!("the connection has {MAX_CURSORS} cursors open; read or kill some of them");
                 return Err(Refusal::new(146, "ExceededMemoryLimit", message));
@@ -89,8 +87,11 @@ impl Line {
                 let refusal = Refusal::new(251, "NoSuchTransaction", message);
                 Err(refusal.with_label(ErrorLabel::TransientTransactionError))
             }
-            (Some(Part::Ends), Some(None) | None) => run(Route::Select(ServerSelector::Writable), Class::LetsGo, None),
-            (Some(Part::Starts), _) => run(Route::Select(ServerSelector::Writable), Class::Ordinary, None),
+            (Some(Part::Ends), Some(None)) => run(Route::Select(ServerSelector::Writable), Class::LetsGo, None),
+            // The number of a transaction that is not known here may be invented.
+            (Some(Part::Starts), _) | (Some(Part::Ends), None) => {
+                run(Route::Select(ServerSelector::Writable), Class::Ordinary, None)
+            }
             (None, _) => run(Route::Select(selector), Class::Ordinary, None),
         }
     }
@@ -100,7 +101,7 @@ impl Line {
 const OPENING: [&str; 5] = ["aggregate", "bulkWrite", "find", "listCollections", "listIndexes"];
 
 fn check_rules(request: &Request, user: &User) -> Result<(), Refusal> {
-    let targets = targets(request);
+    let targets = targets(request)?;
     user.rules.check(&targets).map_err(Refusal::forbidden)
 }
 

@@ -5,9 +5,11 @@
 //!
 //! Commands that let go of something (the next one of a transaction, its end, the end of a cursor) go before all others, and have a
 //! few places of their own: a transaction holds locks upstream, and if commands that wait for these locks had all places, its commit
-//! could never come. Among themselves they wait in the same way.
+//! could never come. Among themselves they wait in the same way. The other places they share with the others by turns, or clients that
+//! let go without end would keep everybody else out.
 //!
-//! A command for which there is no server gives its place to others meanwhile, and counts as one that waits.
+//! A command for which there is no server gives its place to others meanwhile, and counts as one that waits. Where too many do, it is
+//! refused: nobody else can be, since all of them may wait for the same server.
 //!
 //! When too many wait, the user with the longest line loses its first one, which has had its chance, and the new one is let in. If the
 //! new one were refused instead, a client that is served would send its next command into the room that it has just left, and those
@@ -25,10 +27,13 @@ use super::gauge::Gauge;
 
 /// One command's place, from its entrance to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct Ticket {
+    number: u64,
+    class: Class,
+}
 
 /// What a command may do about others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// It waits for its turn.
     Ordinary,
@@ -71,12 +76,23 @@ pub enum Entered {
     TooLarge,
 }
 
+/// Too many wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crowded {
+    /// Too many.
+    Full,
+    /// With too many bytes.
+    TooLarge,
+}
+
 /// The queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
     limits: QueueLimits,
     tickets: u64,
     running: Gauge,
+    /// How many of them are ordinary: those that let go may have all places, and must not take the others' share with them.
+    ordinary_running: usize,
     /// Those that let go.
     eager: Lines,
     /// Whether the turn before this one was one of theirs.
@@ -99,6 +115,13 @@ const MOST_BACKOFF: usize = 50;
 /// After how many refusals too many the pause is a unit longer: as many as may wait, and at least so many.
 const LEAST_STEP: usize = 100;
 
+impl Ticket {
+    /// What its command may do about others.
+    pub fn class(self) -> Class {
+        self.class
+    }
+}
+
 impl Queue {
     /// Nobody runs, and nobody waits.
     pub fn new(limits: QueueLimits) -> Self {
@@ -106,6 +129,7 @@ impl Queue {
             limits,
             tickets: 0,
             running: Gauge::default(),
+            ordinary_running: 0,
             eager: Lines::default(),
             eager_was_last: false,
             ordinary: Lines::default(),
@@ -121,8 +145,7 @@ impl Queue {
         if self.is_open_to(class) {
             return self.admit(user, class, bytes);
         }
-        let is_end = class == Class::LetsGo && bytes <= SMALL;
-        if !is_end && self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes {
+        if self.is_too_large(class, bytes) {
             self.count_refusal();
             return Entered::TooLarge;
         }
@@ -144,10 +167,26 @@ impl Queue {
     }
 
     /// A command of `user` that runs waits for a server, and leaves its place to others until [`resume`](Self::resume).
-    pub fn park(&mut self, user: &Arc<str>, bytes: usize) {
-        self.leave();
+    ///
+    /// # Errors
+    /// Too many wait already. Its place is left all the same.
+    pub fn park(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Result<(), Crowded> {
+        self.leave(class);
+        // It came in without waiting, so nobody has counted it yet.
+        let is_full =
+            self.ordinary_of(user) >= self.limits.waiting_per_user || self.waiting.now() >= self.limits.waiting;
+        let crowded = if self.is_too_large(class, bytes) {
+            Some(Crowded::TooLarge)
+        } else {
+            (class == Class::Ordinary && is_full).then_some(Crowded::Full)
+        };
+        if let Some(crowded) = crowded {
+            self.count_refusal();
+            return Err(crowded);
+        }
         *self.parked.entry(Arc::clone(user)).or_default() += 1;
         self.count_waiting(bytes);
+        Ok(())
     }
 
     /// One that was parked wants a place again. It has been let in before, so it is never one too many.
@@ -167,8 +206,11 @@ impl Queue {
     }
 
     /// A command that ran has ended.
-    pub fn leave(&mut self) {
+    pub fn leave(&mut self, class: Class) {
         self.running.lower(1);
+        if class == Class::Ordinary {
+            self.ordinary_running = self.ordinary_running.saturating_sub(1);
+        }
         self.excess = self.excess.saturating_sub(1);
     }
 
@@ -188,8 +230,7 @@ impl Queue {
 
     /// The next one that runs now, if there is a place; call it until there is none.
     pub fn next_turn(&mut self) -> Option<Ticket> {
-        // A place that both may have is theirs by turns, or transactions without end would keep everybody else out.
-        let is_ordinary = self.has_place(Class::Ordinary) && !self.ordinary.is_empty() && self.eager_was_last;
+        let is_ordinary = self.is_awaited_by_others() && self.eager_was_last;
         if !is_ordinary
             && self.has_place(Class::LetsGo)
             && let Some(waiter) = self.eager.pop()
@@ -232,14 +273,15 @@ impl Queue {
 
     fn admit(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
         if self.is_open_to(class) {
-            self.running.raise(1);
-            return Entered::Runs(self.next_ticket());
+            let ticket = self.next_ticket(class);
+            self.count_running(ticket);
+            return Entered::Runs(ticket);
         }
         Entered::Waits(self.line_up(user, class, bytes))
     }
 
     fn line_up(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Ticket {
-        let ticket = self.next_ticket();
+        let ticket = self.next_ticket(class);
         let waiter = Waiter { ticket, bytes };
         match class {
             Class::LetsGo => self.eager.push(user, waiter),
@@ -249,34 +291,54 @@ impl Queue {
         ticket
     }
 
-    fn next_ticket(&mut self) -> Ticket {
+    fn next_ticket(&mut self, class: Class) -> Ticket {
         self.tickets += 1;
-        Ticket(self.tickets)
+        Ticket { number: self.tickets, class }
     }
 
     fn run(&mut self, waiter: Waiter) -> Ticket {
-        self.running.raise(1);
+        self.count_running(waiter.ticket);
         self.count_gone(waiter.bytes);
         waiter.ticket
     }
 
+    fn count_running(&mut self, ticket: Ticket) {
+        self.running.raise(1);
+        self.ordinary_running += usize::from(ticket.class == Class::Ordinary);
+    }
+
     /// Whether there is a place at once, with nobody before it.
     fn is_open_to(&self, class: Class) -> bool {
-        let is_in_line = !self.ordinary.is_empty() || !self.eager.is_empty();
-        self.has_place(class) && (class == Class::LetsGo || !is_in_line)
+        let is_first = match class {
+            // Between the end of a command and the next turn the place is not theirs alone.
+            Class::LetsGo => !self.is_awaited_by_others(),
+            Class::Ordinary => self.ordinary.is_empty(),
+        };
+        self.has_place(class) && self.eager.is_empty() && is_first
+    }
+
+    /// Whether ordinary commands wait that could have a place.
+    fn is_awaited_by_others(&self) -> bool {
+        !self.ordinary.is_empty() && self.has_place(Class::Ordinary)
     }
 
     fn has_place(&self, class: Class) -> bool {
         let QueueLimits { running, reserved, .. } = self.limits;
-        let places = match class {
-            Class::LetsGo => running,
+        let has_share = match class {
+            Class::LetsGo => true,
             // One at least.
-            Class::Ordinary => running.saturating_sub(reserved).max(1),
+            Class::Ordinary => self.ordinary_running < running.saturating_sub(reserved).max(1) as usize,
         };
-        self.running.now() < places as usize
+        has_share && self.running.now() < running as usize
     }
 
-    /// Without those that let go.
+    /// Whether those that wait would have too many bytes with it.
+    fn is_too_large(&self, class: Class, bytes: usize) -> bool {
+        let is_end = class == Class::LetsGo && bytes <= SMALL;
+        !is_end && self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes
+    }
+
+    /// Without those that let go and wait for their turn.
     fn ordinary_of(&self, user: &str) -> usize {
         self.ordinary.len_of(user) + self.parked.get(user).copied().unwrap_or_default()
     }

@@ -24,7 +24,7 @@ fn users_take_turns_however_many_of_one_wait_x_135() {
     let mut order = Vec::new();
     for _ in 0..4 {
         assert_eq!(queue.next_turn(), None, "there is no place");
-        queue.leave();
+        queue.leave(Class::Ordinary);
         order.extend(queue.next_turn());
     }
 
@@ -60,7 +60,7 @@ fn a_client_that_is_served_does_not_keep_those_outside_from_the_room_that_it_lea
 
     let Entered::Displaces { ticket: outside, refused } = queue.enter(&user, Class::Ordinary, 1) else { panic!() };
 
-    queue.leave();
+    queue.leave(Class::Ordinary);
     assert_eq!((refused, queue.next_turn()), (inside, Some(outside)));
 }
 
@@ -78,7 +78,7 @@ fn drivers_are_asked_for_longer_pauses_while_more_are_refused_than_served_x_135(
     }
     assert_eq!(queue.backoff_factor(), 3);
     for _ in 0..200 {
-        queue.leave();
+        queue.leave(Class::Ordinary);
     }
 
     assert_eq!(queue.backoff_factor(), 1);
@@ -102,29 +102,49 @@ fn the_end_of_a_transaction_goes_before_those_who_may_wait_for_its_locks() {
     assert!(matches!(queue.enter(&modest, Class::LetsGo, 1), Entered::Runs(_)), "it has a place of its own");
     let second = waits(queue.enter(&modest, Class::LetsGo, 1));
 
-    queue.leave();
+    queue.leave(Class::LetsGo);
     assert_eq!((queue.next_turn(), queue.next_turn()), (Some(second), None));
-    queue.leave();
-    queue.leave();
+    queue.leave(Class::LetsGo);
+    assert_eq!(queue.next_turn(), None, "that place is not for others");
+    queue.leave(Class::Ordinary);
     assert_eq!(queue.next_turn(), Some(ordinary));
 }
 
 #[test]
 fn those_who_let_go_do_not_keep_the_others_out_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { reserved: 0, ..LIMITS }));
+    for reserved in [0, 1] {
+        let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { reserved, ..LIMITS }));
+        for _ in 0..2 {
+            queue.enter(&greedy, Class::LetsGo, 1);
+        }
+        let eager = [(); 3].map(|()| waits(queue.enter(&greedy, Class::LetsGo, 1)));
+        let ordinary = waits(queue.enter(&modest, Class::Ordinary, 1));
+
+        let mut order = Vec::new();
+        for ended in [Class::LetsGo, Class::LetsGo, Class::LetsGo, Class::Ordinary] {
+            queue.leave(ended);
+            order.extend(queue.next_turn());
+        }
+
+        assert_eq!(order, [eager[0], ordinary, eager[1], eager[2]], "{reserved} are kept for them");
+    }
+}
+
+#[test]
+fn those_who_let_go_take_no_place_whose_turn_is_the_others_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
     for _ in 0..2 {
         queue.enter(&greedy, Class::LetsGo, 1);
     }
-    let eager = [(); 3].map(|()| waits(queue.enter(&greedy, Class::LetsGo, 1)));
     let ordinary = waits(queue.enter(&modest, Class::Ordinary, 1));
 
-    let mut order = Vec::new();
-    for _ in 0..4 {
-        queue.leave();
-        order.extend(queue.next_turn());
-    }
+    queue.leave(Class::LetsGo);
+    let eager = waits(queue.enter(&greedy, Class::LetsGo, 1));
 
-    assert_eq!(order, [eager[0], ordinary, eager[1], eager[2]]);
+    let first = queue.next_turn();
+    queue.leave(first.unwrap().class());
+    let second = queue.next_turn();
+    assert_eq!([first, second], [Some(eager), Some(ordinary)]);
 }
 
 #[test]
@@ -139,7 +159,7 @@ fn users_take_turns_at_letting_go_too_x_135() {
 
     let mut order = Vec::new();
     for _ in 0..3 {
-        queue.leave();
+        queue.leave(Class::LetsGo);
         order.extend(queue.next_turn());
     }
 
@@ -151,21 +171,21 @@ fn one_that_waits_for_a_server_leaves_its_place_to_others_and_counts_as_waiting_
     let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
     assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
 
-    queue.park(&greedy, 1);
+    queue.park(&greedy, Class::Ordinary, 1).unwrap();
 
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "the place is free");
     assert_eq!((queue.running().now(), queue.waiting().now(), queue.waiting_of("greedy")), (1, 1, 1));
     let resumed = waits(queue.resume(&greedy, Class::Ordinary, 1));
-    queue.leave();
+    queue.leave(Class::Ordinary);
     assert_eq!((queue.next_turn(), queue.waiting().now()), (Some(resumed), 0));
 }
 
 #[test]
-fn those_that_wait_for_a_server_count_for_the_depth_and_are_not_refused_themselves_x_135() {
+fn those_that_wait_for_a_server_count_for_the_depth_and_have_their_turn_again_x_135() {
     let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting: 3, ..LIMITS }));
     for _ in 0..3 {
         assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
-        queue.park(&greedy, 1);
+        queue.park(&greedy, Class::Ordinary, 1).unwrap();
     }
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "a place that is free is given");
 
@@ -173,6 +193,25 @@ fn those_that_wait_for_a_server_count_for_the_depth_and_are_not_refused_themselv
     waits(queue.resume(&greedy, Class::Ordinary, 1));
     queue.give_up_parked(&greedy, 1);
     assert_eq!(queue.waiting().now(), 2);
+}
+
+#[test]
+fn those_that_wait_for_a_server_have_the_limits_of_those_that_wait_for_a_turn_x_135_x_141() {
+    let limits = QueueLimits { waiting: 4, waiting_bytes: 100_000, ..LIMITS };
+    let ([greedy, modest], mut queue) = (users(), Queue::new(limits));
+    let mut park = |user: &Arc<str>, class, bytes| {
+        assert!(matches!(queue.enter(user, class, bytes), Entered::Runs(_)), "a place is free");
+        let parked = queue.park(user, class, bytes);
+        assert_eq!(queue.running().now(), 0, "it is left, however that ends");
+        parked
+    };
+
+    assert_eq!(park(&greedy, Class::Ordinary, 60_000), Ok(()));
+    assert_eq!(park(&modest, Class::Ordinary, 60_000), Err(Crowded::TooLarge));
+    assert_eq!([(); 3].map(|()| park(&greedy, Class::Ordinary, 1)), [Ok(()), Ok(()), Err(Crowded::Full)]);
+    assert_eq!([(); 2].map(|()| park(&modest, Class::Ordinary, 1)), [Ok(()), Err(Crowded::Full)]);
+    assert_eq!(park(&modest, Class::LetsGo, 60_000), Err(Crowded::TooLarge), "an insert of a transaction");
+    assert_eq!(park(&modest, Class::LetsGo, 200), Ok(()), "the end of something");
 }
 
 #[test]
@@ -184,7 +223,7 @@ fn one_who_gives_up_costs_no_other_the_turn() {
 
     queue.give_up(&greedy, first);
     queue.give_up(&greedy, first);
-    queue.leave();
+    queue.leave(Class::Ordinary);
 
     assert_eq!((queue.next_turn(), queue.waiting().now()), (Some(other), 0));
 }
@@ -202,7 +241,7 @@ fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_
     let end = waits(queue.enter(&modest, Class::LetsGo, 200));
     assert_eq!((queue.waiting_bytes().now(), queue.waiting_bytes().most()), (100_200, 100_200));
 
-    queue.leave();
+    queue.leave(Class::LetsGo);
     assert_eq!(queue.next_turn(), Some(end));
     queue.give_up(&greedy, first);
     assert_eq!(queue.waiting_bytes().now(), 40_000);

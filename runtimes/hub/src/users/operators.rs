@@ -1,0 +1,147 @@
+//! Operators' commands.
+
+/// Commands that concern the server and everybody who uses it. A user may run one where a rule names it in full: a star is not
+/// enough. A star at the end of a name here stands for any text.
+pub const OPERATOR_COMMANDS: &[&str] = &[
+    "$backupCursor*",
+    "$currentOp",
+    "$list*",
+    "$operationMetrics",
+    "$querySettings",
+    "$queryStats",
+    "$shardedDataDistribution",
+    "_*",
+    "abortMoveCollection",
+    "abortReshardCollection",
+    "abortRewriteCollection",
+    "abortUnshardCollection",
+    "addShard*",
+    "allChangesForCluster",
+    "analyze",
+    "appendOplogNote",
+    "applyOps",
+    "authSchemaUpgrade",
+    "autoCompact",
+    "balancer*",
+    "cleanupOrphaned",
+    "cleanupReshardCollection",
+    "clearJumboFlag",
+    "clearLog",
+    "commitReshardCollection",
+    "commitShardRemoval",
+    "commitTransition*",
+    "compact",
+    "configureCollectionBalancing",
+    "configureFailPoint",
+    "configureQueryAnalyzer",
+    "createRole",
+    "createUser",
+    "dbCheck",
+    "dropAllRolesFromDatabase",
+    "dropAllUsersFromDatabase",
+    "dropConnections",
+    "dropRole",
+    "dropUser",
+    "enableSharding",
+    "eval",
+    "flushRouterConfig",
+    "fsync*",
+    "getCmdLineOpts",
+    "getDiagnosticData",
+    "getLog",
+    "getParameter",
+    "grant*",
+    "invalidateUserCache",
+    "killAllSessions*",
+    "lockInfo",
+    "logApplicationMessage",
+    "logRotate",
+    "mapReduce",
+    "mergeAllChunksOnShard",
+    "mergeChunks",
+    "move*",
+    "profile",
+    "refineCollectionShardKey",
+    "removeQuerySettings",
+    "removeShard*",
+    "replSet*",
+    "resetPlacementHistory",
+    "reshardCollection",
+    "revoke*",
+    "rewriteCollection",
+    "rolesInfo",
+    "rotateCertificates",
+    "setAllowMigrations",
+    "setAuditConfig",
+    "setClusterParameter",
+    "setDefaultRWConcern",
+    "setFeatureCompatibilityVersion",
+    "setIndexCommitQuorum",
+    "setParameter",
+    "setProfilingFilterGlobally",
+    "setQuerySettings",
+    "setUserWriteBlockMode",
+    "shardCollection",
+    "shutdown",
+    "sleep",
+    "split*",
+    "startRecordingTraffic",
+    "startShardDraining",
+    "startTrafficRecording",
+    "startTransition*",
+    "stopRecordingTraffic",
+    "stopShardDraining",
+    "stopTrafficRecording",
+    "stopTransition*",
+    "testDeployment",
+    "top",
+    "transitionFromDedicatedConfigServer",
+    "transitionToDedicatedConfigServer",
+    "unshardCollection",
+    "untrackUnshardedCollection",
+    "updateRole",
+    "updateUser",
+    "updateZoneKeyRange",
+    "usersInfo",
+];
+
+/// Whether a command is one of them. Routers know some in lower case, too (`addshard`), so their case is no matter.
+pub(super) fn is_operators(action: &str) -> bool {
+    OPERATOR_COMMANDS.iter().any(|name| match name.strip_suffix('*') {
+        Some(front) => action.get(..front.len()).is_some_and(|own| own.eq_ignore_ascii_case(front)),
+        None => action.eq_ignore_ascii_case(name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operators_command_is_one_in_any_case_x_133() {
+        for action in [
+            "addShard",
+            "addshard",
+            "addShardToZone",
+            "enablesharding",
+            "REMOVESHARD",
+            "shardcollection",
+            "$backupCursorExtend",
+            "$querySettings",
+            "setQuerySettings",
+            "getDiagnosticData",
+            "_configsvrAddShard",
+        ] {
+            assert!(is_operators(action), "{action}");
+        }
+        for action in ["find", "shard", "é", "", "commitTransaction", "abortTransaction", "$lookup"] {
+            assert!(!is_operators(action), "{action}");
+        }
+    }
+
+    #[test]
+    fn a_star_is_at_the_end_of_a_name() {
+        assert!(OPERATOR_COMMANDS.iter().all(|name| !name.trim_end_matches('*').contains('*')));
+        assert!(OPERATOR_COMMANDS.is_sorted());
+    }
+}
