@@ -14,16 +14,16 @@ use super::sessions::Sessions;
 use crate::client::Client;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
+use crate::deadline::Deadline;
 use crate::runtime::Runtime;
 use crate::topology::Topology;
 
-/// How long the server may take to answer.
+/// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection that was available when the client was closed, and the sessions to end. Dropping it closes the client.
+/// A connection that was available when the client was closed, and the sessions to end over it.
 pub(crate) struct LastWords<R: Runtime> {
-    /// There until the end.
-    connection: Option<Connection<R>>,
+    connection: Connection<R>,
     sessions: Arc<Sessions>,
     topology: Arc<Topology<R>>,
 }
@@ -40,35 +40,29 @@ impl<R: Runtime> LastWords<R> {
         match check_out.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(connection)) => {
                 let topology = Arc::clone(client.topology());
-                Some(Self { connection: Some(connection), sessions, topology })
+                Some(Self { connection, sessions, topology })
             }
             Poll::Ready(Err(_)) | Poll::Pending => None,
         }
     }
 
-    /// Ends the sessions. Errors do not matter: sessions expire by themselves.
+    /// Ends the sessions. Errors do not matter: sessions expire by themselves. The client is closed already, and leaves a
+    /// connection in use to its user.
     pub(crate) async fn send(mut self) {
-        let Some(connection) = &mut self.connection else { return };
+        let runtime = self.topology.clock().runtime();
+        let end = Deadline::within(runtime, PATIENCE);
         loop {
             let mut ids = RawArrayBuf::new();
             self.sessions.take_ids().into_iter().for_each(|id| ids.push(id.document()));
             if ids.is_empty() {
                 return;
             }
-            let mut end = RawDocumentBuf::new();
-            end.append(cstr!("endSessions"), ids);
-            let limit = Some(TimeLimit::Caller(PATIENCE));
-            if connection.exchange_as_it_is(&Command::new("admin", &end), limit, None).await.is_err() {
+            let mut command = RawDocumentBuf::new();
+            command.append(cstr!("endSessions"), ids);
+            let limit = Some(TimeLimit::Caller(end.left(runtime)));
+            if self.connection.exchange_as_it_is(&Command::new("admin", &command), limit, None).await.is_err() {
                 return;
             }
         }
-    }
-}
-
-impl<R: Runtime> Drop for LastWords<R> {
-    fn drop(&mut self) {
-        // It is checked in before the pools are closed.
-        drop(self.connection.take());
-        self.topology.close();
     }
 }
