@@ -327,6 +327,7 @@ macro_rules! conformance {
                 a_commit_that_was_cut_off_is_done_once,
                 a_transaction_behind_a_load_balancer_keeps_its_connection_lb_15,
                 a_read_elsewhere_and_a_write_concern_are_refused_txn_3,
+                a_read_concern_of_a_single_command_is_refused_txn_2,
                 a_snapshot_session_reads_at_one_time_ses_17,
             }
             sockets {

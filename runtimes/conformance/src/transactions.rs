@@ -374,6 +374,21 @@ pub fn a_read_elsewhere_and_a_write_concern_are_refused_txn_3<H: Harness>() {
     });
 }
 
+pub fn a_read_concern_of_a_single_command_is_refused_txn_2<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+        session.start_transaction().unwrap();
+
+        let find = doc! { "find": "c", "readConcern": { "level": "local" } };
+        let error = run_in(&mut session, find).await.unwrap_err();
+
+        assert!(matches!(error.kind, OperationErrorKind::Transaction(TransactionError::ReadConcern)), "{error}");
+        assert_eq!(session.transaction_state(), TransactionState::Starting, "TXN-1");
+    });
+}
+
 pub fn a_snapshot_session_reads_at_one_time_ses_17<H: Harness>() {
     run::<H>(async {
         let server = member();
