@@ -46,10 +46,12 @@ macro_rules! conformance {
                 a_client_tells_its_options_and_its_state,
                 an_unacknowledged_command_has_no_reply,
                 an_unacknowledged_command_does_not_repeat_an_earlier_reply,
+                a_connection_without_a_reply_has_no_last_one,
                 a_pinned_connection_is_checked_out_and_in_once,
                 a_large_document_goes_and_comes_in_one_piece,
                 a_connection_that_was_seen_dead_is_not_given_back,
                 a_command_may_have_several_replies_msg_8,
+                replies_that_were_cut_off_have_not_ended,
                 a_connection_is_looked_at_before_it_is_used_after_idleness,
                 #[cfg(unix)]
                 a_unix_socket_is_an_address_like_others: "it needs Unix sockets",
