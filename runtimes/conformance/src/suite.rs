@@ -118,6 +118,7 @@ macro_rules! conformance {
                 a_check_out_dropped_after_its_end_disturbs_no_other,
                 an_establishment_survives_the_check_out_that_caused_it,
                 a_command_dropped_half_way_costs_its_connection,
+                a_command_dropped_half_way_leaves_its_session_dirty_ses_8,
                 check_outs_dropped_at_random_polls_lose_nothing,
                 check_outs_dropped_at_random_polls_are_each_told_to_their_end,
                 a_check_out_dropped_at_any_await_loses_nothing,

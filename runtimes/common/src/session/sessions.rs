@@ -111,6 +111,10 @@ impl<R: Runtime> Lent<R> {
         let now = self.taken_at.take().unwrap_or_else(|| self.topology.clock().now());
         if let Some(session) = &mut self.session {
             session.mark_used(now);
+            // The future of the command before was dropped half-way.
+            if self.is_under_way {
+                session.mark_dirty();
+            }
         }
         self.is_under_way = true;
         self.id
