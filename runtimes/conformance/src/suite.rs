@@ -314,6 +314,10 @@ macro_rules! conformance {
                 several_runtimes_and_threads_share_a_client: "it needs threads",
                 a_panicking_task_returns_its_connection: "it needs a runtime that goes on after a panic",
             }
+            tailing {
+                a_tailable_cursor_outlives_iterations_that_find_nothing_x_152,
+                a_tailable_cursor_with_a_wait_of_its_own_outlives_iterations_that_find_nothing_x_152,
+            }
             transactions {
                 what_is_committed_takes_effect_as_a_whole,
                 what_is_aborted_takes_no_effect,
