@@ -193,8 +193,8 @@ impl<R: Runtime> Client<R> {
     /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
     /// those connections.
     ///
-    /// If a connection is available at that moment, the server is told over it that the client's sessions have ended; that takes
-    /// a second at most, and `patience` begins afterwards.
+    /// Before that, if a connection is available at that moment, the server is told that those of the client's sessions have
+    /// ended that are free; that takes a second at most, whatever other callers do meanwhile.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
     /// separate task can await it.
@@ -205,11 +205,14 @@ impl<R: Runtime> Client<R> {
         self.context().pauses.close();
         let topology = Arc::clone(self.pool.topology());
         let last_words = LastWords::of(self);
-        topology.close();
+        if last_words.is_none() {
+            topology.close();
+        }
         async move {
             if let Some(last_words) = last_words {
                 last_words.send().await;
             }
+            topology.close();
             topology.closed(patience).await
         }
     }

@@ -150,7 +150,7 @@ macro_rules! conformance {
                 a_connection_under_tls_is_closed_with_a_goodbye,
                 a_closed_client_keeps_nothing_of_what_it_did,
                 closing_under_load_ends_every_operation,
-                a_client_that_ends_its_sessions_takes_no_more_work_x_61,
+                a_closing_client_ends_the_sessions_that_are_free_and_no_later_ones_x_61,
                 the_last_client_dropped_closes_the_pool,
                 waits_for_the_end_that_were_dropped_leave_nothing_behind,
             }

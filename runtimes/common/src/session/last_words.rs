@@ -9,8 +9,8 @@ use std::time::Duration;
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::connection::Command;
 use cmap_core::options::{ReadMode, ReadPreference};
+use cmap_core::session::SessionId;
 
-use super::sessions::Sessions;
 use crate::client::Client;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
@@ -21,18 +21,20 @@ use crate::topology::Topology;
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection that was available when the client was closed, and the sessions to end over it.
+/// A connection that was available when the client was closed, and the sessions that were free. Dropping it closes the client:
+/// the connection comes back before the pools are closed, as the specification's log messages tell it.
 pub(crate) struct LastWords<R: Runtime> {
-    connection: Connection<R>,
-    sessions: Arc<Sessions>,
+    /// There until the end.
+    connection: Option<Connection<R>>,
+    /// As many together as one message may name.
+    sessions: Vec<Vec<SessionId>>,
     topology: Arc<Topology<R>>,
 }
 
 impl<R: Runtime> LastWords<R> {
     /// Those of a client that is about to be closed. `None` if it has no sessions, or no connection is available.
     pub(crate) fn of(client: &Client<R>) -> Option<Self> {
-        let sessions = Arc::clone(client.sessions());
-        if sessions.is_empty() {
+        if client.sessions().is_empty() {
             return None;
         }
         let preference = ReadPreference::new(ReadMode::PrimaryPreferred);
@@ -40,29 +42,36 @@ impl<R: Runtime> LastWords<R> {
         match check_out.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(connection)) => {
                 let topology = Arc::clone(client.topology());
-                Some(Self { connection, sessions, topology })
+                // Those that come back later belong to callers who know nothing of the end: nobody waits for them.
+                let sessions = client.sessions().take_all_ids();
+                Some(Self { connection: Some(connection), sessions, topology })
             }
             Poll::Ready(Err(_)) | Poll::Pending => None,
         }
     }
 
-    /// Ends the sessions. Errors do not matter: sessions expire by themselves. The client is closed already, and leaves a
-    /// connection in use to its user.
+    /// Ends the sessions. Errors do not matter: sessions expire by themselves.
     pub(crate) async fn send(mut self) {
+        let Some(connection) = &mut self.connection else { return };
         let runtime = self.topology.clock().runtime();
         let end = Deadline::within(runtime, PATIENCE);
-        loop {
+        for sessions in &self.sessions {
             let mut ids = RawArrayBuf::new();
-            self.sessions.take_ids().into_iter().for_each(|id| ids.push(id.document()));
-            if ids.is_empty() {
-                return;
-            }
+            sessions.iter().for_each(|id| ids.push(id.document()));
             let mut command = RawDocumentBuf::new();
             command.append(cstr!("endSessions"), ids);
             let limit = Some(TimeLimit::Caller(end.left(runtime)));
-            if self.connection.exchange_as_it_is(&Command::new("admin", &command), limit, None).await.is_err() {
+            if connection.exchange_as_it_is(&Command::new("admin", &command), limit, None).await.is_err() {
                 return;
             }
         }
+    }
+}
+
+impl<R: Runtime> Drop for LastWords<R> {
+    fn drop(&mut self) {
+        // It is checked in before the pools are closed.
+        drop(self.connection.take());
+        self.topology.close();
     }
 }

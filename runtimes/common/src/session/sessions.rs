@@ -79,9 +79,10 @@ impl Sessions {
         self.state().cluster_time.clone()
     }
 
-    /// Takes out ids of free sessions, for endSessions.
-    pub(crate) fn take_ids(&self) -> Vec<SessionId> {
-        self.state().pool.take_ids()
+    /// Takes out the ids of all free sessions, as many together as one endSessions may name.
+    pub(crate) fn take_all_ids(&self) -> Vec<Vec<SessionId>> {
+        let mut state = self.state();
+        std::iter::from_fn(|| Some(state.pool.take_ids()).filter(|ids| !ids.is_empty())).collect()
     }
 
     /// Whether no session is free.
