@@ -102,6 +102,9 @@ pub enum TransactionError {
     /// A read with another read preference (TXN-3).
     #[error("read preference in a transaction must be primary; select the server by the primary or as writable")]
     ReadPreference,
+    /// A command with a read concern of its own (TXN-2).
+    #[error("Cannot set read concern after starting a transaction; set it when the transaction starts")]
+    ReadConcern,
     /// A command with a write concern of its own.
     #[error("Cannot set write concern after starting a transaction; set it when the transaction starts")]
     WriteConcern,

@@ -208,8 +208,9 @@ impl<R: Runtime, T> Builder<R, T> {
     }
 
     /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. The
-    /// first that answers counts, each has 5 s, and `localhost` needs none. For networks with name servers of their own, and
-    /// for platforms on which the system's are not known.
+    /// first that answers counts, each has 5 s, and `localhost` needs none. Addresses of one version will do: those of the other
+    /// are waited for no longer than a second then. For networks with name servers of their own, and for platforms on which
+    /// the system's are not known.
     #[cfg(feature = "srv")]
     #[cfg_attr(docsrs, doc(cfg(feature = "srv")))]
     pub fn name_servers(mut self, servers: impl IntoIterator<Item = SocketAddr>) -> Self {

@@ -193,8 +193,8 @@ impl<R: Runtime> Client<R> {
     /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
     /// those connections.
     ///
-    /// Before that, if a connection is available at that moment, the server is told that the client's sessions have ended; that
-    /// takes a second at most.
+    /// Before that, if a connection is available at that moment, the server is told that those of the client's sessions have
+    /// ended that are free; that takes a second at most, whatever other callers do meanwhile.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
     /// separate task can await it.

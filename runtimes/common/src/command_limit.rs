@@ -49,11 +49,12 @@ impl TimeLimit {
 
 impl fmt::Display for TimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // All but the first are for other work as well, and what that took is gone.
         let set_by = match self {
             Self::Socket(_) => "socketTimeoutMS",
-            Self::Operation(_) => "timeoutMS",
-            Self::Iteration(_) => "the limit of an iteration",
-            Self::Caller(_) => "the caller's limit",
+            Self::Operation(_) => "left of timeoutMS",
+            Self::Iteration(_) => "left of the limit of an iteration",
+            Self::Caller(_) => "left of the caller's limit",
         };
         write!(f, "{:?} ({set_by})", self.duration())
     }
@@ -149,6 +150,6 @@ mod tests {
 
         let named = limits.map(|limit| limit.to_string());
 
-        assert_eq!(named, ["5ms (socketTimeoutMS)", "5ms (timeoutMS)", "5ms (the caller's limit)"]);
+        assert_eq!(named, ["5ms (socketTimeoutMS)", "5ms (left of timeoutMS)", "5ms (left of the caller's limit)"]);
     }
 }

@@ -210,10 +210,13 @@ impl<R: Runtime> Connection<R> {
     /// closes it.
     ///
     /// # Errors
-    /// The server reports a failure, or there was no usable reply.
+    /// The server reports a failure, there was no usable reply, or the connection is broken: also because an earlier call was
+    /// dropped half-way.
     pub async fn next_reply(&mut self) -> Result<Option<Reply<'_>>, CommandError> {
-        if self.stage != Stage::MoreToCome {
-            return Ok(None);
+        match self.stage {
+            Stage::MoreToCome => {}
+            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => return Ok(None),
+            Stage::UnderWay => return Err(self.failed(CommandErrorKind::NotSent(NotSent::Broken))),
         }
         if let Err(kind) = self.receive_next().await {
             return Err(self.failed(kind));
@@ -301,7 +304,8 @@ impl<R: Runtime> Connection<R> {
     /// The reply to the last command, whatever it says: also one that reports an error, as its server has written it. `None` if
     /// there was no usable reply, or none was asked for.
     pub fn last_reply(&self) -> Option<Reply<'_>> {
-        self.socket.as_ref()?.reply().ok().map(Reply::borrowed)
+        let reply = self.socket.as_ref()?.reply().ok();
+        reply.filter(|reply| !reply.is_empty()).map(Reply::borrowed)
     }
 
     pub(crate) fn write_failed(&self, failure: WriteFailure) -> CommandError {

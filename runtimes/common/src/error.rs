@@ -202,10 +202,12 @@ pub enum CommandErrorKind {
     )]
     Network(io::Error),
     /// There was no reply in time. Whether the command was carried out is unknown.
-    #[error("no reply within {0}; allow more time")]
+    #[error(
+        "no reply within {0}; the command may have been carried out: allow more time, and repeat only what may be done twice"
+    )]
     Timeout(TimeLimit),
     /// The time left for the operation is too short for a round trip to the server; nothing was sent (CSOT-10).
-    #[error("nothing was sent: {left} is left, and a round trip takes {round_trip:?}; allow more time")]
+    #[error("nothing was sent: a round trip takes {round_trip:?}, and the time for it was {left}; allow more time")]
     NoTimeLeft {
         /// The time that was left.
         left: TimeLimit,
@@ -357,6 +359,17 @@ impl CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_out_says_what_was_left_and_that_the_command_may_have_been_carried_out() {
+        let left = TimeLimit::Operation(Duration::from_millis(100));
+
+        assert_eq!(
+            CommandErrorKind::Timeout(left).to_string(),
+            "no reply within 100ms (left of timeoutMS); the command may have been carried out: allow more time, and repeat \
+             only what may be done twice"
+        );
+    }
 
     #[test]
     fn an_error_is_small_enough_to_be_returned_by_value() {

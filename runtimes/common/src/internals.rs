@@ -45,3 +45,17 @@ pub async fn srv_records<R: Runtime>(
 ) -> std::io::Result<Vec<SrvRecord>> {
     crate::dns::Names::At(servers.into()).srv(runtime, name).await
 }
+
+/// The addresses of `host`, as these name servers know them. Called in a task of the runtime.
+///
+/// # Errors
+/// None of them answers.
+#[cfg(feature = "srv")]
+pub async fn addresses<R: Runtime>(
+    runtime: &R,
+    servers: &[SocketAddr],
+    host: &str,
+    port: u16,
+) -> std::io::Result<Vec<SocketAddr>> {
+    crate::dns::Names::At(servers.into()).addresses(runtime, host, port).await
+}

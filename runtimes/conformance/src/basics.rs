@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Setup;
 #[cfg(unix)]
 use super::recovery::recovered;
-use super::{Harness, LocalServer, client, options, run, until, yield_now};
+use super::{Harness, LocalServer, client, options, poll_once, run, until, yield_now};
 use cmap_runtime::CommandErrorKind;
 
 pub fn a_command_runs_on_a_checked_out_connection<H: Harness>() {
@@ -178,6 +178,26 @@ pub fn an_unacknowledged_command_has_no_reply<H: Harness>() {
     });
 }
 
+pub fn a_connection_without_a_reply_has_no_last_one<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        assert!(connection.last_reply().is_none(), "nothing was asked");
+        connection.run_command("admin", rawdoc! { "noSuchCommand": 1 }).await.unwrap_err();
+        assert!(connection.last_reply().is_some(), "a refusal is a reply");
+
+        let insert = rawdoc! { "insert": "things" };
+        let mut command = Command::new("test", &insert);
+        command.acknowledged = false;
+        connection.exchange(&command).await.unwrap();
+        assert!(connection.last_reply().is_none(), "none was wanted");
+
+        connection.run_command("admin", rawdoc! { "hangUp": 1 }).await.unwrap_err();
+        assert!(connection.last_reply().is_none(), "none came");
+    });
+}
+
 pub fn an_unacknowledged_command_does_not_repeat_an_earlier_reply<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -305,5 +325,27 @@ pub fn a_command_may_have_several_replies_msg_8<H: Harness>() {
 
         assert!(busy.to_string().contains("read it to the end first"), "{busy}");
         assert_eq!(client.stats().closed.error, 1, "replies are still to come on it");
+    });
+}
+
+pub fn replies_that_were_cut_off_have_not_ended<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        let hello = connection.run_command("admin", rawdoc! { "hello": 1 }).await.unwrap();
+        let version = hello.get_document("topologyVersion").unwrap();
+        let streaming = rawdoc! { "hello": 1, "topologyVersion": version.to_owned(), "maxAwaitTimeMS": 3_600_000 };
+        let mut command = Command::new("admin", &streaming);
+        command.exhaust_allowed = true;
+        let mut exchange = Box::pin(connection.exchange(&command));
+        assert!(poll_once(&mut exchange).await.is_none());
+
+        drop(exchange);
+
+        let error = connection.next_reply().await.unwrap_err();
+        assert!(error.to_string().contains("broken"), "{error}");
+        let again = connection.next_reply().await.unwrap_err();
+        assert!(again.to_string().contains("broken"), "{again}");
     });
 }

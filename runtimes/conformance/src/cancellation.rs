@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::rawdoc;
+use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOut, Client, Connection, Event};
 
@@ -130,6 +131,22 @@ pub fn a_command_dropped_half_way_costs_its_connection<H: Harness>() {
         assert_eq!(client.stats().closed.error, 1);
         assert_eq!(client.check_out().await.unwrap().id().get(), 2);
         assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_command_dropped_half_way_leaves_its_session_dirty_ses_8<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        drop(client.check_out().await.unwrap());
+        let mut session = client.start_session().unwrap();
+        let mut cut_off = Box::pin(session.run(Writable, ("admin", rawdoc! { "neverAnswer": 1 })));
+        assert!(poll_once(&mut cut_off).await.is_none());
+
+        drop(cut_off);
+        session.run(Writable, ("admin", rawdoc! { "ping": 1 })).await.unwrap();
+
+        assert!(session.is_dirty());
     });
 }
 

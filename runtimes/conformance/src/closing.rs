@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use cmap_core::pool::CheckOutErrorKind;
-use cmap_core::topology::SelectionErrorKind;
+use cmap_core::server::CommandEvent;
+use cmap_core::topology::{SelectionErrorKind, ServerSelector};
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{CheckOutError, CommandErrorKind, Notice, Pool, internals};
+use cmap_runtime::{CheckOutError, CommandErrorKind, Event, Notice, Pool, internals};
 
 use super::{
-    Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, client, options, poll_once, run, until, wait_for,
+    Harness, Hosts, LocalServer, Manners, Setup, assert_nothing_lost, builder, client, options, poll_once, run, until,
+    wait_for,
 };
 
 /// Longer than a case may take: what waits for the end of this patience fails.
@@ -171,6 +173,32 @@ pub fn closing_under_load_ends_every_operation<H: Harness>() {
         until(|| ended.load(Ordering::SeqCst) == TASKS).await;
         assert_nothing_lost(&client);
         assert_eq!(client.stats().counts.total(), 0);
+    });
+}
+
+pub fn a_closing_client_ends_the_sessions_that_are_free_and_no_later_ones_x_61<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = builder::<H>(options(&server, "")).observe_commands(true).build().await.unwrap();
+        let data = rawdoc! { "failCommands": ["endSessions"], "blockConnection": true, "blockTimeMS": 100 };
+        let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+        // Its session and its connection are free afterwards.
+        client.run(ServerSelector::Writable, ("admin", slow)).await.unwrap();
+        let mut events = client.subscribe(100);
+
+        let mut closing = Box::pin(client.close(LONG));
+        assert!(poll_once(&mut closing).await.is_none());
+        // Another session comes back before the server answers.
+        client.run(ServerSelector::Writable, ("admin", rawdoc! { "ping": 1 })).await.unwrap();
+        assert_eq!(closing.await, Ok(0));
+
+        let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+        let has_ended_sessions = |notice: &&Notice| {
+            let Notice::Event { event: Event::Command(event), .. } = notice else { return false };
+            matches!(&**event, CommandEvent::CommandSucceeded { sent, .. } if sent.name == "endSessions")
+        };
+        assert_eq!(told.iter().filter(has_ended_sessions).count(), 1, "{told:?}");
+        assert_nothing_lost(&client);
     });
 }
 

@@ -65,6 +65,7 @@ pub mod sockets;
 pub mod storms;
 pub mod storms_of_callers;
 mod suite;
+pub mod tailing;
 pub mod transactions;
 pub mod unasked;
 pub mod unusable;

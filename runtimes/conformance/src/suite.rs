@@ -46,10 +46,12 @@ macro_rules! conformance {
                 a_client_tells_its_options_and_its_state,
                 an_unacknowledged_command_has_no_reply,
                 an_unacknowledged_command_does_not_repeat_an_earlier_reply,
+                a_connection_without_a_reply_has_no_last_one,
                 a_pinned_connection_is_checked_out_and_in_once,
                 a_large_document_goes_and_comes_in_one_piece,
                 a_connection_that_was_seen_dead_is_not_given_back,
                 a_command_may_have_several_replies_msg_8,
+                replies_that_were_cut_off_have_not_ended,
                 a_connection_is_looked_at_before_it_is_used_after_idleness,
                 #[cfg(unix)]
                 a_unix_socket_is_an_address_like_others: "it needs Unix sockets",
@@ -116,6 +118,7 @@ macro_rules! conformance {
                 a_check_out_dropped_after_its_end_disturbs_no_other,
                 an_establishment_survives_the_check_out_that_caused_it,
                 a_command_dropped_half_way_costs_its_connection,
+                a_command_dropped_half_way_leaves_its_session_dirty_ses_8,
                 check_outs_dropped_at_random_polls_lose_nothing,
                 check_outs_dropped_at_random_polls_are_each_told_to_their_end,
                 a_check_out_dropped_at_any_await_loses_nothing,
@@ -147,6 +150,7 @@ macro_rules! conformance {
                 a_connection_under_tls_is_closed_with_a_goodbye,
                 a_closed_client_keeps_nothing_of_what_it_did,
                 closing_under_load_ends_every_operation,
+                a_closing_client_ends_the_sessions_that_are_free_and_no_later_ones_x_61,
                 the_last_client_dropped_closes_the_pool,
                 waits_for_the_end_that_were_dropped_leave_nothing_behind,
             }
@@ -310,6 +314,10 @@ macro_rules! conformance {
                 several_runtimes_and_threads_share_a_client: "it needs threads",
                 a_panicking_task_returns_its_connection: "it needs a runtime that goes on after a panic",
             }
+            tailing {
+                a_tailable_cursor_outlives_iterations_that_find_nothing_x_152,
+                a_tailable_cursor_with_a_wait_of_its_own_outlives_iterations_that_find_nothing_x_152,
+            }
             transactions {
                 what_is_committed_takes_effect_as_a_whole,
                 what_is_aborted_takes_no_effect,
@@ -318,11 +326,15 @@ macro_rules! conformance {
                 a_step_down_repeats_the_whole_transaction,
                 write_conflicts_between_tasks_lose_no_increment,
                 a_deadline_ends_a_transaction_that_cannot_be_committed,
+                a_commit_in_a_closed_client_is_not_repeated_x_150,
+                an_operation_of_a_transaction_in_a_closed_client_is_not_transient_x_150,
+                a_transaction_whose_time_is_up_is_aborted_x_151,
                 a_transaction_whose_time_is_up_says_so_txn_4,
                 an_error_of_the_callbacks_own_aborts_and_comes_back,
                 a_commit_that_was_cut_off_is_done_once,
                 a_transaction_behind_a_load_balancer_keeps_its_connection_lb_15,
                 a_read_elsewhere_and_a_write_concern_are_refused_txn_3,
+                a_read_concern_of_a_single_command_is_refused_txn_2,
                 a_snapshot_session_reads_at_one_time_ses_17,
             }
             sockets {

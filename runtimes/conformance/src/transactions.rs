@@ -7,8 +7,11 @@ use std::time::Duration;
 use bson::{Document, doc, rawdoc};
 use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::session::{TransactionError, TransactionOptions, TransactionState};
+use cmap_core::topology::SelectionErrorKind;
 use cmap_core::topology::ServerSelector::Writable;
-use cmap_runtime::{Client, Consistency, Labelled, OperationError, OperationErrorKind, Runtime, Session};
+use cmap_runtime::{
+    CheckOutError, Client, Consistency, Labelled, OperationError, OperationErrorKind, Runtime, Session,
+};
 
 use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, client, run, until};
 
@@ -216,6 +219,67 @@ pub fn a_deadline_ends_a_transaction_that_cannot_be_committed<H: Harness>() {
     });
 }
 
+pub fn a_commit_in_a_closed_client_is_not_repeated_x_150<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+
+        // Short, or a loop without an end would take two minutes.
+        let limit = Duration::from_secs(1);
+        let close = async |session: &mut Session<H::Runtime>, client: &mut ClientOf<H>| {
+            run_in(session, insert(1)).await?;
+            assert_eq!(client.close(Duration::ZERO).await, Ok(0));
+            Ok::<(), OperationError>(())
+        };
+        let ended = session.with_transaction_on(client.clone(), TransactionOptions::default(), limit, close).await;
+
+        let error = ended.unwrap_err();
+        let OperationErrorKind::CheckOut(CheckOutError::Selection(selection)) = &error.kind else { panic!("{error}") };
+        assert_eq!(selection.kind, SelectionErrorKind::Closed);
+        assert!(!error.has_label("UnknownTransactionCommitResult"), "{error}");
+    });
+}
+
+pub fn an_operation_of_a_transaction_in_a_closed_client_is_not_transient_x_150<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+        session.start_transaction().unwrap();
+        assert_eq!(client.close(Duration::ZERO).await, Ok(0));
+
+        let error = run_in(&mut session, insert(1)).await.unwrap_err();
+
+        assert!(!error.has_label(TRANSIENT), "{error}");
+    });
+}
+
+pub fn a_transaction_whose_time_is_up_is_aborted_x_151<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+
+        let limit = Duration::from_millis(300);
+        let take_too_long = async |session: &mut Session<H::Runtime>, (): &mut ()| {
+            run_in(session, increment()).await?;
+            let runtime = H::Runtime::current().unwrap();
+            runtime.sleep_until(runtime.now() + limit).await;
+            run_in(session, insert(1)).await
+        };
+        let ended = session.with_transaction_on((), TransactionOptions::default(), limit, take_too_long).await;
+
+        let error = ended.unwrap_err();
+        assert!(matches!(error.kind, OperationErrorKind::TransactionTimeout(_)), "{error}");
+        // It would conflict with an open transaction.
+        let mut other = client.start_session().unwrap();
+        other.start_transaction().unwrap();
+        run_in(&mut other, increment()).await.unwrap();
+        other.commit_transaction().await.unwrap();
+    });
+}
+
 pub fn a_transaction_whose_time_is_up_says_so_txn_4<H: Harness>() {
     run::<H>(async {
         let server = member();
@@ -306,6 +370,21 @@ pub fn a_read_elsewhere_and_a_write_concern_are_refused_txn_3<H: Harness>() {
 
         assert!(matches!(read.kind, OperationErrorKind::Transaction(TransactionError::ReadPreference)), "{read}");
         assert!(matches!(write.kind, OperationErrorKind::Transaction(TransactionError::WriteConcern)), "{write}");
+        assert_eq!(session.transaction_state(), TransactionState::Starting, "TXN-1");
+    });
+}
+
+pub fn a_read_concern_of_a_single_command_is_refused_txn_2<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+        session.start_transaction().unwrap();
+
+        let find = doc! { "find": "c", "readConcern": { "level": "local" } };
+        let error = run_in(&mut session, find).await.unwrap_err();
+
+        assert!(matches!(error.kind, OperationErrorKind::Transaction(TransactionError::ReadConcern)), "{error}");
         assert_eq!(session.transaction_state(), TransactionState::Starting, "TXN-1");
     });
 }

@@ -1,13 +1,14 @@
-//! SRV records over a real socket: from a name server that answers, after one that does not.
+//! SRV records and addresses over a real socket: from a name server that answers, after one that does not.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test is told by its name and fails by panicking")]
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use cmap_runtime::internals::srv_records;
+use cmap_runtime::internals::{addresses, srv_records};
+use cmap_runtime::runtime::Runtime;
 use cmap_smol::Smol;
 use cmap_smol::core::topology::seed_list::SrvRecord;
 
@@ -18,19 +19,39 @@ fn name_server(reply: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static) -> Socke
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut length = [0; 2];
-        stream.read_exact(&mut length).unwrap();
-        let mut question = vec![0; u16::from_be_bytes(length).into()];
-        stream.read_exact(&mut question).unwrap();
-        let reply = reply(question);
-        let length = u16::try_from(reply.len()).unwrap().to_be_bytes();
-        // In pieces, as a network may deliver it.
-        for byte in length.iter().chain(&reply) {
-            stream.write_all(&[*byte]).unwrap();
+        let (stream, question) = question(&listener);
+        answer(stream, &reply(question));
+    });
+    address
+}
+
+/// A name server that waits for two questions before it answers them by `reply`.
+fn name_server_of_two(reply: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (stream, question) in [question(&listener), question(&listener)] {
+            answer(stream, &reply(question));
         }
     });
     address
+}
+
+fn question(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut question = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut question).unwrap();
+    (stream, question)
+}
+
+fn answer(mut stream: TcpStream, reply: &[u8]) {
+    let length = u16::try_from(reply.len()).unwrap().to_be_bytes();
+    // In pieces, as a network may deliver it.
+    for byte in length.iter().chain(reply) {
+        stream.write_all(&[*byte]).unwrap();
+    }
 }
 
 /// The answer that there is one record: port 27018 of `b.example.com`, for 300 s.
@@ -44,6 +65,29 @@ fn one_record(question: Vec<u8>) -> Vec<u8> {
     reply.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 1, 44, 0, u8::try_from(6 + target.len()).unwrap()]);
     reply.extend([0, 0, 0, 0, 0x69, 0x8a]);
     reply.extend(target);
+    reply
+}
+
+/// Whether a question is for addresses of version 6.
+fn is_for_version_6(question: &[u8]) -> bool {
+    question[question.len() - 4..] == [0, 28, 0, 1]
+}
+
+/// The answer that there is one address of the version that was asked for.
+fn one_address(question: Vec<u8>) -> Vec<u8> {
+    let is_6 = is_for_version_6(&question);
+    let mut reply = question;
+    reply[2..4].copy_from_slice(&[0x81, 0x80]);
+    reply[6..8].copy_from_slice(&[0, 1]);
+    // The name of the question, the version, IN, 300 s, the length.
+    reply.extend([0xc0, 12, 0, if is_6 { 28 } else { 1 }, 0, 1, 0, 0, 1, 44, 0]);
+    if is_6 {
+        reply.push(16);
+        reply.extend(Ipv6Addr::LOCALHOST.octets());
+    } else {
+        reply.push(4);
+        reply.extend(Ipv4Addr::LOCALHOST.octets());
+    }
     reply
 }
 
@@ -70,4 +114,59 @@ fn an_error_names_the_server_and_the_reason() {
     let error = smol::block_on(srv_records(&Smol, &[unused], NAME)).unwrap_err().to_string();
 
     assert!(error.starts_with(&format!("the name server {unused}: ")), "{error}");
+}
+
+#[test]
+fn addresses_of_both_versions_are_asked_for_at_once() {
+    let servers = [name_server_of_two(one_address)];
+
+    let found = smol::block_on(addresses(&Smol, &servers, "a.example.com", 27017)).unwrap();
+
+    let expected = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+    assert_eq!(found, expected.map(|ip| SocketAddr::new(ip, 27017)));
+}
+
+#[test]
+fn a_failure_of_one_version_leaves_the_addresses_of_the_other() {
+    let one_of_version_4 = |question: Vec<u8>| match is_for_version_6(&question) {
+        true => failure(question),
+        false => one_address(question),
+    };
+    let servers = [name_server_of_two(one_of_version_4)];
+
+    let found = smol::block_on(addresses(&Smol, &servers, "a.example.com", 27017)).unwrap();
+
+    assert_eq!(found, [SocketAddr::from((Ipv4Addr::LOCALHOST, 27017))]);
+}
+
+#[test]
+fn addresses_of_one_version_do_not_wait_for_a_name_server_that_is_silent_about_the_other() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let servers = [listener.local_addr().unwrap()];
+    thread::spawn(move || {
+        let both = [question(&listener), question(&listener)];
+        let (of_version_6, of_version_4): (Vec<_>, Vec<_>) =
+            both.into_iter().partition(|(_, question)| is_for_version_6(question));
+        for (stream, question) in of_version_4 {
+            answer(stream, &one_address(question));
+        }
+        thread::sleep(Duration::from_secs(60));
+        drop(of_version_6);
+    });
+    let start = Smol.now();
+
+    let found = smol::block_on(addresses(&Smol, &servers, "a.example.com", 27017)).unwrap();
+
+    assert_eq!(found, [SocketAddr::from((Ipv4Addr::LOCALHOST, 27017))]);
+    let took = Smol.now() - start;
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+#[test]
+fn addresses_that_nobody_knows_are_an_error() {
+    let servers = [name_server_of_two(failure)];
+
+    let error = smol::block_on(addresses(&Smol, &servers, "a.example.com", 27017)).unwrap_err().to_string();
+
+    assert!(error.starts_with("the name server "), "{error}");
 }

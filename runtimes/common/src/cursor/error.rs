@@ -27,6 +27,16 @@ pub enum CursorError {
     /// A limit was set on the life of a tailable cursor, which has no end of its own. Nothing was sent.
     #[error("a tailable cursor lives as long as it is read; limit its iterations instead (`TimeoutMode::Iteration`)")]
     LifetimeOfTailable,
+    /// No document came in an iteration, and the server would wait for the next one longer than is left. The cursor is as before.
+    #[error(
+        "no document came, and the server would wait for one for {wait:?}, with {left:?} left of the iteration; call again"
+    )]
+    NothingCame {
+        /// The time that was left.
+        left: Duration,
+        /// `max_await_time`, or the server's own.
+        wait: Duration,
+    },
     /// The server would wait for data as long as the whole iteration may take, or longer. Nothing was sent.
     #[error(
         "the server may wait for data for {wait:?}, and the iteration is limited to {limit:?}; choose a shorter wait"
@@ -37,4 +47,11 @@ pub enum CursorError {
         /// The limit of an iteration.
         limit: Duration,
     },
+}
+
+impl CursorError {
+    /// Whether time was up (CSOT-15).
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::NothingCame { .. })
+    }
 }

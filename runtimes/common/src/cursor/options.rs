@@ -18,7 +18,8 @@ pub struct CursorOptions {
     /// A comment for the server's logs.
     pub comment: Option<RawBson>,
     /// How long the server waits for data in a getMore that finds none (maxAwaitTimeMS): for tailable cursors with `awaitData`
-    /// only. `None`: one second. It must be shorter than the limit of an iteration.
+    /// only. `None`: one second, the server's own wait. It must be shorter than the limit of an iteration: set it if that is a second
+    /// or less.
     pub max_await_time: Option<Duration>,
     /// What the operation's limit of time is for. `None`: one iteration of a tailable cursor, and the life of any other.
     pub timeout_mode: Option<TimeoutMode>,

@@ -15,7 +15,7 @@ use cmap_core::topology::ServerSelector;
 use super::batch::Batch;
 use super::error::CursorError;
 use super::options::{CursorKind, CursorOptions};
-use super::time::{CursorTime, Ends, TimeoutMode};
+use super::time::{CursorTime, Ends, TimeoutMode, Wait};
 use crate::connection::Connection;
 use crate::error::CommandErrorKind;
 use crate::operation::{
@@ -85,14 +85,14 @@ pub(super) enum Until {
 }
 
 impl<R: Runtime> ServerCursor<R> {
-    /// Gets the next batch, in the user's session if there is one. With `rests` it waits a little before.
+    /// Gets the next batch, in the user's session if there is one. `again`: the last one was empty, in the same iteration.
     pub(super) async fn get_more(
         mut self: Box<Self>,
         session: Option<&mut Session<R>>,
         ends: Ends,
-        rests: bool,
+        again: bool,
     ) -> (Result<Batch, OperationError>, Left<R>) {
-        if rests && !self.kind.awaits_data && rest(&self.context, ends).await.is_err() {
+        if again && !self.kind.awaits_data && rest(&self.context, ends).await.is_err() {
             return (Err(OperationError::closed_before_it_began()), Left::Failed(self));
         }
         if self.has_lost_its_server() {
@@ -101,7 +101,14 @@ impl<R: Runtime> ServerCursor<R> {
             return (Err(error.into()), Left::Failed(self));
         }
         let context = self.context.clone();
-        let command = self.get_more_command(ends.left(&context));
+        let (left, wait) = (ends.left(&context), self.wait());
+        if again
+            && self.kind.awaits_data
+            && let Some(left) = left.filter(|left| !wait.fits(*left))
+        {
+            return (Err(CursorError::NothingCame { left, wait: wait.duration() }.into()), Left::Open(self));
+        }
+        let command = self.get_more_command(wait.told(left));
         let database = self.database.clone();
         let mut operation = Operation::new(&context, self.selector(), (database.as_str(), command));
         if let Some(limit) = ends.limit {
@@ -177,16 +184,22 @@ impl<R: Runtime> ServerCursor<R> {
         is_gone && topology.state() != PoolState::Closed
     }
 
-    fn get_more_command(&self, left: Option<Duration>) -> RawDocumentBuf {
+    fn wait(&self) -> Wait {
+        let description = self.context.topology.description();
+        let server = description.servers.iter().find(|server| server.address == self.address);
+        let round_trip = server.map_or(Duration::ZERO, |server| server.min_round_trip_time);
+        Wait { longest: self.options.max_await_time, round_trip }
+    }
+
+    fn get_more_command(&self, wait: Option<Duration>) -> RawDocumentBuf {
         let mut command = RawDocumentBuf::new();
         command.append(cstr!("getMore"), self.id);
         command.append(cstr!("collection"), self.collection.as_str());
         if let Some(size) = self.options.batch_size {
             command.append(cstr!("batchSize"), i64::from(size));
         }
-        if let Some(wait) = self.options.max_await_time {
-            let wait = left.map_or(wait, |left| left.min(wait)).as_millis();
-            command.append(cstr!("maxTimeMS"), i64::try_from(wait).unwrap_or(i64::MAX).max(1));
+        if let Some(wait) = wait {
+            command.append(cstr!("maxTimeMS"), i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).max(1));
         }
         if let Some(comment) = &self.options.comment {
             command.append(cstr!("comment"), comment.clone());

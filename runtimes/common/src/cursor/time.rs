@@ -38,6 +38,40 @@ pub(super) struct Ends {
     pub(super) deadline: Option<Deadline>,
 }
 
+/// How long the server waits for data in a getMore, if nobody tells it.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+/// How much later an empty batch may come than the wait and the round trip say.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// How long a getMore that awaits data may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    /// The user's; `None` leaves it to the server.
+    pub(super) longest: Option<Duration>,
+    /// The shortest recent round trip to the server.
+    pub(super) round_trip: Duration,
+}
+
+impl Wait {
+    /// How long it is, if nothing limits it.
+    pub(super) fn duration(self) -> Duration {
+        self.longest.unwrap_or(DEFAULT_WAIT)
+    }
+
+    /// Whether an empty batch comes before the end of an iteration that has so much time left. One that comes too late costs the
+    /// connection, and the cursor.
+    pub(super) fn fits(self, left: Duration) -> bool {
+        left > self.duration().saturating_add(self.round_trip).saturating_add(SLACK)
+    }
+
+    /// What the server is told of it, when so much time is left; `None` is no limit.
+    pub(super) fn told(self, left: Option<Duration>) -> Option<Duration> {
+        let longest = self.longest?;
+        Some(left.map_or(longest, |left| left.saturating_sub(self.round_trip).min(longest)))
+    }
+}
+
 impl CursorTime {
     /// The time of a cursor that is about to be made: `limit` is the user's.
     pub(super) fn begin<R: Runtime>(
@@ -104,6 +138,43 @@ impl Ends {
         match self.limit {
             Some(limit) => limit.left(runtime),
             None => self.deadline.map(|deadline| deadline.left(runtime)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn wait(longest: Option<Duration>) -> Wait {
+        Wait { longest, round_trip: 20 * MS }
+    }
+
+    #[test]
+    fn a_wait_fits_into_an_iteration_that_leaves_time_for_the_reply_x_152() {
+        for (longest, left, fits) in [
+            (None, 1000 * MS, false),
+            (None, 1120 * MS, false),
+            (None, 1121 * MS, true),
+            (Some(300 * MS), 420 * MS, false),
+            (Some(300 * MS), 421 * MS, true),
+            (Some(Duration::MAX), Duration::MAX, false),
+        ] {
+            assert_eq!(wait(longest).fits(left), fits, "{longest:?} in {left:?}");
+        }
+    }
+
+    #[test]
+    fn the_server_is_told_no_longer_wait_than_leaves_time_for_a_round_trip_csot_9() {
+        for (longest, left, expected) in [
+            (None, Some(500 * MS), None),
+            (Some(300 * MS), None, Some(300 * MS)),
+            (Some(300 * MS), Some(500 * MS), Some(300 * MS)),
+            (Some(300 * MS), Some(310 * MS), Some(290 * MS)),
+        ] {
+            assert_eq!(wait(longest).told(left), expected, "{longest:?} in {left:?}");
         }
     }
 }

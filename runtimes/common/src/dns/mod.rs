@@ -10,7 +10,9 @@
 //! | `exchange` | one question and its answer on a stream |
 //! | `name_servers` | the system's name servers |
 //! | `names` | who is asked for names |
+//! | `addresses` | the addresses of a host |
 
+mod addresses;
 mod exchange;
 mod message;
 mod name_servers;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 
+use super::addresses::addresses;
 use super::ask;
 use super::message::{self, Kind};
 use crate::runtime::Runtime;
@@ -30,14 +31,8 @@ impl Names {
     ) -> io::Result<Vec<SocketAddr>> {
         let Self::At(servers) = self else { return runtime.resolve(host, port).await };
         // A future of its own, so that the one of those who ask the runtime stays small.
-        Box::pin(async move {
-            let mut found = Vec::new();
-            for kind in [Kind::A, Kind::Aaaa] {
-                found.extend(message::addresses(&ask(runtime, servers, host, kind).await?)?);
-            }
-            Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
-        })
-        .await
+        let found = Box::pin(addresses(runtime, servers, host)).await?;
+        Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
 
     /// The SRV records of `name`.

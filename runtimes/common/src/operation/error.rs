@@ -111,12 +111,12 @@ impl OperationError {
         match &self.kind {
             OperationErrorKind::CheckOut(error) => error.is_timeout(),
             OperationErrorKind::Command(error) => error.is_timeout(),
+            OperationErrorKind::Cursor(error) => error.is_timeout(),
             OperationErrorKind::TransactionTimeout(_) => true,
             OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
             | OperationErrorKind::Closed
-            | OperationErrorKind::Cursor(_)
             | OperationErrorKind::Transaction(_)
             | OperationErrorKind::ConnectionOfSession
             | OperationErrorKind::NoSnapshots => false,

@@ -6,6 +6,7 @@ use cmap_core::connection::Role;
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, refuses_transaction_numbers};
 use cmap_core::retry::{Failure, FailureKind, Labels};
+use cmap_core::topology::SelectionErrorKind;
 
 use super::attempt::{Failed, Server};
 use super::error::OperationErrorKind;
@@ -15,7 +16,7 @@ use crate::error::{CheckOutError, CommandError, CommandErrorKind};
 /// A check-out failed: no command was sent.
 pub(super) fn of_check_out(error: CheckOutError) -> Failed {
     let (kind, labels, address) = match &error {
-        CheckOutError::Selection(_) => (FailureKind::Selection, Labels::default(), None),
+        CheckOutError::Selection(error) => (of_selection(&error.kind), Labels::default(), None),
         CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => (FailureKind::Client, Labels::default(), None),
         CheckOutError::Pool(error) => {
             let address = Some(Arc::clone(&error.address));
@@ -38,6 +39,19 @@ pub(super) fn of_check_out(error: CheckOutError) -> Failed {
     let failure = Failure::new(kind).with_labels(labels);
     let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
     Failed { kind: error.into(), failure, server }
+}
+
+/// Another attempt helps where a server may be found yet. Where none ever is, it would fail at once, again and again.
+fn of_selection(kind: &SelectionErrorKind) -> FailureKind {
+    match kind {
+        SelectionErrorKind::Closed
+        | SelectionErrorKind::Incompatible(_)
+        | SelectionErrorKind::MaxStaleness(_)
+        | SelectionErrorKind::UnknownIdentity(_) => FailureKind::Client,
+        SelectionErrorKind::Timeout | SelectionErrorKind::ServerLeft | SelectionErrorKind::Forked | _ => {
+            FailureKind::Selection
+        }
+    }
 }
 
 /// The operation cannot be sent as it is.

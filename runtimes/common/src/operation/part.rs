@@ -36,6 +36,9 @@ pub(super) fn of<R: Runtime>(
     if reads_elsewhere {
         return Err(OperationError::transaction(TransactionError::ReadPreference));
     }
+    if outline.read_concern.is_some() {
+        return Err(OperationError::transaction(TransactionError::ReadConcern));
+    }
     if outline.has(ClientField::WriteConcern) {
         return Err(OperationError::transaction(TransactionError::WriteConcern));
     }

@@ -9,30 +9,32 @@ use std::time::Duration;
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::connection::Command;
 use cmap_core::options::{ReadMode, ReadPreference};
+use cmap_core::session::SessionId;
 
-use super::sessions::Sessions;
 use crate::client::Client;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
+use crate::deadline::Deadline;
 use crate::runtime::Runtime;
 use crate::topology::Topology;
 
-/// How long the server may take to answer.
+/// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection that was available when the client was closed, and the sessions to end. Dropping it closes the client.
+/// A connection that was available when the client was closed, and the sessions that were free. Dropping it closes the client:
+/// the connection comes back before the pools are closed, as the specification's log messages tell it.
 pub(crate) struct LastWords<R: Runtime> {
     /// There until the end.
     connection: Option<Connection<R>>,
-    sessions: Arc<Sessions>,
+    /// As many together as one message may name.
+    sessions: Vec<Vec<SessionId>>,
     topology: Arc<Topology<R>>,
 }
 
 impl<R: Runtime> LastWords<R> {
     /// Those of a client that is about to be closed. `None` if it has no sessions, or no connection is available.
     pub(crate) fn of(client: &Client<R>) -> Option<Self> {
-        let sessions = Arc::clone(client.sessions());
-        if sessions.is_empty() {
+        if client.sessions().is_empty() {
             return None;
         }
         let preference = ReadPreference::new(ReadMode::PrimaryPreferred);
@@ -40,6 +42,8 @@ impl<R: Runtime> LastWords<R> {
         match check_out.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(connection)) => {
                 let topology = Arc::clone(client.topology());
+                // Those that come back later belong to callers who know nothing of the end: nobody waits for them.
+                let sessions = client.sessions().take_all_ids();
                 Some(Self { connection: Some(connection), sessions, topology })
             }
             Poll::Ready(Err(_)) | Poll::Pending => None,
@@ -49,16 +53,15 @@ impl<R: Runtime> LastWords<R> {
     /// Ends the sessions. Errors do not matter: sessions expire by themselves.
     pub(crate) async fn send(mut self) {
         let Some(connection) = &mut self.connection else { return };
-        loop {
+        let runtime = self.topology.clock().runtime();
+        let end = Deadline::within(runtime, PATIENCE);
+        for sessions in &self.sessions {
             let mut ids = RawArrayBuf::new();
-            self.sessions.take_ids().into_iter().for_each(|id| ids.push(id.document()));
-            if ids.is_empty() {
-                return;
-            }
-            let mut end = RawDocumentBuf::new();
-            end.append(cstr!("endSessions"), ids);
-            let limit = Some(TimeLimit::Caller(PATIENCE));
-            if connection.exchange_as_it_is(&Command::new("admin", &end), limit, None).await.is_err() {
+            sessions.iter().for_each(|id| ids.push(id.document()));
+            let mut command = RawDocumentBuf::new();
+            command.append(cstr!("endSessions"), ids);
+            let limit = Some(TimeLimit::Caller(end.left(runtime)));
+            if connection.exchange_as_it_is(&Command::new("admin", &command), limit, None).await.is_err() {
                 return;
             }
         }

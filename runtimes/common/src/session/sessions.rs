@@ -79,9 +79,10 @@ impl Sessions {
         self.state().cluster_time.clone()
     }
 
-    /// Takes out ids of free sessions, for endSessions.
-    pub(crate) fn take_ids(&self) -> Vec<SessionId> {
-        self.state().pool.take_ids()
+    /// Takes out the ids of all free sessions, as many together as one endSessions may name.
+    pub(crate) fn take_all_ids(&self) -> Vec<Vec<SessionId>> {
+        let mut state = self.state();
+        std::iter::from_fn(|| Some(state.pool.take_ids()).filter(|ids| !ids.is_empty())).collect()
     }
 
     /// Whether no session is free.
@@ -111,6 +112,10 @@ impl<R: Runtime> Lent<R> {
         let now = self.taken_at.take().unwrap_or_else(|| self.topology.clock().now());
         if let Some(session) = &mut self.session {
             session.mark_used(now);
+            // The future of the command before was dropped half-way.
+            if self.is_under_way {
+                session.mark_dirty();
+            }
         }
         self.is_under_way = true;
         self.id

@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use bson::{RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
@@ -82,7 +83,7 @@ impl<R: Runtime> Session<R> {
                 if let Some(limit) = self.transaction.options().max_commit_time {
                     body.append(cstr!("maxTimeMS"), i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
                 }
-                self.end(body, TransactionCommand::Commit).await
+                self.end(body, TransactionCommand::Commit, None).await
             }
         }
     }
@@ -98,15 +99,24 @@ impl<R: Runtime> Session<R> {
             Ending::Send => {
                 let mut body = RawDocumentBuf::new();
                 body.append(cstr!("abortTransaction"), 1);
-                let _ = self.end(body, TransactionCommand::Abort).await;
+                // Its time may be up, and its locks would stay.
+                let limit = self.limit.take().map(|_| self.client.context().timeout.unwrap_or(TO_ABORT).min(TO_ABORT));
+                let _ = self.end(body, TransactionCommand::Abort, limit).await;
             }
         }
         self.release_unpinned();
         Ok(())
     }
 
-    async fn end(&mut self, body: RawDocumentBuf, ending: TransactionCommand) -> Result<(), OperationError> {
-        self.operation(ServerSelector::Writable, ("admin", &*body)).ending(ending).run().await.map(drop)
+    async fn end(
+        &mut self,
+        body: RawDocumentBuf,
+        ending: TransactionCommand,
+        limit: Option<Duration>,
+    ) -> Result<(), OperationError> {
+        let operation = self.operation(ServerSelector::Writable, ("admin", &*body)).ending(ending);
+        let operation = if let Some(limit) = limit { operation.within(limit) } else { operation };
+        operation.run().await.map(drop)
     }
 
     /// How far its transaction is.
@@ -253,6 +263,12 @@ impl<R: Runtime> Session<R> {
     }
 }
 
+/// How long the abort of a transaction with a limit may take.
+const TO_ABORT: Duration = Duration::from_secs(1);
+
+/// The pause between two commits.
+const BETWEEN_COMMITS: Duration = Duration::from_millis(5);
+
 /// The attempts at one transaction.
 struct Attempts<R: Runtime> {
     client: Client<R>,
@@ -314,7 +330,12 @@ impl<R: Runtime> Attempts<R> {
         loop {
             let Err(error) = session.commit_transaction().await else { return Ok(()) };
             match self.decisions.after_commit(self.now(), labels(&error), error.is_max_time_expired()) {
-                AfterFailure::RetryCommit => {}
+                AfterFailure::RetryCommit => {
+                    // A commit that cannot be sent may fail at once: other tasks must have their turn before the next one.
+                    if self.pause(self.now() + BETWEEN_COMMITS).await.is_err() {
+                        return Err((error, AfterFailure::Raise));
+                    }
+                }
                 next @ (AfterFailure::RetryTransaction(_) | AfterFailure::Raise | AfterFailure::RaiseTimeout) => {
                     return Err((error, next));
                 }
