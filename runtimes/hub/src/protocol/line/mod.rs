@@ -11,8 +11,8 @@
 //! | `routes` | where a user's command goes |
 //!
 //! Call any method, then drain [`poll_output`](Line::poll_output), then [`go_on`](Line::go_on) while it [`has_more`](Line::has_more), then
-//! ask [`poll_timeout`](Line::poll_timeout). So a reply is sent before the next message is looked at: whoever sends a thousand messages at
-//! once, each of which has a large reply, has one of these in memory.
+//! ask [`poll_timeout`](Line::poll_timeout). A reply is sent before the next message is looked at: a client that sends a thousand messages
+//! at once holds one reply in memory, however large each of them is.
 
 mod kill_cursors;
 mod logins;
