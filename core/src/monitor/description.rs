@@ -118,15 +118,43 @@ impl ServerDescription {
 
     /// Whether both say the same of the server, apart from figures that every check changes (SDAM-17).
     pub fn is_same(&self, other: &Self) -> bool {
-        // Compares every field except those set equal here.
-        let figures = Self {
-            round_trip_time: other.round_trip_time,
-            min_round_trip_time: other.min_round_trip_time,
-            last_write_date: other.last_write_date,
-            last_update_time: other.last_update_time,
-            ..self.clone()
-        };
-        figures == *other
+        // Each field is named, so that a new one cannot be forgotten.
+        let Self {
+            address,
+            server_type,
+            error,
+            round_trip_time: _,
+            min_round_trip_time: _,
+            wire_versions,
+            me,
+            hosts,
+            passives,
+            arbiters,
+            tags,
+            set_name,
+            set_version,
+            election_id,
+            primary,
+            last_write_date: _,
+            last_update_time: _,
+            logical_session_timeout_minutes,
+            topology_version,
+        } = self;
+        *server_type == other.server_type
+            && *address == other.address
+            && *topology_version == other.topology_version
+            && *set_version == other.set_version
+            && *election_id == other.election_id
+            && *wire_versions == other.wire_versions
+            && *logical_session_timeout_minutes == other.logical_session_timeout_minutes
+            && *error == other.error
+            && *me == other.me
+            && *primary == other.primary
+            && *set_name == other.set_name
+            && *hosts == other.hosts
+            && *passives == other.passives
+            && *arbiters == other.arbiters
+            && *tags == other.tags
     }
 
     /// Why this client cannot talk to the server, if their versions of the protocol do not overlap (SDAM-19).
