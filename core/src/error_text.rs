@@ -7,7 +7,7 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::error::Error;
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 /// The greatest length of a text in an error, in bytes.
 const MAX_LENGTH: usize = 8 * 1024;
@@ -16,17 +16,36 @@ const MAX_LENGTH: usize = 8 * 1024;
 const ELLIPSIS: &str = "...";
 
 /// An error with its causes, in one line, as people read it. No error of these crates repeats in its `source` what its own
-/// sentence says.
+/// sentence says. Causes may be of other crates, with texts of a peer in them: what a log or a terminal would obey is escaped.
 #[derive(Clone, Copy)]
 pub struct ErrorChain<'a>(pub &'a dyn Error);
 
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut line = Escaping(f);
+        write!(line, "{}", self.0)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            write!(f, ": {error}")?;
+            write!(line, ": {error}")?;
             cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Escapes what a log or a terminal would obey.
+struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(is_obeyed) {
+            match part.chars().next_back().filter(|&last| is_obeyed(last)) {
+                Some(last) => {
+                    self.0.write_str(part.strip_suffix(last).unwrap_or(part))?;
+                    write!(self.0, "{}", last.escape_default())?;
+                }
+                None => self.0.write_str(part)?,
+            }
         }
         Ok(())
     }
@@ -118,6 +137,15 @@ mod tests {
         ] {
             assert_eq!(presentable(text), expected);
         }
+    }
+
+    #[test]
+    fn a_chain_of_errors_is_one_line_whatever_its_causes_say() {
+        let error = core::fmt::Error;
+        assert_eq!(alloc::format!("{}", ErrorChain(&error)), alloc::format!("{error}"));
+
+        let forged: alloc::boxed::Box<dyn Error + Send + Sync> = "for a\nWARN all is well\u{1b}[2J".into();
+        assert_eq!(alloc::format!("{}", ErrorChain(&*forged)), r"for a\nWARN all is well\u{1b}[2J");
     }
 
     #[test]

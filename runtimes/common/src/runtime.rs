@@ -23,7 +23,8 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// Its name, which the server's logs show.
     const NAME: &'static str;
 
-    /// A connected TCP or Unix socket. Dropping it closes it without waiting, on any thread.
+    /// A connected TCP or Unix socket. Dropping it closes it without waiting, on any thread; `poll_close` ends its writing half, and what
+    /// the peer has yet to say can be read.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The runtime that the caller runs in.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use async_executor::Executor;
 use async_io::{Async, Timer};
 use bson::rawdoc;
-use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::net::{EitherStream, HalfClosing, set_up_tcp};
 use cmap_runtime::runtime::Target;
 use cmap_runtime::{Client, Runtime, RuntimeGone};
 
@@ -36,7 +36,7 @@ static EXECUTOR: LazyLock<Executor<'static>> = LazyLock::new(|| {
 impl Runtime for Own {
     const NAME: &'static str = "own";
 
-    type Stream = EitherStream<Async<TcpStream>, Async<Unix>>;
+    type Stream = EitherStream<HalfClosing<Async<TcpStream>>, HalfClosing<Async<Unix>>>;
 
     fn current() -> Result<Self, RuntimeGone> {
         Ok(Self)
@@ -62,15 +62,15 @@ impl Runtime for Own {
 
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
         match stream {
-            EitherStream::Left(stream) => stream.get_ref().read(buffer),
-            EitherStream::Right(stream) => stream.get_ref().read(buffer),
+            EitherStream::Left(stream) => stream.0.get_ref().read(buffer),
+            EitherStream::Right(stream) => stream.0.get_ref().read(buffer),
         }
     }
 
     fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match stream {
-            EitherStream::Left(stream) => stream.poll_readable(cx),
-            EitherStream::Right(stream) => stream.poll_readable(cx),
+            EitherStream::Left(stream) => stream.0.poll_readable(cx),
+            EitherStream::Right(stream) => stream.0.poll_readable(cx),
         }
     }
 
@@ -79,10 +79,10 @@ impl Runtime for Own {
             Target::Tcp(address) => {
                 let stream = Async::<TcpStream>::connect(address).await?;
                 set_up_tcp(socket2::SockRef::from(&stream))?;
-                Ok(EitherStream::Left(stream))
+                Ok(EitherStream::Left(HalfClosing(stream)))
             }
             #[cfg(unix)]
-            Target::Unix(path) => Ok(EitherStream::Right(Async::<Unix>::connect(path).await?)),
+            Target::Unix(path) => Ok(EitherStream::Right(HalfClosing(Async::<Unix>::connect(path).await?))),
         }
     }
 }

@@ -10,7 +10,7 @@ use bson::rawdoc;
 use cmap_core::options::ClientOptions;
 use cmap_runtime::runtime::{Runtime, Target};
 use cmap_runtime::{Client, Pool};
-use futures_io::AsyncRead as _;
+use futures_io::{AsyncRead as _, AsyncWrite as _};
 
 use super::ground::{self, Place, Socket};
 use super::scripted_server::{ScriptedServer, streaming_hello};
@@ -74,6 +74,20 @@ pub fn whoever_waits_after_a_look_is_woken_by_what_comes_next<H: Harness>() {
             ground::write_all(&*peer, b"d").await.unwrap();
             assert_eq!(read.await.unwrap(), b"d");
         }
+    });
+}
+
+pub fn the_end_of_writing_reaches_the_peer_whose_last_words_are_read<H: Harness>() {
+    run::<H>(async {
+        let (mut socket, peer) = connected::<H>().await;
+        let mut buffer = [0; 8];
+
+        poll_fn(|cx| Pin::new(&mut socket).poll_close(cx)).await.unwrap();
+
+        assert_eq!(ground::read(&*peer, &mut buffer).await.unwrap(), 0);
+        ground::write_all(&*peer, b"abc").await.unwrap();
+        read_soon::<H>(&mut socket, &mut buffer[..3]).await;
+        assert!(buffer.starts_with(b"abc"));
     });
 }
 

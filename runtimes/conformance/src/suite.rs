@@ -342,6 +342,7 @@ macro_rules! conformance {
                 whoever_waits_for_a_socket_is_woken_when_it_can_be_read,
                 whoever_waits_for_a_socket_is_woken_when_its_peer_hangs_up,
                 whoever_waits_after_a_look_is_woken_by_what_comes_next,
+                the_end_of_writing_reaches_the_peer_whose_last_words_are_read,
                 a_connection_is_good_for_many_commands,
                 a_connection_is_good_for_many_commands_under_tls,
                 a_task_that_waits_for_a_reply_sleeps_until_it_comes,

@@ -61,6 +61,8 @@ struct Orders {
 struct Told {
     is_parked: bool,
     is_at_its_limit: bool,
+    /// The limit of sockets is in the way.
+    limit: Seldom,
     /// The member could not be reached.
     member: Seldom,
 }
@@ -233,6 +235,18 @@ impl<R: Runtime> Link<R> {
         );
     }
 
+    /// The application has ended a socket that it never parked. In TLS 1.3 it judges this side's certificate when TLS has begun
+    /// already, so its refusal comes here.
+    pub(crate) fn tell_unparked(&self, error: Option<&io::Error>) {
+        self.state().told.is_parked = false;
+        let error =
+            error.map_or_else(|| "the other side has closed it".to_owned(), |error| ErrorChain(error).to_string());
+        warn!(
+            application = %self.application.address, member = %self.member.name, error,
+            "the application has ended a socket before it was parked; check this relay's certificate, and the application's log"
+        );
+    }
+
     pub(crate) fn tell_lost(&self, id: SocketId, error: Option<&io::Error>) {
         let error =
             error.map_or_else(|| "the other side has closed it".to_owned(), |error| ErrorChain(error).to_string());
@@ -270,10 +284,12 @@ impl<R: Runtime> Link<R> {
         change(&mut state.stock, now);
         let is_at_its_limit = state.stock.is_at_its_limit();
         let was_at_its_limit = std::mem::replace(&mut state.told.is_at_its_limit, is_at_its_limit);
+        // Each socket that ends and comes back passes the limit again.
+        let told = if is_at_its_limit && !was_at_its_limit { state.told.limit.may_tell(now) } else { None };
         drop(state);
-        if is_at_its_limit && !was_at_its_limit {
+        if let Some(others) = told {
             warn!(
-                application = %self.application.address, member = %self.member.name, limit = self.limits.max_sockets,
+                application = %self.application.address, member = %self.member.name, limit = self.limits.max_sockets, others,
                 "the application wants more sockets than limits.maxSockets allows; raise it, or lower its maxPoolSize"
             );
         }

@@ -35,8 +35,8 @@ pub(crate) async fn run<R: Runtime>(link: &Link<R>, id: SocketId, leave: &Notice
     };
     let side = AgentSide::new(&link.greeting(), &binding, link.clock().now());
     let (outgoing, is_flushed) = (Vec::new(), true);
-    let (timer, member) = (None, Member::NotWanted);
-    let socket = Socket { link, id, leave, stream, side, outgoing, is_flushed, timer, member };
+    let (timer, member, is_parked) = (None, Member::NotWanted, false);
+    let socket = Socket { link, id, leave, stream, side, is_parked, outgoing, is_flushed, timer, member };
     socket.live().await
 }
 
@@ -56,6 +56,8 @@ struct Socket<'a, R: Runtime> {
     leave: &'a Notice,
     stream: ToApplication<R>,
     side: AgentSide,
+    /// The application has taken it in.
+    is_parked: bool,
     /// Bytes that the application has not been sent.
     outgoing: Vec<u8>,
     is_flushed: bool,
@@ -89,7 +91,10 @@ impl<R: Runtime> Socket<'_, R> {
         loop {
             while let Some(output) = self.side.poll_output() {
                 match output {
-                    AgentOutput::Parked { wanted } => self.link.handle_parked(self.id, wanted),
+                    AgentOutput::Parked { wanted } => {
+                        self.is_parked = true;
+                        self.link.handle_parked(self.id, wanted);
+                    }
                     AgentOutput::Demanded(number) => self.link.handle_demand(number),
                     AgentOutput::Start => self.connect_member(),
                     AgentOutput::Pass(first) => return self.pass(first).await,
@@ -109,7 +114,10 @@ impl<R: Runtime> Socket<'_, R> {
                 Event::ToldToLeave => self.side.leave(now),
                 Event::Due => self.side.handle_timeout(now),
                 Event::Lost(error) => {
-                    self.link.tell_lost(self.id, error.as_ref());
+                    match self.is_parked {
+                        true => self.link.tell_lost(self.id, error.as_ref()),
+                        false => self.link.tell_unparked(error.as_ref()),
+                    }
                     return SocketEnd::Failed;
                 }
             }

@@ -35,8 +35,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(Application::new())
+    }
+
+    fn of(application: Application) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let application = Application::new();
         fs::write(folder.path().join("ca.pem"), &application.authority).unwrap();
         fs::write(folder.path().join("token"), SECRET).unwrap();
         let world = Self { folder, application, member: TcpListener::bind("127.0.0.1:0").unwrap() };
@@ -207,6 +210,44 @@ fn an_application_that_does_not_listen_is_told_of_and_dialled_again() {
     assert_eq!(told.len(), 2);
     let told_why = told[0].contains(&format!("{address} was not connected within 50ms; check the network between"));
     assert!(told_why, "{}", told[0]);
+}
+
+#[test]
+fn an_application_that_refuses_the_relays_certificate_is_told_of() {
+    let world = World::of(Application::that_demands_certificates());
+    let mut relay = Relay::start(&world);
+    let log = BufReader::new(relay.0.stderr.take().unwrap());
+    // For the relay TLS has begun when the application misses its certificate.
+    let mut socket = world.application.accept();
+    let refusal = socket.read(&mut [0; 1024]).unwrap_err();
+    assert!(refusal.to_string().contains("peer sent no certificates"), "{refusal}");
+
+    let told = log.lines().map(Result::unwrap).find(|line| line.contains("before it was parked")).unwrap();
+
+    assert!(told.contains("WARN") && told.contains("CertificateRequired"), "{told}");
+}
+
+#[test]
+fn a_limit_of_sockets_that_is_passed_again_and_again_does_not_fill_the_log() {
+    let world = World::new();
+    let config = fs::read_to_string(world.config()).unwrap() + "\n[limits]\nmaxSockets = 1\n";
+    world.write_config(&config);
+    let relay = Relay::start(&world);
+    let start = Instant::now();
+
+    for _ in 0..20 {
+        let mut connection = world.application.park().start();
+        let (mut member, _) = world.member.accept().unwrap();
+        // One that the member has answered costs no pause.
+        member.write_all(b"answer").unwrap();
+        connection.read_exact(&mut [0; 6]).unwrap();
+    }
+
+    let ten_seconds = usize::try_from(start.elapsed().as_secs() / 10).unwrap();
+    relay.signal("-TERM");
+    let (_, log) = relay.end();
+    let told = log.lines().filter(|line| line.contains("limits.maxSockets")).count();
+    assert!((1..=1 + ten_seconds).contains(&told), "{told} lines:\n{log}");
 }
 
 #[test]

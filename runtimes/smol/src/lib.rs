@@ -27,7 +27,7 @@ use std::net::TcpStream;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::net::{EitherStream, HalfClosing, set_up_tcp};
 use cmap_runtime::runtime::Target;
 use smol::{Async, Timer};
 use socket2::SockRef;
@@ -91,7 +91,7 @@ pub struct Smol;
 impl Runtime for Smol {
     const NAME: &'static str = "smol";
 
-    type Stream = EitherStream<Async<TcpStream>, Async<Unix>>;
+    type Stream = EitherStream<HalfClosing<Async<TcpStream>>, HalfClosing<Async<Unix>>>;
 
     fn current() -> Result<Self, RuntimeGone> {
         Ok(Self)
@@ -120,15 +120,15 @@ impl Runtime for Smol {
 
     fn read_now(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
         match stream {
-            EitherStream::Left(stream) => stream.get_ref().read(buffer),
-            EitherStream::Right(stream) => stream.get_ref().read(buffer),
+            EitherStream::Left(stream) => stream.0.get_ref().read(buffer),
+            EitherStream::Right(stream) => stream.0.get_ref().read(buffer),
         }
     }
 
     fn poll_readable(stream: &mut Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match stream {
-            EitherStream::Left(stream) => stream.poll_readable(cx),
-            EitherStream::Right(stream) => stream.poll_readable(cx),
+            EitherStream::Left(stream) => stream.0.poll_readable(cx),
+            EitherStream::Right(stream) => stream.0.poll_readable(cx),
         }
     }
 
@@ -137,10 +137,10 @@ impl Runtime for Smol {
             Target::Tcp(address) => {
                 let stream = Async::<TcpStream>::connect(address).await?;
                 set_up_tcp(SockRef::from(&stream))?;
-                Ok(EitherStream::Left(stream))
+                Ok(EitherStream::Left(HalfClosing(stream)))
             }
             #[cfg(unix)]
-            Target::Unix(path) => Ok(EitherStream::Right(Async::<Unix>::connect(path).await?)),
+            Target::Unix(path) => Ok(EitherStream::Right(HalfClosing(Async::<Unix>::connect(path).await?))),
         }
     }
 }

@@ -8,7 +8,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::time::Instant;
 
 use super::ReverseListener;
-use super::shared::{Closed, Turn};
+use super::shared::{Closed, Shared, Turn};
 use super::stream::DialedStream;
 use crate::clock::Clock;
 use crate::runtime::Runtime;
@@ -19,6 +19,18 @@ const NAMED: usize = 4;
 /// Takes sockets from a listener, which it keeps open.
 pub(crate) struct Dialer<R: Runtime> {
     listener: ReverseListener<R>,
+}
+
+/// The place of a dialer among those that wait, which is given back however the wait ends.
+struct Place<'a, R: Runtime> {
+    shared: &'a Shared<R>,
+    member: &'a ServerAddress,
+}
+
+impl<R: Runtime> Drop for Place<'_, R> {
+    fn drop(&mut self) {
+        self.shared.forget_the_unwanted(self.member);
+    }
 }
 
 impl<R: Runtime> Dialer<R> {
@@ -38,6 +50,8 @@ impl<R: Runtime> Dialer<R> {
         until: Option<Instant>,
     ) -> Result<DialedStream<R::Stream>, EstablishError> {
         let shared = &self.listener.open.shared;
+        // Before the claims, which are dropped before it.
+        let _place = Place { shared, member };
         let mut turn = Turn::Last;
         loop {
             let claim = shared.want(member, turn).map_err(|Closed| {

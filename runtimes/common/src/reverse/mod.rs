@@ -116,7 +116,8 @@ impl<R: Runtime> ReverseListener<R> {
             trusts_certificates: options.authorities.is_some(),
             tokens: options.tokens,
             keep_alive: options.keep_alive,
-            wanted: options.wanted,
+            // More would be refused.
+            wanted: options.wanted.min(options.limits.max_parked),
             teller: teller::Teller::new(options.handler),
             address,
             state: Mutex::new(State::new(Lot::new(options.limits, options.wanted))),

@@ -30,7 +30,7 @@ pub struct ReverseOptions {
     /// as long. At least a second. Default 10 s.
     pub keep_alive: Duration,
     /// How many sockets each agent is to have parked for each of its members at all times. Default 4: two for a pool that establishes
-    /// two connections at a time, and two for its monitor.
+    /// two connections at a time, and two for its monitor. No more are asked for than `limits.max_parked`.
     pub wanted: u16,
     /// How many sockets may be parked, and on their way to it.
     pub limits: LotOptions,

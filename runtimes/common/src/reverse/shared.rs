@@ -83,6 +83,15 @@ impl<S> State<S> {
         }
         self.waiting.remove(member);
     }
+
+    /// Forgets the dialers of `member` that wait no longer. A member whose agents never come is never served, so nothing else would.
+    fn forget_the_unwanted(&mut self, member: &ServerAddress) {
+        let Some(queue) = self.waiting.get_mut(member) else { return };
+        queue.retain(|promise| !promise.is_unwanted());
+        if queue.is_empty() {
+            self.waiting.remove(member);
+        }
+    }
 }
 
 impl<R: Runtime> Shared<R> {
@@ -168,6 +177,11 @@ impl<R: Runtime> Shared<R> {
         Ok(claim)
     }
 
+    /// A dialer of `member` waits no longer.
+    pub(super) fn forget_the_unwanted(&self, member: &ServerAddress) {
+        self.lock().forget_the_unwanted(member);
+    }
+
     /// The members for which agents have spoken, and how many sockets are parked for each.
     pub(super) fn members(&self) -> Vec<(ServerAddress, usize)> {
         self.lock().lot.members().map(|(member, parked)| (member.clone(), parked)).collect()
@@ -211,7 +225,27 @@ fn counted(from: SocketAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use cmap_core::reverse::LotOptions;
+
     use super::*;
+
+    #[test]
+    fn dialers_of_members_without_agents_are_forgotten_once_they_wait_no_longer() {
+        let mut state = State::<()>::new(Lot::new(LotOptions::default()));
+        let names: [ServerAddress; 2] = ["a.example".parse().unwrap(), "b.example".parse().unwrap()];
+        let claims: Vec<_> = [0, 1, 1]
+            .map(|nth: usize| {
+                let (promise, claim) = hand_over::pair();
+                state.waiting.entry(names[nth].clone()).or_default().push_back(promise);
+                claim
+            })
+            .into();
+
+        drop(claims.into_iter().take(2).collect::<Vec<_>>());
+        names.iter().for_each(|name| state.forget_the_unwanted(name));
+
+        assert!(state.waiting.is_empty());
+    }
 
     #[test]
     fn failures_are_counted_by_address_or_by_a_network_of_ipv6() {

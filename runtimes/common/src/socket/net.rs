@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::io::{self, IoSlice};
+use std::net::Shutdown;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_io::{AsyncRead, AsyncWrite};
@@ -17,6 +18,11 @@ pub enum EitherStream<A, B> {
     /// The second.
     Right(B),
 }
+
+/// A socket whose `poll_close` ends its writing half, around one whose `poll_close` only flushes, as those of async-io do. What is
+/// passed on from one socket to another needs that: the end of a direction is news for the other side.
+#[derive(Debug)]
+pub struct HalfClosing<S>(pub S);
 
 /// Sets TCP_NODELAY, because a command is one write that waits for its answer, and keep-alive, which detects a peer
 /// that vanished: after 120 s of silence 9 probes, 10 s apart, as all of MongoDB's drivers do.
@@ -93,5 +99,42 @@ impl<A: AsyncWrite + Unpin, B: AsyncWrite + Unpin> AsyncWrite for EitherStream<A
             Self::Left(stream) => Pin::new(stream).poll_close(cx),
             Self::Right(stream) => Pin::new(stream).poll_close(cx),
         }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for HalfClosing<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClosing<S>
+where
+    for<'a> SockRef<'a>: From<&'a S>,
+{
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write_vectored(cx, buffers)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = &mut self.get_mut().0;
+        ready!(Pin::new(&mut *stream).poll_flush(cx))?;
+        Poll::Ready(match SockRef::from(&*stream).shutdown(Shutdown::Write) {
+            // The peer has gone, and hears nothing any more.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            ended => ended,
+        })
     }
 }

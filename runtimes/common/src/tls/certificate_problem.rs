@@ -64,12 +64,13 @@ impl From<&CertificateError> for CertificateProblem {
     }
 }
 
-/// The name in webpki's description of it, `DnsName("db.example")` or `IpAddress(0::1)`.
+/// The name in webpki's description of it, `DnsName("db.example")` or `IpAddress(0::1)`. Whoever asked for the certificate chose it, so
+/// what a log would obey is escaped.
 fn bare_name(described: &str) -> String {
     let inside = described.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(described);
     match inside.parse::<IpAddr>() {
         Ok(address) => address.to_string(),
-        Err(_) => inside.trim_matches('"').to_owned(),
+        Err(_) => inside.trim_matches('"').escape_debug().to_string(),
     }
 }
 
@@ -132,6 +133,7 @@ mod tests {
         assert_eq!(bare_name("DnsName(\"*.db.example\")"), "*.db.example");
         assert_eq!(bare_name("IpAddress(0::1)"), "::1");
         assert_eq!(bare_name("DirectoryName"), "DirectoryName");
+        assert_eq!(bare_name("DnsName(\"a\nWARN all is well\")"), r"a\nWARN all is well");
     }
 
     #[test]

@@ -432,7 +432,14 @@ mod tests {
         fs::write(&secret, "0123456789abcdef").unwrap();
         assert!(told(&token("")).contains("upstream.reverse.token.members = []"));
         assert!(told(&token("'db:0'")).contains("upstream.reverse.token.members = db:0: write the members"));
-        fs::write(&path, format!("{LEAST}{}", token("'db.example:27017'"))).unwrap();
+        let named = token("'db.example:27017'");
+        let second = named.strip_prefix(section).unwrap();
+        assert!(
+            told(&format!("{named}{second}")).contains("upstream.reverse.token.name = db: two tokens have this name")
+        );
+        let greedy = named.replacen("certificate", "wanted = 300\ncertificate", 1);
+        assert!(told(&greedy).contains("upstream.reverse.wanted = 300: an agent may have at most 256 sockets parked"));
+        fs::write(&path, format!("{LEAST}{named}")).unwrap();
         assert_eq!(read(&path).unwrap().reverse.unwrap().options.wanted, 4);
     }
 

@@ -1,6 +1,7 @@
 //! The section `upstream.reverse`: where agents beside the servers come in, and who may speak for which server.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -51,7 +52,12 @@ pub(super) fn check(check: &Check<'_>, table: ReverseTable) -> Result<Reverse, C
     let pem = |file: PathBuf| Ok::<_, ConfigError>(PemSource::Text(check.text(&file)?.as_bytes().to_vec()));
     let mut options = ReverseOptions::new(pem(certificate)?);
     options.authorities = authorities.map(pem).transpose()?;
+    let mut names = BTreeSet::new();
     for TokenTable { name, secret_file, members } in token {
+        if !names.insert(name.clone()) {
+            let rule = "two tokens have this name; name each after its agent, and give one token all of its members";
+            return Err(check.value("upstream.reverse.token.name", &name, rule));
+        }
         let (token, members) = (self::token(check, &name, secret_file)?, self::members(check, &members)?);
         options.tokens.add(token, members);
     }
@@ -60,6 +66,10 @@ pub(super) fn check(check: &Check<'_>, table: ReverseTable) -> Result<Reverse, C
     }
     if let Some(wanted) = wanted {
         check.positive("upstream.reverse.wanted", wanted.into())?;
+        if wanted > options.limits.max_parked {
+            let rule = "an agent may have at most 256 sockets parked; write no more";
+            return Err(check.value("upstream.reverse.wanted", &wanted.to_string(), rule));
+        }
         options.wanted = wanted;
     }
     Ok(Reverse { address, options })

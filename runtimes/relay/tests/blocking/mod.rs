@@ -8,9 +8,13 @@ use std::time::Duration;
 use cmap_core::reverse::{ALPN, ApplicationOutput, ApplicationSide, ChannelBinding, EXPORTER_LABEL, Token, Tokens};
 use cmap_core::time::Instant;
 use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
-use rustls::{ServerConnection, StreamOwned};
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::{ConfigBuilder, RootCertStore, ServerConnection, StreamOwned, WantsVerifier};
 
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// What is left to say of who may come.
+type Clients = ConfigBuilder<rustls::ServerConfig, WantsVerifier>;
 
 pub(crate) type Stream = StreamOwned<ServerConnection, TcpStream>;
 
@@ -30,12 +34,30 @@ pub(crate) struct Parked {
 
 impl Application {
     pub(crate) fn new() -> Self {
+        Self::with(|config, _| config.with_no_client_auth())
+    }
+
+    /// One that lets nobody in who has no certificate.
+    #[allow(dead_code, reason = "the benchmark has none")]
+    pub(crate) fn that_demands_certificates() -> Self {
+        Self::with(|config, authority| {
+            let mut authorities = RootCertStore::empty();
+            authorities.add(authority.certificate()).unwrap();
+            let provider = Arc::clone(config.crypto_provider());
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider).build().unwrap();
+            config.with_client_cert_verifier(verifier)
+        })
+    }
+
+    fn with(clients: impl FnOnce(Clients, &Authority) -> ConfigBuilder<rustls::ServerConfig, WantsServerCert>) -> Self {
         let authority = Authority::new("authority").unwrap();
         let identity = authority.server(&LOCAL_HOSTS, Validity::Now).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.unwrap().with_no_client_auth();
-        let mut config = config.with_single_cert(vec![identity.certificate().clone()], identity.key()).unwrap();
+        let mut config = clients(config.unwrap(), &authority)
+            .with_single_cert(vec![identity.certificate().clone()], identity.key())
+            .unwrap();
         config.alpn_protocols = vec![ALPN.to_vec()];
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Self { listener, tls: Arc::new(config), authority: authority.pem() }
