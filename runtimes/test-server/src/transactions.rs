@@ -216,8 +216,13 @@ impl Service {
             return Err(self.conflict(write));
         }
         let changes = open.store.changes();
-        if self.store.apply(Caller::nobody(now), &changes).is_err() {
-            return Err(self.conflict(write));
+        match self.store.apply(Caller::nobody(now), &changes) {
+            Ok(()) => {}
+            Err(failure) if failure.code == code::WRITE_CONFLICT => return Err(self.conflict(write)),
+            Err(failure) => {
+                self.sessions.end_transaction(write, Ended::Aborted);
+                return Err(failure);
+            }
         }
         self.sessions.end_transaction(write, Ended::Committed);
         if !changes.is_empty() {
