@@ -11,7 +11,7 @@ use super::unsupported::Place;
 use super::work::{Work, weight};
 
 /// The most bytes of the parts of one document while it is computed: some documents of the greatest length.
-const MAX_INTERMEDIATE: usize = 4 * Limits::DEFAULT.max_document_size as usize;
+pub(super) const MAX_INTERMEDIATE: usize = 4 * Limits::DEFAULT.max_document_size as usize;
 
 /// An expression for a field's value.
 #[derive(Clone, Debug)]
@@ -75,7 +75,12 @@ impl Expression {
     }
 
     /// `room` is for the bytes of all values that exist while this one is made: nesting could multiply them.
-    fn value(&self, document: &RawDocument, work: &Work, room: usize) -> Result<Option<RawBson>, CommandFailure> {
+    pub(super) fn value(
+        &self,
+        document: &RawDocument,
+        work: &Work,
+        room: usize,
+    ) -> Result<Option<RawBson>, CommandFailure> {
         work.step(1);
         work.check()?;
         Ok(match self {
@@ -152,6 +157,6 @@ pub(super) fn check_length(bytes: &[u8]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn too_long() -> CommandFailure {
+pub(super) fn too_long() -> CommandFailure {
     CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, "a computed document is longer than 16 MB")
 }

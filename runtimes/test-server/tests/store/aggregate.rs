@@ -57,6 +57,34 @@ fn groups_are_what_drivers_count_with() {
 }
 
 #[test]
+fn an_object_that_is_set_is_merged_into_what_is_there() {
+    let mut server = Server::with_pets([
+        doc! { "_id": 1, "a": { "c": 2 } },
+        doc! { "_id": 2, "a": [{ "c": 2, "b": 0 }, 7, [{ "c": 3 }]] },
+        doc! { "_id": 3, "a": 7 },
+        doc! { "_id": 4 },
+    ]);
+
+    let set = vec![doc! { "$set": { "a": { "b": "$_id" } } }];
+    let expected = [
+        doc! { "_id": 1, "a": { "c": 2, "b": 1 } },
+        doc! { "_id": 2, "a": [{ "c": 2, "b": 2 }, { "b": 2 }, [{ "c": 3, "b": 2 }]] },
+        doc! { "_id": 3, "a": { "b": 3 } },
+        doc! { "_id": 4, "a": { "b": 4 } },
+    ];
+    assert_eq!(batch(&server.ok(aggregate(set.clone()))), expected);
+    server.ok(doc! { "update": "pets", "updates": [{ "q": {}, "u": set, "multi": true }] });
+    assert_eq!(server.pets(), expected);
+
+    let deep = vec![doc! { "$match": { "_id": 1 } }, doc! { "$set": { "a": { "d": { "e": 1 }, "c": "$none" } } }];
+    assert_eq!(batch(&server.ok(aggregate(deep))), [doc! { "_id": 1, "a": { "b": 1, "d": { "e": 1 } } }]);
+    let whole = vec![doc! { "$match": { "_id": 1 } }, doc! { "$set": { "a": { "$literal": { "d": 1 } } } }];
+    assert_eq!(batch(&server.ok(aggregate(whole))), [doc! { "_id": 1, "a": { "d": 1 } }]);
+    assert_eq!(server.code(aggregate(vec![doc! { "$set": { "a": {} } }])), 40180);
+    assert_eq!(server.code(aggregate(vec![doc! { "$set": { "a": { "b.c": 1 } } }])), 115);
+}
+
+#[test]
 fn its_cursor_is_that_of_find() {
     let mut server = five();
 
