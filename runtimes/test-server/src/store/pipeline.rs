@@ -369,7 +369,7 @@ fn group(
         let Some((_, accumulated)) = groups.get_mut(position) else { continue };
         for (accumulated, (_, accumulator, expression)) in accumulated.iter_mut().zip(fields) {
             let before = accumulated.size();
-            accumulator.add(accumulated, expression.evaluate(document, work)?, work);
+            accumulator.add(accumulated, expression.evaluate(document, work)?, work)?;
             gathered = gathered + accumulated.size() - before;
             work.check_bytes("$group", gathered)?;
         }
@@ -416,12 +416,16 @@ impl Accumulator {
         }
     }
 
-    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>, work: &Work) {
+    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>, work: &Work) -> Result<(), CommandFailure> {
         work.step(value.as_ref().map_or(1, |value| weight(value.as_raw_bson_ref())));
         let so_far = match accumulated {
             Accumulated::One(so_far) => so_far,
-            Accumulated::All(all) => return value.into_iter().for_each(|value| all.push(value)),
+            Accumulated::All(all) => {
+                value.into_iter().for_each(|value| all.push(value));
+                return Ok(());
+            }
         };
+        let is_nothing = matches!(value, None | Some(RawBson::Null | RawBson::Undefined));
         let better = |wanted| match (&value, &*so_far) {
             (Some(value), Some(best)) => compare(value.as_raw_bson_ref(), best.as_raw_bson_ref()) == wanted,
             (value, _) => value.is_some(),
@@ -430,15 +434,19 @@ impl Accumulator {
             Self::Sum => {
                 let number = |value: &Option<RawBson>| Number::read(value.as_ref()?.as_raw_bson_ref());
                 if let (Some(sum), Some(number)) = (number(so_far), number(&value)) {
-                    *so_far = sum.plus(number);
+                    let decimal = || CommandFailure::not_supported("the $sum of a decimal");
+                    *so_far = Some(sum.sum(number).ok_or_else(decimal)?);
                 }
             }
+            // Neither counts what is null.
+            Self::Least | Self::Greatest if is_nothing => {}
             Self::Least if better(Ordering::Less) => *so_far = value,
             Self::Greatest if better(Ordering::Greater) => *so_far = value,
             Self::First if so_far.is_none() => *so_far = Some(value.unwrap_or(RawBson::Null)),
             Self::Last => *so_far = value,
             Self::Least | Self::Greatest | Self::First | Self::Push => {}
         }
+        Ok(())
     }
 }
 

@@ -85,6 +85,35 @@ fn an_object_that_is_set_is_merged_into_what_is_there() {
 }
 
 #[test]
+fn a_sum_that_is_too_great_is_a_double_and_one_of_decimals_is_refused() {
+    let mut server = Server::with_pets([doc! { "x": i64::MAX }, doc! { "x": 1 }, doc! { "x": "one" }]);
+    let sum = vec![doc! { "$group": { "_id": 1, "sum": { "$sum": "$x" } } }];
+    assert_eq!(batch(&server.ok(aggregate(sum.clone()))), [doc! { "_id": 1, "sum": 9_223_372_036_854_775_808.0 }]);
+
+    let decimal: bson::Decimal128 = "1.5".parse().unwrap();
+    server.ok(doc! { "insert": "pets", "documents": [{ "x": decimal }] });
+
+    assert_eq!(server.code(aggregate(sum)), 115);
+}
+
+#[test]
+fn the_least_and_the_greatest_are_not_null_unless_all_are() {
+    let mut server = Server::with_pets([
+        doc! { "n": 1, "x": null },
+        doc! { "n": 1, "x": 3 },
+        doc! { "n": 1 },
+        doc! { "n": 1, "x": Bson::Undefined },
+        doc! { "n": 1, "x": 5 },
+        doc! { "n": 2, "x": null },
+    ]);
+
+    let group = doc! { "$group": { "_id": "$n", "least": { "$min": "$x" }, "greatest": { "$max": "$x" } } };
+
+    let nothing = doc! { "_id": 2, "least": null, "greatest": null };
+    assert_eq!(batch(&server.ok(aggregate(vec![group]))), [doc! { "_id": 1, "least": 3, "greatest": 5 }, nothing]);
+}
+
+#[test]
 fn its_cursor_is_that_of_find() {
     let mut server = five();
 
