@@ -85,6 +85,25 @@ fn an_object_that_is_set_is_merged_into_what_is_there() {
 }
 
 #[test]
+fn a_path_through_an_array_leads_to_all_its_documents() {
+    let mut server = Server::with_pets([
+        doc! { "_id": 1, "items": [{ "p": 1 }, { "q": 0 }, 7, [{ "p": 9 }], { "p": [2, 3] }] },
+        doc! { "_id": 2, "items": [] },
+        doc! { "_id": 3, "items": 7 },
+    ]);
+
+    let found =
+        batch(&server.ok(aggregate(vec![
+            doc! { "$set": { "p": "$items.p", "none": "$items.p.x" } },
+            doc! { "$unset": "items" },
+        ])));
+
+    let expected =
+        [doc! { "_id": 1, "p": [1, [2, 3]], "none": [[]] }, doc! { "_id": 2, "p": [], "none": [] }, doc! { "_id": 3 }];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn a_sum_that_is_too_great_is_a_double_and_one_of_decimals_is_refused() {
     let mut server = Server::with_pets([doc! { "x": i64::MAX }, doc! { "x": 1 }, doc! { "x": "one" }]);
     let sum = vec![doc! { "$group": { "_id": 1, "sum": { "$sum": "$x" } } }];
