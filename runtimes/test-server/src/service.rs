@@ -506,7 +506,8 @@ fn changes_data(request: &Request<'_>) -> bool {
 
 /// Whether the last stage of a pipeline changes a collection.
 pub(super) fn puts_out(request: &Request<'_>) -> bool {
-    request.name == "aggregate" && matches!(stages(request).last(), Some("$out" | "$merge"))
+    let last = stages(request).last().filter(|_| request.name == "aggregate" && !request.arguments.flag("explain"));
+    matches!(last, Some("$out" | "$merge"))
 }
 
 /// Whether the first stage of a pipeline listens to changes.

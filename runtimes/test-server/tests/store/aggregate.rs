@@ -231,6 +231,19 @@ fn explain_says_what_is_true_of_every_query_here() {
 }
 
 #[test]
+fn an_aggregate_that_explains_itself_does_nothing_else() {
+    let mut server = five();
+    let command = doc! { "aggregate": "pets", "pipeline": [{ "$out": "odd" }], "explain": true };
+
+    let reply = server.ok(command);
+
+    assert_eq!(reply.get_document("queryPlanner").unwrap().get_str("namespace").ok(), Some("test.pets"));
+    assert!(reply.get("cursor").is_none());
+    assert_eq!(server.find(doc! { "find": "odd" }), []);
+    assert_eq!(server.code(doc! { "aggregate": "pets", "pipeline": [{ "$fuzzy": 1 }], "explain": true }), 40324);
+}
+
+#[test]
 fn what_is_put_out_is_not_read_linearizably() {
     let mut server = Server::default();
     let command = doc! {
