@@ -369,3 +369,13 @@ fn a_time_at_which_nobody_has_read_is_too_old_after_the_next_write() {
     let find = rawdoc! { "find": "c", "readConcern": concern };
     assert_eq!(network.fail(&mut client, "db", &find).code, Some(239));
 }
+
+#[test]
+fn what_is_put_out_is_not_read_from_a_snapshot() {
+    let (mut network, mut client) = network();
+    let out = rawdoc! {
+        "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {}, "readConcern": { "level": "snapshot" },
+    };
+
+    assert_eq!(network.fail(&mut client, "db", &out).code, Some(115));
+}
