@@ -165,6 +165,9 @@ impl Exchange {
                 return self.wait(line, until, frame, last_reply, Stage::Behind { effect, until });
             }
             let reply = self.service.answer(now, &mut line.identity, &request, &effect);
+            // Taken here in any case, so that neither meets another client's command.
+            let slept = std::mem::take(&mut self.service.slept);
+            let goal = self.service.goal.take();
             if line.identity.has_ended {
                 return Progress::HangUp;
             }
@@ -175,8 +178,6 @@ impl Exchange {
                     return self.wait(line, Some(until), frame, last_reply, Stage::AwaitedData { effect, until });
                 }
             }
-            let slept = std::mem::take(&mut self.service.slept);
-            let goal = self.service.goal.take();
             if !slept.is_zero() {
                 let until = now + slept;
                 let stage = Stage::Slept { done: Box::new(Done { reply, goal }), until };
