@@ -234,6 +234,7 @@ impl Service {
             Some(outcome) => outcome,
             None if Store::knows(request.name)
                 && self.config.authorization
+                && !identity.peer.is_operator
                 && !self.users.open(identity.logins(), request.database) =>
             {
                 let Request { name, database, .. } = request;
