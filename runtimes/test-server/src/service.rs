@@ -296,7 +296,10 @@ impl Service {
             "refreshSessions" => self.store.refresh_sessions(now, sessions::ids(request)?),
             "endSessions" | "killSessions" => {
                 let ids = sessions::ids(request)?;
-                self.sessions.end(&ids);
+                // A session that is killed goes on, and its client may send its last write again.
+                if request.name == "endSessions" {
+                    self.sessions.end(&ids);
+                }
                 self.transactions.end_sessions(&ids);
                 self.store.end_sessions(ids);
             }

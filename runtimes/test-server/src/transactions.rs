@@ -180,6 +180,7 @@ impl Service {
         if request.arguments.document("recoveryToken")?.is_some() && !self.config.is_mongos() {
             return Err(fail(code::UNKNOWN_FIELD, "BSON field 'recoveryToken' is an unknown field."));
         }
+        self.sessions.check_number(&write)?;
         let open = self.transactions.take(&write);
         if request.name == "abortTransaction" {
             return match open {
@@ -274,6 +275,10 @@ impl Service {
     }
 
     fn no_such_transaction(&self, write: &NumberedWrite) -> CommandFailure {
+        if self.sessions.has_committed(write) {
+            // To repeat it would do it twice.
+            return fail(code::TRANSACTION_COMMITTED, format!("Transaction {} has been committed", write.number));
+        }
         let message = format!("Given transaction number {} does not match any in-progress transactions", write.number);
         let labels = vec![TRANSIENT.into()];
         CommandFailure { labels, ..fail(code::NO_SUCH_TRANSACTION, message) }

@@ -105,6 +105,29 @@ fn a_commit_that_is_sent_twice_is_done_once() {
 }
 
 #[test]
+fn what_comes_after_a_commit_must_not_repeat_the_transaction() {
+    let (mut network, mut client) = network();
+    network.run(&mut client, "db", &part(1, 1, true, &increment(0)));
+    network.run(&mut client, "admin", &commit(1, 1));
+
+    for (database, command) in [("db", part(1, 1, false, &increment(0))), ("admin", abort(1, 1))] {
+        let failure = network.fail(&mut client, database, &command);
+        assert_eq!((failure.code, &*failure.labels), (Some(256), &[][..]), "{command:?}");
+    }
+}
+
+#[test]
+fn an_older_transaction_cannot_be_ended_any_more() {
+    let (mut network, mut client) = network();
+    network.run(&mut client, "db", &part(1, 1, true, &increment(0)));
+    network.run(&mut client, "db", &part(1, 2, true, &increment(0)));
+
+    assert_eq!(network.fail(&mut client, "admin", &commit(1, 1)).code, Some(225));
+    assert_eq!(network.fail(&mut client, "admin", &abort(1, 1)).code, Some(225));
+    network.admin(&mut client, &commit(1, 2));
+}
+
+#[test]
 fn the_first_of_two_transactions_to_write_a_document_wins() {
     let (mut network, mut client) = network();
     network.run(&mut client, "db", &part(1, 1, true, &increment(0)));
