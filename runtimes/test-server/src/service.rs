@@ -310,6 +310,8 @@ impl Service {
             }
             _ => {}
         }
+        // A getMore that waits may have lost its cursor.
+        self.changes += 1;
         Ok(RawDocumentBuf::new())
     }
 
