@@ -221,7 +221,7 @@ impl Service {
     }
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
-        api::check(request)?;
+        api::check(request, self.parameters.require_api_version())?;
         // The other commands of the store read.
         common_arguments::check(request, !Store::knows(request.name) || changes_data(request))?;
         if self.config.authorization && !identity.may_act() && !is_for_everybody(request.name) {
