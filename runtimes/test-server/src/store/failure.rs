@@ -98,6 +98,7 @@ codes! {
     QUERY_PLAN_KILLED = 175 "QueryPlanKilled",
     CLIENT_METADATA_CANNOT_BE_MUTATED = 186 "ClientMetadataCannotBeMutated",
     PRIMARY_STEPPED_DOWN = 189 "PrimarySteppedDown",
+    INVALID_INDEX_SPECIFICATION_OPTION = 197 "InvalidIndexSpecificationOption",
     CANNOT_BUILD_INDEX_KEYS = 201 "CannotBuildIndexKeys",
     NETWORK_INTERFACE_EXCEEDED_TIME_LIMIT = 202 "NetworkInterfaceExceededTimeLimit",
     INVALID_UUID = 207 "InvalidUUID",
