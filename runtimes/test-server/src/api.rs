@@ -4,7 +4,7 @@ use bson::RawBsonRef;
 
 use super::failure::fail;
 use super::request::Request;
-use crate::store::CommandFailure;
+use crate::store::{CommandFailure, code};
 
 /// The commands of version 1 that this server has.
 const COMMANDS: [&str; 27] = [
@@ -44,13 +44,17 @@ const HANDSHAKE: [&str; 5] = ["isMaster", "ismaster", "saslStart", "saslContinue
 const OTHER_STAGES: [&str; 6] =
     ["$currentOp", "$indexStats", "$listLocalSessions", "$listSearchIndexes", "$listSessions", "$planCacheStats"];
 
-/// Refuses commands and stages that the declared version lacks.
-pub(super) fn check(request: &Request<'_>) -> Result<(), CommandFailure> {
+/// Refuses commands and stages that the declared version lacks, and commands that declare none where one `is_required`.
+pub(super) fn check(request: &Request<'_>, is_required: bool) -> Result<(), CommandFailure> {
     match request.arguments.text("apiVersion")? {
         None if request.arguments.get("apiStrict").is_some()
             || request.arguments.get("apiDeprecationErrors").is_some() =>
         {
             Err(fail(322, "Provided apiStrict/apiDeprecationErrors without passing apiVersion"))
+        }
+        None if is_required => {
+            let message = "The apiVersion parameter is required, please configure your MongoClient's API version";
+            Err(fail(code::API_VERSION_MISSING, message))
         }
         None => Ok(()),
         Some("1") if request.arguments.flag("apiStrict") => check_strictly(request),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cmap_core::sim::Effect;
 use cmap_core::time::Instant;
-use cmap_core::wire::FrameReader;
+use cmap_core::wire::{FrameReader, TopologyVersion};
 
 use super::ClientId;
 use super::identity::Identity;
@@ -33,6 +33,8 @@ pub(super) struct Line {
     pub(super) rests_until: Option<Instant>,
     /// The number of bytes of replies that the driver has not taken yet.
     pub(super) queued: usize,
+    /// The topologyVersion in the last reply to a hello.
+    pub(super) told: Option<TopologyVersion>,
 }
 
 /// A command that is not carried out at once.
@@ -95,7 +97,7 @@ pub(super) struct Backlog {
 impl Client {
     pub(super) fn new(id: ClientId, identity: Identity) -> Self {
         Self {
-            line: Line { id, identity, waiting: None, rests_until: None, queued: 0 },
+            line: Line { id, identity, waiting: None, rests_until: None, queued: 0, told: None },
             frames: FrameReader::new(),
             backlog: Backlog::default(),
             is_held: false,

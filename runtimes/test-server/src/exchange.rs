@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use cmap_core::sim::Outcome as Fate;
 use cmap_core::time::Instant;
-use cmap_core::wire::{CompressorId, Decoder, Incoming, Limits};
+use cmap_core::wire::{CompressorId, Decoder, Incoming, Limits, TopologyVersion};
 
 use super::client::{Done, Line, Stage, Waiting};
 use super::failure::fail;
@@ -147,7 +147,7 @@ impl Exchange {
             };
             let mut streams = false;
             if is_carried_out && request.is_hello() {
-                let wait = match self.wait_for_news(&request, last_reply) {
+                let wait = match self.wait_for_news(&request, last_reply.and(line.told)) {
                     Ok(wait) => wait,
                     Err(failure) => return self.refuse(now, line, answer, failure),
                 };
@@ -165,6 +165,9 @@ impl Exchange {
                 return self.wait(line, until, frame, last_reply, Stage::Behind { effect, until });
             }
             let reply = self.service.answer(now, &mut line.identity, &request, &effect);
+            // Taken here in any case, so that neither meets another client's command.
+            let slept = std::mem::take(&mut self.service.slept);
+            let goal = self.service.goal.take();
             if line.identity.has_ended {
                 return Progress::HangUp;
             }
@@ -175,8 +178,6 @@ impl Exchange {
                     return self.wait(line, Some(until), frame, last_reply, Stage::AwaitedData { effect, until });
                 }
             }
-            let slept = std::mem::take(&mut self.service.slept);
-            let goal = self.service.goal.take();
             if !slept.is_zero() {
                 let until = now + slept;
                 let stage = Stage::Slept { done: Box::new(Done { reply, goal }), until };
@@ -189,6 +190,9 @@ impl Exchange {
             streams &= !reply.is_error;
             let answer = AnswerForm { response_to: last_reply.unwrap_or(answer.response_to), ..answer };
             let number = self.send(line, answer, request.name, &reply, streams);
+            if request.is_hello() {
+                line.told = Some(self.service.topology_version());
+            }
             if !streams {
                 return Progress::Done;
             }
@@ -196,15 +200,17 @@ impl Exchange {
         }
     }
 
-    /// How long a hello waits for news: `None` if it does not ask for any, zero if there are some.
+    /// How long a hello waits for news: `None` if it does not ask for any, zero if there are some. `told` is what the last reply of a
+    /// stream has told.
     fn wait_for_news(
         &self,
         request: &Request<'_>,
-        last_reply: Option<i32>,
+        told: Option<TopologyVersion>,
     ) -> Result<Option<Duration>, CommandFailure> {
         let Some(news) = hello::wait_for_news(request)? else { return Ok(None) };
-        match last_reply {
-            // The last reply had all the news.
+        match told {
+            // A fail point may have held the request since.
+            Some(told) if told != self.service.topology_version() => Ok(Some(Duration::ZERO)),
             Some(_) => Ok(Some(news.wait.max(LEAST_AWAIT))),
             None => Ok(Some(if news.are_there(self.service.topology_version())? { Duration::ZERO } else { news.wait })),
         }

@@ -82,7 +82,8 @@ impl FailPoints {
     /// The effect on `request` of the client `identity`; the call counts as one hit.
     pub(super) fn hit(&mut self, identity: &Identity, request: &Request<'_>) -> Effect {
         let elsewhere = self.namespace.as_ref().is_some_and(|wanted| {
-            let collection = request.arguments.text(request.name).ok().flatten().unwrap_or_default();
+            let field = if request.name == "getMore" { "collection" } else { request.name };
+            let collection = request.arguments.text(field).ok().flatten().unwrap_or_default();
             wanted.split_once('.') != Some((request.database, collection))
         });
         match elsewhere {

@@ -10,6 +10,13 @@ use super::failure::{Outcome, fail};
 use super::ingress::Ingress;
 use super::request::{Arguments, Request, append};
 use super::sasl::MECHANISMS;
+use crate::store::{CommandFailure, code};
+
+/// The parameters that nobody can set while MongoDB runs, either.
+const FIXED: [&str; 3] = ["authenticationMechanisms", "enableTestCommands", "featureCompatibilityVersion"];
+
+/// The parameters that could be set while MongoDB runs, but not here.
+const UNSUPPORTED: [&str; 2] = ["scramIterationCount", "scramSHA256IterationCount"];
 
 /// The parameters and their values.
 #[derive(Debug)]
@@ -36,6 +43,11 @@ impl Parameters {
                 ("scramSHA256IterationCount", count(iterations.1)),
             ]),
         }
+    }
+
+    /// Whether every command has to declare the version of the API.
+    pub(super) fn require_api_version(&self) -> bool {
+        self.values.get("requireApiVersion").is_some_and(|value| matches!(value, RawBson::Boolean(true)))
     }
 
     /// `getParameter`: all, or those that are named.
@@ -69,7 +81,15 @@ impl Parameters {
         }
         for (name, slot) in &mut self.values {
             if let Some(value) = request.arguments.get(name) {
-                was = document! { "was": std::mem::replace(slot, RawBson::from(value)) };
+                if FIXED.contains(name) {
+                    return Err(fail(code::ILLEGAL_OPERATION, format!("not allowed to change [{name}] at runtime")));
+                }
+                if UNSUPPORTED.contains(name) {
+                    return Err(CommandFailure::not_supported(&format!("to set {name} at runtime")));
+                }
+                let is_switch = matches!(slot, RawBson::Boolean(_));
+                let value = if is_switch { request.arguments.flag(name).into() } else { RawBson::from(value) };
+                was = document! { "was": std::mem::replace(slot, value) };
             }
         }
         match was.is_empty() {

@@ -221,7 +221,7 @@ impl Service {
     }
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
-        api::check(request)?;
+        api::check(request, self.parameters.require_api_version())?;
         // The other commands of the store read.
         common_arguments::check(request, !Store::knows(request.name) || changes_data(request))?;
         if self.config.authorization && !identity.may_act() && !is_for_everybody(request.name) {
@@ -234,6 +234,7 @@ impl Service {
             Some(outcome) => outcome,
             None if Store::knows(request.name)
                 && self.config.authorization
+                && !identity.peer.is_operator
                 && !self.users.open(identity.logins(), request.database) =>
             {
                 let Request { name, database, .. } = request;
@@ -295,7 +296,10 @@ impl Service {
             "refreshSessions" => self.store.refresh_sessions(now, sessions::ids(request)?),
             "endSessions" | "killSessions" => {
                 let ids = sessions::ids(request)?;
-                self.sessions.end(&ids);
+                // A session that is killed goes on, and its client may send its last write again.
+                if request.name == "endSessions" {
+                    self.sessions.end(&ids);
+                }
                 self.transactions.end_sessions(&ids);
                 self.store.end_sessions(ids);
             }
@@ -306,6 +310,8 @@ impl Service {
             }
             _ => {}
         }
+        // A getMore that waits may have lost its cursor.
+        self.changes += 1;
         Ok(RawDocumentBuf::new())
     }
 
@@ -506,7 +512,8 @@ fn changes_data(request: &Request<'_>) -> bool {
 
 /// Whether the last stage of a pipeline changes a collection.
 pub(super) fn puts_out(request: &Request<'_>) -> bool {
-    request.name == "aggregate" && matches!(stages(request).last(), Some("$out" | "$merge"))
+    let last = stages(request).last().filter(|_| request.name == "aggregate" && !request.arguments.flag("explain"));
+    matches!(last, Some("$out" | "$merge"))
 }
 
 /// Whether the first stage of a pipeline listens to changes.

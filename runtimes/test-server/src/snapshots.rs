@@ -11,7 +11,7 @@ use cmap_core::time::Instant;
 
 use super::failure::{fail, unknown_command};
 use super::request::Request;
-use super::service::Service;
+use super::service::{Service, puts_out};
 use crate::store::{Caller, CommandFailure, Spent, StoreCommand, StoreSnapshot, code};
 
 /// `minSnapshotHistoryWindowInSeconds`: how long a state is kept.
@@ -59,6 +59,10 @@ impl Service {
         caller: Caller,
         request: &Request<'_>,
     ) -> Result<RawDocumentBuf, CommandFailure> {
+        if puts_out(request) {
+            // It would write to the snapshot, which nobody else sees.
+            return Err(CommandFailure::not_supported("$out with the read concern snapshot"));
+        }
         let concern = request.arguments.document("readConcern")?;
         let latest = self.cluster_time.at(self.clock.unix(caller.now));
         let at = match concern.and_then(|concern| concern.get("atClusterTime")) {

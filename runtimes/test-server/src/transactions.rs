@@ -180,6 +180,7 @@ impl Service {
         if request.arguments.document("recoveryToken")?.is_some() && !self.config.is_mongos() {
             return Err(fail(code::UNKNOWN_FIELD, "BSON field 'recoveryToken' is an unknown field."));
         }
+        self.sessions.check_number(&write)?;
         let open = self.transactions.take(&write);
         if request.name == "abortTransaction" {
             return match open {
@@ -216,8 +217,13 @@ impl Service {
             return Err(self.conflict(write));
         }
         let changes = open.store.changes();
-        if self.store.apply(Caller::nobody(now), &changes).is_err() {
-            return Err(self.conflict(write));
+        match self.store.apply(Caller::nobody(now), &changes) {
+            Ok(()) => {}
+            Err(failure) if failure.code == code::WRITE_CONFLICT => return Err(self.conflict(write)),
+            Err(failure) => {
+                self.sessions.end_transaction(write, Ended::Aborted);
+                return Err(failure);
+            }
         }
         self.sessions.end_transaction(write, Ended::Committed);
         if !changes.is_empty() {
@@ -269,6 +275,10 @@ impl Service {
     }
 
     fn no_such_transaction(&self, write: &NumberedWrite) -> CommandFailure {
+        if self.sessions.has_committed(write) {
+            // To repeat it would do it twice.
+            return fail(code::TRANSACTION_COMMITTED, format!("Transaction {} has been committed", write.number));
+        }
         let message = format!("Given transaction number {} does not match any in-progress transactions", write.number);
         let labels = vec![TRANSIENT.into()];
         CommandFailure { labels, ..fail(code::NO_SUCH_TRANSACTION, message) }

@@ -190,9 +190,13 @@ impl Deployment {
             let next = up.find_map(|(id, member)| {
                 let output = member.server.poll_output()?;
                 Some(DeploymentOutput::Server { member: *id, output })
-            })?;
-            self.outputs.push_back(next);
-            self.settle();
+            });
+            let is_any = next.is_some();
+            self.outputs.extend(next);
+            // A request that was gone on with may have no output yet, but consequences for others.
+            if !self.settle() && !is_any {
+                return None;
+            }
         }
     }
 
@@ -217,17 +221,20 @@ impl Deployment {
     }
 
     /// Brings the members to what follows from what has happened: entries of the log, orders, elections, and what they know.
-    fn settle(&mut self) {
+    /// Returns whether that was anything.
+    fn settle(&mut self) -> bool {
+        let mut is_any = false;
         if matches!(self.config.kind, Kind::Single) {
-            return;
+            return is_any;
         }
         loop {
             let has_written = self.collect();
             let has_changed = self.carry_out_orders() | self.elect() | self.replicate();
             if has_written || has_changed || self.is_outdated {
                 self.tell();
+                is_any = true;
             } else {
-                break;
+                return is_any;
             }
         }
     }

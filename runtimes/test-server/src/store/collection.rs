@@ -277,6 +277,34 @@ impl Collection {
         Ok(true)
     }
 
+    /// Gives up the keys of the document in a place, but for its `_id`. [`replace_released`](Self::replace_released) has to follow.
+    pub(super) fn release_unique_keys(&mut self, record: RecordId, work: &Work) {
+        if let Some(document) = self.documents.get(&record) {
+            self.indexes.iter_mut().skip(1).for_each(|index| index.release(document, record, work));
+        }
+    }
+
+    /// Puts another document with the same `_id` in the place of one whose keys were given up.
+    pub(super) fn replace_released(
+        &mut self,
+        record: RecordId,
+        document: RawDocumentBuf,
+        work: &Work,
+    ) -> Result<(), WriteFailure> {
+        check_storable(&document, work)?;
+        let keys = self.check_keys(&document, Some(record), work)?;
+        let bytes: usize = keys.iter().skip(1).map(|keys| keys.bytes).sum();
+        self.meter.check(bytes + Stored::size(&document))?;
+        for (index, keys) in self.indexes.iter_mut().zip(keys).skip(1) {
+            index.take(keys, record, &self.meter);
+        }
+        if let Some(old) = self.documents.get(&record) {
+            self.bytes -= old.as_bytes().len();
+        }
+        self.put(record, document);
+        Ok(())
+    }
+
     /// Removes the document in a place.
     pub(super) fn remove(&mut self, record: RecordId, work: &Work) -> Option<Arc<Stored>> {
         let document = self.documents.remove(&record)?;

@@ -11,7 +11,7 @@ use super::unsupported::Place;
 use super::work::{Work, weight};
 
 /// The most bytes of the parts of one document while it is computed: some documents of the greatest length.
-const MAX_INTERMEDIATE: usize = 4 * Limits::DEFAULT.max_document_size as usize;
+pub(super) const MAX_INTERMEDIATE: usize = 4 * Limits::DEFAULT.max_document_size as usize;
 
 /// An expression for a field's value.
 #[derive(Clone, Debug)]
@@ -75,7 +75,12 @@ impl Expression {
     }
 
     /// `room` is for the bytes of all values that exist while this one is made: nesting could multiply them.
-    fn value(&self, document: &RawDocument, work: &Work, room: usize) -> Result<Option<RawBson>, CommandFailure> {
+    pub(super) fn value(
+        &self,
+        document: &RawDocument,
+        work: &Work,
+        room: usize,
+    ) -> Result<Option<RawBson>, CommandFailure> {
         work.step(1);
         work.check()?;
         Ok(match self {
@@ -83,10 +88,7 @@ impl Expression {
                 work.step(weight(value.as_raw_bson_ref()));
                 Some(value.clone())
             }
-            Self::Path(path) => path.get(document, work).map(|value| {
-                work.step(weight(value));
-                RawBson::from(value)
-            }),
+            Self::Path(path) => value_at(document, path.parts(), work)?,
             Self::Root => {
                 if document.as_bytes().len() > room {
                     return Err(too_long());
@@ -129,6 +131,27 @@ impl Expression {
     }
 }
 
+/// The value at the end of a path. Where an array lies on the way, that is an array of the values that its documents have there.
+fn value_at(document: &RawDocument, path: &[String], work: &Work) -> Result<Option<RawBson>, CommandFailure> {
+    let Some((first, rest)) = path.split_first() else { return Ok(None) };
+    let Some(value) = work.get(document, first) else { return Ok(None) };
+    if rest.is_empty() {
+        work.step(weight(value));
+        return Ok(Some(RawBson::from(value)));
+    }
+    if let Some(document) = value.as_document() {
+        return value_at(document, rest, work);
+    }
+    let Some(array) = value.as_array() else { return Ok(None) };
+    let mut all = RawArrayBuf::new();
+    for document in work.values(array).filter_map(RawBsonRef::as_document) {
+        work.check()?;
+        value_at(document, rest, work)?.into_iter().for_each(|value| all.push(value));
+    }
+    work.copy(all.as_bytes().len());
+    Ok(Some(RawBson::Array(all)))
+}
+
 /// `document` with a field that has this value: in its place, or after the others.
 fn with_field(document: &RawDocument, field: &CStr, value: Option<RawBson>) -> Result<RawDocumentBuf, CommandFailure> {
     let (mut result, mut value) = (RawDocumentBuf::new(), value);
@@ -152,6 +175,6 @@ pub(super) fn check_length(bytes: &[u8]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn too_long() -> CommandFailure {
+pub(super) fn too_long() -> CommandFailure {
     CommandFailure::new(code::BSON_OBJECT_TOO_LARGE, "a computed document is longer than 16 MB")
 }

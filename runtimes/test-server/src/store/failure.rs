@@ -98,6 +98,7 @@ codes! {
     QUERY_PLAN_KILLED = 175 "QueryPlanKilled",
     CLIENT_METADATA_CANNOT_BE_MUTATED = 186 "ClientMetadataCannotBeMutated",
     PRIMARY_STEPPED_DOWN = 189 "PrimarySteppedDown",
+    INVALID_INDEX_SPECIFICATION_OPTION = 197 "InvalidIndexSpecificationOption",
     CANNOT_BUILD_INDEX_KEYS = 201 "CannotBuildIndexKeys",
     NETWORK_INTERFACE_EXCEEDED_TIME_LIMIT = 202 "NetworkInterfaceExceededTimeLimit",
     INVALID_UUID = 207 "InvalidUUID",
@@ -146,6 +147,7 @@ codes! {
     INCLUSION_IN_EXCLUSION = 31253 "Location31253",
     EXCLUSION_IN_INCLUSION = 31254 "Location31254",
     INVALID_COUNT = 40156 "Location40156",
+    EMPTY_OBJECT_TO_SET = 40180 "Location40180",
     NEW_ROOT_IS_NO_OBJECT = 40228 "Location40228",
     NEW_ROOT_MISSING = 40231 "Location40231",
     ACCUMULATOR_EXPECTED = 40234 "Location40234",
@@ -162,6 +164,7 @@ codes! {
     CURSOR_OF_OTHER_SESSION = 50738 "Location50738",
     CANNOT_START_TRANSACTION = 50911 "Location50911",
     NEGATIVE_NUMBER = 51024 "Location51024",
+    API_VERSION_MISSING = 498_870 "Location498870",
     TOO_MANY_STAGES = 7_749_501 "Location7749501",
 }
 

@@ -56,6 +56,15 @@ pub(super) struct Keys {
     pub(super) bytes: usize,
 }
 
+/// The fields of an index that MongoDB knows.
+#[rustfmt::skip]
+const OPTIONS: &[&str] = &[
+    "2dsphereIndexVersion", "background", "bits", "bucketSize", "clustered", "coarsestIndexedLevel", "collation",
+    "default_language", "dropDups", "expireAfterSeconds", "finestIndexedLevel", "hidden", "key", "language_override", "max", "min",
+    "name", "ns", "originalSpec", "partialFilterExpression", "prepareUnique", "sparse", "storageEngine", "textIndexVersion",
+    "unique", "v", "weights", "wildcardProjection",
+];
+
 /// The most keys that one document may have in an index, as on a server.
 const MAX_KEYS_OF_DOCUMENT: usize = 100_000;
 /// What an index, and a key of it, take beyond the bytes of their documents and values.
@@ -78,14 +87,20 @@ impl Index {
         }
     }
 
-    /// Reads one of the `indexes` of createIndexes.
-    pub(super) fn parse(specification: &RawDocument) -> Result<Self, CommandFailure> {
+    /// Reads one of the `indexes` of createIndexes. Options that MongoDB does not have are refused, or left out.
+    pub(super) fn parse(specification: &RawDocument, ignores_unknown: bool) -> Result<Self, CommandFailure> {
         let arguments = Arguments::new("createIndexes.indexes", specification);
         let key = arguments.required("key", arguments.document("key")?)?;
         let name = arguments.required("name", arguments.string("name")?)?;
         let cannot = |message: String| CommandFailure::new(code::CANNOT_CREATE_INDEX, message);
         if name.is_empty() {
             return Err(cannot("The index name cannot be empty".to_string()));
+        }
+        if !ignores_unknown
+            && let Some((option, _)) = fields(specification).find(|(option, _)| !OPTIONS.contains(option))
+        {
+            let message = format!("The field '{option}' is not valid for an index specification.");
+            return Err(CommandFailure::new(code::INVALID_INDEX_SPECIFICATION_OPTION, message));
         }
         let mut paths = Vec::new();
         for (field, value) in fields(key) {
@@ -134,7 +149,7 @@ impl Index {
         }
         let mut description = document! { "v": 2 };
         for (field, value) in specification.iter().filter_map(Result::ok) {
-            if !matches!(field.as_str(), "v" | "ns") {
+            if !matches!(field.as_str(), "v" | "ns") && OPTIONS.contains(&field.as_str()) {
                 description.append(field, value);
             }
         }

@@ -46,6 +46,7 @@ mod pattern;
 mod pipeline;
 mod positional;
 mod projection;
+mod set;
 mod sleep;
 mod sort;
 mod transaction;

@@ -77,6 +77,15 @@ impl Number {
         self.combined(other, i64::checked_add, |a, b| a + b)
     }
 
+    /// The sum, as [`plus`](Self::plus) has it, and as a double if it is too great for every type of integers. `None` if one of the
+    /// two is a decimal.
+    pub(super) fn sum(self, other: Self) -> Option<RawBson> {
+        match (self, other) {
+            (Self::Decimal(_), _) | (_, Self::Decimal(_)) => None,
+            (a, b) => a.plus(b).or_else(|| Some(RawBson::Double(a.to_double() + b.to_double()))),
+        }
+    }
+
     /// The product, as [`plus`](Self::plus) has the sum.
     pub(super) fn times(self, other: Self) -> Option<RawBson> {
         self.combined(other, i64::checked_mul, |a, b| a * b)
@@ -311,6 +320,7 @@ mod tests {
         assert_eq!(Number::Int32(1).plus(Number::Int32(2)), Some(RawBson::Int32(3)));
         assert_eq!(Number::Int32(i32::MAX).plus(Number::Int32(1)), Some(RawBson::Int64(2_147_483_648)));
         assert_eq!(Number::Int64(i64::MAX).plus(Number::Int32(1)), None);
+        assert_eq!(Number::Int64(i64::MAX).sum(Number::Int32(1)), Some(RawBson::Double(ABOVE_INT64)));
         assert_eq!(Number::Int32(1).plus(Number::Double(0.5)), Some(RawBson::Double(1.5)));
         assert_eq!(Number::Int32(1 << 20).times(Number::Int32(1 << 20)), Some(RawBson::Int64(1 << 40)));
     }

@@ -16,6 +16,7 @@ use super::meter::{Stored, value_size};
 use super::number::Number;
 use super::order::{Ordered, compare};
 use super::projection::Projection;
+use super::set::Settings;
 use super::sort::Sort;
 use super::unsupported::Place;
 use super::unwind::Unwind;
@@ -29,8 +30,8 @@ pub(super) enum Stage {
     Skip(usize),
     Sort(Sort),
     Project(Option<Projection>),
-    /// Fields to set, each at the top level.
-    Set(Vec<(CString, Expression)>),
+    /// Fields to set.
+    Set(Settings),
     /// The document's replacement.
     ReplaceRoot(Expression),
     Count(CString),
@@ -226,7 +227,7 @@ impl Stage {
                 })?;
                 Self::Project(Some(Projection::without(&names)?))
             }
-            "$set" | "$addFields" => Self::Set(expressions(document()?)?),
+            "$set" | "$addFields" => Self::Set(Settings::parse(document()?)?),
             "$replaceWith" => Self::ReplaceRoot(Expression::parse(argument)?),
             "$replaceRoot" => match document()?.get("newRoot").ok().flatten() {
                 Some(root) => Self::ReplaceRoot(Expression::parse(root)?),
@@ -292,7 +293,13 @@ impl Stage {
             Self::Project(Some(projection)) => {
                 return made("$project", &|document| Ok(projection.apply(document, work)));
             }
-            Self::Set(set) => return made("$addFields", &|document| with_fields(document, set, work)),
+            Self::Set(settings) => {
+                return made("$addFields", &|document| {
+                    let result = settings.apply(document, work)?;
+                    check_size(&result, work)?;
+                    Ok(result)
+                });
+            }
             Self::ReplaceRoot(root) => return made("$replaceRoot", &|document| new_root(document, root, work)),
             Self::Unwind(unwind) => {
                 let mut made = Made::by("$unwind", work);
@@ -319,44 +326,6 @@ impl Stage {
 pub(super) fn count(count: usize) -> RawBson {
     let wide = || RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX));
     i32::try_from(count).map_or_else(|_| wide(), RawBson::Int32)
-}
-
-fn expressions(document: &RawDocument) -> Result<Vec<(CString, Expression)>, CommandFailure> {
-    let set = document.iter().filter_map(Result::ok).map(|(name, value)| {
-        if name.as_str().contains(['.', '$']) {
-            return Err(CommandFailure::not_supported("a dotted path in $set"));
-        }
-        Ok((CString::from(name), Expression::parse(value)?))
-    });
-    set.collect()
-}
-
-/// `document` with fields set: in their places, or after the others.
-fn with_fields(
-    document: &RawDocument,
-    set: &[(CString, Expression)],
-    work: &Work,
-) -> Result<RawDocumentBuf, CommandFailure> {
-    let mut values = BTreeMap::new();
-    for (name, expression) in set {
-        values.insert(name.as_str(), expression);
-    }
-    work.step(set.len() as u64 * work::depth(set.len()));
-    let mut result = RawDocumentBuf::new();
-    for (name, value) in document.iter().filter_map(Result::ok) {
-        work.step(1);
-        match values.remove(name.as_str()) {
-            None => result.append(name, value),
-            Some(expression) => append(&mut result, name, expression.evaluate(document, work)?)?,
-        }
-    }
-    for (name, _) in set {
-        if let Some(expression) = values.remove(name.as_str()) {
-            append(&mut result, name, expression.evaluate(document, work)?)?;
-        }
-    }
-    check_size(&result, work)?;
-    Ok(result)
 }
 
 /// The replacement of `document`.
@@ -400,7 +369,7 @@ fn group(
         let Some((_, accumulated)) = groups.get_mut(position) else { continue };
         for (accumulated, (_, accumulator, expression)) in accumulated.iter_mut().zip(fields) {
             let before = accumulated.size();
-            accumulator.add(accumulated, expression.evaluate(document, work)?, work);
+            accumulator.add(accumulated, expression.evaluate(document, work)?, work)?;
             gathered = gathered + accumulated.size() - before;
             work.check_bytes("$group", gathered)?;
         }
@@ -447,12 +416,16 @@ impl Accumulator {
         }
     }
 
-    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>, work: &Work) {
+    fn add(self, accumulated: &mut Accumulated, value: Option<RawBson>, work: &Work) -> Result<(), CommandFailure> {
         work.step(value.as_ref().map_or(1, |value| weight(value.as_raw_bson_ref())));
         let so_far = match accumulated {
             Accumulated::One(so_far) => so_far,
-            Accumulated::All(all) => return value.into_iter().for_each(|value| all.push(value)),
+            Accumulated::All(all) => {
+                value.into_iter().for_each(|value| all.push(value));
+                return Ok(());
+            }
         };
+        let is_nothing = matches!(value, None | Some(RawBson::Null | RawBson::Undefined));
         let better = |wanted| match (&value, &*so_far) {
             (Some(value), Some(best)) => compare(value.as_raw_bson_ref(), best.as_raw_bson_ref()) == wanted,
             (value, _) => value.is_some(),
@@ -461,15 +434,19 @@ impl Accumulator {
             Self::Sum => {
                 let number = |value: &Option<RawBson>| Number::read(value.as_ref()?.as_raw_bson_ref());
                 if let (Some(sum), Some(number)) = (number(so_far), number(&value)) {
-                    *so_far = sum.plus(number);
+                    let decimal = || CommandFailure::not_supported("the $sum of a decimal");
+                    *so_far = Some(sum.sum(number).ok_or_else(decimal)?);
                 }
             }
+            // Neither counts what is null.
+            Self::Least | Self::Greatest if is_nothing => {}
             Self::Least if better(Ordering::Less) => *so_far = value,
             Self::Greatest if better(Ordering::Greater) => *so_far = value,
             Self::First if so_far.is_none() => *so_far = Some(value.unwrap_or(RawBson::Null)),
             Self::Last => *so_far = value,
             Self::Least | Self::Greatest | Self::First | Self::Push => {}
         }
+        Ok(())
     }
 }
 

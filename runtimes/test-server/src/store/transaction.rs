@@ -103,15 +103,28 @@ impl StoreTransaction {
         self.changed().any(|(namespace, own)| own.changed().any(|id| other.has_changed(namespace, id)))
     }
 
-    /// What it has changed.
+    /// What it has changed. The documents of a collection are in its order, so that new ones keep theirs.
     pub fn changes(self) -> Changes {
         let mut documents = Vec::new();
         for (namespace, collection) in self.changed() {
-            documents.extend(collection.changed().map(|id| Change {
+            let before = self.base.get(namespace);
+            let mut changed = Vec::new();
+            for id in collection.changed() {
+                let after = collection.by_id(id).map(|(record, document)| (record, (***document).to_owned()));
+                let place = after.as_ref().map(|(record, _)| *record);
+                let place_before = before.and_then(|before| before.by_id(id)).map(|(record, _)| record);
+                // One that was deleted and inserted again has another place.
+                if place_before.is_some() && place_before != place || place.is_none() {
+                    changed.push((None, id, None));
+                }
+                changed.extend(after.map(|(record, document)| (Some(record), id, Some(document))));
+            }
+            changed.sort_by_key(|(place, ..)| *place);
+            documents.extend(changed.into_iter().map(|(_, id, document)| Change {
                 database: namespace.database.to_owned(),
                 collection: namespace.collection.to_owned(),
                 id: id.0.clone(),
-                document: collection.by_id(id).map(|(_, document)| (***document).to_owned()),
+                document,
             }));
         }
         Changes { definitions: self.definitions, documents }
@@ -185,33 +198,62 @@ impl Store {
     }
 
     fn apply_in_order(&mut self, caller: Caller, changes: &Changes) -> Result<(), CommandFailure> {
+        // Its commands have kept their time limits already.
+        let caller = Caller { ignores_max_time: true, ..caller };
         for Definition { name, database, body } in &changes.definitions {
             match self.run_as(caller, &StoreCommand { name, database, body }) {
-                Some((outcome, _)) => outcome.map(drop)?,
+                Some((outcome, _)) => outcome.map(drop).map_err(met_another_write)?,
                 None => return Err(CommandFailure::new(code::COMMAND_NOT_FOUND, "no such command")),
             }
         }
-        let work = Work::new(&self.catalog.limits);
+        // A commit has the writes of many commands, each of which was within its limits.
+        let work = Work::new(&self.catalog.limits).unlimited();
         // What makes room, and frees keys, first.
         for change in changes.documents.iter().filter(|change| change.document.is_none()) {
-            let namespace = Namespace { database: &change.database, collection: &change.collection };
-            if let Some(collection) = self.catalog.get_mut(namespace)
+            if let Some(collection) = self.catalog.get_mut(change.namespace())
                 && let Some((record, _)) = collection.by_id(&Ordered(change.id.clone()))
             {
                 collection.remove(record, &work);
             }
         }
+        let mut inserted = Vec::new();
+        let mut replaced = Vec::new();
         for change in &changes.documents {
             let Some(document) = &change.document else { continue };
-            let namespace = Namespace { database: &change.database, collection: &change.collection };
-            let collection = self.catalog.get_or_create(namespace)?;
-            let found = collection.by_id(&Ordered(change.id.clone()));
-            let stored = match found.map(|(record, old)| (record, Arc::clone(old))) {
-                Some(old) => collection.replace(old, document.clone(), &work).map(drop),
-                None => collection.insert(document.clone(), &work),
-            };
-            stored.map_err(|_| CommandFailure::new(code::WRITE_CONFLICT, "the transaction met another write"))?;
+            let collection = self.catalog.get_or_create(change.namespace())?;
+            match collection.by_id(&Ordered(change.id.clone())) {
+                Some((record, _)) => {
+                    // Documents may have passed on a key among them, in any order.
+                    collection.release_unique_keys(record, &work);
+                    replaced.push((change, record, document));
+                }
+                None => inserted.push((change, document)),
+            }
+        }
+        for (change, record, document) in replaced {
+            let collection = self.catalog.get_or_create(change.namespace())?;
+            let stored = collection.replace_released(record, document.clone(), &work);
+            stored.map_err(|failure| met_another_write(failure.into()))?;
+        }
+        for (change, document) in inserted {
+            let collection = self.catalog.get_or_create(change.namespace())?;
+            let stored = collection.insert(document.clone(), &work);
+            stored.map_err(|failure| met_another_write(failure.into()))?;
         }
         Ok(())
+    }
+}
+
+impl Change {
+    fn namespace(&self) -> Namespace<'_> {
+        Namespace { database: &self.database, collection: &self.collection }
+    }
+}
+
+/// The failure of a commit. What its commands could do goes wrong only because others have written meanwhile, unless there is no room.
+fn met_another_write(failure: CommandFailure) -> CommandFailure {
+    match failure.code {
+        code::OUT_OF_DISK_SPACE => failure,
+        _ => CommandFailure::new(code::WRITE_CONFLICT, "the transaction met another write"),
     }
 }

@@ -51,6 +51,25 @@ fn documents_are_the_same_everywhere() {
 }
 
 #[test]
+fn a_write_that_had_to_wait_for_its_turn_is_replicated_and_answered() {
+    let mut network = Network::of_three();
+    let client = network.connect(0);
+    let pets: bson::RawArrayBuf = (0..20_000).map(|_| rawdoc! { "x": 1 }).collect();
+    let insert = rawdoc! { "insert": "c", "documents": pets, "writeConcern": { "w": 1 } };
+    network.run(client, "db", &insert);
+    network.pass(Duration::from_secs(60));
+    let any: bson::RawArrayBuf = (0..30).map(|y| rawdoc! { "y": y }).collect();
+    network.run(client, "db", &rawdoc! { "count": "c", "query": { "$or": any } });
+
+    network.start(client, "db", &rawdoc! { "insert": "d", "documents": [{}] });
+    assert!(network.finish(client).is_none(), "it waits");
+    network.pass(Duration::from_secs(10));
+
+    let reply = network.finish(client).unwrap();
+    assert_eq!(reply.get_i32("n").unwrap(), 1);
+}
+
+#[test]
 fn a_read_on_a_secondary_needs_a_read_preference() {
     let mut network = Network::of_three();
     let client = network.connect(1);

@@ -133,3 +133,22 @@ fn an_arbiter_acknowledges_nothing() {
     assert_eq!(error_code(&reply), Some(100));
     network.run(client, "db", &insert(7));
 }
+
+#[test]
+fn a_write_whose_client_was_hung_up_on_holds_no_other_command_up() {
+    let mut network = Network::of_three();
+    [1, 2].into_iter().for_each(|member| network.set_lag(member, Duration::MAX));
+    let fail_point =
+        rawdoc! { "configureFailPoint": "onPrimaryTransactionalWrite", "mode": { "times": 1 }, "data": {} };
+    network.admin(0, &fail_point);
+    let client = network.connect(0);
+    let mut insert = insert_with(rawdoc! { "w": "majority" });
+    let session = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![3; 16] };
+    insert.append(bson::cstr!("lsid"), rawdoc! { "id": session });
+    insert.append(bson::cstr!("txnNumber"), 1_i64);
+
+    network.start(client, "db", &insert);
+
+    assert!(network.has_hung_up_on(client));
+    network.hello(0);
+}

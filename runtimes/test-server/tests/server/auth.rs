@@ -176,6 +176,15 @@ fn a_role_opens_the_data_of_its_database_alone() {
 }
 
 #[test]
+fn an_operator_does_everything_without_a_login() {
+    let mut network = locked();
+    let mut operator = network.establish_as(Peer::operator(), &anonymous()).unwrap();
+
+    let reply = network.run(&mut operator, "db", &rawdoc! { "insert": "c", "documents": [{}] });
+    assert_eq!(reply.get_i32("n").unwrap(), 1);
+}
+
+#[test]
 fn who_logs_out_has_to_log_in_again() {
     let mut network = locked();
     let mut client = network.establish(&login(None, USER, PASSWORD, "admin")).unwrap();

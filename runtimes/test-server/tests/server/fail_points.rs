@@ -95,6 +95,22 @@ fn only_the_collection_that_is_named_is_hit() {
 }
 
 #[test]
+fn a_get_more_is_one_of_its_cursors_collection() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+    network.run(&mut client, "db", &rawdoc! { "insert": "one", "documents": [{}, {}] });
+    let find = rawdoc! { "find": "one", "batchSize": 1 };
+    let id = network.run(&mut client, "db", &find).get_document("cursor").unwrap().get_i64("id").unwrap();
+    configure(
+        &mut network,
+        "alwaysOn",
+        rawdoc! { "failCommands": ["getMore"], "errorCode": 91, "namespace": "db.one" },
+    );
+
+    assert_eq!(network.fail(&mut client, "db", &rawdoc! { "getMore": id, "collection": "one" }).code, Some(91));
+}
+
+#[test]
 fn it_hangs_up_on_the_connection_that_it_hits_alone() {
     let mut network = Network::new(config());
     let (mut client, mut other) = (network.connect(), network.connect());

@@ -226,3 +226,26 @@ fn behind_a_load_balancer_it_is_a_mongos() {
         assert_eq!(reply.get_str("msg").ok(), load_balanced.then_some("isdbgrid"));
     }
 }
+
+#[test]
+fn a_stream_that_a_fail_point_holds_does_not_miss_news() {
+    let mut config = config();
+    config.replica_set = Some("rs0".into());
+    let mut network = Network::new(config);
+    let mut admin = network.connect();
+    let client = stream(&mut network);
+    let data = rawdoc! { "failCommands": ["hello"], "blockConnection": true, "blockTimeMS": 500 };
+    network.admin(&mut admin, &rawdoc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data });
+    network.pass(Duration::from_secs(1));
+    assert_eq!(network.receive_messages(client).len(), 1);
+
+    network.pass(Duration::from_millis(200));
+    network.admin(&mut admin, &rawdoc! { "replSetStepDown": 60, "force": true });
+    network.pass(Duration::from_millis(299));
+    assert!(network.receive_messages(client).is_empty(), "it is held");
+    network.pass(Duration::from_millis(1));
+
+    let news = network.receive_messages(client);
+    assert_eq!(news.len(), 1);
+    assert!(!news[0].body.get_bool("isWritablePrimary").unwrap());
+}

@@ -277,3 +277,32 @@ fn what_the_versioned_api_has_not_is_refused_to_who_is_strict_about_it() {
     assert_eq!(network.fail(&mut client, "db", &sessions).code, Some(323));
     network.run(&mut client, "db", &rawdoc! { "find": "c", "apiVersion": "1", "apiStrict": true });
 }
+
+#[test]
+fn a_version_of_the_api_can_be_required_of_every_command() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+
+    network.admin(&mut client, &rawdoc! { "setParameter": 1, "requireApiVersion": true });
+
+    assert_eq!(network.fail(&mut client, "db", &rawdoc! { "find": "c" }).code, Some(498_870));
+    assert_eq!(network.fail(&mut client, "admin", &rawdoc! { "hello": 1 }).code, Some(498_870));
+    network.admin(&mut client, &rawdoc! { "ping": 1, "apiVersion": "1" });
+    network.admin(&mut client, &rawdoc! { "setParameter": 1, "requireApiVersion": 0, "apiVersion": "1" });
+    network.admin(&mut client, &rawdoc! { "ping": 1 });
+}
+
+#[test]
+fn parameters_that_would_change_nothing_are_not_set() {
+    let mut network = Network::new(config());
+    let mut client = network.connect();
+
+    for (command, code) in [
+        (rawdoc! { "setParameter": 1, "enableTestCommands": false }, 20),
+        (rawdoc! { "setParameter": 1, "authenticationMechanisms": ["PLAIN"] }, 20),
+        (rawdoc! { "setParameter": 1, "featureCompatibilityVersion": "6.0" }, 20),
+        (rawdoc! { "setParameter": 1, "scramIterationCount": 5000 }, 115),
+    ] {
+        assert_eq!(network.fail(&mut client, "admin", &command).code, Some(code), "{command:?}");
+    }
+}

@@ -208,3 +208,17 @@ fn a_snapshot_is_for_commands_that_read_and_for_members() {
     let unknown = rawdoc! { "find": "c", "readConcern": { "level": "newest" } };
     assert_eq!(standalone.fail(&mut alone, "db", &unknown).code, Some(2));
 }
+
+#[test]
+fn a_write_is_done_once_although_its_session_was_killed() {
+    let mut network = network();
+    let mut client = network.connect();
+    let first = network.run(&mut client, "db", &insert(1, 1));
+    let session = insert(1, 1).get_document("lsid").unwrap().to_owned();
+
+    network.admin(&mut client, &rawdoc! { "killSessions": [session] });
+
+    let again = network.run(&mut client, "db", &insert(1, 1));
+    assert_eq!((first.get_i32("n").unwrap(), again.get_i32("n").unwrap()), (1, 1));
+    assert!(again.get_array("writeErrors").is_err(), "{again:?}");
+}

@@ -80,6 +80,28 @@ fn a_cursor_that_is_killed_waits_no_longer() {
 }
 
 #[test]
+fn a_cursor_whose_session_is_killed_waits_no_longer() {
+    for command in ["killSessions", "killAllSessions"] {
+        let (mut network, mut client, _) = tail(true);
+        let mut other = network.connect();
+        let uuid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![1; 16] };
+        let session = rawdoc! { "id": uuid };
+        let find = rawdoc! { "find": "log", "tailable": true, "awaitData": true, "lsid": session.clone() };
+        let id = network.run(&mut client, "db", &find).get_document("cursor").unwrap().get_i64("id").unwrap();
+        let mut more = get_more(id, 10_000);
+        more.append(bson::cstr!("lsid"), session.clone());
+        network.start(&mut client, "db", &more);
+        let mut kill = RawDocumentBuf::new();
+        let ids = if command == "killSessions" { bson::rawbson!([session]) } else { bson::rawbson!([]) };
+        kill.append(bson::raw::CString::try_from(command).unwrap(), ids);
+
+        network.admin(&mut other, &kill);
+
+        assert_eq!(network.finish(&mut client).unwrap().get_i32("code").unwrap(), 43, "{command}");
+    }
+}
+
+#[test]
 fn a_client_that_hangs_up_is_forgotten() {
     let (mut network, mut client, id) = tail(true);
     network.start(&mut client, "db", &get_more(id, 10_000));

@@ -105,6 +105,29 @@ fn a_commit_that_is_sent_twice_is_done_once() {
 }
 
 #[test]
+fn what_comes_after_a_commit_must_not_repeat_the_transaction() {
+    let (mut network, mut client) = network();
+    network.run(&mut client, "db", &part(1, 1, true, &increment(0)));
+    network.run(&mut client, "admin", &commit(1, 1));
+
+    for (database, command) in [("db", part(1, 1, false, &increment(0))), ("admin", abort(1, 1))] {
+        let failure = network.fail(&mut client, database, &command);
+        assert_eq!((failure.code, &*failure.labels), (Some(256), &[][..]), "{command:?}");
+    }
+}
+
+#[test]
+fn an_older_transaction_cannot_be_ended_any_more() {
+    let (mut network, mut client) = network();
+    network.run(&mut client, "db", &part(1, 1, true, &increment(0)));
+    network.run(&mut client, "db", &part(1, 2, true, &increment(0)));
+
+    assert_eq!(network.fail(&mut client, "admin", &commit(1, 1)).code, Some(225));
+    assert_eq!(network.fail(&mut client, "admin", &abort(1, 1)).code, Some(225));
+    network.admin(&mut client, &commit(1, 2));
+}
+
+#[test]
 fn the_first_of_two_transactions_to_write_a_document_wins() {
     let (mut network, mut client) = network();
     network.run(&mut client, "db", &part(1, 1, true, &increment(0)));
@@ -162,6 +185,111 @@ fn collections_and_indexes_are_made_with_the_commit() {
     assert_eq!(indexes.get_document("cursor").unwrap().get_array("firstBatch").unwrap().into_iter().count(), 2);
     let count = network.run(&mut client, "db", &rawdoc! { "count": "d" });
     assert_eq!(count.get_i32("n").unwrap(), 1);
+}
+
+/// A network whose documents have the unique keys 1 and 2 in `u`, and a client.
+fn network_with_keys() -> (Network, Client) {
+    let (mut network, mut client) = network();
+    let index = rawdoc! { "createIndexes": "k", "indexes": [{ "key": { "u": 1 }, "name": "u", "unique": true }] };
+    network.run(&mut client, "db", &index);
+    network.run(
+        &mut client,
+        "db",
+        &rawdoc! { "insert": "k", "documents": [{ "_id": 1, "u": 1 }, { "_id": 2, "u": 2 }] },
+    );
+    (network, client)
+}
+
+fn give_key(id: i32, key: i32) -> RawDocumentBuf {
+    rawdoc! { "update": "k", "updates": [{ "q": { "_id": id }, "u": { "$set": { "u": key } } }] }
+}
+
+#[test]
+fn a_unique_key_moves_from_document_to_document() {
+    for moves in [&[(2, 3), (1, 2)][..], &[(1, 3), (2, 1), (1, 2)]] {
+        let (mut network, mut client) = network_with_keys();
+        for (index, (id, key)) in moves.iter().enumerate() {
+            let reply = network.run(&mut client, "db", &part(1, 1, index == 0, &give_key(*id, *key)));
+            assert_eq!(reply.get_i32("nModified").unwrap(), 1, "{reply:?}");
+        }
+
+        network.admin(&mut client, &commit(1, 1));
+
+        let owner = network.run(&mut client, "db", &rawdoc! { "find": "k", "filter": { "u": 2 } });
+        assert_eq!(ids(&owner), [1]);
+        let taken = rawdoc! { "insert": "k", "documents": [{ "_id": 3, "u": 2 }] };
+        assert!(network.run(&mut client, "db", &taken).get_array("writeErrors").is_ok(), "the key is in use");
+        let free = rawdoc! { "insert": "k", "documents": [{ "_id": 4, "u": 4 }] };
+        assert!(network.run(&mut client, "db", &free).get_array("writeErrors").is_err());
+    }
+}
+
+#[test]
+fn a_unique_key_that_another_write_took_is_a_conflict() {
+    let (mut network, mut client) = network_with_keys();
+    network.run(&mut client, "db", &part(1, 1, true, &give_key(1, 3)));
+    network.run(&mut client, "db", &rawdoc! { "insert": "k", "documents": [{ "_id": 3, "u": 3 }] });
+
+    assert_eq!(network.fail(&mut client, "admin", &commit(1, 1)).code, Some(112));
+
+    let owners = network.run(&mut client, "db", &rawdoc! { "find": "k", "filter": { "u": 1 } });
+    assert_eq!(ids(&owners), [1], "nothing has changed");
+}
+
+#[test]
+fn documents_of_a_transaction_stay_in_the_order_of_their_insertion() {
+    let (mut network, mut client) = network();
+    network.run(&mut client, "db", &part(1, 1, true, &insert(9)));
+    network.run(&mut client, "db", &part(1, 1, false, &insert(3)));
+    let delete = rawdoc! { "delete": "c", "deletes": [{ "q": { "_id": 0 }, "limit": 1 }] };
+    network.run(&mut client, "db", &part(1, 1, false, &delete));
+    network.run(&mut client, "db", &part(1, 1, false, &insert(0)));
+    network.run(&mut client, "db", &part(1, 1, false, &insert(5)));
+
+    network.admin(&mut client, &commit(1, 1));
+
+    assert_eq!(stored(&mut network, &mut client), [9, 3, 0, 5]);
+}
+
+#[test]
+fn a_commit_may_be_more_work_than_one_command() {
+    let mut config = config();
+    config.replica_set = Some("rs0".into());
+    config.limits.command_time = Duration::from_millis(5);
+    let mut network = Network::new(config);
+    let mut client = network.connect();
+    for batch in 0..20 {
+        let documents = (0..500).map(|id| rawdoc! { "_id": batch * 500 + id, "a": "a text of some length" });
+        let documents: bson::RawArrayBuf = documents.collect();
+        let insert = rawdoc! { "insert": "c", "documents": documents };
+        let reply = network.run(&mut client, "db", &part(1, 1, batch == 0, &insert));
+        assert_eq!(reply.get_i32("n").unwrap(), 500, "{reply:?}");
+    }
+
+    network.admin(&mut client, &commit(1, 1));
+
+    let count = network.run(&mut client, "db", &rawdoc! { "count": "c" });
+    assert_eq!(count.get_i32("n").unwrap(), 10_000);
+}
+
+#[test]
+fn a_commit_without_room_says_so() {
+    let mut config = config();
+    config.replica_set = Some("rs0".into());
+    config.limits.bytes = 2_500_000;
+    let mut network = Network::new(config);
+    let mut client = network.connect();
+    network.run(&mut client, "db", &rawdoc! { "create": "c" });
+    let big = rawdoc! { "insert": "c", "documents": [{ "_id": 1, "a": "x".repeat(1_500_000) }] };
+    let reply = network.run(&mut client, "db", &part(1, 1, true, &big));
+    assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply:?}");
+    // The key takes as much as the document.
+    let index = rawdoc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a", "unique": true }] };
+    network.run(&mut client, "db", &index);
+
+    let failure = network.fail(&mut client, "admin", &commit(1, 1));
+
+    assert_eq!((failure.code, &*failure.labels), (Some(14031), &[][..]));
 }
 
 #[test]
@@ -263,4 +391,14 @@ fn a_time_at_which_nobody_has_read_is_too_old_after_the_next_write() {
 
     let find = rawdoc! { "find": "c", "readConcern": concern };
     assert_eq!(network.fail(&mut client, "db", &find).code, Some(239));
+}
+
+#[test]
+fn what_is_put_out_is_not_read_from_a_snapshot() {
+    let (mut network, mut client) = network();
+    let out = rawdoc! {
+        "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {}, "readConcern": { "level": "snapshot" },
+    };
+
+    assert_eq!(network.fail(&mut client, "db", &out).code, Some(115));
 }

@@ -57,6 +57,82 @@ fn groups_are_what_drivers_count_with() {
 }
 
 #[test]
+fn an_object_that_is_set_is_merged_into_what_is_there() {
+    let mut server = Server::with_pets([
+        doc! { "_id": 1, "a": { "c": 2 } },
+        doc! { "_id": 2, "a": [{ "c": 2, "b": 0 }, 7, [{ "c": 3 }]] },
+        doc! { "_id": 3, "a": 7 },
+        doc! { "_id": 4 },
+    ]);
+
+    let set = vec![doc! { "$set": { "a": { "b": "$_id" } } }];
+    let expected = [
+        doc! { "_id": 1, "a": { "c": 2, "b": 1 } },
+        doc! { "_id": 2, "a": [{ "c": 2, "b": 2 }, { "b": 2 }, [{ "c": 3, "b": 2 }]] },
+        doc! { "_id": 3, "a": { "b": 3 } },
+        doc! { "_id": 4, "a": { "b": 4 } },
+    ];
+    assert_eq!(batch(&server.ok(aggregate(set.clone()))), expected);
+    server.ok(doc! { "update": "pets", "updates": [{ "q": {}, "u": set, "multi": true }] });
+    assert_eq!(server.pets(), expected);
+
+    let deep = vec![doc! { "$match": { "_id": 1 } }, doc! { "$set": { "a": { "d": { "e": 1 }, "c": "$none" } } }];
+    assert_eq!(batch(&server.ok(aggregate(deep))), [doc! { "_id": 1, "a": { "b": 1, "d": { "e": 1 } } }]);
+    let whole = vec![doc! { "$match": { "_id": 1 } }, doc! { "$set": { "a": { "$literal": { "d": 1 } } } }];
+    assert_eq!(batch(&server.ok(aggregate(whole))), [doc! { "_id": 1, "a": { "d": 1 } }]);
+    assert_eq!(server.code(aggregate(vec![doc! { "$set": { "a": {} } }])), 40180);
+    assert_eq!(server.code(aggregate(vec![doc! { "$set": { "a": { "b.c": 1 } } }])), 115);
+}
+
+#[test]
+fn a_path_through_an_array_leads_to_all_its_documents() {
+    let mut server = Server::with_pets([
+        doc! { "_id": 1, "items": [{ "p": 1 }, { "q": 0 }, 7, [{ "p": 9 }], { "p": [2, 3] }] },
+        doc! { "_id": 2, "items": [] },
+        doc! { "_id": 3, "items": 7 },
+    ]);
+
+    let found =
+        batch(&server.ok(aggregate(vec![
+            doc! { "$set": { "p": "$items.p", "none": "$items.p.x" } },
+            doc! { "$unset": "items" },
+        ])));
+
+    let expected =
+        [doc! { "_id": 1, "p": [1, [2, 3]], "none": [[]] }, doc! { "_id": 2, "p": [], "none": [] }, doc! { "_id": 3 }];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_sum_that_is_too_great_is_a_double_and_one_of_decimals_is_refused() {
+    let mut server = Server::with_pets([doc! { "x": i64::MAX }, doc! { "x": 1 }, doc! { "x": "one" }]);
+    let sum = vec![doc! { "$group": { "_id": 1, "sum": { "$sum": "$x" } } }];
+    assert_eq!(batch(&server.ok(aggregate(sum.clone()))), [doc! { "_id": 1, "sum": 9_223_372_036_854_775_808.0 }]);
+
+    let decimal: bson::Decimal128 = "1.5".parse().unwrap();
+    server.ok(doc! { "insert": "pets", "documents": [{ "x": decimal }] });
+
+    assert_eq!(server.code(aggregate(sum)), 115);
+}
+
+#[test]
+fn the_least_and_the_greatest_are_not_null_unless_all_are() {
+    let mut server = Server::with_pets([
+        doc! { "n": 1, "x": null },
+        doc! { "n": 1, "x": 3 },
+        doc! { "n": 1 },
+        doc! { "n": 1, "x": Bson::Undefined },
+        doc! { "n": 1, "x": 5 },
+        doc! { "n": 2, "x": null },
+    ]);
+
+    let group = doc! { "$group": { "_id": "$n", "least": { "$min": "$x" }, "greatest": { "$max": "$x" } } };
+
+    let nothing = doc! { "_id": 2, "least": null, "greatest": null };
+    assert_eq!(batch(&server.ok(aggregate(vec![group]))), [doc! { "_id": 1, "least": 3, "greatest": 5 }, nothing]);
+}
+
+#[test]
 fn its_cursor_is_that_of_find() {
     let mut server = five();
 
@@ -152,6 +228,19 @@ fn explain_says_what_is_true_of_every_query_here() {
     assert_eq!(planner.get_document("winningPlan").unwrap().get_str("stage").ok(), Some("COLLSCAN"));
     assert_eq!(server.code(doc! { "explain": { "fuzzy": 1 } }), 59);
     assert_eq!(server.code(doc! { "explain": { "find": "pets" }, "verbosity": "loud" }), 9);
+}
+
+#[test]
+fn an_aggregate_that_explains_itself_does_nothing_else() {
+    let mut server = five();
+    let command = doc! { "aggregate": "pets", "pipeline": [{ "$out": "odd" }], "explain": true };
+
+    let reply = server.ok(command);
+
+    assert_eq!(reply.get_document("queryPlanner").unwrap().get_str("namespace").ok(), Some("test.pets"));
+    assert!(reply.get("cursor").is_none());
+    assert_eq!(server.find(doc! { "find": "odd" }), []);
+    assert_eq!(server.code(doc! { "aggregate": "pets", "pipeline": [{ "$fuzzy": 1 }], "explain": true }), 40324);
 }
 
 #[test]

@@ -203,3 +203,17 @@ fn a_unique_index_is_not_made_where_keys_are_taken_twice() {
     assert_eq!(server.code(unique(doc! { "x": 1 }, "x_1")), 11000);
     assert_eq!(batch(&server.ok(doc! { "listIndexes": "pets" })).len(), 1);
 }
+
+#[test]
+fn an_option_that_no_index_has_is_refused() {
+    let mut server = Server::default();
+    let mut create = doc! { "createIndexes": "pets", "indexes": [{ "key": { "a": 1 }, "name": "a", "uniqe": true }] };
+    assert_eq!(server.fails(create.clone()).0, 197);
+    create.insert("ignoreUnknownIndexOptions", true);
+    server.ok(create);
+
+    let listed = batch(&server.ok(doc! { "listIndexes": "pets" }));
+    assert_eq!(listed[1], doc! { "v": 2, "key": { "a": 1 }, "name": "a" });
+    let known = doc! { "key": { "b": 1 }, "name": "b", "background": true, "hidden": false, "expireAfterSeconds": 1 };
+    server.ok(doc! { "createIndexes": "pets", "indexes": [known] });
+}

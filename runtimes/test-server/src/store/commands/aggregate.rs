@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 
+use super::explain;
 use crate::document::document;
 use crate::store::arguments::{Arguments, values};
 use crate::store::catalog::Namespace;
@@ -32,6 +33,11 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         CommandFailure::new(code::TYPE_MISMATCH, "Each element of the 'pipeline' array must be an object")
     })?;
     let pipeline = Pipeline::parse(&stages)?;
+    if arguments.boolean("explain")? {
+        let mut reply = explain::reply(store, command.namespace()?, command.body)?;
+        reply.append(bson::cstr!("command"), command.body);
+        return Ok(reply);
+    }
     let batch_size = batch_size(&arguments)?;
     let read_concern = arguments.document("readConcern")?.and_then(|concern| concern.get_str("level").ok());
     if pipeline.out.is_some() && read_concern == Some("linearizable") {

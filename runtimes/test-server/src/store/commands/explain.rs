@@ -1,9 +1,10 @@
 //! `explain`: every query scans the whole collection, which is the truth here.
 
-use bson::{RawArrayBuf, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use cmap_core::wire::document::command_name;
 
 use crate::document::document;
+use crate::store::catalog::Namespace;
 use crate::store::{Call, CommandFailure, Store, code, namespace};
 
 pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
@@ -22,6 +23,20 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         return Err(CommandFailure::new(code::COMMAND_NOT_FOUND, message));
     }
     let namespace = namespace(name, command.database, explained)?;
+    let mut reply = reply(store, namespace, explained)?;
+    if verbosity != "queryPlanner" {
+        reply.append(bson::cstr!("executionStats"), document! { "executionSuccess": true });
+    }
+    reply.append(bson::cstr!("command"), explained);
+    Ok(reply)
+}
+
+/// The part of the reply that says how a command would read a collection.
+pub(super) fn reply(
+    store: &Store,
+    namespace: Namespace<'_>,
+    explained: &RawDocument,
+) -> Result<RawDocumentBuf, CommandFailure> {
     let hint = explained.get("hint").ok().flatten();
     store.catalog.get(namespace).map_or(Ok(()), |collection| collection.check_hint(hint))?;
     let planner = document! {
@@ -30,10 +45,5 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         "winningPlan": document! { "stage": "COLLSCAN", "direction": "forward" },
         "rejectedPlans": RawArrayBuf::new(),
     };
-    let mut reply = document! { "explainVersion": "1", "queryPlanner": planner };
-    if verbosity != "queryPlanner" {
-        reply.append(bson::cstr!("executionStats"), document! { "executionSuccess": true });
-    }
-    reply.append(bson::cstr!("command"), explained);
-    Ok(reply)
+    Ok(document! { "explainVersion": "1", "queryPlanner": planner })
 }

@@ -24,7 +24,9 @@ pub(super) fn create(store: &mut Store, command: &Call<'_>) -> Result<RawDocumen
     if specifications.is_empty() {
         return Err(CommandFailure::bad_value("Must specify at least one index to create"));
     }
-    let indexes = specifications.into_iter().map(Index::parse).collect::<Result<Vec<_>, _>>()?;
+    let ignores_unknown = arguments.boolean("ignoreUnknownIndexOptions")?;
+    let indexes = specifications.into_iter().map(|specification| Index::parse(specification, ignores_unknown));
+    let indexes = indexes.collect::<Result<Vec<_>, _>>()?;
 
     let is_new = store.catalog.get(namespace).is_none();
     let collection = store.catalog.get_or_create(namespace)?;
