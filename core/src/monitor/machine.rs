@@ -105,13 +105,16 @@ impl Monitor {
         }
     }
 
-    /// An application found the server gone: the check that is under way is cancelled, its socket closed. The next
-    /// begins after heartbeatFrequencyMS, or when one is requested (MON-12).
+    /// An application found the server gone: the check that is under way is cancelled, and its socket closed, as is one that is
+    /// idle between two checks. The next check begins after heartbeatFrequencyMS, or when one is requested (MON-12).
     pub fn cancel_check(&mut self, now: Instant) {
         self.advance(now);
         self.is_known = false;
         if self.end_check_in_failure(&Cause::new("the check was cancelled: an operation found the server gone")) {
             self.wait();
+        } else {
+            // The server is gone for this connection, too: the next check opens another.
+            self.close_link();
         }
     }
 
