@@ -41,6 +41,8 @@ mod srv_lookup;
 mod state;
 mod suspension;
 mod uses;
+#[cfg(test)]
+mod tests;
 mod waiters;
 mod warm_up;
 mod work;
@@ -472,12 +474,6 @@ impl<R: Runtime> Topology<R> {
         }
         for refresh in more.refresh {
             refresh::begin(self, refresh);
-        }
-        for (member, call) in more.monitor_calls {
-            if let Some(monitoring) = &member.monitoring {
-                monitoring.request(call);
-                self.alarm.ring();
-            }
         }
         for member in more.end {
             if let Some(monitoring) = &member.monitoring {

@@ -284,8 +284,12 @@ impl<R: Runtime> State<R> {
                 work.rings_alarm = true;
             }
             MonitorCall::Call(call) => {
-                let member = self.members.get(&server).map(Arc::clone);
-                work.more().monitor_calls.extend(member.map(|member| (member, call)));
+                // Here, and not after the lock: several calls mean something else in another order.
+                let monitoring = self.members.get(&server).and_then(|member| member.monitoring.as_ref());
+                if let Some(monitoring) = monitoring {
+                    monitoring.request(call);
+                    work.rings_alarm = true;
+                }
             }
             MonitorCall::End => work.more().end.extend(self.members.get(&server).map(Arc::clone)),
             MonitorCall::Forget => {
