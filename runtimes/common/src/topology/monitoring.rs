@@ -103,7 +103,7 @@ impl MonitorState {
         while let Some(output) = self.monitor.poll_output() {
             match output {
                 Output::Action(action) => self.act(action, chores),
-                Output::Event(event) => topology.machine.handle_heartbeat(now, server, event),
+                Output::Event(event) => topology.handle_heartbeat(now, server, event),
                 Output::Found(finding) => {
                     // Refused only behind a load balancer, where there is no monitor (LB-3).
                     let _ = topology.machine.handle_check(now, server, finding);

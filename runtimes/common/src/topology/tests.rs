@@ -158,3 +158,30 @@ fn a_check_that_is_asked_for_after_a_cancellation_is_not_lost_to_another_thread_
     let next = topology.handle_monitors().unwrap();
     assert!(next <= now + Duration::from_millis(500), "{:?}", next.saturating_since(now));
 }
+
+#[test]
+fn the_check_of_a_server_that_leaves_ends_before_the_server_is_closed_mon_13() {
+    let (client, _bench, events) = client("a:1,b:2");
+    let mut primary = describe("a:1", ServerType::RsPrimary);
+    (primary.set_name, primary.hosts) = (Some("rs".into()), vec!["a:1".into()]);
+    let topology = client.topology();
+    assert!(events().contains(&"b:2 ServerHeartbeatStarted".into()));
+
+    learn(topology, primary);
+    topology.handle_timeout();
+
+    let of_b: Vec<_> = events().into_iter().filter(|event| event.starts_with("b:2")).collect();
+    assert_eq!(of_b, ["b:2 ServerHeartbeatFailed", "b:2 ServerClosed"]);
+}
+
+#[test]
+fn the_checks_of_a_client_that_is_closed_end_once_mon_13() {
+    let (client, _bench, events) = client("a:1");
+    events();
+
+    client.topology().close();
+
+    let told = events();
+    let told: Vec<_> = told.iter().filter(|event| !event.ends_with("DescriptionChanged")).collect();
+    assert_eq!(told, ["a:1 ServerHeartbeatFailed", "a:1 ServerClosed"]);
+}
