@@ -185,3 +185,17 @@ fn the_checks_of_a_client_that_is_closed_end_once_mon_13() {
     let told: Vec<_> = told.iter().filter(|event| !event.ends_with("DescriptionChanged")).collect();
     assert_eq!(told, ["a:1 ServerHeartbeatFailed", "a:1 ServerClosed"]);
 }
+
+#[test]
+fn a_check_fails_after_a_stall_only_when_its_socket_had_a_turn_mon_8() {
+    let (_client, bench, events) = client("a:1");
+    assert_eq!(events().last().map(String::as_str), Some("a:1 ServerHeartbeatStarted"));
+
+    bench.pass(Duration::from_secs(60));
+    bench.run_driver();
+    assert_eq!(events(), [""; 0]);
+
+    bench.pass(Duration::from_millis(5));
+    bench.run_driver();
+    assert_eq!(events().first().map(String::as_str), Some("a:1 ServerHeartbeatFailed"));
+}
