@@ -381,16 +381,19 @@ fn a_cancelled_check_ends_closes_its_socket_and_waits_mon_12() {
 }
 
 #[test]
-fn a_cancellation_between_two_checks_changes_nothing_mon_12() {
+fn a_cancellation_between_two_checks_closes_the_socket_and_changes_nothing_else_mon_12() {
     let mut bench = polling();
     bench.greet(Role::Check, &hello());
     bench.events();
-    let before = bench.monitor.poll_timeout();
+    let (socket, before) = (bench.socket(Role::Check).unwrap(), bench.monitor.poll_timeout());
 
     bench.call(|monitor, now| monitor.cancel_check(now));
 
     assert_eq!((bench.events().len(), bench.monitor.poll_timeout()), (0, before));
-    assert!(bench.socket(Role::Check).is_some());
+    assert!(bench.closed.contains(&socket) && bench.peers.is_empty());
+    bench.pass(10_000);
+    assert_eq!(bench.socket(Role::Check).map(|socket| socket.number), Some(2));
+    assert_eq!(bench.events(), ["ServerHeartbeatStarted"]);
 }
 
 #[test]

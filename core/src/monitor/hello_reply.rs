@@ -1,8 +1,10 @@
 //! From a hello's reply to a description of the server that sent it.
 //!
-//! Fields that are missing or of a wrong type are left out: an odd reply makes an odd description, never an error.
+//! Fields that are missing or of a wrong type are left out: an odd reply makes an odd description. Only one with far too many tags
+//! is not believed, and the server stays unknown.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,14 +13,26 @@ use bson::{RawBsonRef, RawDocument};
 
 use super::description::{ServerDescription, ServerType};
 use crate::address::ServerAddress;
+use crate::pool::Cause;
 use crate::topology_version::TopologyVersion;
 use crate::wire::integer;
 
+/// The most tags of a server that are believed, so that no server makes this client keep many megabytes of them.
+const MOST_TAGS: usize = 100;
+
+/// The most bytes that their names and values have together.
+const MOST_BYTES_OF_TAGS: usize = 16 * 1024;
+
 impl ServerDescription {
     /// The description that `reply`, to a hello that succeeded, gives of the server at `address`. The caller fills in
-    /// the round-trip times and the time of the reply.
+    /// the round-trip times and the time of the reply. A server with more than 100 tags, or with more than 16 KiB of them, is not
+    /// believed: it is unknown, with that error.
     pub fn of_reply(address: Arc<ServerAddress>, reply: &RawDocument) -> Self {
         let fields = Fields(reply);
+        let tags = match fields.tags() {
+            Ok(tags) => tags,
+            Err(error) => return Self::unknown(address, error),
+        };
         let version = |name| fields.number(name).and_then(|version| i32::try_from(version).ok()).unwrap_or_default();
         let last_write = reply.get_document("lastWrite").ok();
         let last_write = last_write.and_then(|last_write| last_write.get_datetime("lastWriteDate").ok());
@@ -28,7 +42,7 @@ impl ServerDescription {
             hosts: fields.hosts("hosts"),
             passives: fields.hosts("passives"),
             arbiters: fields.hosts("arbiters"),
-            tags: fields.tags(),
+            tags,
             set_name: fields.text("setName").map(ToString::to_string),
             set_version: fields.number("setVersion"),
             election_id: reply.get_object_id("electionId").ok().map(|id| id.bytes()),
@@ -92,12 +106,21 @@ impl<'a> Fields<'a> {
         array.into_iter().flatten().filter_map(|host| Some(ServerAddress::normalized(host.ok()?.as_str()?))).collect()
     }
 
-    fn tags(&self) -> BTreeMap<String, String> {
-        let tags = self.get("tags").and_then(RawBsonRef::as_document);
-        let tag = |(name, value): (&bson::raw::CStr, RawBsonRef<'_>)| {
-            Some((name.as_str().to_string(), value.as_str()?.to_string()))
-        };
-        tags.into_iter().flatten().filter_map(|element| tag(element.ok()?)).collect()
+    fn tags(&self) -> Result<BTreeMap<String, String>, Cause> {
+        let document = self.get("tags").and_then(RawBsonRef::as_document);
+        let (mut tags, mut bytes) = (BTreeMap::new(), 0);
+        for (name, value) in document.into_iter().flatten().filter_map(Result::ok) {
+            let Some(value) = value.as_str() else { continue };
+            bytes += name.as_str().len() + value.len();
+            if tags.len() == MOST_TAGS || bytes > MOST_BYTES_OF_TAGS {
+                let text = format!(
+                    "the server has more tags than are believed: at most {MOST_TAGS}, of {MOST_BYTES_OF_TAGS} bytes together"
+                );
+                return Err(Cause::new(&text));
+            }
+            tags.insert(name.as_str().to_string(), value.to_string());
+        }
+        Ok(tags)
     }
 }
 
@@ -141,6 +164,29 @@ mod tests {
         assert_eq!((description.primary, description.set_version), (None, None));
         assert_eq!(description.tags.len(), 1);
         assert_eq!(description.wire_versions, Some((0, 21)));
+    }
+
+    /// A secondary with these tags.
+    fn tagged(tags: impl IntoIterator<Item = (String, String)>) -> ServerDescription {
+        let mut document = RawDocumentBuf::new();
+        for (name, value) in tags {
+            document.append(bson::raw::CString::try_from(name).unwrap(), value);
+        }
+        read(&rawdoc! { "setName": "rs", "secondary": true, "tags": document })
+    }
+
+    #[test]
+    fn a_server_with_too_many_tags_is_not_believed() {
+        let numbered = |count: u32| (0..count).map(|number| (number.to_string(), "v".to_string()));
+
+        let (usual, too_many) = (tagged(numbered(100)), tagged(numbered(50_000)));
+        let too_long = tagged([("t".to_string(), "v".repeat(MOST_BYTES_OF_TAGS))]);
+
+        assert_eq!((usual.server_type, usual.tags.len()), (ServerType::RsSecondary, 100));
+        for refused in [too_many, too_long] {
+            assert_eq!((refused.server_type, refused.tags.len()), (ServerType::Unknown, 0));
+            assert!(refused.error.unwrap().to_string().contains("tags"));
+        }
     }
 
     #[test]

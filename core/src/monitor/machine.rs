@@ -10,7 +10,7 @@ use super::link::{Answer, Failure, Link};
 use super::stream_pace::StreamPace;
 use super::{
     Action, Call, Finding, HeartbeatEvent, MIN_HEARTBEAT_FREQUENCY, MonitorOptions, Output, Role, RoundTripTimes,
-    ServerDescription, Socket, Timeout, TimeoutReason,
+    ServerDescription, ServerType, Socket, Timeout, TimeoutReason,
 };
 use crate::address::ServerAddress;
 use crate::connection::Fault;
@@ -105,13 +105,16 @@ impl Monitor {
         }
     }
 
-    /// An application found the server gone: the check that is under way is cancelled, its socket closed. The next
-    /// begins after heartbeatFrequencyMS, or when one is requested (MON-12).
+    /// An application found the server gone: the check that is under way is cancelled, and its socket closed, as is one that is
+    /// idle between two checks. The next check begins after heartbeatFrequencyMS, or when one is requested (MON-12).
     pub fn cancel_check(&mut self, now: Instant) {
         self.advance(now);
         self.is_known = false;
         if self.end_check_in_failure(&Cause::new("the check was cancelled: an operation found the server gone")) {
             self.wait();
+        } else {
+            // The server is gone for this connection, too: the next check opens another.
+            self.close_link();
         }
     }
 
@@ -288,13 +291,15 @@ impl Monitor {
         if !awaited {
             self.round_trip_times.add(answer.duration);
         }
-        self.is_known = true;
         let reply = Arc::from(answer.reply.as_bytes());
         let event = HeartbeatEvent::Succeeded { connection, duration: answer.duration, reply, awaited };
         self.outputs.push_back(Output::Event(event));
         let mut description = ServerDescription::of_reply(Arc::clone(&self.address), &answer.reply);
-        description.round_trip_time = self.round_trip_times.average();
-        description.min_round_trip_time = self.round_trip_times.min();
+        self.is_known = description.server_type != ServerType::Unknown;
+        if self.is_known {
+            description.round_trip_time = self.round_trip_times.average();
+            description.min_round_trip_time = self.round_trip_times.min();
+        }
         description.last_update_time = Some(self.now);
         let topology_version = description.topology_version;
         if awaited {

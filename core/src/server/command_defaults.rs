@@ -192,7 +192,8 @@ pub fn write_concern_document(concern: &WriteConcern, has_timeout: bool) -> Opti
         document.append(cstr!("j"), journal);
     }
     if let Some(timeout) = concern.timeout.filter(|timeout| has_timeout && *timeout > Duration::ZERO) {
-        document.append(cstr!("wtimeout"), i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        // Zero would be no limit.
+        document.append(cstr!("wtimeout"), i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX).max(1));
     }
     (!document.is_empty()).then_some(document)
 }
@@ -257,6 +258,14 @@ mod tests {
         ] {
             assert!(added(options, &other).is_empty(), "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_write_concern_has_a_limit_of_a_millisecond_at_least() {
+        let concern = WriteConcern { timeout: Some(Duration::from_micros(500)), ..WriteConcern::default() };
+
+        assert_eq!(write_concern_document(&concern, true), Some(rawdoc! { "wtimeout": 1_i64 }));
+        assert_eq!(write_concern_document(&concern, false), None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Results of the connections of the servers' pools, and what they say about their server.
 
+use core::time::Duration;
+
 use super::{MonitorCall, Topology};
 use crate::connection::EstablishError;
-use crate::monitor::{Call, ServerDescription};
+use crate::monitor::{Call, ServerDescription, ServerType};
 use crate::pool::{ApiMisuse, Cause, Clear, Handle, PhaseTimes, Pool, Reaction, Refused};
 use crate::server::reaction::{self, Circumstances, Reactions};
 use crate::server::{OperationError, ServerId};
@@ -12,8 +14,9 @@ use crate::topology_version::TopologyVersion;
 
 impl<C> Topology<C> {
     /// The hello of a connection was answered. Behind a load balancer it names the service, which the connection joins
-    /// (LB-7). Elsewhere it describes the server as a check does, but for the round-trip times (MON-5, SDAM-22). A
-    /// description older than what is known already is ignored (SDAM-6), and so is that of a connection that a clear
+    /// (LB-7). Elsewhere it describes the server as a check does, but for the round-trip times (MON-5, SDAM-22): those of the
+    /// checks stay, and the description's own counts only where there is none, so that no server is taken for near because
+    /// nothing is known (SEL-2). A description older than what is known already is ignored (SDAM-6), and so is that of a connection that a clear
     /// has made stale: the reason for the clear is newer.
     ///
     /// # Errors
@@ -33,8 +36,11 @@ impl<C> Topology<C> {
         let member = self.member_of(id);
         let is_stale = self.servers.get(id).is_none_or(|server| server.pool.is_stale(connection));
         if let Some(server) = self.servers.get(member).filter(|_| !is_stale) {
-            description.round_trip_time = server.description.round_trip_time;
-            description.min_round_trip_time = server.description.min_round_trip_time;
+            let known = &server.description;
+            let is_known = description.server_type != ServerType::Unknown;
+            let round_trip_time = known.round_trip_time.or(description.round_trip_time);
+            description.round_trip_time = round_trip_time.filter(|_| is_known);
+            description.min_round_trip_time = if is_known { known.min_round_trip_time } else { Duration::ZERO };
             description.last_update_time = Some(self.now);
             self.learn_from_application(member, description);
         }

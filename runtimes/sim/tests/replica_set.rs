@@ -134,3 +134,31 @@ fn the_same_seed_is_the_same_run() {
 
     assert_eq!(run(), run());
 }
+
+#[test]
+fn a_server_that_a_hello_makes_known_is_as_far_away_as_the_hello_took_sel_2() {
+    let sim = Sim::new(6);
+    let server = sim.server("db.example");
+    sim.set_pace(Duration::from_millis(5)..=Duration::from_millis(5), None);
+    sim.set_splits(false);
+
+    sim.run(async {
+        let client = Client::connect("mongodb://db.example/?serverMonitoringMode=poll").await.unwrap();
+        let round_trip = || client.servers()[0].description.round_trip_time;
+        let mut connection = client.check_out().await.unwrap();
+        let data = rawdoc! { "failCommands": ["find"], "errorCode": 13436 };
+        server.run_command(
+            "admin",
+            rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data },
+        );
+
+        // The server says that it is recovering, while another connection to it is being established.
+        let other = client.clone();
+        sim.spawn(async move { drop(other.check_out().await.unwrap()) });
+        connection.run_command("db", rawdoc! { "find": "c" }).await.unwrap_err();
+        assert_eq!(round_trip(), None);
+        sim.sleep(Duration::from_millis(50)).await;
+
+        assert_eq!(round_trip(), Some(Duration::from_millis(10)));
+    });
+}

@@ -102,7 +102,8 @@ enum Link<S> {
 
 /// Learns what comes out of establishments: of each connection first its hello, then its end.
 pub(crate) trait Requester<S>: Send + Sync + 'static {
-    /// A connection was greeted: by a service, behind a load balancer, or by the server itself.
+    /// A connection was greeted: by a service, behind a load balancer, or by the server itself. The description has the hello's
+    /// round-trip time.
     fn handle_hello(
         self: &Arc<Self>,
         connection: Handle,
@@ -227,22 +228,23 @@ impl<R: Runtime> Establisher<R> {
         report: &Report<Q, R::Stream>,
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
-        let hello = |service_id, reply: &_| report.hello(service_id, reply);
+        let hello = |service_id, reply: &_, took| report.hello(service_id, reply, took);
         self.establish(|| self.settings.options_of(self.identity), hello, abort).await
     }
 
     /// Proves `options` by a connection that belongs to no pool, and is closed at once.
     pub(crate) async fn prove(&self, options: ConnectionOptions, abort: Arc<Abort>) -> Result<(), EstablishError> {
-        let (socket, _) = self.establish(|| Some(Arc::new(options)), |_, _| {}, abort).await?;
+        let (socket, _) = self.establish(|| Some(Arc::new(options)), |_, _, _| {}, abort).await?;
         socket.close();
         Ok(())
     }
 
-    /// Establishes a connection with `options`, which are asked for when it has reached its server.
+    /// Establishes a connection with `options`, which are asked for when it has reached its server. `handle_hello` learns how long
+    /// the hello took.
     async fn establish(
         &self,
         options: impl FnOnce() -> Option<Arc<ConnectionOptions>>,
-        handle_hello: impl Fn(Option<ServiceId>, &RawDocument),
+        handle_hello: impl Fn(Option<ServiceId>, &RawDocument, Duration),
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
@@ -257,6 +259,7 @@ impl<R: Runtime> Establisher<R> {
             || EstablishError::new(Phase::Authenticate, Fault::Other, "its identity was removed from the client");
         let mut establish = Establish::new(options().ok_or_else(removed)?, random(self.settings.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
+        let mut asked = None;
         let mut buffer = Zeroizing::new(Vec::new());
         loop {
             let phase = establish.phase();
@@ -271,6 +274,8 @@ impl<R: Runtime> Establisher<R> {
                     establish.handle_keys(&keys)?
                 }
                 Progress::Exchange => {
+                    // The first exchange is the hello.
+                    let asked = *asked.get_or_insert_with(|| (limit.now)());
                     buffer.clear();
                     establish.write_to(&mut buffer);
                     limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(self.lost(phase))?;
@@ -280,7 +285,8 @@ impl<R: Runtime> Establisher<R> {
                     let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
                     // First: an error that follows, and a clear, need the service's generation (LB-7, LB-10).
                     if let Some(hello_reply) = establish.take_hello_reply() {
-                        handle_hello(establish.service_id(), &hello_reply);
+                        let took = (limit.now)().saturating_since(asked);
+                        handle_hello(establish.service_id(), &hello_reply, took);
                     }
                     progress?
                 }
@@ -401,9 +407,10 @@ impl Limit {
 }
 
 impl<Q: Requester<S>, S: AsyncRead + AsyncWrite + Unpin> Report<Q, S> {
-    fn hello(&self, service_id: Option<ServiceId>, hello_reply: &RawDocument) {
+    fn hello(&self, service_id: Option<ServiceId>, hello_reply: &RawDocument, took: Duration) {
         if let Some(requester) = self.requester.upgrade() {
-            let description = ServerDescription::of_reply(Arc::clone(&self.address), hello_reply);
+            let mut description = ServerDescription::of_reply(Arc::clone(&self.address), hello_reply);
+            description.round_trip_time = Some(took);
             requester.handle_hello(self.connection, service_id, description);
         }
     }

@@ -80,8 +80,8 @@ impl<R: Runtime> Session<R> {
             Ending::Send => {
                 let mut body = RawDocumentBuf::new();
                 body.append(cstr!("commitTransaction"), 1);
-                if let Some(limit) = self.transaction.options().max_commit_time {
-                    body.append(cstr!("maxTimeMS"), i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+                if let Some(millis) = self.transaction.options().max_commit_time.and_then(max_time) {
+                    body.append(cstr!("maxTimeMS"), millis);
                 }
                 self.end(body, TransactionCommand::Commit, None).await
             }
@@ -350,6 +350,24 @@ impl<R: Runtime> Attempts<R> {
     }
 }
 
+/// `maxTimeMS` for a limit: a millisecond at least, because zero would be no limit. `None` if the limit is zero, and none itself.
+fn max_time(limit: Duration) -> Option<i64> {
+    (!limit.is_zero()).then(|| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX).max(1))
+}
+
 fn labels(error: &impl Labelled) -> Labels {
     ErrorLabel::ALL.into_iter().filter(|label| error.has_label(label.name())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_has_a_limit_of_a_millisecond_at_least() {
+        let sent = [0, 500, 1_000, 2_500].map(|micros| max_time(Duration::from_micros(micros)));
+
+        assert_eq!(sent, [None, Some(1), Some(1), Some(2)]);
+        assert_eq!(max_time(Duration::MAX), Some(i64::MAX));
+    }
 }

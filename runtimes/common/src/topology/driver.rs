@@ -1,11 +1,13 @@
 //! The one task of a client that sleeps: it comes back when the machine or a monitor says so.
 //!
-//! Whenever it wakes it sees whether the machine was suspended meanwhile. It holds the topology weakly and ends with it. When its runtime ends first, the task is dropped, and that tells the
-//! topology that its home is gone.
+//! Whenever it wakes it sees whether the machine was suspended meanwhile. If it wakes late, because the executor stood still, it gives
+//! way to the tasks of sockets first: what they can read has come in time. It holds the topology weakly and ends with it. When its
+//! runtime ends first, the task is dropped, and that tells the topology that its home is gone.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use super::Topology;
 use super::suspension::Suspension;
@@ -13,6 +15,12 @@ use crate::clock::Clock;
 use crate::establish::Requester;
 use crate::runtime::Runtime;
 use crate::sync::{Arc, AtomicBool, AtomicWaker, Ordering, Weak};
+
+/// The driver comes later than this only if the executor stood still.
+const LATE: Duration = Duration::from_millis(100);
+
+/// How long it then gives way to other tasks.
+const A_TURN: Duration = Duration::from_millis(5);
 
 /// Wakes the driver before its time.
 #[derive(Debug, Default)]
@@ -66,6 +74,11 @@ impl<R: Runtime> Driver<R> {
                 timer.as_mut().poll(cx)
             })
             .await;
+            let now = self.clock.now();
+            if next.is_some_and(|at| now.saturating_since(at) > LATE) {
+                // Else a check whose answer lies in its socket would fail, and all connections be closed.
+                self.clock.sleep_until(now + A_TURN).await;
+            }
         }
     }
 }

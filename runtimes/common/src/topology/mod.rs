@@ -17,7 +17,7 @@
 //! | `warm_up` | the wait for connections that nobody needs yet |
 //! | `driver` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
-//! | `monitoring`, `monitor_socket` | the monitors beside the machine, and their sockets |
+//! | `monitoring`, `monitor_socket`, `heartbeats` | the monitors beside the machine, their sockets, and the checks under way |
 //! | `refresh` | pings on connections that have been idle for long |
 //! | `recording` | what was recorded of the machine |
 //! | `suspension` | whether the machine was suspended |
@@ -27,6 +27,7 @@ mod callers;
 mod closing;
 mod deadlines;
 mod driver;
+mod heartbeats;
 mod holders;
 mod identities;
 mod member;
@@ -40,6 +41,8 @@ mod server_filter;
 mod srv_lookup;
 mod state;
 mod suspension;
+#[cfg(test)]
+mod tests;
 mod uses;
 mod waiters;
 mod warm_up;
@@ -472,12 +475,6 @@ impl<R: Runtime> Topology<R> {
         }
         for refresh in more.refresh {
             refresh::begin(self, refresh);
-        }
-        for (member, call) in more.monitor_calls {
-            if let Some(monitoring) = &member.monitoring {
-                monitoring.request(call);
-                self.alarm.ring();
-            }
         }
         for member in more.end {
             if let Some(monitoring) = &member.monitoring {

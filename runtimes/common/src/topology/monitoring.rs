@@ -2,8 +2,9 @@
 //!
 //! Each monitor has a mutex of its own. The driver, the tasks of its sockets and the end of the client take it; the
 //! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
-//! wait in [`Monitoring::request`] for the driver. A monitor's lock is taken before the topology's, never the other way
-//! round, and never two of them.
+//! wait in [`Monitoring::request`] for the driver, in the order in which the topology decided on them: they are noted under its
+//! lock. A monitor's lock is taken before the topology's, never the other way round, and never two of them; that of the requests
+//! is the last one.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -45,7 +46,7 @@ impl Monitoring {
         Self { state: Mutex::new(state), requests: Mutex::default() }
     }
 
-    /// Asks the driver to make a call of the monitor.
+    /// Asks the driver to make a call of the monitor. Called under the topology's lock.
     pub(super) fn request(&self, call: Call) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
@@ -102,7 +103,7 @@ impl MonitorState {
         while let Some(output) = self.monitor.poll_output() {
             match output {
                 Output::Action(action) => self.act(action, chores),
-                Output::Event(event) => topology.machine.handle_heartbeat(now, server, event),
+                Output::Event(event) => topology.handle_heartbeat(now, server, event),
                 Output::Found(finding) => {
                     // Refused only behind a load balancer, where there is no monitor (LB-3).
                     let _ = topology.machine.handle_check(now, server, finding);

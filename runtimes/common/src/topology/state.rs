@@ -17,6 +17,7 @@ use cmap_core::topology::{CheckOut, MonitorCall, Output, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
+use super::heartbeats::Heartbeats;
 use super::member::Member;
 use super::refresh::Refresh;
 use super::srv_lookup::SrvLookup;
@@ -46,6 +47,7 @@ pub(crate) struct State<R: Runtime> {
     /// Every connection from the start of its establishment until it is closed.
     pub(crate) activities: BTreeMap<Place, Activity>,
     pub(crate) deadlines: Deadlines,
+    pub(super) heartbeats: Heartbeats,
     pub(crate) srv_lookup: SrvLookup,
     pub(crate) events: EventQueue,
     /// What tasks of check-outs knew of the servers when they were last woken to choose among them.
@@ -135,6 +137,7 @@ impl<R: Runtime> State<R> {
             first_seed,
             activities: BTreeMap::new(),
             deadlines: Deadlines::default(),
+            heartbeats: Heartbeats::default(),
             srv_lookup: SrvLookup::default(),
             events: EventQueue::default(),
             described,
@@ -256,7 +259,7 @@ impl<R: Runtime> State<R> {
             Output::Pool { server, output: pool::Output::Action(action) } => {
                 self.act_for_pool(now, server, action, work);
             }
-            Output::Server { server, event } => self.tell(server, Event::Server(event)),
+            Output::Server { server, event } => self.tell_of_server(now, server, event),
             Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
             Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
             Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
@@ -266,7 +269,7 @@ impl<R: Runtime> State<R> {
         }
     }
 
-    fn tell(&mut self, server: ServerId, event: Event) {
+    pub(super) fn tell(&mut self, server: ServerId, event: Event) {
         let member = self.members.get(&server).map(|member| member.address());
         // The pool of an identity tells of itself before its first connection.
         let address = member.or_else(|| self.machine.server(server).map(|server| &server.description().address));
@@ -284,10 +287,18 @@ impl<R: Runtime> State<R> {
                 work.rings_alarm = true;
             }
             MonitorCall::Call(call) => {
-                let member = self.members.get(&server).map(Arc::clone);
-                work.more().monitor_calls.extend(member.map(|member| (member, call)));
+                // Here, and not after the lock: several calls mean something else in another order.
+                let monitoring = self.members.get(&server).and_then(|member| member.monitoring.as_ref());
+                if let Some(monitoring) = monitoring {
+                    monitoring.request(call);
+                    work.rings_alarm = true;
+                }
             }
-            MonitorCall::End => work.more().end.extend(self.members.get(&server).map(Arc::clone)),
+            MonitorCall::End => {
+                // It was told of, if anybody listens.
+                let _ = self.heartbeats.end(now, server);
+                work.more().end.extend(self.members.get(&server).map(Arc::clone));
+            }
             MonitorCall::Forget => {
                 self.members.remove(&server);
             }

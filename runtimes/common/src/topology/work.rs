@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use cmap_core::monitor;
 use cmap_core::pool::Handle;
 
 use super::member::Member;
@@ -27,8 +26,6 @@ pub(crate) struct MoreWork<R: Runtime> {
     pub(super) refresh: Vec<Refresh<R>>,
     pub(crate) close: Vec<Box<Socket<R::Stream>>>,
     pub(crate) wake: Vec<Waker>,
-    /// Calls of monitors, for the driver to make.
-    pub(crate) monitor_calls: Vec<(Arc<Member<R>>, monitor::Call)>,
     /// Servers that have left: their monitors are closed.
     pub(crate) end: Vec<Arc<Member<R>>>,
     /// The name whose SRV records to look up, unless the lookup is aborted.
@@ -60,7 +57,6 @@ impl<R: Runtime> Work<R> {
                 refresh: Vec::new(),
                 close: Vec::new(),
                 wake: Vec::new(),
-                monitor_calls: Vec::new(),
                 end: Vec::new(),
                 srv_lookup: None,
                 deliver: None,
