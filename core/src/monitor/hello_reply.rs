@@ -183,7 +183,7 @@ mod tests {
         let too_long = tagged([("t".to_string(), "v".repeat(MOST_BYTES_OF_TAGS))]);
 
         assert_eq!((usual.server_type, usual.tags.len()), (ServerType::RsSecondary, 100));
-        for refused in [too_many, too_long] {
+        for refused in [tagged(numbered(101)), too_many, too_long] {
             assert_eq!((refused.server_type, refused.tags.len()), (ServerType::Unknown, 0));
             assert!(refused.error.unwrap().to_string().contains("tags"));
         }
