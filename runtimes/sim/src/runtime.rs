@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -68,6 +69,16 @@ impl SimRuntime {
         self.sleep_until_nanos(self.world.executor.now().saturating_add(nanos))
     }
 
+    /// How long bytes are on their way, and how many pass in a second ([`Sim::set_pace`](crate::Sim::set_pace)).
+    pub fn set_pace(&self, latency: RangeInclusive<Duration>, bytes_a_second: Option<u64>) {
+        self.world.network().set_pace(latency, bytes_a_second);
+    }
+
+    /// What the application's clock shows from now on ([`Sim::set_unix_time`](crate::Sim::set_unix_time)).
+    pub fn set_unix_time(&self, time: Duration) {
+        self.world.set_unix_time(time);
+    }
+
     /// Whether a write may be taken in part, and a read end anywhere ([`Sim::set_splits`](crate::Sim::set_splits)).
     pub fn set_splits(&self, splits: bool) {
         self.world.network().set_splits(splits);
@@ -104,7 +115,7 @@ impl Runtime for SimRuntime {
     }
 
     fn unix_time(&self) -> Duration {
-        World::START_OF_TIME + self.elapsed()
+        self.world.unix_time()
     }
 
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + 'static {

@@ -141,6 +141,12 @@ impl Sim {
         self.runtime.unix_time()
     }
 
+    /// The application's clock shows this time of day from now on, and goes on from there. Time itself goes on as it did, and so do
+    /// the clocks of servers.
+    pub fn set_unix_time(&self, time: Duration) {
+        self.runtime.set_unix_time(time);
+    }
+
     /// The number of tasks that have not ended, those of servers included: a test compares it before and after.
     pub fn tasks(&self) -> usize {
         self.runtime.world().executor.tasks()
@@ -154,7 +160,7 @@ impl Sim {
     /// How long bytes are on their way from now on, and how many a connection takes in a second (`None`: any number). At
     /// first 50 to 500 µs, and any number.
     pub fn set_pace(&self, latency: RangeInclusive<Duration>, bytes_a_second: Option<u64>) {
-        self.runtime.world().network().set_pace(latency, bytes_a_second);
+        self.runtime.set_pace(latency, bytes_a_second);
     }
 
     /// Whether a write may be taken in part, and a read end anywhere, as is the case at first: one in four of each.

@@ -1,5 +1,6 @@
 //! All that the parts of a simulation share: its tasks and time, its network, and its random numbers.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ pub(crate) struct World {
     pub(crate) executor: Arc<Executor>,
     /// The start, as the runtime's clock shows it. Only differences to it are looked at.
     pub(crate) origin: Instant,
+    /// What the clock of the application's host showed at the start, in nanoseconds since 1970, if it has always gone as it does
+    /// now.
+    clock: AtomicU64,
     network: Mutex<Network>,
     /// For those who ask for random bytes.
     random: Mutex<Random>,
@@ -30,6 +34,7 @@ impl World {
         Arc::new(Self {
             executor: Executor::new(seeds.next_u64()),
             origin,
+            clock: AtomicU64::new(nanos(Self::START_OF_TIME)),
             network: Mutex::new(Network::new(seeds.next_u64())),
             random: Mutex::new(Random::new(seeds.next_u64())),
         })
@@ -40,10 +45,24 @@ impl World {
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What the clock of the application's host shows.
+    pub(crate) fn unix_time(&self) -> Duration {
+        Duration::from_nanos(self.clock.load(Ordering::Relaxed).wrapping_add(self.executor.now()))
+    }
+
+    pub(crate) fn set_unix_time(&self, time: Duration) {
+        self.clock.store(nanos(time).wrapping_sub(self.executor.now()), Ordering::Relaxed);
+    }
+
     pub(crate) fn fill_random(&self, bytes: &mut [u8]) {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&random.next_u64().to_le_bytes()[..chunk.len()]);
         }
     }
+}
+
+/// As much as fits, which is the year 2554.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -155,7 +155,7 @@ impl TestServer {
     }
 
     /// The server that replaces this one after its end, at the same place and with the same documents: another process, with
-    /// `config`, without clients, cursors or sessions.
+    /// `config`, without clients, cursors or transactions under way. It knows which numbered writes have been carried out.
     #[must_use]
     pub fn restarted(self, config: ServerConfig, now: Instant) -> Self {
         let mut service = Service::new(config, now);

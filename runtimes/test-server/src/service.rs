@@ -123,6 +123,8 @@ impl Service {
     pub(super) fn keep_documents_of(&mut self, earlier: Self) {
         self.store = earlier.store.without_cursors();
         self.store.seed_cursor_ids(self.random.next_u64());
+        // With the documents goes what was written into them by numbered writes, or one that is sent again would be done twice.
+        self.sessions = earlier.sessions;
     }
 
     pub(super) fn topology_version(&self) -> TopologyVersion {

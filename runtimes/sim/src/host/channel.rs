@@ -79,6 +79,11 @@ impl Outbox {
         self.waker.take()
     }
 
+    /// The task that waits, to be woken.
+    pub(super) fn waker(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+
     /// Wakes `waker` when there is more.
     pub(super) fn wait(&mut self, waker: &Waker) {
         self.waker = Some(waker.clone());

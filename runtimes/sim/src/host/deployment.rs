@@ -3,7 +3,9 @@
 //! One machine has them all, so what happens between the members takes the machine's own time and no network. What happens
 //! between a member and its clients goes through the network, with all faults that it has.
 
-use std::collections::BTreeMap;
+mod faults;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -42,6 +44,8 @@ struct State {
     deployment: Deployment,
     listeners: BTreeMap<MemberId, Listener>,
     outboxes: BTreeMap<Connection, Outbox>,
+    /// The members whose processes get no time for clients.
+    hanging: BTreeSet<MemberId>,
     timekeeper: Option<Waker>,
     /// When the timekeeper wakes.
     armed: Option<Instant>,
@@ -63,7 +67,7 @@ impl Servers {
         let members = config.members();
         let deployment = Deployment::new(config, time(runtime));
         let (listeners, outboxes) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { deployment, listeners, outboxes, timekeeper: None, armed: None };
+        let state = State { deployment, listeners, outboxes, hanging: BTreeSet::new(), timekeeper: None, armed: None };
         let cluster = Arc::new(Cluster { runtime: runtime.clone(), state: Mutex::new(state) });
         members.into_iter().for_each(|(member, host)| cluster.listen(member, &host));
         runtime.spawn(keep_time(Arc::clone(&cluster)));
@@ -92,16 +96,6 @@ impl Servers {
         self.cluster.address(member).map(|address| self.cluster.runtime.at(address.ip()))
     }
 
-    /// Kills a member's process: nobody listens any more, and every connection is closed by the operating system.
-    pub fn kill(&self, member: MemberId) {
-        self.cluster.drive(|deployment, now| deployment.kill(now, member));
-    }
-
-    /// Starts a member that was killed, with the documents that it had.
-    pub fn restart(&self, member: MemberId) {
-        self.cluster.drive(|deployment, now| deployment.restart(now, member));
-    }
-
     /// The primary steps down, and is not elected for so long.
     pub fn step_down(&self, period: Duration) {
         self.cluster.drive(|deployment, now| deployment.step_down(now, period));
@@ -115,21 +109,6 @@ impl Servers {
     /// Gives a replica set another configuration. Members that are new get hosts of their own.
     pub fn reconfigure(&self, set: SetConfig) {
         self.cluster.drive(|deployment, now| deployment.reconfigure(now, set));
-    }
-
-    /// Cuts a member's host off from clients: packets are lost both ways, and connections stay. Other members still reach it.
-    pub fn partition(&self, member: MemberId) {
-        if let Some(address) = self.cluster.address(member) {
-            self.cluster.runtime.world().network().cut(address.ip());
-        }
-    }
-
-    /// Ends a partition: what was sent meanwhile arrives, connection by connection in an order of chance.
-    pub fn heal(&self, member: MemberId) {
-        let Some(address) = self.cluster.address(member) else { return };
-        let world = self.cluster.runtime.world();
-        let wakers = world.network().heal(world.executor.now(), address.ip());
-        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Runs a command at a member, beside the network and without a login. `None` if it is down, or does not answer at once.
@@ -169,6 +148,16 @@ impl Cluster {
         self.runtime.spawn(accept(Arc::clone(self), member, listener));
     }
 
+    /// Whether a member gets no time for a client. `cx` is woken when it does.
+    fn hangs(&self, connection: Connection, cx: &Context<'_>) -> bool {
+        let mut state = self.state();
+        if !state.hanging.contains(&connection.0) {
+            return false;
+        }
+        state.outboxes.get_mut(&connection).into_iter().for_each(|outbox| outbox.wait(cx.waker()));
+        true
+    }
+
     fn address(&self, member: MemberId) -> Option<SocketAddr> {
         self.state().listeners.get(&member).map(Listener::address)
     }
@@ -202,6 +191,8 @@ impl State {
                 DeploymentOutput::Server { member, output } => follows.wake.extend(self.hand_over(now, member, output)),
                 DeploymentOutput::Listen { member, host } => follows.listen.push((member, host)),
                 DeploymentOutput::StopListening { member } => {
+                    // Another process begins, which does not hang.
+                    follows.wake.extend(self.let_go_on(member));
                     follows.closed.extend(self.listeners.get(&member).cloned());
                 }
                 _ => {}
@@ -248,6 +239,9 @@ async fn serve(cluster: Arc<Cluster>, member: MemberId, mut channel: Channel) {
     let mut buffer = vec![0; 16 * 1024];
     poll_fn(|cx| {
         loop {
+            if cluster.hangs(connection, cx) {
+                return Poll::Pending;
+            }
             if send(&cluster, connection, &mut channel, cx).is_ready() {
                 return Poll::Ready(());
             }

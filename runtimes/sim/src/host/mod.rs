@@ -186,6 +186,14 @@ impl Server {
         self.host.runtime.world().network().lose_one(self.host.ip)
     }
 
+    /// Its operating system finds out, as by keep-alive probes, which of its connections were lost and are not used by their clients
+    /// any more, and ends them.
+    pub fn end_lost_connections(&self) {
+        let world = self.host.runtime.world();
+        let wakers = world.network().abandon(world.executor.now(), self.host.ip);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// Closes one connection, by the number that its hello told (`connectionId`). Returns whether there was one.
     pub fn hang_up(&self, connection_id: i64) -> bool {
         self.host.state().processes.iter().any(|process| process.hang_up(connection_id))

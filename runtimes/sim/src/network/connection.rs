@@ -70,6 +70,11 @@ impl Connection {
         self.ends[0].host
     }
 
+    /// It is lost, and the end that connected has gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_lost && self.ends[0].is_gone
+    }
+
     pub(super) fn lose(&mut self) {
         self.is_lost = true;
     }

@@ -60,6 +60,13 @@ impl Network {
         self.connections.get_mut(connection).into_iter().for_each(Connection::lose);
     }
 
+    /// The other ends of lost connections find out, if those who connected have gone.
+    pub(crate) fn abandon(&mut self, now: u64, host: IpAddr) -> Vec<Waker> {
+        let abandoned = |key: &usize| self.connections.get(*key).is_some_and(Connection::is_abandoned);
+        let keys: Vec<_> = self.connections_of(host).into_iter().filter(abandoned).collect();
+        keys.into_iter().flat_map(|key| self.reset(now, key)).collect()
+    }
+
     /// What happens to those who talk to `host`.
     pub(crate) fn set_reachability(&mut self, host: IpAddr, reachability: Reachability) {
         self.hosts.get_mut(&host).into_iter().for_each(|host| host.reachability = reachability);

@@ -1,5 +1,6 @@
 //! Callers: what they do with a client, and what must hold for the result.
 
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::topology::ServerSelector;
 use cmap_sim::bson::{RawDocument, RawDocumentBuf, rawdoc};
-use cmap_sim::{Client, CommandErrorKind, SimRuntime};
+use cmap_sim::{Client, SimRuntime};
 
 use super::ledger::Ledger;
 use super::mark::Mark;
@@ -22,6 +23,10 @@ const SLACK: Duration = Duration::from_millis(1);
 const IN_TIME: &str = "nobody waits beyond timeoutMS";
 const OWN_REPLY: &str = "a reply belongs to its command";
 const CALM: &str = "a healthy server fails no command";
+const CALM_CHECK_OUT: &str = "a healthy server refuses no check-out";
+const CALM_OPERATION: &str = "a healthy server fails no operation";
+const CALM_CURSOR: &str = "a healthy server fails no cursor";
+const EACH_ONCE: &str = "a cursor yields each document once";
 
 /// One task, which does one operation after the other.
 pub(super) struct Caller {
@@ -30,7 +35,7 @@ pub(super) struct Caller {
     pub(super) ledger: Arc<Mutex<Ledger>>,
     /// timeoutMS.
     pub(super) limit: Duration,
-    /// Nothing goes wrong with the servers.
+    /// Nothing goes wrong with the servers, and time is not short.
     pub(super) is_calm: bool,
 }
 
@@ -66,20 +71,25 @@ impl Caller {
             }
             Work::Write => self.write().await,
             Work::Retried(number) => self.retried(number).await,
-            Work::Cursor => self.cursor().await,
+            Work::Order(number) => self.order(number).await,
+            Work::Cursor => self.in_time("a cursor", self.cursor()).await?,
         }
     }
 
     /// Reads documents by one connection.
     async fn read(&self, selector: ServerSelector, numbers: &[u64], pause: Duration) -> Result<u64, Broken> {
         let checked_out = self.in_time("a check-out", self.client.check_out_for(selector)).await?;
-        let Ok(mut connection) = checked_out else { return Ok(0) };
+        let mut connection = match checked_out {
+            Ok(connection) => connection,
+            // The pool's event has met its mark.
+            Err(error) => return self.excused(CALM_CHECK_OUT, &error),
+        };
         let mut answered = 0;
         for number in numbers {
             let reply = self.in_time("a command", connection.run_command("db", find(*number))).await?;
             match reply {
                 Ok(reply) => law(OWN_REPLY, is_answer(&reply, *number), || format!("find {number}: {reply:?}"))?,
-                Err(error) => return self.command_failed(&error.kind, &error.to_string()).map(|()| answered),
+                Err(error) => return self.failed(Mark::CommandFailed, CALM, &error).map(|_| answered),
             }
             answered += 1;
             self.runtime.sleep(pause).await;
@@ -88,14 +98,17 @@ impl Caller {
     }
 
     async fn write(&self) -> Result<u64, Broken> {
-        let Ok(mut connection) = self.in_time("a check-out", self.client.check_out()).await? else { return Ok(0) };
+        let mut connection = match self.in_time("a check-out", self.client.check_out()).await? {
+            Ok(connection) => connection,
+            Err(error) => return self.excused(CALM_CHECK_OUT, &error),
+        };
         let insert = rawdoc! { "insert": "orders", "documents": [{ "text": "x".repeat(300) }, {}] };
         match self.in_time("a command", connection.run_command("db", insert)).await? {
             Ok(reply) => {
                 law(OWN_REPLY, reply.get_i32("n").is_ok_and(|n| n == 2), || format!("insert: {reply:?}"))?;
                 Ok(1)
             }
-            Err(error) => self.command_failed(&error.kind, &error.to_string()).map(|()| 0),
+            Err(error) => self.failed(Mark::CommandFailed, CALM, &error),
         }
     }
 
@@ -106,37 +119,51 @@ impl Caller {
                 law(OWN_REPLY, is_answer(&reply, number), || format!("find {number}: {reply:?}"))?;
                 Ok(1)
             }
-            Err(_) => {
-                self.meet(Mark::OperationFailed);
-                Ok(0)
+            Err(error) => self.failed(Mark::OperationFailed, CALM_OPERATION, &error),
+        }
+    }
+
+    /// Writes a document that nobody else writes, so that what is tried again can be counted.
+    async fn order(&self, number: u64) -> Result<u64, Broken> {
+        let order = i64::try_from(number).unwrap_or_default();
+        let insert = rawdoc! {
+            "insert": "orders",
+            "documents": [{ "order": order }],
+            "writeConcern": { "w": "majority" },
+        };
+        let run = self.client.run(ServerSelector::Writable, ("db", insert));
+        match self.in_time("an operation", run).await? {
+            Ok(reply) => {
+                law(OWN_REPLY, reply.get_i32("n").is_ok_and(|n| n == 1), || format!("insert {number}: {reply:?}"))?;
+                self.with_ledger(|ledger| {
+                    ledger.acknowledged.insert(number);
+                    ledger.marks.insert(Mark::OrderWritten);
+                });
+                Ok(1)
             }
+            Err(error) => self.failed(Mark::OperationFailed, CALM_OPERATION, &error),
         }
     }
 
     async fn cursor(&self) -> Result<u64, Broken> {
         let find = rawdoc! { "find": "numbers", "sort": { "_id": 1 }, "batchSize": 3 };
         let opened = self.client.operation(ServerSelector::Writable, ("db", find)).cursor().await;
-        let Ok(mut cursor) = opened else {
-            self.meet(Mark::CursorFailed);
-            return Ok(0);
+        let mut cursor = match opened {
+            Ok(cursor) => cursor,
+            Err(error) => return self.failed(Mark::CursorFailed, CALM_CURSOR, &error),
         };
         let mut expected = 0;
         loop {
             match cursor.try_next().await {
                 Ok(Some(document)) => {
-                    law("a cursor yields each document once", is_number(document, expected), || {
-                        format!("{document:?} instead of {expected}")
-                    })?;
+                    law(EACH_ONCE, is_number(document, expected), || format!("{document:?} instead of {expected}"))?;
                     expected += 1;
                 }
                 Ok(None) => break,
-                Err(_) => {
-                    self.meet(Mark::CursorFailed);
-                    return Ok(0);
-                }
+                Err(error) => return self.failed(Mark::CursorFailed, CALM_CURSOR, &error),
             }
         }
-        law("a cursor yields each document once", expected == DOCUMENTS, || format!("{expected} documents"))?;
+        law(EACH_ONCE, expected == DOCUMENTS, || format!("{expected} documents"))?;
         self.meet(Mark::CursorRead);
         Ok(1)
     }
@@ -150,10 +177,14 @@ impl Caller {
         Ok(done)
     }
 
-    fn command_failed(&self, kind: &CommandErrorKind, error: &str) -> Result<(), Broken> {
-        self.meet(Mark::CommandFailed);
-        let is_excused = !self.is_calm || !matches!(kind, CommandErrorKind::Network(_));
-        law(CALM, is_excused, || error.to_owned())
+    /// Something failed, which no healthy server does.
+    fn failed(&self, mark: Mark, rule: &'static str, error: &dyn Display) -> Result<u64, Broken> {
+        self.meet(mark);
+        self.excused(rule, error)
+    }
+
+    fn excused(&self, rule: &'static str, error: &dyn Display) -> Result<u64, Broken> {
+        law(rule, !self.is_calm, || error.to_string()).map(|()| 0)
     }
 
     async fn within<T>(&self, patience: Duration, work: impl Future<Output = T>) -> Option<T> {

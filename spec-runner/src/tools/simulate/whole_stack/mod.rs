@@ -1,18 +1,23 @@
 //! `spec-runner simulate --whole-stack`: the client of production on a simulated network, against the test server.
 //!
 //! 1. `plan` is what happens, as data, from a seed: options, operations, faults;
-//! 2. `servers` carries out the faults, `caller` the operations; `run` is a run from its beginning to its end;
+//! 2. `fault` is what goes wrong, `suffering` carries it out at a `place` of the `servers`, `caller` carries out the operations;
+//!    `run` is a run from its beginning to its end;
 //! 3. `ledger` judges each event, `caller` each result, and `run` what is left at the end;
 //! 4. `mark` says what a campaign has to have met;
-//! 5. `shrink` makes a plan small that breaks a law.
+//! 5. `shrink` makes a plan small that breaks a law, and `retold` has its trace name the law.
 
 mod caller;
+mod fault;
 mod ledger;
 mod mark;
+mod place;
 mod plan;
+mod retold;
 mod run;
 mod servers;
 mod shrink;
+mod suffering;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +34,7 @@ use super::oracle::Broken;
 use super::seeds::{a_second, each_seed};
 use mark::Mark;
 use plan::Plan;
+use retold::retold;
 use run::run as carry_out;
 use shrink::shrink;
 
@@ -69,7 +75,7 @@ pub(super) fn run(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write,
         report(args, seed, broken, plan, out, err)?;
         return Ok(1);
     }
-    let missed: Vec<_> = Mark::ALL.iter().filter(|mark| !tally.marks.contains(mark)).map(|mark| mark.name()).collect();
+    let missed: Vec<_> = Mark::all().filter(|mark| !tally.marks.contains(mark)).map(Mark::name).collect();
     if tally.seeds >= SEEDS_FOR_MARKS && args.scenario.is_none() && !missed.is_empty() {
         writeln!(out, "never met: {}", missed.join("; "))?;
         return Ok(1);
@@ -109,7 +115,10 @@ fn report(
     writeln!(out, "  {}", broken.detail)?;
     writeln!(out, "{} of its {all} steps are enough:", plan.operations.len() + plan.faults.len())?;
     write!(out, "{plan}")?;
-    let Some(trace) = carry_out(&plan, true).trace else { return Ok(()) };
+    let trigger = format!("seed {seed} broke a law: {}: {}", broken.law, broken.detail);
+    let Some(trace) = carry_out(&plan, true).trace.and_then(|trace| retold(&trace, trigger)) else {
+        return writeln!(err, "error: there is no trace of it: the client was not made, or its calls do not repeat");
+    };
     let file = args.out.join(format!("simulated-{seed}.trace"));
     match std::fs::write(&file, trace) {
         Ok(()) => writeln!(out, "its trace: spec-runner replay {} --explain slowest", file.display()),

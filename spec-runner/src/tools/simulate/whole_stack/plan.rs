@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cmap_core::random::Random;
 
+use super::fault::{self, Fault};
 use crate::tools::simulate::step::Deployment;
 
 /// Everything that is up to chance in a run, but for the order of tasks and the network, which follow from the seed.
@@ -41,6 +42,8 @@ pub(super) enum Work {
     Hold(u64, Duration),
     /// A read that is tried again.
     Retried(u64),
+    /// A document with this number, written by a majority and tried again: nobody else writes this number.
+    Order(u64),
     /// All documents, through a cursor.
     Cursor,
 }
@@ -54,34 +57,13 @@ pub(super) enum Patience {
     Polls(u64),
 }
 
-/// What befalls a server, one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    /// Before it.
-    pub(super) pause: Duration,
-    pub(super) trouble: Trouble,
-    /// Which server it is.
-    pub(super) server: usize,
-    /// Of those that have an end.
-    pub(super) lasts: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    Crash,
-    Partition,
-    StepDown,
-    SwitchOff,
-    Hang,
-    ResetConnections,
-    LoseConnection,
-}
-
 /// The documents that can be read have these numbers, but for this one.
 pub(super) const DOCUMENTS: u64 = 10;
 
 const CALLERS: u64 = 6;
-const FAULTS: u64 = 6;
+
+/// The least timeoutMS within which everybody is served if nothing goes wrong: others hold connections for 60 ms at most.
+const AMPLE: u64 = 1000;
 
 impl Plan {
     pub(super) fn of(seed: u64, deployment: Option<Deployment>, operations: usize) -> Self {
@@ -93,9 +75,10 @@ impl Plan {
         let hurry = random.up_to(3);
         // In one seed of four nobody gives up, and in another one nothing goes wrong.
         let gives_up = !one_in(&mut random, 4);
-        let faults = if one_in(&mut random, 4) { 0 } else { random.up_to(FAULTS) };
-        let operations = (0..operations).map(|_| operation(&mut random, callers, hurry, gives_up)).collect();
-        let faults = (0..faults).map(|_| fault(&mut random, deployment)).collect();
+        let operations = (0..).zip(0..operations);
+        let operations =
+            operations.map(|(number, _)| operation(&mut random, number, callers, hurry, gives_up)).collect();
+        let faults = fault::draw(&mut random, deployment, hurry);
         Self { seed, deployment, options, operations, faults }
     }
 
@@ -108,6 +91,11 @@ impl Plan {
             "maxConnecting" => 2,
             _ => 0,
         })
+    }
+
+    /// Whether nothing goes wrong, and time is never short.
+    pub(super) fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.option("timeoutMS") >= AMPLE
     }
 
     /// The options of the connection string.
@@ -145,15 +133,16 @@ fn options(random: &mut Random) -> Vec<(&'static str, u64)> {
     drawn.collect()
 }
 
-fn operation(random: &mut Random, callers: u64, hurry: u64, gives_up: bool) -> Operation {
+fn operation(random: &mut Random, number: u64, callers: u64, hurry: u64, gives_up: bool) -> Operation {
     let most = [0, 1, 20, 200][usize::try_from(hurry).unwrap_or_default()];
     let document = random.up_to(DOCUMENTS - 1);
-    let work = match random.up_to(11) {
+    let work = match random.up_to(13) {
         0..=3 => Work::Read(document),
         4 | 5 => Work::ReadNearest(document),
         6 | 7 => Work::Write,
         8 => Work::Hold(document, micros(random, 30_000)),
         9 | 10 => Work::Retried(document),
+        11 | 12 => Work::Order(number),
         _ => Work::Cursor,
     };
     let patience = match random.up_to(9) {
@@ -164,32 +153,15 @@ fn operation(random: &mut Random, callers: u64, hurry: u64, gives_up: bool) -> O
     Operation { caller: random.up_to(callers - 1), pause: micros(random, most * 1000), work, patience }
 }
 
-fn fault(random: &mut Random, deployment: Deployment) -> Fault {
-    let troubles: &[_] = match deployment {
-        Deployment::Standalone | Deployment::LoadBalanced => &[
-            Trouble::Crash,
-            Trouble::Partition,
-            Trouble::SwitchOff,
-            Trouble::Hang,
-            Trouble::ResetConnections,
-            Trouble::LoseConnection,
-        ],
-        Deployment::ReplicaSet => &[Trouble::Crash, Trouble::Partition, Trouble::StepDown],
-        Deployment::Sharded | Deployment::SeedList => &[Trouble::Crash, Trouble::Partition],
-    };
-    let server = usize::try_from(random.up_to(deployment.hosts().len() as u64 - 1)).unwrap_or_default();
-    Fault { pause: micros(random, 400_000), trouble: pick(random, troubles), server, lasts: micros(random, 3_000_000) }
-}
-
-fn micros(random: &mut Random, most: u64) -> Duration {
+pub(super) fn micros(random: &mut Random, most: u64) -> Duration {
     Duration::from_micros(random.up_to(most))
 }
 
-fn one_in(random: &mut Random, number: u64) -> bool {
+pub(super) fn one_in(random: &mut Random, number: u64) -> bool {
     random.up_to(number - 1) == 0
 }
 
-fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     let last = from.len() as u64 - 1;
     from[usize::try_from(random.up_to(last)).unwrap_or_default()]
 }
@@ -206,8 +178,8 @@ impl fmt::Display for Plan {
                 Patience::Polls(polls) => writeln!(f, ", given up after {polls} polls")?,
             }
         }
-        self.faults.iter().try_for_each(|Fault { pause, trouble, server, lasts }| {
-            writeln!(f, "  after {pause:?}: {trouble:?} of server {server}, for {lasts:?}")
+        self.faults.iter().try_for_each(|Fault { at, trouble, server, lasts, seed }| {
+            writeln!(f, "  at {at:?}: {trouble:?} of server {server}, for {lasts:?}, with seed {seed}")
         })
     }
 }

@@ -10,9 +10,11 @@ use cmap_runtime::Recorder;
 use cmap_sim::{Client, Sim, Stuck};
 
 use super::caller::Caller;
+use super::fault::Trouble;
 use super::ledger::{Ledger, Limits};
 use super::mark::Mark;
-use super::plan::{Operation, Patience, Plan, Trouble, Work};
+use super::place::Place;
+use super::plan::{Operation, Patience, Plan, Work};
 use super::servers::Target;
 use crate::tools::simulate::oracle::{Broken, law};
 
@@ -44,7 +46,7 @@ pub(super) fn run(plan: &Plan, with_recorder: bool) -> Outcome {
     let limits = Limits {
         max_pool_size: usize::try_from(plan.option("maxPoolSize")).unwrap_or(usize::MAX),
         max_connecting: usize::try_from(plan.option("maxConnecting")).unwrap_or(usize::MAX),
-        is_calm: plan.faults.is_empty(),
+        is_calm: plan.is_calm(),
     };
     let ledger = Arc::new(Mutex::new(Ledger::new(limits)));
     let sim = Sim::new(plan.seed);
@@ -72,10 +74,13 @@ pub(super) fn run(plan: &Plan, with_recorder: bool) -> Outcome {
     }
 }
 
-/// How far callers are.
+/// How far callers and faults are.
 #[derive(Default)]
 struct Progress {
     callers: usize,
+    /// Faults that have not ended, and those of them that have begun.
+    faults: usize,
+    suffering: usize,
     commands: u64,
     client: Option<Client>,
 }
@@ -96,10 +101,8 @@ impl Run<'_> {
         let tasks_before = self.sim.tasks();
         let client = self.client(&target).await?;
         self.begin_calling(&client);
-        for fault in &self.plan.faults {
-            target.suffer(self.sim, *fault).await;
-        }
-        self.wait_for_callers().await?;
+        self.begin_suffering(&target);
+        self.wait_for_all().await?;
         self.sim.sleep(REST).await;
         self.answers(&client).await?;
         self.sim.sleep(CLOSING).await;
@@ -109,9 +112,16 @@ impl Run<'_> {
         drop(client);
         self.sim.sleep(CLOSING).await;
         lock(&self.ledger).nothing_is_left()?;
-        // A server never learns that a router lost a connection.
-        let loses_connections = self.plan.faults.iter().any(|fault| fault.trouble == Trouble::LoseConnection);
-        if !self.with_recorder && !loses_connections {
+        if !self.plan.faults.iter().any(|fault| fault.trouble == Trouble::LoseData) {
+            self.orders_are_kept(&target)?;
+        }
+        if self.plan.is_calm() {
+            lock(&self.ledger).marks.extend([Mark::Calm]);
+        }
+        // A server learns by its keep-alive probes that a connection was lost, which take hours.
+        target.places().iter().for_each(Place::end_lost_connections);
+        self.sim.sleep(CLOSING).await;
+        if !self.with_recorder {
             let tasks = self.sim.tasks();
             law("tasks end with their client", tasks <= tasks_before, || format!("{tasks}, {tasks_before} before"))?;
         }
@@ -151,25 +161,61 @@ impl Run<'_> {
         }
     }
 
+    /// Each fault is a task of its own, so that they overlap.
+    fn begin_suffering(&self, target: &Target) {
+        for fault in self.plan.faults.iter().copied() {
+            let (target, runtime) = (target.clone(), self.sim.runtime().clone());
+            let (progress, ledger) = (Arc::clone(&self.progress), Arc::clone(&self.ledger));
+            lock(&progress).faults += 1;
+            self.sim.spawn(async move {
+                runtime.sleep(fault.at).await;
+                let others = lock(&progress).suffering;
+                lock(&progress).suffering += 1;
+                let befell = target.suffer(&runtime, fault).await;
+                let overlapped = (befell && others > 0).then_some(Mark::Overlapped);
+                lock(&ledger).marks.extend(befell.then_some(Mark::Befell(fault.trouble)).into_iter().chain(overlapped));
+                let mut progress = lock(&progress);
+                (progress.suffering, progress.faults) = (progress.suffering - 1, progress.faults - 1);
+            });
+        }
+    }
+
     fn caller(&self, client: &Client) -> Caller {
         Caller {
             client: client.clone(),
             runtime: self.sim.runtime().clone(),
             ledger: Arc::clone(&self.ledger),
             limit: Duration::from_millis(self.plan.option("timeoutMS")),
-            is_calm: self.plan.faults.is_empty(),
+            is_calm: self.plan.is_calm(),
         }
     }
 
-    async fn wait_for_callers(&self) -> Result<(), Broken> {
+    /// Waits for callers and faults.
+    async fn wait_for_all(&self) -> Result<(), Broken> {
         loop {
-            let left = lock(&self.progress).callers;
-            if left == 0 || lock(&self.ledger).broken.is_some() {
+            let (left, faults) = {
+                let progress = lock(&self.progress);
+                (progress.callers, progress.faults)
+            };
+            if left + faults == 0 || lock(&self.ledger).broken.is_some() {
                 return Ok(());
             }
             law("every caller comes to its end", self.sim.elapsed() < LONGEST, || format!("{left} callers do not"))?;
             self.sim.sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// What was acknowledged is there once, and nothing else more than once.
+    fn orders_are_kept(&self, target: &Target) -> Result<(), Broken> {
+        const ONCE: &str = "an acknowledged write is there exactly once";
+        let found = target.orders();
+        law(ONCE, found.is_some(), || "the servers do not answer".to_owned())?;
+        let found = found.unwrap_or_default();
+        let twice = found.iter().find(|(_, times)| **times != 1);
+        law(ONCE, twice.is_none(), || format!("order and times: {twice:?}"))?;
+        let ledger = lock(&self.ledger);
+        let lost = ledger.acknowledged.iter().find(|order| !found.contains_key(order));
+        law(ONCE, lost.is_none(), || format!("order {lost:?} is not there"))
     }
 
     /// The servers are well: so is the client. Connections that were lost without a word are found by using them.

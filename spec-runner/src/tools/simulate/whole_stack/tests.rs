@@ -10,8 +10,11 @@ use cmap_sim::bson::rawdoc;
 use cmap_sim::{Client, Data, Event, PoolEvent, Sim};
 
 use super::OPERATIONS;
+use super::fault::Trouble;
 use super::ledger::{Ledger, Limits};
+use super::mark::Mark;
 use super::plan::Plan;
+use super::retold::retold;
 use super::run::run;
 
 #[test]
@@ -31,10 +34,54 @@ fn a_seed_is_one_run_and_its_recording_repeats() {
         let (plain, recorded) = (run(&plan, false), run(&plan, true));
 
         assert_eq!((plain.commands, plain.simulated), (recorded.commands, recorded.simulated), "seed {seed}");
-        let trace = Trace::read(&recorded.trace.expect("it is recorded")).expect("it can be read");
+        let trace = recorded.trace.expect("it is recorded");
+        let trace = retold(&trace, "a law broke".to_owned()).expect("it repeats");
+        let trace = Trace::read(&trace).expect("it can be read");
+        assert_eq!(trace.header.trigger, "a law broke");
         let mut replay = Replay::new(&trace).expect("it has a beginning");
         while replay.step().expect("it repeats").is_some() {}
     }
+}
+
+#[test]
+fn each_trouble_alone_breaks_no_law_and_can_be_carried_out() {
+    let mut missed: Vec<_> = Trouble::ALL.to_vec();
+    for seed in 0..200 {
+        let mut plan = Plan::of(seed, None, 20);
+        plan.faults.truncate(1);
+        let Some(fault) = plan.faults.first().copied() else { continue };
+        if !missed.contains(&fault.trouble) {
+            continue;
+        }
+
+        let outcome = run(&plan, false);
+
+        assert_eq!(outcome.result, Ok(()), "seed {seed}: {fault:?}");
+        missed.retain(|trouble| *trouble != fault.trouble || !outcome.marks.contains(&Mark::Befell(fault.trouble)));
+    }
+    assert_eq!(missed, [], "never carried out");
+}
+
+/// The pools of a member that left its set and came back, while a connection was in use.
+#[test]
+fn the_sums_of_pools_with_the_same_numbers_are_judged() {
+    let created = |events: &[(ServerAddress, Event)]| {
+        let is_creation =
+            |(_, event): &&(ServerAddress, Event)| matches!(event, Event::Pool(PoolEvent::PoolCreated { .. }));
+        events.iter().find(is_creation).expect("the pool was created").clone()
+    };
+    let events = events();
+    let is_lent =
+        |(_, event): &(ServerAddress, Event)| matches!(event, Event::Pool(PoolEvent::ConnectionCheckedOut { .. }));
+    let lent = events.iter().position(is_lent).expect("a connection was lent");
+    let leaving = &events[..=lent];
+
+    let open = judge(leaving.iter().chain([&created(&events)]).chain(&events[1..]));
+    let closed = judge(leaving.iter().chain([&created(&events)]).chain(&events[lent + 1..]));
+
+    assert_eq!((open.broken.clone(), closed.broken.clone()), (None, None));
+    assert!(open.nothing_is_left().is_err());
+    assert_eq!(closed.nothing_is_left(), Ok(()));
 }
 
 /// The events of a client that reads, whose server restarts.
