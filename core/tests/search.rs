@@ -108,3 +108,14 @@ fn waiters_with_deadlines() {
 fn limits_that_change() {
     search("maxPoolSize 1 and 2", Some(9), World { resizes: true, ..World::default() });
 }
+
+#[test]
+fn check_outs_with_deadlines_of_their_own() {
+    let (patience, pass) = (4 * MILLI, 2 * MILLI);
+    search("deadlines of their own", Some(7), World { patience, pass, ..World::default() });
+}
+
+#[test]
+fn services_behind_a_load_balancer() {
+    search("two services", Some(8), World { load_balanced: true, ..World::default() });
+}
