@@ -64,7 +64,7 @@ fn search(name: &str, depth: Option<usize>, world: World) {
         let calls = path.into_actions();
         panic!("{name}: {property}: {:?}, {:?}, after {calls:?}", last.broken, world.calms_down(&last));
     }
-    assert!(states > 1000, "{states}");
+    assert!(states > 1000 || deeper.is_some(), "{states}");
 }
 
 #[test]
