@@ -4,6 +4,12 @@
 #![cfg(feature = "wire")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "the property test and its count of situations need more")]
+#[path = "model/mod.rs"]
+mod model;
+#[path = "model/script.rs"]
+mod script;
+
 use std::fs;
 use std::path::Path;
 
@@ -34,6 +40,11 @@ fn connection_strings() {
 #[test]
 fn pools() {
     replay("pool", pool::fuzz::run);
+}
+
+#[test]
+fn pools_beside_the_reference() {
+    replay("reference", script::run);
 }
 
 #[test]

@@ -1,14 +1,9 @@
 //! One case: the reference, driven by steps that are resolved against its state.
 
-use std::thread::LocalKey;
-
-use proptest::prelude::*;
-use proptest_state_machine::ReferenceStateMachine;
-
 use cmap_core::pool::{ApiMisuse, PoolState};
 
 use super::reference::{Answer, Connection, Reference, State};
-use super::transition::{self, Call, Mood, Named, PHASE, Pick, Step, Time};
+use super::transition::{Call, Named, Options, Pick, Step, Time};
 
 /// The reference after a step, and the call that the step turned out to be.
 #[derive(Clone, Debug)]
@@ -26,45 +21,18 @@ pub(crate) struct Made {
     pub(crate) answer: Result<Answer, ApiMisuse>,
 }
 
-/// Cases with or without a load balancer.
-pub(crate) struct Cases<const LOAD_BALANCED: bool>;
-
-const MOODS: [Mood; 4] = [Mood::Crowding, Mood::Even, Mood::Leaving, Mood::Waking];
-
-thread_local! {
-    // Built once: building them for every step would cost more than the step.
-    static PLAIN: [BoxedStrategy<Step>; 4] = MOODS.map(|mood| transition::step(mood, false).boxed());
-    static LOAD_BALANCED: [BoxedStrategy<Step>; 4] = MOODS.map(|mood| transition::step(mood, true).boxed());
-}
-
-impl<const IS_LOAD_BALANCED: bool> ReferenceStateMachine for Cases<IS_LOAD_BALANCED> {
-    type State = Case;
-    type Transition = Step;
-
-    fn init_state() -> BoxedStrategy<Case> {
-        let case = |options| Case { reference: Reference::new(options), steps: 0, made: None };
-        transition::options(IS_LOAD_BALANCED).prop_map(case).boxed()
-    }
-
-    fn transitions(case: &Case) -> BoxedStrategy<Step> {
-        let mood = match case.reference.state {
-            PoolState::Paused => Mood::Waking,
-            PoolState::Closed => Mood::Leaving,
-            PoolState::Ready => MOODS[case.steps / PHASE % 3],
-        };
-        let strategies: &LocalKey<_> = if IS_LOAD_BALANCED { &LOAD_BALANCED } else { &PLAIN };
-        strategies.with(|of_moods| of_moods[mood as usize].clone())
-    }
-
-    fn apply(mut case: Case, step: &Step) -> Case {
-        case.steps += 1;
-        let (now, call) = (case.now(step.time), case.resolve(step.call));
-        case.make(now, call);
-        case
-    }
-}
-
 impl Case {
+    pub(crate) fn new(options: Options) -> Self {
+        Self { reference: Reference::new(options), steps: 0, made: None }
+    }
+
+    /// Makes the call that a step turns out to be.
+    pub(crate) fn step(&mut self, step: &Step) {
+        self.steps += 1;
+        let (now, call) = (self.now(step.time), self.resolve(step.call));
+        self.make(now, call);
+    }
+
     /// Makes a call; the outputs of the one before are forgotten.
     pub(crate) fn make(&mut self, now: u64, call: Call<Named>) {
         self.reference.outputs.clear();

@@ -2,6 +2,8 @@
 //!
 //! Draws cases without running a pool, and counts the situations in which the reference finds itself.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a count that does not look at an output need not list it")]
+
 use std::collections::BTreeMap;
 
 use proptest::strategy::{Strategy, ValueTree};
@@ -10,10 +12,11 @@ use proptest_state_machine::ReferenceStateMachine;
 
 use cmap_core::pool::{Cancellation, ConnectionClosedReason as Reason, TimeoutReason};
 
-use super::case::{Case, Cases};
-use super::output::{Kind, Output, Warmed};
-use super::reference::{Answer, Connection, Reference, State, Waiter};
-use super::transition::{Call, Named};
+use crate::drawn::Cases;
+use crate::model::case::Case;
+use crate::model::output::{Kind, Output, Warmed};
+use crate::model::reference::{Answer, Connection, Reference, State, Waiter};
+use crate::model::transition::{Call, Named};
 
 /// The situations that steps met, and how often.
 #[derive(Default)]

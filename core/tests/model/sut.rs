@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::panic;
 use std::sync::LazyLock;
 
-use proptest_state_machine::StateMachineTest;
-
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::{Maintenance, NewLimit, PoolLimits, PoolOptions, QueueDepth};
@@ -16,14 +14,12 @@ use cmap_core::pool::{
 use cmap_core::time::Instant;
 use core::time::Duration;
 
-use super::case::{Case, Cases, Made};
+use super::case::{Case, Made};
 use super::laws::{Broken, Laws, check};
 use super::output::{Cause, Output, Service, count};
 use super::reference::{Answer, State};
 use super::returned_delivery;
 use super::transition::{Call, Named, Options, Refusal, Resized, Step};
-
-pub(crate) struct PoolTest<const LOAD_BALANCED: bool>;
 
 /// A pool with its driver's records.
 pub(crate) struct Sut {
@@ -60,18 +56,15 @@ static STRANGERS: LazyLock<Strangers> = LazyLock::new(|| {
     Strangers { foreign, never_issued, never_started, never_warmed }
 });
 
-impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
-    type SystemUnderTest = Sut;
-    type Reference = Cases<LOAD_BALANCED>;
-
-    fn init_test(case: &Case) -> Sut {
+impl Sut {
+    pub(crate) fn new(case: &Case) -> Self {
         let options = case.reference.options;
         let mut pool =
             Pool::new(ADDRESS.clone(), pool_options(options), Instant::ORIGIN).expect("the options are valid");
         pool.observe(options.observed);
         pool.record_durations(options.recorded);
         let laws = Laws::new(options);
-        let mut sut = Sut {
+        let mut sut = Self {
             pool,
             laws,
             handles: Vec::new(),
@@ -86,20 +79,20 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
         sut
     }
 
-    fn apply(mut sut: Sut, case: &Case, step: Step) -> Sut {
-        sut.make(case, step.keep_outputs);
+    /// Makes the call of a step, which the case has made on its reference.
+    pub(crate) fn step(&mut self, case: &Case, step: &Step) {
+        self.make(case, step.keep_outputs);
         if step.restore {
-            sut.restore();
+            self.restore();
         }
-        sut
     }
 
     /// Ends every case: once everything under way has come back to the closed pool, nothing remains.
-    fn teardown(mut sut: Sut, mut case: Case) {
+    pub(crate) fn finish(mut self, mut case: Case) {
         let now = case.reference.now;
         let mut make = |case: &mut Case, call| {
             case.make(now, call);
-            sut.make(case, false);
+            self.make(case, false);
         };
         make(&mut case, Call::Close);
         for connection in case.reference.connections.clone() {
@@ -120,12 +113,10 @@ impl<const LOAD_BALANCED: bool> StateMachineTest for PoolTest<LOAD_BALANCED> {
             };
             make(&mut case, call);
         }
-        let finished = sut.laws.finish(&mut sut.pool);
-        sut.expect(finished);
+        let finished = self.laws.finish(&mut self.pool);
+        self.expect(finished);
     }
-}
 
-impl Sut {
     /// Makes the call that the case has made on its reference, and compares everything.
     fn make(&mut self, case: &Case, keep_outputs: bool) {
         let made = case.made.expect("a step makes a call");

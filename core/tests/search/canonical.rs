@@ -5,7 +5,7 @@ use cmap_core::time::Instant;
 use serde_json::Value;
 
 /// Fields that no call depends on, or that are the same throughout a search.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 13] = [
     "id",
     "address",
     "options",
@@ -17,7 +17,6 @@ const LEFT_OUT: [&str; 14] = [
     "host_use",
     "totals",
     "durations",
-    "generations",
     "outdated_until",
     "created_until",
 ];
@@ -26,11 +25,16 @@ const LEFT_OUT: [&str; 14] = [
 pub(super) fn canonical(pool: &Pool<()>, now: Instant) -> String {
     let mut state = serde_json::to_value(pool.snapshot()).unwrap();
     let now = now.as_nanos();
-    let generation = state["generations"]["pool"].as_u64().unwrap();
+    let generations = state["generations"].clone();
     let fields = state.as_object_mut().unwrap();
     LEFT_OUT.iter().for_each(|name| drop(fields.remove(*name)));
     lives(&mut state, now);
-    connections(&mut state["connections"], now, generation);
+    connections(&mut state["connections"], now, &generations);
+    // They grow for ever, and what they say is whether a connection is stale.
+    state["generations"]["pool"] = Value::Null;
+    for service in state["generations"]["services"].as_object_mut().unwrap().values_mut() {
+        service["generation"] = Value::Null;
+    }
     check_outs(&mut state["wait_queue"], now);
     relative(&mut state["last_maintenance"], now);
     state.to_string()
@@ -50,19 +54,20 @@ fn lives(state: &mut Value, now: u64) {
     }
 }
 
-fn connections(connections: &mut Value, now: u64, generation: u64) {
+fn connections(connections: &mut Value, now: u64, generations: &Value) {
     connections["last_id"] = Value::Null;
     let slots = connections["slots"].as_array_mut().unwrap();
     let is_vacant = |slot: &Value| slot["stage"] == "Closed";
     let ids = ranks(slots.iter().filter(|slot| !is_vacant(slot)).map(|slot| slot["id"].as_u64().unwrap()));
     for slot in slots {
         if is_vacant(slot) {
-            (slot["id"], slot["generation"]) = (Value::Null, Value::Null);
+            (slot["id"], slot["generation"], slot["service"]) = (Value::Null, Value::Null, Value::Null);
             continue;
         }
         slot["id"] = rank(&ids, &slot["id"]);
         // Stale, or not.
-        slot["generation"] = (slot["generation"].as_u64() == Some(generation)).into();
+        let of_service = slot["service"].as_str().map(|service| &generations["services"][service]["generation"]);
+        slot["generation"] = (slot["generation"] == *of_service.unwrap_or(&generations["pool"])).into();
         let stage = &mut slot["stage"];
         if stage.get("Pending").is_some() {
             stage["Pending"]["created_at"] = Value::Null;

@@ -8,7 +8,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
 use cmap_core::pool::{
     Action as PoolAction, Answer, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input,
-    Output, Pool, PoolState, Reaction,
+    Output, Pool, PoolState, Reaction, ServiceId,
 };
 use cmap_core::time::Instant;
 
@@ -29,6 +29,10 @@ pub(super) struct World {
     pub(super) pass: Duration,
     /// Whether maxPoolSize changes between one and `connections`.
     pub(super) resizes: bool,
+    /// How long some check-outs may wait, by a deadline of their own; zero: there are none such.
+    pub(super) patience: Duration,
+    /// Whether the pool is behind a load balancer, before two services.
+    pub(super) load_balanced: bool,
 }
 
 /// A state of the world.
@@ -39,6 +43,7 @@ pub(super) struct Node {
     waiting: Vec<CheckOutId>,
     pending: Vec<Handle>,
     checking: Vec<Handle>,
+    available: Vec<Handle>,
     in_use: Vec<Handle>,
     /// The law that the last call broke.
     pub(super) broken: Option<String>,
@@ -49,13 +54,20 @@ pub(super) struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     CheckOut,
+    CheckOutInTime,
     Cancel(usize),
     CheckIn(usize, Condition),
     HangUp(usize),
+    /// The peer of an available connection has hung up.
+    HangUpIdle(usize),
+    Hello(usize, u8),
     Establish(usize),
     EstablishFails(usize, Reaction),
     Check(usize, bool),
-    Clear { interrupts: bool },
+    Clear {
+        service: Option<u8>,
+        interrupts: bool,
+    },
     Ready,
     Resize(u32),
     RetireAll,
@@ -67,10 +79,19 @@ pub(super) enum Action {
 impl Default for World {
     /// Nothing depends on time.
     fn default() -> Self {
-        let (wait_queue_timeout, max_idle, pass) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        let (connections, waiters, max_connecting, min_pool_size) = (2, 2, 2, 0);
-        let resizes = false;
-        Self { connections, waiters, max_connecting, min_pool_size, wait_queue_timeout, max_idle, pass, resizes }
+        let none = Duration::ZERO;
+        Self {
+            connections: 2,
+            waiters: 2,
+            max_connecting: 2,
+            min_pool_size: 0,
+            wait_queue_timeout: none,
+            max_idle: none,
+            pass: none,
+            resizes: false,
+            patience: none,
+            load_balanced: false,
+        }
     }
 }
 
@@ -99,11 +120,20 @@ impl World {
         options.check_after_idle = Some(if self.pass.is_zero() { Duration::MAX } else { 3 * self.pass });
         options.maintenance = Some(if self.pass.is_zero() { Maintenance::Off } else { Maintenance::Every(self.pass) });
         options.backoff = Some(false);
+        options.load_balanced = self.load_balanced;
         let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN).unwrap();
         pool.observe(false);
-        let (waiting, pending, checking, in_use) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let now = Instant::from_millis(1);
-        let mut node = Node { pool, now, waiting, pending, checking, in_use, broken: None, key: String::new() };
+        let mut node = Node {
+            pool,
+            now: Instant::from_millis(1),
+            waiting: Vec::new(),
+            pending: Vec::new(),
+            checking: Vec::new(),
+            available: Vec::new(),
+            in_use: Vec::new(),
+            broken: None,
+            key: String::new(),
+        };
         node.drain().unwrap();
         node.key = canonical(&node.pool, node.now);
         node
@@ -113,9 +143,16 @@ impl World {
     pub(super) fn possible(&self, node: &Node) -> Vec<Action> {
         let conditions = [Condition::Usable, Condition::Errored];
         let reactions = [Reaction::KeepPool, Reaction::ClearPool];
-        let mut actions = vec![Action::Clear { interrupts: false }, Action::Clear { interrupts: true }, Action::Ready];
+        let services: &[Option<u8>] = if self.load_balanced { &[Some(0), Some(1)] } else { &[None] };
+        let mut actions = vec![Action::Ready];
+        for &service in services {
+            actions.extend([false, true].map(|interrupts| Action::Clear { service, interrupts }));
+        }
         if node.waiting.len() < self.waiters {
             actions.push(Action::CheckOut);
+            if !self.patience.is_zero() {
+                actions.push(Action::CheckOutInTime);
+            }
         }
         if !self.pass.is_zero() {
             actions.push(Action::Pass);
@@ -129,8 +166,13 @@ impl World {
             actions.extend(conditions.map(|condition| Action::CheckIn(place, condition)));
             actions.push(Action::HangUp(place));
         }
-        for place in 0..node.pending.len() {
-            actions.push(Action::Establish(place));
+        actions.extend((0..node.available.len()).map(Action::HangUpIdle));
+        for (place, &connection) in node.pending.iter().enumerate() {
+            if self.load_balanced && node.pool.service_of(connection).is_none() {
+                actions.extend([0, 1].map(|service| Action::Hello(place, service)));
+            } else {
+                actions.push(Action::Establish(place));
+            }
             actions.extend(reactions.map(|reaction| Action::EstablishFails(place, reaction)));
         }
         for place in 0..node.checking.len() {
@@ -142,7 +184,7 @@ impl World {
     /// The state after something has happened.
     pub(super) fn next(&self, node: &Node, action: Action) -> Node {
         let mut next = node.clone();
-        next.broken = next.act(self, action).and_then(|()| next.judge(self)).err();
+        next.broken = next.act(self, action).and_then(|()| next.judge(self, node)).err();
         next.key = canonical(&next.pool, next.now);
         next
     }
@@ -175,15 +217,11 @@ impl World {
 impl Node {
     fn act(&mut self, world: &World, action: Action) -> Result<(), String> {
         match action {
-            Action::CheckOut => {
-                // Its id is needed before its delivery is seen.
-                let Ok(Answer::CheckOut(check_out)) =
-                    self.pool.apply(self.now, Input::CheckOut(CheckOutRequest::default()))
-                else {
-                    return Err("a check-out begins".to_owned());
-                };
-                self.waiting.push(check_out);
-                self.drain()
+            Action::CheckOut => self.check_out(CheckOutRequest::default()),
+            Action::CheckOutInTime => {
+                let mut request = CheckOutRequest::default();
+                request.deadline = Some(self.now + world.patience);
+                self.check_out(request)
             }
             Action::Cancel(place) => {
                 let check_out = self.waiting.remove(place);
@@ -193,11 +231,18 @@ impl Node {
             }
             Action::CheckIn(place, condition) => {
                 let connection = self.in_use.remove(place);
+                self.available.push(connection);
                 self.call(Input::CheckIn(connection, condition))
             }
             Action::HangUp(place) => self.call(Input::PeerClosed(self.in_use[place])),
+            Action::HangUpIdle(place) => self.call(Input::PeerClosed(self.available[place])),
+            Action::Hello(place, service) => self.call(Input::Hello(self.pending[place], service_id(service))),
             Action::Establish(place) => {
                 let connection = self.pending.remove(place);
+                if world.load_balanced && self.pool.service_of(connection).is_none() {
+                    self.call(Input::Hello(connection, service_id(0)))?;
+                }
+                self.available.push(connection);
                 self.call(Input::Established(connection))
             }
             Action::EstablishFails(place, reaction) => {
@@ -207,10 +252,15 @@ impl Node {
             }
             Action::Check(place, alive) => {
                 let connection = self.checking.remove(place);
+                self.available.push(connection);
                 self.call(Input::Checked(connection, alive))
             }
-            Action::Clear { interrupts } => {
-                let mut clear = Clear::pool(Cause::new("cleared"));
+            Action::Clear { service, interrupts } => {
+                let cause = Cause::new("cleared");
+                let mut clear = match service {
+                    None => Clear::pool(cause),
+                    Some(service) => Clear::service(service_id(service), cause),
+                };
                 clear.interrupt_in_use_connections = interrupts;
                 self.call(Input::Clear(clear))
             }
@@ -225,6 +275,15 @@ impl Node {
             Action::Pass => self.pass(world.pass),
             Action::Close => self.call(Input::Close),
         }
+    }
+
+    fn check_out(&mut self, request: CheckOutRequest) -> Result<(), String> {
+        // Its id is needed before its delivery is seen.
+        let Ok(Answer::CheckOut(check_out)) = self.pool.apply(self.now, Input::CheckOut(request)) else {
+            return Err("a check-out begins".to_owned());
+        };
+        self.waiting.push(check_out);
+        self.drain()
     }
 
     fn call(&mut self, input: Input) -> Result<(), String> {
@@ -263,17 +322,22 @@ impl Node {
             let Output::Action(action) = output else { continue };
             match action {
                 PoolAction::Connect { connection } => self.pending.push(connection),
-                PoolAction::Check { connection } => self.checking.push(connection),
+                PoolAction::Check { connection } => {
+                    law("what is checked was available", self.take(connection))?;
+                    self.checking.push(connection);
+                }
                 PoolAction::Deliver { check_out, connection, .. } => {
                     law("a check-out ends once", self.end(check_out))?;
                     law("a stale connection is never delivered", !self.pool.is_stale(connection))?;
-                    law("a connection has one user", !self.in_use.contains(&connection))?;
+                    // Of another user it would not be among the available ones.
+                    law("a connection has one user", self.take(connection))?;
                     self.in_use.push(connection);
                 }
                 PoolAction::Fail { check_out, .. } => law("a check-out ends once", self.end(check_out))?,
                 PoolAction::Close { connection, .. } => {
                     law("a connection in use is not closed", !self.in_use.contains(&connection))?;
                     self.checking.retain(|checking| *checking != connection);
+                    self.take(connection);
                 }
                 PoolAction::Interrupt { connection } => self.pending.retain(|pending| *pending != connection),
                 PoolAction::Refresh { .. } | PoolAction::WarmedUp { .. } => {
@@ -284,28 +348,37 @@ impl Node {
         Ok(())
     }
 
+    /// Whether a connection was available, which it is no longer.
+    fn take(&mut self, connection: Handle) -> bool {
+        let before = self.available.len();
+        self.available.retain(|available| *available != connection);
+        self.available.len() < before
+    }
+
     fn end(&mut self, check_out: CheckOutId) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| *waiting != check_out);
         self.waiting.len() < before
     }
 
-    /// What holds in every state.
-    fn judge(&self, world: &World) -> Result<(), String> {
+    /// What holds in every state, and after the state `before`.
+    fn judge(&self, world: &World, before: &Node) -> Result<(), String> {
         self.pool.check_invariants().map_err(|broken| broken.to_string())?;
         let counts = self.pool.counts();
         let (waiting, checking) = (self.waiting.len(), self.checking.len());
         law("the pool counts who waits", counts.waiting as usize == waiting)?;
         law("the pool counts what is established", counts.pending as usize == self.pending.len())?;
         law("the pool counts what is in use", counts.in_use as usize == self.in_use.len())?;
-        let total = counts.pending + counts.available + counts.in_use;
-        // Those in use stay when the limit sinks.
-        law("there are at most maxPoolSize connections", total <= world.connections)?;
+        law("the pool counts what is available", counts.available as usize == self.available.len() + checking)?;
+        let (total, total_before) = (counts.total(), before.pool.counts().total());
+        let max = self.pool.options().max_pool_size.unwrap_or(world.connections);
+        // Those pending and in use stay when the limit sinks, and do not become more.
+        law("there are at most maxPoolSize connections", total <= max || total <= total_before)?;
         law("at most maxConnecting are established at a time", counts.pending <= world.max_connecting)?;
-        let idle = counts.available as usize - checking;
+        let idle = self.available.len();
+        law("what is too much is not kept available", total <= max || idle == 0)?;
         // One that was idle for long is checked first, one for each waiter.
         law("nobody waits while a connection is available", waiting <= checking || idle == 0)?;
-        let max = self.pool.options().max_pool_size.unwrap_or(world.connections);
         let has_room = self.pool.state() == PoolState::Ready && total < max && counts.pending < world.max_connecting;
         let lacks_one = waiting > self.pending.len() + checking;
         law("nobody waits while a connection could be created", !(has_room && lacks_one))?;
@@ -316,4 +389,8 @@ impl Node {
 /// Fails unless the law holds.
 fn law(law: &str, holds: bool) -> Result<(), String> {
     if holds { Ok(()) } else { Err(law.to_owned()) }
+}
+
+fn service_id(service: u8) -> ServiceId {
+    ServiceId([service; 12])
 }
