@@ -44,6 +44,10 @@ const CALLS_BETWEEN_LOOKS: u64 = 64;
 /// A timeout that is due again and again, this often, makes its driver a busy loop.
 const TIMEOUTS_IN_A_ROW: u32 = 100;
 
+/// A client that keeps its driver busy for so many rounds of answers, without a moment in which all are still, makes no progress. Each of
+/// sixteen callers may need a round, and each warm-up one for each connection.
+const ROUNDS_AT_ONCE: u32 = 100;
+
 /// When all is well, everybody is answered within this time: longer than any pause that a pool makes by itself.
 const CALM: Duration = Duration::from_secs(5);
 
@@ -392,6 +396,10 @@ impl<M: Machine> Driver<M> {
         self.oracle.settle()?;
         let holds_back = self.machine.holds_back(|pool| self.oracle.is_told_of(pool));
         law("a client whose outputs were taken has none left in a pool", !holds_back, || format!("{:?}", self.now))?;
+        let difference = self.machine.difference();
+        law("a client does the same whether anybody observes it", difference.is_none(), || {
+            difference.unwrap_or_default().to_owned()
+        })?;
         self.calls += 1;
         if self.looks == Looks::AfterEachCall || self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
             self.look_inside()?;
@@ -508,13 +516,21 @@ impl<M: Machine> Driver<M> {
     pub(super) fn calm_down(&mut self, election: u64) -> Result<(), Broken> {
         let end = self.now + CALM;
         self.give_up_warm_ups()?;
+        let mut rounds = 0;
         loop {
+            rounds += 1;
+            let left = || format!("{} wait at {:?}", self.oracle.waiting(), self.now);
+            law("when all is well, a client comes to rest", rounds <= ROUNDS_AT_ONCE, left)?;
             self.answer_all(election)?;
             if self.oracle.waiting() == 0 && self.oracle.warm_ups() == 0 {
                 break;
             }
             let is_busy = !self.pending.is_empty() || !self.checking.is_empty() || !self.in_use.is_empty();
-            if !is_busy && !self.handle_timeout_by(end)? {
+            if is_busy {
+                continue;
+            }
+            rounds = 0;
+            if !self.handle_timeout_by(end)? {
                 let left = format!("{} and {} warm-ups at {:?}", self.oracle.waiting(), self.warm_ups.len(), self.now);
                 law("when all is well, everybody who waits is answered soon", false, || left)?;
             }

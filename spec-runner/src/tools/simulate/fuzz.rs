@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
-use super::shrink::{play, shrink, sound};
+use super::shrink::{play, shrink, twins};
 use super::step::{Deployment, Establishment, Heard, Lookup, Purpose, Script, Step, Trouble};
 use super::world::{Weather, World};
 
@@ -38,9 +38,9 @@ pub fn run(data: &[u8]) {
     let steps = steps.collect();
     let client = World::new(seed, Some(deployment), Weather::Drawn).client().clone();
     let script = Script { client, steps, until: now };
-    let Some(machine) = sound(&script.client) else { return };
+    let Some(machine) = twins(&script.client) else { return };
     if let Err(broken) = play(&script, machine).1 {
-        let smallest = shrink(script, &sound);
+        let smallest = shrink(script, &twins);
         assert_eq!(broken.law, "", "{}\n{smallest}", broken.detail);
     }
 }

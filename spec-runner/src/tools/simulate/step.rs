@@ -31,6 +31,27 @@ pub(super) struct ClientCase {
     pub(super) srv_max_hosts: Option<u8>,
     /// How late the client calls on a timeout.
     pub(super) lateness: Duration,
+    pub(super) twin: Twin,
+}
+
+/// Whether a machine without events has the same calls, and has to do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Twin {
+    None,
+    Plain,
+    /// It records how long everything takes.
+    Timed,
+}
+
+impl Twin {
+    /// That of a seed: one seed in eight has one.
+    pub(super) fn of_seed(seed: u64) -> Self {
+        match seed % 16 {
+            5 => Self::Plain,
+            13 => Self::Timed,
+            _ => Self::None,
+        }
+    }
 }
 
 /// The kind of deployment.
@@ -222,7 +243,7 @@ impl Step {
 impl fmt::Display for Script {
     /// The options that are not the defaults, and one line for each step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness } = &self.client;
+        let ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness, twin } = &self.client;
         writeln!(f, "  {} with {}", deployment.name(), options(pool))?;
         if *max_connections > 0 {
             writeln!(f, "  at most {max_connections} connections in all pools")?;
@@ -232,6 +253,11 @@ impl fmt::Display for Script {
         }
         if !lateness.is_zero() {
             writeln!(f, "  timeouts are handled {lateness:?} late")?;
+        }
+        match twin {
+            Twin::None => {}
+            Twin::Plain => writeln!(f, "  beside a twin that nobody observes")?,
+            Twin::Timed => writeln!(f, "  beside a twin that nobody observes, and that records durations")?,
         }
         self.steps.iter().try_for_each(|(at, step)| {
             let at = at.saturating_since(Instant::ORIGIN);

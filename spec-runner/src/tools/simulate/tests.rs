@@ -1,5 +1,6 @@
 //! The oracle sees bugs: each machine here has one, and a law breaks that names it, in a script of few steps.
 
+use cmap_core::options::Reuse;
 use cmap_core::pool::{Action, Condition, Counts, Handle, IdentityId, Output as PoolOutput};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
@@ -11,6 +12,7 @@ use super::machine::Machine;
 use super::shrink::{play, shrink, sound};
 use super::simulate;
 use super::step::ClientCase;
+use super::twins::Twins;
 use super::world::{Weather, World};
 
 /// Enough seeds to meet each bug.
@@ -39,6 +41,10 @@ enum Bug {
     NeverAsksDns,
     /// What DNS says has no effect.
     IgnoresDns,
+    /// A connection that came back unusable makes it panic.
+    Panics,
+    /// A connection that was looked at is to be looked at again.
+    NeverRests,
 }
 
 struct Wrong {
@@ -62,6 +68,12 @@ impl Machine for Wrong {
             }
             (Bug::LetsTimePass, Input::Timeout) | (Bug::IgnoresDns, Input::Srv(Ok(_))) => Answer::Done,
             (Bug::KeepsOutdatedConnections, Input::RenewCredential(_)) => Answer::Done,
+            (Bug::Panics, Input::CheckIn(connection, Condition::Errored)) => panic!("{connection:?} came back"),
+            (Bug::NeverRests, Input::Checked(connection, true)) => {
+                let output = PoolOutput::Action(Action::Check { connection });
+                self.again = self.machine.pool_of(connection).map(|server| Output::Pool { server, output });
+                Answer::Done
+            }
             (Bug::MixesIdentities, Input::CheckOut(mut request)) => {
                 request.identity = None;
                 self.machine.apply(now, Input::CheckOut(request))
@@ -119,12 +131,16 @@ impl Machine for Wrong {
 
 /// The law that the first failing seed breaks, and how many steps are enough for that.
 fn found(bug: Bug) -> (&'static str, usize) {
-    let make = |case: &ClientCase| Some(Wrong { machine: sound(case)?, bug, calls: 0, again: None });
+    found_in(&|case: &ClientCase| Some(Wrong { machine: sound(case)?, bug, calls: 0, again: None }))
+}
+
+/// The same of the machines that `make` makes.
+fn found_in<M: Machine>(make: &dyn Fn(&ClientCase) -> Option<M>) -> (&'static str, usize) {
     let failed = (0..SEEDS).find_map(|seed| {
         let done = simulate(world(seed), STEPS, make);
         done.result.err().map(|_| done.script)
     });
-    let script = shrink(failed.expect("no seed finds it"), &make);
+    let script = shrink(failed.expect("no seed finds it"), make);
     let (_, played) = play(&script, make(&script.client).expect("it has a machine"));
     (played.expect_err("a law still breaks").law, script.steps.len())
 }
@@ -253,5 +269,37 @@ fn an_answer_of_dns_without_effect_is_found() {
     let (law, steps) = found(Bug::IgnoresDns);
 
     assert_eq!(law, "the servers are those that DNS has named last");
+    assert!(steps <= 10, "{steps}");
+}
+
+#[test]
+fn a_panic_is_found_and_shrunk() {
+    let (law, steps) = found(Bug::Panics);
+
+    assert_eq!(law, "nothing panics");
+    assert!(steps <= 4, "{steps}");
+}
+
+#[test]
+fn a_machine_that_never_rests_is_found() {
+    let make = |case: &ClientCase| Some(Wrong { machine: sound(case)?, bug: Bug::NeverRests, calls: 0, again: None });
+
+    // Not shrunk: each script that breaks this law goes on for a hundred rounds.
+    let broken = (0..SEEDS).find_map(|seed| simulate(world(seed), STEPS, make).result.err());
+
+    assert_eq!(broken.map(|broken| broken.law), Some("when all is well, a client comes to rest"));
+}
+
+#[test]
+fn a_machine_that_does_otherwise_while_nobody_observes_it_is_found() {
+    let make = |case: &ClientCase| {
+        let mut other = case.clone();
+        other.pool.reuse = Some(Reuse::FirstIn);
+        Some(Twins::of(case, sound(case)?, sound(&other)?))
+    };
+
+    let (law, steps) = found_in(&make);
+
+    assert_eq!(law, "a client does the same whether anybody observes it");
     assert!(steps <= 10, "{steps}");
 }
