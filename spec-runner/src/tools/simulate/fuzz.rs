@@ -75,9 +75,14 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
         16 => Step::HangUp(place),
         17 => Step::OperationFailed { nth: place, trouble: nth(&TROUBLES, more) },
         18 | 19 => Step::Heard { member: place, finding: heard(more) },
+        20 if argument >= 192 => Step::Limit {
+            max_wait_queue_depth: is_true.then_some(u32::from(argument % 8) + 1),
+            max_new_connections_per_second: more.is_multiple_of(3).then_some(200),
+        },
         20 => Step::Resize { max_pool_size: u32::from(argument % 8), max_connecting: u32::from(more % 3) + 1 },
         21 => Step::RetireAll(time),
         22 => Step::EndAffinity(u64::from(argument % 6)),
+        _ if argument == 0 => Step::Resume,
         _ => Step::Suspend(time),
     }
 }
@@ -94,8 +99,8 @@ fn heard(argument: u8) -> Heard {
     match argument % 8 {
         0 => Heard::Failure,
         1 => Heard::Timeout,
-        2..=4 => Heard::Answer { primary_of: None },
-        _ => Heard::Answer { primary_of: Some(u64::from(argument / 8)) },
+        2..=4 => Heard::Answer { primary_of: None, round_trip_millis: argument / 8 },
+        _ => Heard::Answer { primary_of: Some(u64::from(argument / 8)), round_trip_millis: argument / 8 },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -34,7 +34,7 @@ pub(super) fn each_timed_seed(
     let before = cpu_time();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(seeds.first);
-    let begin = Instant::now();
+    let begin = time(ClockId::Monotonic);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -51,7 +51,7 @@ pub(super) fn each_timed_seed(
         while is_terminal && !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(Duration::from_millis(200));
             let done = next.load(Ordering::Relaxed).min(seeds.end) - seeds.first;
-            write!(out, "\r{}", progress(done, seeds, simulated(), begin.elapsed()))?;
+            write!(out, "\r{}", progress(done, seeds, simulated(), time(ClockId::Monotonic).saturating_sub(begin)))?;
             out.flush()?;
         }
         if is_terminal { write!(out, "\r") } else { Ok(()) }
@@ -70,7 +70,11 @@ fn progress(done: u64, seeds: Seeds, simulated: Option<Duration>, taken: Duratio
 
 /// The time that this process has worked, on all processors.
 fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time(ClockId::ProcessCPUTime)
+}
+
+fn time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 

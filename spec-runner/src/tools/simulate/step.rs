@@ -130,6 +130,8 @@ pub(super) enum Step {
     Heard { member: usize, finding: Heard },
     /// The user changes limits.
     Resize { max_pool_size: u32, max_connecting: u32 },
+    /// The user changes limits beside the sizes; `None` is none.
+    Limit { max_wait_queue_depth: Option<u32>, max_new_connections_per_second: Option<u32> },
     /// The user replaces all connections within this time.
     RetireAll(Duration),
     /// A key is not used any more.
@@ -148,6 +150,8 @@ pub(super) enum Step {
     Resolve(Lookup),
     /// The process is suspended: it calls on no timeout meanwhile.
     Suspend(Duration),
+    /// The process goes on after a suspension that its clock has not counted.
+    Resume,
 }
 
 /// What a caller wants a connection for.
@@ -203,7 +207,7 @@ pub(super) enum Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// It answered: in a set it is the primary of this election, or else a secondary.
-    Answer { primary_of: Option<u64> },
+    Answer { primary_of: Option<u64>, round_trip_millis: u8 },
     /// Its connection failed.
     Failure,
     /// It did not answer in time.
@@ -232,6 +236,8 @@ impl Step {
             | Self::Resolve(_)
             | Self::Heard { .. }
             | Self::Resize { .. }
+            | Self::Limit { .. }
+            | Self::Resume
             | Self::RetireAll(_)
             | Self::EndAffinity(_)
             | Self::WarmUp(_)

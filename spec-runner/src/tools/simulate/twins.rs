@@ -133,12 +133,28 @@ impl Done {
         let delivered = match answer {
             Answer::CheckOut(CheckOut::Started(check_out), Some(connection))
             | Answer::CheckedIn(Some((check_out, connection))) => Some((check_out, connection)),
-            _ => None,
+            Answer::Done
+            | Answer::CheckOut(..)
+            | Answer::CheckedIn(None)
+            | Answer::Cancellation(_)
+            | Answer::Identity(_)
+            | Answer::WarmUp(_)
+            | Answer::WarmUpCancelled(_)
+            | Answer::Misuse(_)
+            | Answer::Refused
+            | _ => None,
         };
         let answer = match answer {
             Answer::CheckOut(check_out, _) => Answer::CheckOut(check_out, None),
             Answer::CheckedIn(_) => Answer::CheckedIn(None),
-            answer => answer,
+            Answer::Done
+            | Answer::Cancellation(_)
+            | Answer::Identity(_)
+            | Answer::WarmUp(_)
+            | Answer::WarmUpCancelled(_)
+            | Answer::Misuse(_)
+            | Answer::Refused
+            | _ => answer,
         };
         let delivery = delivered.and_then(|(check_out, connection)| {
             let output = PoolOutput::Action(Action::Deliver { check_out, connection, socket: () });

@@ -37,6 +37,8 @@ pub(super) struct Temper {
     pub(super) troubles: u64,
     pub(super) changes: bool,
     pub(super) suspensions: bool,
+    /// Answers to checks that take long.
+    pub(super) spikes: u64,
 }
 
 impl Temper {
@@ -63,6 +65,7 @@ impl Temper {
             troubles: 0,
             changes: false,
             suspensions: false,
+            spikes: 0,
         }
     }
 
@@ -88,6 +91,7 @@ impl Temper {
             identities: pick(random, &[0, 0, 300, 900]),
             refusals: pick(random, &[0, 0, 100]),
             rotations: pick(random, &[0, 0, 1_000_000, 30_000]),
+            spikes: pick(random, &[0, 0, 300]),
         };
         match deployment {
             // DNS is looked up once in a minute: callers take their time.
