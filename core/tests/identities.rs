@@ -18,7 +18,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{IdentityOrder, PoolOptions, PoolSizes};
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput};
-use cmap_core::server::{ServerDescription, ServerId, ServerType};
+use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Output, SelectionErrorKind, Topology, TopologyOptions};
 use proptest::prelude::*;
@@ -394,6 +394,39 @@ fn a_failed_check_clears_the_pools_of_all_users() {
     driver.lose();
 
     assert_eq!(driver.cleared, 2);
+}
+
+#[test]
+fn an_error_on_a_connection_of_a_user_who_was_removed_before_a_clear_is_old_news_sdam_4() {
+    let mut driver = Driver::new();
+    driver.check_out(1);
+    driver.establish_all();
+    let connection = driver.in_use[0];
+    driver.topology.remove_identity(driver.now, driver.users[1].unwrap());
+    driver.lose();
+    driver.find();
+    let cleared = driver.cleared;
+
+    let error = OperationError::new(Fault::Network, Cause::new("gone"));
+    driver.topology.handle_operation_failed(driver.now, connection, error).unwrap();
+    driver.drain();
+
+    assert_eq!(driver.cleared, cleared, "the server has answered since");
+}
+
+#[test]
+fn an_error_on_a_connection_of_a_user_who_was_removed_since_the_last_clear_speaks_against_the_server() {
+    let mut driver = Driver::new();
+    driver.check_out(1);
+    driver.establish_all();
+    let connection = driver.in_use[0];
+    driver.topology.remove_identity(driver.now, driver.users[1].unwrap());
+
+    let error = OperationError::new(Fault::Network, Cause::new("gone"));
+    driver.topology.handle_operation_failed(driver.now, connection, error).unwrap();
+    driver.drain();
+
+    assert_eq!(driver.cleared, 1);
 }
 
 #[test]

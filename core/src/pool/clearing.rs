@@ -62,6 +62,13 @@ impl<C> Pool<C> {
         true
     }
 
+    /// Makes the connections stale that a closed pool has left, as a clear does in one that is open.
+    pub(crate) fn outdate_if_closed(&mut self) {
+        if self.state == PoolState::Closed {
+            self.generations.pool = self.generations.pool.next();
+        }
+    }
+
     /// Interrupts every connection of the pool or of one service (CMAP-40 to CMAP-42). Pending connections are closed
     /// here; connections in use are closed when they are checked in.
     ///

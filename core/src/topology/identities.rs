@@ -213,9 +213,18 @@ impl<C> Topology<C> {
             return self.call_pool(pool, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()));
         }
         for id in self.pools_of(self.member_of(pool)) {
+            self.outdate_if_removed(id);
             self.call_pool(id, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()))?;
         }
         Ok(())
+    }
+
+    /// The pools of a server are cleared. What an identity that was removed has left there is older than that, and its errors are
+    /// old news (SDAM-4).
+    fn outdate_if_removed(&mut self, pool: ServerId) {
+        if let Some(server) = self.servers.get_mut(pool).filter(|server| server.of_identity.is_some()) {
+            server.pool.outdate_if_closed();
+        }
     }
 
     /// Does with the pools of identities what a failure has done with another pool of their server.
@@ -223,6 +232,7 @@ impl<C> Topology<C> {
         let now = self.now;
         for sibling in self.pools_of(self.member_of(pool)) {
             if sibling != pool && !self.options.load_balanced {
+                self.outdate_if_removed(sibling);
                 let _ = self.call_pool(sibling, |pool| pool.clear(now, Clear::pool(cause.clone())));
             }
         }

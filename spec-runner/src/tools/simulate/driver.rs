@@ -1,5 +1,6 @@
 //! Carries out steps on a client, as the driver of a runtime would, and lets the oracle judge each of them.
 
+mod calm;
 mod establishing;
 mod identities;
 mod inputs;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{Call, Finding};
-use cmap_core::options::{PoolOptionsError, PoolSizes, ReadMode, ReadPreference};
+use cmap_core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth, ReadMode, ReadPreference};
 use cmap_core::pool::{
     Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput,
 };
@@ -27,7 +28,7 @@ use super::ledger::Waiter;
 use super::machine::Machine;
 use super::mark::Mark;
 use super::oracle::{Broken, Oracle, law};
-use super::step::{ClientCase, Deployment, Establishment, Heard, Purpose, Step};
+use super::step::{ClientCase, Deployment, Heard, Purpose, Step};
 
 /// How often it looks at what only the machine itself can tell, which costs more than the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,6 @@ const CALLS_BETWEEN_LOOKS: u64 = 64;
 
 /// A timeout that is due again and again, this often, makes its driver a busy loop.
 const TIMEOUTS_IN_A_ROW: u32 = 100;
-
-/// When all is well, everybody is answered within this time: longer than any pause that a pool makes by itself.
-const CALM: Duration = Duration::from_secs(5);
 
 /// An output that the servers or the callers must act on.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +82,8 @@ pub(super) struct Driver<M> {
     deployment: Deployment,
     /// Whether something may keep a warm-up from its connections for ever: a limit of all pools, or pings that take all permits.
     may_stay_cold: bool,
+    /// Whether it is left alone for a while before it is closed. Pings would make that long.
+    has_rest: bool,
     lateness: Duration,
     looks: Looks,
     now: Instant,
@@ -128,6 +128,7 @@ impl<M: Machine> Driver<M> {
             machine,
             deployment: case.deployment,
             may_stay_cold: case.max_connections > 0 || case.pool.refresh_requirement.is_some(),
+            has_rest: case.pool.refresh_requirement.is_none() && case.pool.seed % 4 == 2,
             lateness: case.lateness,
             looks,
             now: Instant::ORIGIN,
@@ -231,6 +232,7 @@ impl<M: Machine> Driver<M> {
     }
 
     fn step(&mut self, step: Step) -> Result<(), Broken> {
+        self.oracle.called(self.now);
         match step {
             Step::CheckOut { purpose, limit, key, identity } => {
                 let mut request = CheckOutRequest::default();
@@ -261,7 +263,10 @@ impl<M: Machine> Driver<M> {
                 None => Ok(()),
             },
             Step::OperationFailed { nth, trouble } => match nth_of(&self.in_use, nth) {
-                Some(connection) => self.call(Input::OperationFailed(connection, operation_error(trouble))),
+                Some(connection) => {
+                    self.oracle.operation_failed(connection, trouble);
+                    self.call(Input::OperationFailed(connection, operation_error(trouble)))
+                }
                 None => Ok(()),
             },
             Step::Heard { member, finding } => self.hear(member, finding),
@@ -270,6 +275,16 @@ impl<M: Machine> Driver<M> {
                 // Limits that contradict the others are refused.
                 if self.apply(Input::Resize(sizes)) == Answer::Done {
                     self.oracle.resized(max_pool_size, max_connecting);
+                }
+                self.drain()?;
+                self.look()
+            }
+            Step::Limit { max_wait_queue_depth, max_new_connections_per_second } => {
+                let limits = PoolLimits::default()
+                    .max_wait_queue_depth(max_wait_queue_depth.map(QueueDepth::Waiters))
+                    .max_new_connections_per_second(max_new_connections_per_second);
+                if self.apply(Input::Limit(limits)) == Answer::Done {
+                    self.oracle.limited(max_wait_queue_depth, max_new_connections_per_second.is_some());
                 }
                 self.drain()?;
                 self.look()
@@ -288,6 +303,10 @@ impl<M: Machine> Driver<M> {
                 self.call(Input::Timeout)?;
                 self.oracle.after_timeout(self.now)
             }
+            Step::Resume => {
+                self.oracle.resumed();
+                self.call(Input::Resume)
+            }
         }
     }
 
@@ -300,7 +319,7 @@ impl<M: Machine> Driver<M> {
                 Input::CheckOutFor(Box::new(Criteria { selector, ..Criteria::default() }), request)
             }
         };
-        self.call_for(input, request)
+        self.call_for(input, purpose, request)
     }
 
     fn cancel(&mut self, nth: usize) -> Result<(), Broken> {
@@ -322,7 +341,13 @@ impl<M: Machine> Driver<M> {
         let Some(server) = self.members.get(member).copied().flatten().filter(|_| is_checked) else { return Ok(()) };
         let failure = |fault| Finding::Failure { fault, cause: Cause::new("the check failed") };
         let finding = match heard {
-            Heard::Answer { primary_of } => Finding::Description(Box::new(self.description(member, primary_of))),
+            Heard::Answer { primary_of, round_trip_millis } => {
+                let mut description = self.description(member, primary_of);
+                let round_trip_time = Duration::from_millis(round_trip_millis.into());
+                description.round_trip_time = Some(round_trip_time);
+                self.oracle.heard_answer(server, primary_of, round_trip_time);
+                Finding::Description(Box::new(description))
+            }
             Heard::Failure => failure(Fault::Network),
             Heard::Timeout => failure(Fault::Timeout),
         };
@@ -347,14 +372,16 @@ impl<M: Machine> Driver<M> {
     // A call, and what it leads to.
 
     fn call(&mut self, input: Input) -> Result<(), Broken> {
-        self.call_for(input, CheckOutRequest::default())
+        self.call_for(input, Purpose::Write, CheckOutRequest::default())
     }
 
-    /// A call that may begin a check-out, of this request.
-    fn call_for(&mut self, input: Input, request: CheckOutRequest) -> Result<(), Broken> {
+    /// A call that may begin a check-out, of this purpose and request.
+    fn call_for(&mut self, input: Input, purpose: Purpose, request: CheckOutRequest) -> Result<(), Broken> {
         let answer = self.apply(input);
         if let Answer::CheckOut(check_out, _) = answer {
-            self.oracle.began(Waiter { check_out, deadline: request.deadline, identity: request.identity });
+            let CheckOutRequest { deadline, identity, .. } = request;
+            let began_at = self.now;
+            self.oracle.began(Waiter { check_out, purpose, began_at, queued_at: None, deadline, identity });
             self.last_check_out = Some(check_out);
             self.waiting.push(check_out);
         }
@@ -385,6 +412,7 @@ impl<M: Machine> Driver<M> {
 
     fn apply(&mut self, input: Input) -> Answer {
         self.due = None;
+        self.oracle.called(self.now);
         self.machine.apply(self.now, input)
     }
 
@@ -392,6 +420,10 @@ impl<M: Machine> Driver<M> {
         self.oracle.settle()?;
         let holds_back = self.machine.holds_back(|pool| self.oracle.is_told_of(pool));
         law("a client whose outputs were taken has none left in a pool", !holds_back, || format!("{:?}", self.now))?;
+        let difference = self.machine.difference();
+        law("a client does the same whether anybody observes it", difference.is_none(), || {
+            difference.unwrap_or_default().to_owned()
+        })?;
         self.calls += 1;
         if self.looks == Looks::AfterEachCall || self.calls.is_multiple_of(CALLS_BETWEEN_LOOKS) {
             self.look_inside()?;
@@ -439,6 +471,7 @@ impl<M: Machine> Driver<M> {
                     *known = Some(server);
                 }
                 self.oracle.server_joined(member);
+                self.oracle.server_begun(server);
                 self.reports.push(Report::CheckServer(member));
             }
             Output::Monitor { server, call: MonitorCall::Call(Call::RequestCheck) } => {
@@ -499,62 +532,6 @@ impl<M: Machine> Driver<M> {
     fn rename(&mut self, from: CheckOut, to: CheckOut) {
         self.waiting.iter_mut().filter(|known| **known == from).for_each(|known| *known = to);
         self.reports.push(Report::Renamed { from, to });
-    }
-
-    // The end.
-
-    /// The faults stop, callers return what they have, and servers answer: everybody who waits gets an answer soon. Then
-    /// the client closes, and nothing is left over.
-    pub(super) fn calm_down(&mut self, election: u64) -> Result<(), Broken> {
-        let end = self.now + CALM;
-        self.give_up_warm_ups()?;
-        loop {
-            self.answer_all(election)?;
-            if self.oracle.waiting() == 0 && self.oracle.warm_ups() == 0 {
-                break;
-            }
-            let is_busy = !self.pending.is_empty() || !self.checking.is_empty() || !self.in_use.is_empty();
-            if !is_busy && !self.handle_timeout_by(end)? {
-                let left = format!("{} and {} warm-ups at {:?}", self.oracle.waiting(), self.warm_ups.len(), self.now);
-                law("when all is well, everybody who waits is answered soon", false, || left)?;
-            }
-        }
-        self.call(Input::Close)?;
-        while !self.in_use.is_empty() {
-            self.step(Step::CheckIn { nth: 0, is_usable: true })?;
-        }
-        while !self.pending.is_empty() {
-            self.step(Step::Establish { nth: 0, end: Establishment::Done })?;
-        }
-        while !self.checking.is_empty() {
-            self.step(Step::Check { nth: 0, is_alive: true })?;
-        }
-        while !self.refreshing.is_empty() {
-            self.step(Step::Refresh { nth: 0, is_alive: true })?;
-        }
-        self.look_inside()?;
-        self.oracle.after_close()
-    }
-
-    /// One answer to everything that there is to answer.
-    fn answer_all(&mut self, election: u64) -> Result<(), Broken> {
-        for member in 0..self.members.len() {
-            let primary_of = (self.deployment.is_replica_set() && member == 0).then_some(election);
-            self.step(Step::Heard { member, finding: Heard::Answer { primary_of } })?;
-        }
-        for _ in 0..self.pending.len() {
-            self.step(Step::Establish { nth: 0, end: Establishment::Done })?;
-        }
-        for _ in 0..self.checking.len() {
-            self.step(Step::Check { nth: 0, is_alive: true })?;
-        }
-        for _ in 0..self.refreshing.len() {
-            self.step(Step::Refresh { nth: 0, is_alive: true })?;
-        }
-        for _ in 0..self.in_use.len() {
-            self.step(Step::CheckIn { nth: 0, is_usable: true })?;
-        }
-        Ok(())
     }
 }
 

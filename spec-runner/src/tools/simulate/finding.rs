@@ -6,7 +6,7 @@ use cmap_core::trace::{Header, Recorded, RecorderOptions};
 
 use super::args::SimulateArgs;
 use super::oracle::Broken;
-use super::shrink::{play, shrink, sound};
+use super::shrink::{play, shrink, sound, twins};
 use super::step::{ClientCase, Script};
 
 /// Room for any script that is worth reading.
@@ -25,8 +25,8 @@ impl Finding {
     /// Makes the script small.
     pub(super) fn of(seed: u64, broken: Broken, script: Script) -> Self {
         let steps = script.steps.len();
-        let script = shrink(script, &sound);
-        let again = sound(&script.client).and_then(|machine| play(&script, machine).1.err());
+        let script = shrink(script, &twins);
+        let again = twins(&script.client).and_then(|machine| play(&script, machine).1.err());
         Self { seed, broken: again.unwrap_or(broken), steps, script }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
-use super::shrink::{play, shrink, sound};
+use super::shrink::{play, shrink, twins};
 use super::step::{Deployment, Establishment, Heard, Lookup, Purpose, Script, Step, Trouble};
 use super::world::{Weather, World};
 
@@ -38,9 +38,9 @@ pub fn run(data: &[u8]) {
     let steps = steps.collect();
     let client = World::new(seed, Some(deployment), Weather::Drawn).client().clone();
     let script = Script { client, steps, until: now };
-    let Some(machine) = sound(&script.client) else { return };
+    let Some(machine) = twins(&script.client) else { return };
     if let Err(broken) = play(&script, machine).1 {
-        let smallest = shrink(script, &sound);
+        let smallest = shrink(script, &twins);
         assert_eq!(broken.law, "", "{}\n{smallest}", broken.detail);
     }
 }
@@ -75,9 +75,14 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
         16 => Step::HangUp(place),
         17 => Step::OperationFailed { nth: place, trouble: nth(&TROUBLES, more) },
         18 | 19 => Step::Heard { member: place, finding: heard(more) },
+        20 if argument >= 192 => Step::Limit {
+            max_wait_queue_depth: is_true.then_some(u32::from(argument % 8) + 1),
+            max_new_connections_per_second: more.is_multiple_of(3).then_some(200),
+        },
         20 => Step::Resize { max_pool_size: u32::from(argument % 8), max_connecting: u32::from(more % 3) + 1 },
         21 => Step::RetireAll(time),
         22 => Step::EndAffinity(u64::from(argument % 6)),
+        _ if argument == 0 => Step::Resume,
         _ => Step::Suspend(time),
     }
 }
@@ -94,8 +99,8 @@ fn heard(argument: u8) -> Heard {
     match argument % 8 {
         0 => Heard::Failure,
         1 => Heard::Timeout,
-        2..=4 => Heard::Answer { primary_of: None },
-        _ => Heard::Answer { primary_of: Some(u64::from(argument / 8)) },
+        2..=4 => Heard::Answer { primary_of: None, round_trip_millis: argument / 8 },
+        _ => Heard::Answer { primary_of: Some(u64::from(argument / 8)), round_trip_millis: argument / 8 },
     }
 }
 

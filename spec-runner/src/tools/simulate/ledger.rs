@@ -4,11 +4,17 @@
 //! than the machine that it judges.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use cmap_core::pool::{CheckOutId, ConnectionId, Handle, IdentityId, ServiceId};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 use cmap_core::topology::CheckOut;
+
+use super::step::Purpose;
+
+/// serverSelectionTimeoutMS.
+const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +51,15 @@ pub(super) struct Connection {
     /// The pool gave it up while it was being established or pinged.
     pub(super) is_given_up: bool,
     pub(super) has_socket: bool,
+    pub(super) established_at: Instant,
+    /// Since its last use.
+    pub(super) available_since: Instant,
+    /// When it answered last to a look or a ping.
+    pub(super) answered_at: Option<Instant>,
+    /// The check-outs that it has served.
+    pub(super) uses: u32,
+    /// It was available while the process was suspended, and nobody has looked at it since.
+    pub(super) is_suspect: bool,
 }
 
 /// A connection whose credential has been replaced.
@@ -98,9 +113,27 @@ pub(super) struct Waiting(Vec<Waiter>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub(super) check_out: CheckOut,
+    pub(super) purpose: Purpose,
+    pub(super) began_at: Instant,
+    /// Since when it waits in the queue of a pool.
+    pub(super) queued_at: Option<Instant>,
     pub(super) deadline: Option<Instant>,
     /// Whose connection it wants.
     pub(super) identity: Option<IdentityId>,
+}
+
+impl Waiter {
+    /// When it has no time left to find a server (SEL-17, CSOT-4).
+    pub(super) fn end_of_selection(&self) -> Instant {
+        let limit = self.began_at + SERVER_SELECTION_TIMEOUT;
+        self.deadline.map_or(limit, |deadline| deadline.min(limit))
+    }
+
+    /// When it has to end, if it has to.
+    pub(super) fn end(&self) -> Option<Instant> {
+        let is_bounded = self.deadline.is_some() || matches!(self.check_out, CheckOut::Selecting(_));
+        is_bounded.then(|| self.end_of_selection())
+    }
 }
 
 impl Connections {
@@ -119,6 +152,11 @@ impl Connections {
             is_there: true,
             is_given_up: false,
             has_socket: false,
+            established_at: Instant::ORIGIN,
+            available_since: Instant::ORIGIN,
+            answered_at: None,
+            uses: 0,
+            is_suspect: false,
         });
         is_new
     }
@@ -162,6 +200,12 @@ impl Connections {
             let is_lent = known.state == State::InUse || known.outdated == Some(Outdated::Lent);
             known.outdated = Some(if is_lent { Outdated::Lent } else { Outdated::Unlent });
         }
+    }
+
+    /// The process was suspended while some were available.
+    pub(super) fn suspect_available(&mut self) {
+        let available = |known: &&mut Connection| known.is_there && known.state == State::Available;
+        self.0.iter_mut().filter(available).for_each(|known| known.is_suspect = true);
     }
 
     /// Those that pools have.
@@ -219,7 +263,7 @@ impl Pools {
         self.known.get(place).is_some_and(|(_, pool)| pool.is_forgotten)
     }
 
-    fn is_closed(&self, place: usize) -> bool {
+    pub(super) fn is_closed(&self, place: usize) -> bool {
         self.known.get(place).is_some_and(|(_, pool)| pool.is_closed)
     }
 
@@ -310,16 +354,19 @@ impl Waiting {
     /// It goes on by another name. Whether it waited.
     pub(super) fn rename(&mut self, from: CheckOut, to: CheckOut) -> bool {
         let known = self.0.iter_mut().rfind(|known| known.check_out == from);
-        known.map(|known| known.check_out = to).is_some()
+        known.map(|known| (known.check_out, known.queued_at) = (to, None)).is_some()
     }
 
     pub(super) fn contains(&self, check_out: CheckOut) -> bool {
         self.0.iter().any(|known| known.check_out == check_out)
     }
 
-    /// One whose deadline has passed.
-    pub(super) fn overdue(&self, now: Instant) -> Option<&Waiter> {
-        self.0.iter().find(|known| known.deadline.is_some_and(|deadline| deadline <= now))
+    pub(super) fn find(&mut self, check_out: CheckOut) -> Option<&mut Waiter> {
+        self.0.iter_mut().rfind(|known| known.check_out == check_out)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.0.iter()
     }
 
     /// Those of an identity.

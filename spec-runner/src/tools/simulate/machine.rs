@@ -23,6 +23,10 @@ pub(super) trait Machine {
     fn outdated(&self) -> u32;
     /// Whether one of these pools has outputs that nobody was given.
     fn holds_back(&self, is_meant: impl Fn(ServerId) -> bool) -> bool;
+    /// What it has done in another way than a twin, if it has one.
+    fn difference(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Machine for Topology<()> {

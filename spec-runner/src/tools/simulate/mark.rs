@@ -38,10 +38,13 @@ pub(super) enum Mark {
     LookupUnusable,
     StrangerIgnored,
     RefusedForgotten,
+    Resumed,
+    Limited,
+    TooDistant,
 }
 
 impl Mark {
-    pub(super) const ALL: [Self; 35] = [
+    pub(super) const ALL: [Self; 38] = [
         Self::DeliveredAtOnce,
         Self::DeliveredAfterWait,
         Self::Cancelled,
@@ -77,6 +80,9 @@ impl Mark {
         Self::LookupUnusable,
         Self::StrangerIgnored,
         Self::RefusedForgotten,
+        Self::Resumed,
+        Self::Limited,
+        Self::TooDistant,
     ];
 
     fn name(self) -> &'static str {
@@ -116,6 +122,9 @@ impl Mark {
             Self::LookupUnusable => "a lookup failed, or had no record of use",
             Self::StrangerIgnored => "a record of another domain was ignored",
             Self::RefusedForgotten => "a connection was refused because its server had been forgotten",
+            Self::Resumed => "the process went on after a suspension that no clock had counted",
+            Self::Limited => "limits beside the sizes changed",
+            Self::TooDistant => "a server that would suit was too far away",
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! 1. `args` is the command line;
 //! 2. `world` decides what happens, from a seed: callers, servers, their troubles, options;
-//! 3. `step` is what happens, as data; `driver` carries it out on a `machine`, the core's own topology;
+//! 3. `step` is what happens, as data; `driver` carries it out on a `machine`, the core's own topology, in some seeds beside its `twins`;
 //! 4. `oracle` judges after every call, without any code of the machine; at the end the faults stop, and everybody must be answered;
 //! 5. `mark` counts what was met, and what was not;
-//! 6. `shrink` makes a script small that breaks a law, and `finding` prints it and writes its trace, which `replay` reads;
-//! 7. `fuzz` is the fuzzer's target, whose bytes are a script;
-//! 8. `whole_stack` does the same with clients on a simulated network; `seeds` is the loop of both.
+//! 6. `panics` makes a panic of the machine a broken law;
+//! 7. `shrink` makes a script small that breaks a law, and `finding` prints it and writes its trace, which `replay` reads;
+//! 8. `fuzz` is the fuzzer's target, whose bytes are a script;
+//! 9. `whole_stack` does the same with clients on a simulated network; `seeds` is the loop of both.
 
 mod args;
 mod driver;
@@ -17,9 +18,11 @@ mod ledger;
 mod machine;
 mod mark;
 mod oracle;
+mod panics;
 mod seeds;
 mod shrink;
 mod step;
+mod twins;
 mod whole_stack;
 mod world;
 
@@ -39,7 +42,8 @@ use self::finding::Finding;
 use self::machine::Machine;
 use self::mark::Marks;
 use self::oracle::Broken;
-use self::seeds::{a_second, each_seed};
+use self::panics::caught;
+use self::seeds::{a_second, each_timed_seed};
 use self::step::{ClientCase, Deployment, Script};
 use self::world::{Weather, World};
 
@@ -73,7 +77,8 @@ pub fn run(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write, is_ter
         return whole_stack::run(args, out, err, is_terminal);
     }
     let tally = Mutex::new(Tally::default());
-    let cpu = each_seed(args.seeds, out, is_terminal, |seed| work(args, seed, &tally))?;
+    let simulated = || tally.lock().ok().map(|tally| tally.simulated);
+    let cpu = each_timed_seed(args.seeds, out, is_terminal, simulated, |seed| work(args, seed, &tally))?;
     let tally = tally.into_inner().unwrap_or_default();
     print(args, &tally, cpu, out)?;
     if let Some((seed, broken, script)) = tally.finding {
@@ -108,7 +113,7 @@ fn print(args: &SimulateArgs, tally: &Tally, cpu: Duration, out: &mut dyn Write)
 /// Takes one seed. Breaks off if a law broke.
 fn work(args: &SimulateArgs, seed: u64, tally: &Mutex<Tally>) -> ControlFlow<()> {
     let world = World::new(seed, args.scenario, args.weather());
-    let done = simulate(world, args.steps.unwrap_or(STEPS), shrink::sound);
+    let done = simulate(world, args.steps.unwrap_or(STEPS), shrink::twins);
     let Ok(mut tally) = tally.lock() else { return ControlFlow::Break(()) };
     tally.seeds += 1;
     tally.calls += done.calls;
@@ -144,8 +149,9 @@ fn simulate<M: Machine>(mut world: World, steps: usize, make: impl Fn(&ClientCas
         marks: Marks::default(),
     };
     let Some(machine) = make(world.client()) else { return done };
-    done.result = Driver::new(world.client(), machine, Looks::Seldom).and_then(|mut driver| {
-        let result = world.run(&mut driver, steps);
+    let made = caught(|| Driver::new(world.client(), machine, Looks::Seldom));
+    done.result = made.and_then(|mut driver| {
+        let result = caught(|| world.run(&mut driver, steps));
         done.calls = driver.calls();
         done.check_outs = driver.check_outs;
         done.simulated = driver.now().saturating_since(Time::ORIGIN);

@@ -3,8 +3,14 @@
 //! The oracle shares no code with the machine and predicts nothing. It keeps a ledger of connections, waiters and sockets, and
 //! after every call it asks whether what it saw is lawful. The names of its laws are what a failing run reports.
 
+mod beliefs;
+mod clears;
+mod endings;
 mod identities;
+mod lives;
+mod rest;
 mod seed_list;
+mod warm_ups;
 
 use cmap_core::options::WaitOrder;
 use cmap_core::pool::{
@@ -14,11 +20,16 @@ use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Output, WarmUpId};
 
+use self::beliefs::Beliefs;
+use self::clears::Clears;
+use self::endings::Patience;
 use self::identities::Identities;
+use self::lives::Lives;
+use self::rest::Rest;
 use self::seed_list::SeedList;
 use super::ledger::{Connections, Pool, Pools, State, Waiter, Waiting};
 use super::mark::{Mark, Marks};
-use super::step::ClientCase;
+use super::step::{ClientCase, Establishment};
 
 /// A broken law.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +72,18 @@ struct Plainness {
 #[derive(Debug)]
 pub(super) struct Oracle {
     limits: Limits,
+    patience: Patience,
+    lives: Lives,
+    rest: Rest,
     plainness: Plainness,
+    /// The time of the call.
+    now: Instant,
+    is_closed: bool,
+    beliefs: Option<Beliefs>,
+    /// What the call has to clear.
+    clears: Clears,
+    /// Whether the call tells of a failed establishment.
+    has_failed_to_establish: bool,
     connections: Connections,
     pools: Pools,
     waiting: Waiting,
@@ -91,6 +113,14 @@ impl Oracle {
                     && !is_limited,
                 backs_off: options.backoff != Some(false),
             },
+            patience: Patience::of(options),
+            lives: Lives::of(options),
+            rest: Rest::of(options, is_limited),
+            now: Instant::ORIGIN,
+            is_closed: false,
+            beliefs: Beliefs::of(case),
+            clears: Clears::default(),
+            has_failed_to_establish: false,
             connections: Connections::default(),
             pools: Pools::default(),
             waiting: Waiting::default(),
@@ -102,6 +132,17 @@ impl Oracle {
     }
 
     // What the driver does.
+
+    /// A call is made at this time.
+    pub(super) fn called(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// The client is closed.
+    pub(super) fn closing(&mut self) {
+        self.is_closed = true;
+        self.beliefs.iter_mut().for_each(Beliefs::forget_all);
+    }
 
     /// A check-out began, and has not been served yet as far as the oracle knows.
     pub(super) fn began(&mut self, waiter: Waiter) {
@@ -117,11 +158,13 @@ impl Oracle {
         if let Some(known) = self.connections.find_any(connection) {
             (known.has_socket, known.service) = (true, service);
         }
+        self.rests_from_now(connection, true);
         self.set(connection, State::Available);
     }
 
-    pub(super) fn establish_failed(&mut self, connection: Handle) {
+    pub(super) fn establish_failed(&mut self, connection: Handle, end: Establishment) {
         self.marks.meet(Mark::EstablishFailed);
+        self.weigh_establishment(connection, end);
         self.plainness.is_prompt &= !self.plainness.backs_off;
         if let Some(known) = self.connections.find_any(connection) {
             known.is_given_up = false;
@@ -130,6 +173,7 @@ impl Oracle {
     }
 
     pub(super) fn checked_in(&mut self, connection: Handle, is_usable: bool) {
+        self.rests_from_now(connection, false);
         self.set(connection, State::Available);
         if !is_usable {
             self.break_off(connection);
@@ -142,6 +186,9 @@ impl Oracle {
     }
 
     pub(super) fn checked(&mut self, connection: Handle, is_alive: bool) {
+        self.answered(connection);
+        // One that was alive a moment ago begins to idle anew; a ping, which nobody has waited for, changes nothing.
+        self.rests_from_now(connection, false);
         self.set(connection, State::Available);
         if !is_alive {
             self.marks.meet(Mark::FoundDead);
@@ -151,6 +198,7 @@ impl Oracle {
 
     pub(super) fn refreshed(&mut self, connection: Handle) {
         self.marks.meet(Mark::Refreshed);
+        self.answered(connection);
         self.set(connection, State::Available);
     }
 
@@ -178,8 +226,20 @@ impl Oracle {
         self.pools.touch_all();
     }
 
+    /// The limits beside the sizes are others.
+    pub(super) fn limited(&mut self, max_wait_queue_depth: Option<u32>, is_rated: bool) {
+        self.marks.meet(Mark::Limited);
+        self.patience.max_wait_queue_depth = max_wait_queue_depth;
+        // A rate that was lifted may have left a pool without a permit for a while.
+        self.plainness.is_prompt &= !is_rated;
+    }
+
     /// A monitor's check of the server failed.
     pub(super) fn heard_failure(&mut self, server: ServerId) {
+        if let Some(beliefs) = &mut self.beliefs {
+            beliefs.disbelieve(server);
+            self.clears = Clears::Server(server);
+        }
         let pools: Vec<_> = self.pools.at_server(server).map(|(place, _)| place).collect();
         pools.into_iter().for_each(|pool| self.connections.make_stale(pool, None));
     }
@@ -201,8 +261,10 @@ impl Oracle {
         law("a delivered connection has a socket", known.has_socket, || format!("{known:?}"))?;
         known.state = State::InUse;
         let pool = known.pool;
+        self.lives.judge_delivery(known, self.now)?;
         self.identities.judge_delivery(waiter, known, &mut self.marks)?;
         self.pools.change(pool, Some(State::Available), Some(State::InUse));
+        self.judge_server(waiter, pool)?;
         let Some(queue) = self.pools.at(pool).map(|pool| &mut pool.queue) else { return Ok(()) };
         let place = queue.iter().position(|waiter| *waiter == check_out);
         if let Some(place) = place {
@@ -228,15 +290,18 @@ impl Oracle {
                 }
             }
             Output::Selected { selection, check_out } => {
-                self.rename(CheckOut::Selecting(*selection), CheckOut::Started(*check_out))
+                self.rename(CheckOut::Selecting(*selection), CheckOut::Started(*check_out))?;
+                self.named(CheckOut::Started(*check_out));
+                Ok(())
             }
             Output::Reselecting { check_out, selection } => {
                 self.marks.meet(Mark::Reselected);
                 self.pools.leave_queues(*check_out);
                 self.rename(CheckOut::Started(*check_out), CheckOut::Selecting(*selection))
             }
-            Output::SelectionFailed { selection, .. } => {
+            Output::SelectionFailed { selection, error } => {
                 self.marks.meet(Mark::FailedInSelection);
+                self.judge_selection(*selection, &error.kind)?;
                 let was_waiting = self.end(CheckOut::Selecting(*selection));
                 law("a check-out ends once", was_waiting, || format!("{selection:?}"))
             }
@@ -249,6 +314,7 @@ impl Oracle {
     fn action(&mut self, server: ServerId, action: &Action<()>) -> Result<(), Broken> {
         match action {
             Action::Connect { connection } => {
+                self.rest.count();
                 let pool = self.pools.place(server);
                 let is_new = self.connections.create(*connection, pool);
                 self.pools.change(pool, None, Some(State::Pending));
@@ -259,8 +325,10 @@ impl Oracle {
             Action::Check { connection } => self.lend(*connection, State::Checking),
             Action::Refresh { connection, .. } => self.lend(*connection, State::Refreshing),
             Action::Deliver { check_out, connection, .. } => self.delivered(*check_out, *connection, false),
-            Action::Fail { check_out, .. } => {
+            Action::Fail { check_out, error } => {
                 self.marks.meet(Mark::FailedInPool);
+                let place = self.pools.place(server);
+                self.judge_failure(place, *check_out, &error.kind)?;
                 let was_waiting = self.end(CheckOut::Started(*check_out));
                 law("a check-out ends once", was_waiting, || format!("{check_out:?}"))
             }
@@ -303,22 +371,25 @@ impl Oracle {
                 self.marks.meet(Mark::Cleared);
                 let pool = self.set_ready(server, false);
                 self.connections.make_stale(pool, None);
+                return self.cleared(pool, None);
             }
             // The pool goes on with the other services.
             Event::PoolCleared { service_id, .. } => {
                 self.marks.meet(Mark::ServiceCleared);
                 let pool = self.pools.place(server);
                 self.connections.make_stale(pool, *service_id);
+                return self.cleared(pool, *service_id);
             }
             Event::PoolClosed => {
                 let place = self.set_ready(server, false);
                 self.pools.at(place).into_iter().for_each(|pool| pool.is_closed = true);
             }
             Event::ConnectionCheckOutStarted { check_out } => {
-                let pool = self.pools.place(server);
-                if let Some(pool) = self.pools.at(pool) {
+                let place = self.pools.place(server);
+                if let Some(pool) = self.pools.at(place) {
                     pool.queue.push_back(*check_out);
                 }
+                self.begun_in_pool(CheckOut::Started(*check_out), place);
             }
             Event::ConnectionClosed { connection_id, .. } => return self.closed(server, *connection_id),
             Event::PoolCreated { .. }
@@ -366,6 +437,10 @@ impl Oracle {
 
     /// Judges what every call leaves behind.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
+        self.judge_clears()?;
+        if let Some(beliefs) = &mut self.beliefs {
+            beliefs.judge_choices(&mut self.marks)?;
+        }
         let touched = self.pools.take_touched();
         for &place in &touched {
             self.settle_pool(place)?;
@@ -445,8 +520,7 @@ impl Oracle {
 
     /// Judges what is left when timeouts have been handled.
     pub(super) fn after_timeout(&self, now: Instant) -> Result<(), Broken> {
-        let overdue = self.waiting.overdue(now);
-        law("nobody waits beyond a deadline", overdue.is_none(), || format!("{overdue:?}"))?;
+        self.judge_waits(now)?;
         self.seed_list.as_ref().map_or(Ok(()), |seed_list| seed_list.judge_delay(now))
     }
 
@@ -462,38 +536,6 @@ impl Oracle {
         law("no socket is lost", left.is_empty(), || format!("{left:?}"))
     }
 
-    pub(super) fn warm_up_began(&mut self, warm_up: WarmUpId, connections: Option<u32>) {
-        self.warm_ups.push((warm_up, connections));
-    }
-
-    pub(super) fn warm_up_cancelled(&mut self, warm_up: WarmUpId) -> Result<(), Broken> {
-        self.marks.meet(Mark::WarmUpCancelled);
-        self.end_warm_up(warm_up).map(drop)
-    }
-
-    fn warmed_up(&mut self, warm_up: WarmUpId, is_warm: bool) -> Result<(), Broken> {
-        self.marks.meet(if is_warm { Mark::WarmedUp } else { Mark::WarmUpFailed });
-        let wanted = self.end_warm_up(warm_up)?;
-        let established: u32 = self.pools.iter().map(Pool::established).sum();
-        let has_enough = !is_warm || wanted.is_none_or(|wanted| established >= wanted);
-        law("a warm-up that succeeds has its connections", has_enough, || format!("{established} of {wanted:?}"))
-    }
-
-    fn end_warm_up(&mut self, warm_up: WarmUpId) -> Result<Option<u32>, Broken> {
-        let place = self.warm_ups.iter().position(|(known, _)| *known == warm_up);
-        law("a warm-up ends once", place.is_some(), || format!("{warm_up:?}"))?;
-        Ok(place.and_then(|place| self.warm_ups.swap_remove(place).1))
-    }
-
-    pub(super) fn is_warming_up(&self, warm_up: WarmUpId) -> bool {
-        self.warm_ups.iter().any(|(known, _)| *known == warm_up)
-    }
-
-    /// How many warm-ups have not ended.
-    pub(super) fn warm_ups(&self) -> usize {
-        self.warm_ups.len()
-    }
-
     pub(super) fn is_waiting(&self, check_out: CheckOut) -> bool {
         self.waiting.contains(check_out)
     }
@@ -506,6 +548,7 @@ impl Oracle {
     // The ledger.
 
     fn lend(&mut self, connection: Handle, state: State) -> Result<(), Broken> {
+        self.looked_at(connection);
         let was_available = self.set(connection, state) == Some(State::Available);
         law("only an available connection is looked at", was_available, || format!("{connection:?}"))
     }

@@ -9,7 +9,9 @@ use cmap_core::time::Instant;
 use super::driver::{Driver, Looks, client};
 use super::machine::Machine;
 use super::oracle::{Broken, law};
-use super::step::{ClientCase, Script};
+use super::panics::caught;
+use super::step::{ClientCase, Script, Twin};
+use super::twins::Twins;
 use super::world::LAST_ELECTION;
 
 /// The most scripts that are tried.
@@ -17,17 +19,16 @@ const TRIES: u32 = 20_000;
 
 /// Plays a script on a machine, and calms it down: the client at its end, and the law that it broke.
 pub(super) fn play<M: Machine>(script: &Script, machine: M) -> (Option<Driver<M>>, Result<(), Broken>) {
-    let mut driver = match Driver::new(&script.client, machine, Looks::AfterEachCall) {
+    let mut driver = match caught(|| Driver::new(&script.client, machine, Looks::AfterEachCall)) {
         Ok(driver) => driver,
         Err(broken) => return (None, Err(broken)),
     };
-    let mut played = Ok(());
-    for (at, step) in &script.steps {
-        played = played.and_then(|()| driver.play(*at, *step));
-    }
-    driver.reports.clear();
-    let played = played.and_then(|()| driver.wait_until(script.until));
-    let result = played.and_then(|()| driver.calm_down(LAST_ELECTION));
+    let result = caught(|| {
+        script.steps.iter().try_for_each(|(at, step)| driver.play(*at, *step))?;
+        driver.reports.clear();
+        driver.wait_until(script.until)?;
+        driver.calm_down(LAST_ELECTION)
+    });
     (Some(driver), result)
 }
 
@@ -80,7 +81,8 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     fn leave_out_options(&mut self) {
-        let changes: [fn(&mut ClientCase); 20] = [
+        let changes: [fn(&mut ClientCase); 21] = [
+            |client| client.twin = Twin::None,
             |client| client.max_connections = 0,
             |client| client.srv_max_hosts = None,
             |client| client.pool.identity_order = IdentityOrder::default(),
@@ -131,6 +133,11 @@ impl<M: Machine> Shrinker<'_, M> {
 /// The machine of a client without a bug.
 pub(super) fn sound(case: &ClientCase) -> Option<cmap_core::topology::Topology<()>> {
     client(case).ok()
+}
+
+/// The same with its twin, if it has one.
+pub(super) fn twins(case: &ClientCase) -> Option<Twins> {
+    Some(Twins::of(case, sound(case)?, sound(case)?))
 }
 
 /// That the options fit together is not a law, but a condition.

@@ -31,6 +31,27 @@ pub(super) struct ClientCase {
     pub(super) srv_max_hosts: Option<u8>,
     /// How late the client calls on a timeout.
     pub(super) lateness: Duration,
+    pub(super) twin: Twin,
+}
+
+/// Whether a machine without events has the same calls, and has to do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Twin {
+    None,
+    Plain,
+    /// It records how long everything takes.
+    Timed,
+}
+
+impl Twin {
+    /// That of a seed: one seed in eight has one.
+    pub(super) fn of_seed(seed: u64) -> Self {
+        match seed % 16 {
+            5 => Self::Plain,
+            13 => Self::Timed,
+            _ => Self::None,
+        }
+    }
 }
 
 /// The kind of deployment.
@@ -109,6 +130,8 @@ pub(super) enum Step {
     Heard { member: usize, finding: Heard },
     /// The user changes limits.
     Resize { max_pool_size: u32, max_connecting: u32 },
+    /// The user changes limits beside the sizes; `None` is none.
+    Limit { max_wait_queue_depth: Option<u32>, max_new_connections_per_second: Option<u32> },
     /// The user replaces all connections within this time.
     RetireAll(Duration),
     /// A key is not used any more.
@@ -127,6 +150,8 @@ pub(super) enum Step {
     Resolve(Lookup),
     /// The process is suspended: it calls on no timeout meanwhile.
     Suspend(Duration),
+    /// The process goes on after a suspension that its clock has not counted.
+    Resume,
 }
 
 /// What a caller wants a connection for.
@@ -182,7 +207,7 @@ pub(super) enum Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// It answered: in a set it is the primary of this election, or else a secondary.
-    Answer { primary_of: Option<u64> },
+    Answer { primary_of: Option<u64>, round_trip_millis: u8 },
     /// Its connection failed.
     Failure,
     /// It did not answer in time.
@@ -211,6 +236,8 @@ impl Step {
             | Self::Resolve(_)
             | Self::Heard { .. }
             | Self::Resize { .. }
+            | Self::Limit { .. }
+            | Self::Resume
             | Self::RetireAll(_)
             | Self::EndAffinity(_)
             | Self::WarmUp(_)
@@ -222,7 +249,7 @@ impl Step {
 impl fmt::Display for Script {
     /// The options that are not the defaults, and one line for each step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness } = &self.client;
+        let ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness, twin } = &self.client;
         writeln!(f, "  {} with {}", deployment.name(), options(pool))?;
         if *max_connections > 0 {
             writeln!(f, "  at most {max_connections} connections in all pools")?;
@@ -232,6 +259,11 @@ impl fmt::Display for Script {
         }
         if !lateness.is_zero() {
             writeln!(f, "  timeouts are handled {lateness:?} late")?;
+        }
+        match twin {
+            Twin::None => {}
+            Twin::Plain => writeln!(f, "  beside a twin that nobody observes")?,
+            Twin::Timed => writeln!(f, "  beside a twin that nobody observes, and that records durations")?,
         }
         self.steps.iter().try_for_each(|(at, step)| {
             let at = at.saturating_since(Instant::ORIGIN);

@@ -216,7 +216,7 @@ impl World {
             Event::Refresh(member, connection) => match driver.place_refreshing(connection) {
                 Some(nth) => {
                     // That limits change during a ping is rare otherwise.
-                    if self.temper.changes && self.happens(100) {
+                    if self.temper.changes && self.happens(300) {
                         self.resize(driver, now)?;
                     }
                     let is_alive = self.member(member) == Member::Up && !self.happens(self.temper.deaths);

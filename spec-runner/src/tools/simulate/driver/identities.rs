@@ -8,6 +8,7 @@ use cmap_core::topology::{Answer, Input};
 use super::super::machine::Machine;
 use super::super::mark::Mark;
 use super::super::oracle::Broken;
+use super::super::step::Establishment;
 use super::{Driver, nth_of};
 
 impl<M: Machine> Driver<M> {
@@ -51,7 +52,7 @@ impl<M: Machine> Driver<M> {
     /// The server refuses the credential of a connection.
     pub(super) fn end_refused(&mut self, connection: Handle) -> Result<(), Broken> {
         self.oracle.refused(connection);
-        self.oracle.establish_failed(connection);
+        self.oracle.establish_failed(connection, Establishment::Unauthorized);
         let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "it failed");
         let done = self.call(Input::EstablishFailed(connection, error));
         self.oracle.refusal_ended();

@@ -31,6 +31,10 @@ impl Identities {
         self.share_limits
     }
 
+    pub(super) fn is_removed(&self, identity: IdentityId) -> bool {
+        self.removed.contains(&identity)
+    }
+
     pub(super) fn is_spared(&self) -> bool {
         self.is_spared
     }

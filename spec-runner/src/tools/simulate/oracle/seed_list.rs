@@ -128,6 +128,7 @@ impl Oracle {
     }
 
     pub(in super::super) fn server_left(&mut self, server: ServerId, member: usize) {
+        self.beliefs.iter_mut().for_each(|beliefs| beliefs.forget(server));
         if let Some(seed_list) = &mut self.seed_list {
             seed_list.servers.retain(|known| *known != member);
         }

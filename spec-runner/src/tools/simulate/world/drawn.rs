@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmap_core::options::{Affinity, IdentityOrder, PoolOptions, QueueDepth, Reuse, WaitOrder};
 use cmap_core::random::Random;
 
-use super::super::step::{ClientCase, Deployment};
+use super::super::step::{ClientCase, Deployment, Twin};
 
 /// How likely things are, in this seed: of 1024.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Temper {
     pub(super) troubles: u64,
     pub(super) changes: bool,
     pub(super) suspensions: bool,
+    /// Answers to checks that take long.
+    pub(super) spikes: u64,
 }
 
 impl Temper {
@@ -63,6 +65,7 @@ impl Temper {
             troubles: 0,
             changes: false,
             suspensions: false,
+            spikes: 0,
         }
     }
 
@@ -88,6 +91,7 @@ impl Temper {
             identities: pick(random, &[0, 0, 300, 900]),
             refusals: pick(random, &[0, 0, 100]),
             rotations: pick(random, &[0, 0, 1_000_000, 30_000]),
+            spikes: pick(random, &[0, 0, 300]),
         };
         match deployment {
             // DNS is looked up once in a minute: callers take their time.
@@ -102,7 +106,7 @@ pub(super) fn calm_client(random: &mut Random, deployment: Deployment, seed: u64
     let mut pool = PoolOptions::default();
     pool.max_pool_size = Some(1 + u32::try_from(random.up_to(8)).unwrap_or_default());
     pool.seed = seed;
-    ClientCase { deployment, pool, max_connections: 0, srv_max_hosts: None, lateness: Duration::ZERO }
+    ClientCase { deployment, pool, max_connections: 0, srv_max_hosts: None, lateness: Duration::ZERO, twin: Twin::None }
 }
 
 /// A client with options by swarm.
@@ -152,7 +156,8 @@ pub(super) fn client(random: &mut Random, deployment: Deployment, seed: u64) -> 
     let lateness = pick(random, &[0, 0, 50, 5_000]);
     let is_in_dns = deployment == Deployment::SeedList;
     let srv_max_hosts = if is_in_dns { pick(random, &[None, None, Some(2)]) } else { None };
-    ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness: Duration::from_micros(lateness) }
+    let lateness = Duration::from_micros(lateness);
+    ClientCase { deployment, pool, max_connections, srv_max_hosts, lateness, twin: Twin::of_seed(seed) }
 }
 
 /// One of these.

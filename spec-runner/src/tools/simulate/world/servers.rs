@@ -97,7 +97,9 @@ impl World {
         let is_primary = self.client.deployment.is_replica_set() && member == self.primary;
         let finding = match self.member(member) {
             Member::Up | Member::Overloaded | Member::Unauthorized => {
-                Heard::Answer { primary_of: is_primary.then_some(self.election) }
+                let is_slow = self.happens(self.temper.spikes);
+                let round_trip_millis = if is_slow { pick(&mut self.random, &[2, 15, 16, 17, 40]) } else { 1 };
+                Heard::Answer { primary_of: is_primary.then_some(self.election), round_trip_millis }
             }
             Member::Down => Heard::Failure,
             Member::Hung => Heard::Timeout,
@@ -110,7 +112,7 @@ impl World {
 
     pub(super) fn make_trouble<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
         let member = usize::try_from(self.random.next_u64() % 8).unwrap_or_default() % self.members.len();
-        let kinds = if self.temper.changes { 16 } else { 12 };
+        let kinds = if self.temper.changes { 18 } else { 12 };
         match self.random.next_u64() % kinds {
             0..=3 => self.turn(member, Member::Up, now),
             4 => self.turn(member, Member::Down, now),
@@ -128,9 +130,16 @@ impl World {
                 let over = Duration::from_millis(self.up_to(500));
                 return self.step(driver, now, Step::RetireAll(over));
             }
+            // The clock of half of the processes that are suspended has not counted it.
+            11 if self.temper.suspensions && self.happens(512) => return self.step(driver, now, Step::Resume),
             11 if self.temper.suspensions => {
                 let time = Duration::from_millis(self.up_to(120_000));
                 return self.step(driver, now, Step::Suspend(time));
+            }
+            16 | 17 if self.temper.changes => {
+                let max_wait_queue_depth = pick(&mut self.random, &[None, Some(1), Some(4)]);
+                let max_new_connections_per_second = pick(&mut self.random, &[None, None, Some(200)]);
+                return self.step(driver, now, Step::Limit { max_wait_queue_depth, max_new_connections_per_second });
             }
             _ => {
                 let key = self.any_key();
