@@ -207,7 +207,7 @@ fn a_unique_index_is_not_made_where_keys_are_taken_twice() {
 #[test]
 fn an_option_that_no_index_has_is_refused() {
     let mut server = Server::default();
-    let mut create = doc! { "createIndexes": "pets", "indexes": [{ "key": { "a": 1 }, "name": "a", "uniqe": true }] };
+    let mut create = doc! { "createIndexes": "pets", "indexes": [{ "key": { "a": 1 }, "name": "a", "colour": true }] };
     assert_eq!(server.fails(create.clone()).0, 197);
     create.insert("ignoreUnknownIndexOptions", true);
     server.ok(create);
