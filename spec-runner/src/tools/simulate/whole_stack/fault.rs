@@ -110,7 +110,19 @@ impl Trouble {
             Self::Swizzle => deployment.hosts().len() > 1,
             // The documents of several servers are one another's.
             Self::LoseData => deployment.hosts().len() == 1,
-            _ => true,
+            Self::Crash
+            | Self::SwitchOff
+            | Self::Hang
+            | Self::Partition
+            | Self::ResetConnections
+            | Self::LoseConnection
+            | Self::HalfOpen
+            | Self::Refuse
+            | Self::ResetInUse
+            | Self::Slow
+            | Self::Spike
+            | Self::RateLimit
+            | Self::ClockJump => true,
         }
     }
 }

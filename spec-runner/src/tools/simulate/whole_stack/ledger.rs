@@ -82,6 +82,10 @@ impl Pool {
     fn note(&mut self, event: &PoolEvent, limits: Limits) -> Result<(), Broken> {
         let told = || format!("{event:?}");
         self.count(event);
+        if matches!(event, PoolEvent::PoolCreated { .. }) {
+            let Self { open, waiting, .. } = *self;
+            *self = Self { open, waiting, is_mixed: (open, waiting) != (0, 0), ..Self::default() };
+        }
         if self.is_mixed {
             return Ok(());
         }
@@ -139,11 +143,7 @@ impl Pool {
                 law("only what is in use is checked in", self.in_use.remove(&connection_id.get()), told)?;
             }
             PoolEvent::PoolClosed => self.is_ready = false,
-            PoolEvent::PoolCreated { .. } => {
-                let Self { open, waiting, .. } = *self;
-                *self = Self { open, waiting, is_mixed: (open, waiting) != (0, 0), ..Self::default() };
-            }
-            _ => {}
+            PoolEvent::PoolCreated { .. } | _ => {}
         }
         Ok(())
     }
@@ -154,7 +154,13 @@ impl Pool {
             PoolEvent::ConnectionClosed { .. } => self.open -= 1,
             PoolEvent::ConnectionCheckOutStarted { .. } => self.waiting += 1,
             PoolEvent::ConnectionCheckedOut { .. } | PoolEvent::ConnectionCheckOutFailed { .. } => self.waiting -= 1,
-            _ => {}
+            PoolEvent::PoolCreated { .. }
+            | PoolEvent::PoolReady
+            | PoolEvent::PoolCleared { .. }
+            | PoolEvent::PoolClosed
+            | PoolEvent::ConnectionReady { .. }
+            | PoolEvent::ConnectionCheckedIn { .. }
+            | _ => {}
         }
     }
 }

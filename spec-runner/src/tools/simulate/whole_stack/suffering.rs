@@ -30,7 +30,16 @@ impl Target {
             Trouble::Slow | Trouble::Spike => pace(runtime, fault).await,
             Trouble::ClockJump => jump(runtime, fault).await,
             Trouble::LoseData => self.lose_data(runtime, fault).await,
-            _ => {
+            Trouble::Crash
+            | Trouble::SwitchOff
+            | Trouble::Hang
+            | Trouble::Partition
+            | Trouble::ResetConnections
+            | Trouble::LoseConnection
+            | Trouble::HalfOpen
+            | Trouble::Refuse
+            | Trouble::ResetInUse
+            | Trouble::RateLimit => {
                 let Some(place) = self.place(fault.server) else { return false };
                 let began = begin(&place, fault);
                 runtime.sleep(fault.lasts).await;
@@ -81,7 +90,21 @@ impl Target {
                 servers.reconfigure(configuration(servers, version + 2, None));
                 self.version.store(version + 2, Ordering::Relaxed);
             }
-            _ => return false,
+            Trouble::Crash
+            | Trouble::LoseData
+            | Trouble::SwitchOff
+            | Trouble::Hang
+            | Trouble::Partition
+            | Trouble::Swizzle
+            | Trouble::ResetConnections
+            | Trouble::LoseConnection
+            | Trouble::HalfOpen
+            | Trouble::Refuse
+            | Trouble::ResetInUse
+            | Trouble::Slow
+            | Trouble::Spike
+            | Trouble::RateLimit
+            | Trouble::ClockJump => return false,
         }
         true
     }
@@ -113,7 +136,14 @@ fn begin(place: &Place<'_>, fault: Fault) -> bool {
             let (rate, queue) = (pick(&mut random, &[1, 5, 50]), pick(&mut random, &[0, 3, 100]));
             return limit(place, Some((rate, queue)));
         }
-        _ => return false,
+        Trouble::LoseData
+        | Trouble::Swizzle
+        | Trouble::StepDown
+        | Trouble::Reconfigure
+        | Trouble::Lag
+        | Trouble::Slow
+        | Trouble::Spike
+        | Trouble::ClockJump => return false,
     }
     true
 }
@@ -125,7 +155,16 @@ fn end(place: &Place<'_>, trouble: Trouble) {
         Trouble::Partition => place.heal(),
         Trouble::HalfOpen | Trouble::Refuse | Trouble::ResetInUse => place.set_reachability(Reachability::Up),
         Trouble::RateLimit => drop(limit(place, None)),
-        _ => {}
+        Trouble::LoseData
+        | Trouble::Swizzle
+        | Trouble::StepDown
+        | Trouble::Reconfigure
+        | Trouble::Lag
+        | Trouble::ResetConnections
+        | Trouble::LoseConnection
+        | Trouble::Slow
+        | Trouble::Spike
+        | Trouble::ClockJump => {}
     }
 }
 
@@ -145,12 +184,11 @@ fn limit(place: &Place<'_>, limit: Option<(i32, i32)>) -> bool {
 /// Makes the network slow for a while.
 async fn pace(runtime: &SimRuntime, fault: Fault) -> bool {
     let mut random = fault.random();
-    let (latency, bytes) = match fault.trouble {
-        Trouble::Slow => (USUAL, Some(pick(&mut random, &[5_000, 50_000, 500_000]))),
-        _ => {
-            let least = pick(&mut random, &[2_000, 30_000, 300_000]);
-            ((least, 3 * least), None)
-        }
+    let (latency, bytes) = if fault.trouble == Trouble::Slow {
+        (USUAL, Some(pick(&mut random, &[5_000, 50_000, 500_000])))
+    } else {
+        let least = pick(&mut random, &[2_000, 30_000, 300_000]);
+        ((least, 3 * least), None)
     };
     let set = |(least, most), bytes| {
         runtime.set_pace(Duration::from_micros(least)..=Duration::from_micros(most), bytes);
