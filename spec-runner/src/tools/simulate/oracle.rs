@@ -158,7 +158,6 @@ impl Oracle {
         if let Some(known) = self.connections.find_any(connection) {
             (known.has_socket, known.service) = (true, service);
         }
-        self.rests_from_now(connection, true);
         self.set(connection, State::Available);
     }
 
@@ -173,7 +172,6 @@ impl Oracle {
     }
 
     pub(super) fn checked_in(&mut self, connection: Handle, is_usable: bool) {
-        self.rests_from_now(connection, false);
         self.set(connection, State::Available);
         if !is_usable {
             self.break_off(connection);
@@ -186,9 +184,6 @@ impl Oracle {
     }
 
     pub(super) fn checked(&mut self, connection: Handle, is_alive: bool) {
-        self.answered(connection);
-        // One that was alive a moment ago begins to idle anew; a ping, which nobody has waited for, changes nothing.
-        self.rests_from_now(connection, false);
         self.set(connection, State::Available);
         if !is_alive {
             self.marks.meet(Mark::FoundDead);
@@ -198,7 +193,6 @@ impl Oracle {
 
     pub(super) fn refreshed(&mut self, connection: Handle) {
         self.marks.meet(Mark::Refreshed);
-        self.answered(connection);
         self.set(connection, State::Available);
     }
 
@@ -548,7 +542,6 @@ impl Oracle {
     // The ledger.
 
     fn lend(&mut self, connection: Handle, state: State) -> Result<(), Broken> {
-        self.looked_at(connection);
         let was_available = self.set(connection, state) == Some(State::Available);
         law("only an available connection is looked at", was_available, || format!("{connection:?}"))
     }
@@ -557,6 +550,7 @@ impl Oracle {
     fn set(&mut self, connection: Handle, state: State) -> Option<State> {
         let known = self.connections.find(connection)?;
         let before = std::mem::replace(&mut known.state, state);
+        Lives::leave(known, before, self.now);
         self.pools.change(known.pool, Some(before), Some(state));
         Some(before)
     }

@@ -97,35 +97,30 @@ impl Beliefs {
         self.servers.iter().find(|(known, _)| *known == server).and_then(|(_, belief)| belief.distance(purpose))
     }
 
-    /// How far a server may be.
-    fn longest_distance(&self, purpose: Purpose) -> Option<Duration> {
-        let distances = self.servers.iter().filter_map(|(_, belief)| belief.distance(purpose));
-        distances.min().map(|least| least + LOCAL_THRESHOLD)
-    }
-
-    /// Whether a server that would suit is too far away.
-    fn leaves_one_out(&self, purpose: Purpose) -> bool {
-        let longest = self.longest_distance(purpose);
-        self.servers.iter().any(|(_, belief)| belief.distance(purpose) > longest)
-    }
-
     /// Judges the choices of a call.
     pub(super) fn judge_choices(&mut self, marks: &mut Marks) -> Result<(), Broken> {
         while let Some((server, waiter)) = self.begun.pop() {
-            if self.leaves_one_out(waiter.purpose) {
+            if self.judge(server, &waiter)? {
                 marks.meet(Mark::TooDistant);
             }
-            self.judge(server, waiter)?;
         }
         Ok(())
     }
 
-    fn judge(&self, server: ServerId, waiter: Waiter) -> Result<(), Broken> {
-        let distance = self.distance(server, waiter.purpose);
-        law("a check-out begins at a server that suits it", distance.is_some(), || format!("{waiter:?}, {self:?}"))?;
-        let longest = self.longest_distance(waiter.purpose);
-        let is_near = distance <= longest;
-        law("a check-out begins at one of the nearest servers", is_near, || format!("{server:?}, {self:?}"))
+    /// Judges one of them. Whether a server that would suit, too, is too far away.
+    fn judge(&self, server: ServerId, waiter: &Waiter) -> Result<bool, Broken> {
+        let (mut own, mut least, mut most) = (None, Duration::MAX, Duration::ZERO);
+        for (known, belief) in &self.servers {
+            if let Some(distance) = belief.distance(waiter.purpose) {
+                (least, most) = (least.min(distance), most.max(distance));
+                own = if *known == server { Some(distance) } else { own };
+            }
+        }
+        law("a check-out begins at a server that suits it", own.is_some(), || format!("{waiter:?}, {self:?}"))?;
+        let longest = least.saturating_add(LOCAL_THRESHOLD);
+        let is_near = own.is_none_or(|own| own <= longest);
+        law("a check-out begins at one of the nearest servers", is_near, || format!("{server:?}, {self:?}"))?;
+        Ok(most > longest)
     }
 }
 

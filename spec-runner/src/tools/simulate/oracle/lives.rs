@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::Handle;
 use cmap_core::time::Instant;
 
-use super::super::ledger::Connection;
+use super::super::ledger::{Connection, State};
 use super::super::mark::Mark;
 use super::{Broken, Oracle, law};
 
@@ -26,6 +25,19 @@ impl Lives {
             max_idle_time: options.max_idle_time.filter(|time| !time.is_zero()),
             max_lifetime: options.max_lifetime.filter(|_| keeps_none),
             max_uses: options.max_uses.filter(|_| keeps_none),
+        }
+    }
+
+    /// A connection leaves the state that it was in.
+    pub(super) fn leave(connection: &mut Connection, state: State, now: Instant) {
+        match state {
+            State::Pending => (connection.established_at, connection.available_since) = (now, now),
+            State::InUse => connection.available_since = now,
+            // One that was alive a moment ago begins to idle anew.
+            State::Checking => (connection.available_since, connection.answered_at) = (now, Some(now)),
+            // A ping changes nothing of that.
+            State::Refreshing => connection.answered_at = Some(now),
+            State::Available => connection.is_suspect = false,
         }
     }
 
@@ -63,29 +75,5 @@ impl Oracle {
     pub(in super::super) fn resumed(&mut self) {
         self.marks.meet(Mark::Resumed);
         self.connections.suspect_available();
-    }
-
-    /// A connection becomes available, with a use or its establishment behind it.
-    pub(super) fn rests_from_now(&mut self, connection: Handle, is_new: bool) {
-        let now = self.now;
-        if let Some(known) = self.connections.find(connection) {
-            known.available_since = now;
-            if is_new {
-                known.established_at = now;
-            }
-        }
-    }
-
-    /// It has answered to a look or a ping.
-    pub(super) fn answered(&mut self, connection: Handle) {
-        let now = self.now;
-        self.connections.find(connection).into_iter().for_each(|known| known.answered_at = Some(now));
-    }
-
-    // What the machine does.
-
-    /// A connection is looked at, or pinged.
-    pub(super) fn looked_at(&mut self, connection: Handle) {
-        self.connections.find(connection).into_iter().for_each(|known| known.is_suspect = false);
     }
 }
