@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn dialers_of_members_without_agents_are_forgotten_once_they_wait_no_longer() {
-        let mut state = State::<()>::new(Lot::new(LotOptions::default()));
+        let mut state = State::<()>::new(Lot::new(LotOptions::default(), 1));
         let names: [ServerAddress; 2] = ["a.example".parse().unwrap(), "b.example".parse().unwrap()];
         let claims: Vec<_> = [0, 1, 1]
             .map(|nth: usize| {
