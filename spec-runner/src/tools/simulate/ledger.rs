@@ -291,6 +291,11 @@ impl Pools {
         self.known.get(place).map(|(server, pool)| pool.of_server.unwrap_or(*server))
     }
 
+    /// Pools share limits from now on, and each has what it had alone.
+    pub(super) fn begin_to_share(&mut self) {
+        self.known.iter_mut().for_each(|(_, pool)| pool.before_together = pool.before);
+    }
+
     pub(super) fn touch_all(&mut self) {
         for place in 0..self.known.len() {
             self.touch(place);

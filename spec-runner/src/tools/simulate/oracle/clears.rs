@@ -45,7 +45,7 @@ impl Oracle {
             (Some(beliefs), Some(server)) if beliefs.knows(server) => {
                 beliefs.disbelieve(server);
                 if clears {
-                    self.clears = Clears::Server(server);
+                    self.clears_server(server);
                 }
             }
             (None, _) if clears && !self.pools.is_closed(place) => {
@@ -68,8 +68,17 @@ impl Oracle {
             && beliefs.knows(server)
         {
             beliefs.disbelieve(server);
-            self.clears = Clears::Server(server);
+            self.clears_server(server);
         }
+    }
+
+    /// The pools of a server have to be cleared. Those of identities that were removed are closed, and tell nothing of it; what they have
+    /// left is stale all the same.
+    fn clears_server(&mut self, server: ServerId) {
+        self.clears = Clears::Server(server);
+        let closed: Vec<_> =
+            self.pools.at_server(server).filter(|(_, pool)| pool.is_closed).map(|(place, _)| place).collect();
+        closed.into_iter().for_each(|place| self.connections.make_stale(place, None));
     }
 
     // What the machine does.

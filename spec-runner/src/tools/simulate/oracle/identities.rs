@@ -70,7 +70,9 @@ impl Oracle {
     // What the driver does.
 
     pub(in super::super) fn identity_added(&mut self) {
-        self.identities.share_limits = true;
+        if !std::mem::replace(&mut self.identities.share_limits, true) {
+            self.pools.begin_to_share();
+        }
         self.pools.touch_all();
     }
 
