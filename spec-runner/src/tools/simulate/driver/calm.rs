@@ -9,9 +9,9 @@ use super::super::oracle::{Broken, law};
 use super::super::step::{Establishment, Heard, Step};
 use super::Driver;
 
-/// A client that keeps its driver busy for so many rounds of answers, without a moment in which all are still, makes no progress. Each of
-/// sixteen callers may need a round, and each warm-up one for each connection.
-const ROUNDS_AT_ONCE: u32 = 100;
+/// A client that keeps its driver busy for so many rounds of answers, and one more for each caller who waits, without a moment in which all
+/// are still, makes no progress. Each warm-up may need a round for each connection.
+const ROUNDS_AT_ONCE: usize = 100;
 
 /// When all is well, everybody is answered within this time: longer than any pause that a pool makes by itself.
 const CALM: Duration = Duration::from_secs(5);
@@ -25,11 +25,12 @@ impl<M: Machine> Driver<M> {
     pub(in super::super) fn calm_down(&mut self, election: u64) -> Result<(), Broken> {
         let end = self.now + CALM;
         self.give_up_warm_ups()?;
+        let most = ROUNDS_AT_ONCE + self.oracle.waiting();
         let mut rounds = 0;
         loop {
             rounds += 1;
             let left = || format!("{} wait at {:?}", self.oracle.waiting(), self.now);
-            law("when all is well, a client comes to rest", rounds <= ROUNDS_AT_ONCE, left)?;
+            law("when all is well, a client comes to rest", rounds <= most, left)?;
             self.answer_all(election)?;
             if self.oracle.waiting() == 0 && self.oracle.warm_ups() == 0 {
                 break;
