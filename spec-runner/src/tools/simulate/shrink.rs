@@ -14,6 +14,9 @@ use super::step::{ClientCase, Script, Twin};
 use super::twins::Twins;
 use super::world::LAST_ELECTION;
 
+/// Scripts of more steps have too many pairs of them.
+const MOST_FOR_PAIRS: usize = 128;
+
 /// The most scripts that are tried.
 const TRIES: u32 = 20_000;
 
@@ -38,6 +41,7 @@ pub(super) fn shrink<M: Machine>(script: Script, make: &dyn Fn(&ClientCase) -> O
     loop {
         let before = shrinker.best.steps.clone();
         shrinker.leave_out_steps();
+        shrinker.leave_out_pairs();
         shrinker.leave_out_options();
         shrinker.prefer_firsts();
         if shrinker.best.steps == before || shrinker.tries >= TRIES {
@@ -77,6 +81,21 @@ impl<M: Machine> Shrinker<'_, M> {
                 from = begin;
             }
             size /= 2;
+        }
+    }
+
+    /// Leaves out two steps at a time, of a script that is not long: a check-out and its check-in mean nothing without each other.
+    fn leave_out_pairs(&mut self) {
+        let mut second = self.best.steps.len().min(MOST_FOR_PAIRS);
+        while second > 1 {
+            second = second.min(self.best.steps.len()).saturating_sub(1);
+            // At most one pair for each second step; the next turn tries again.
+            let _ = (0..second).rev().any(|first| {
+                let mut script = self.best.clone();
+                script.steps.remove(second);
+                script.steps.remove(first);
+                self.tries < TRIES && self.keep(script)
+            });
         }
     }
 
