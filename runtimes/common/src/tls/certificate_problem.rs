@@ -64,8 +64,8 @@ impl From<&CertificateError> for CertificateProblem {
     }
 }
 
-/// The name in webpki's description of it, `DnsName("db.example")` or `IpAddress(0::1)`. Whoever asked for the certificate chose it, so
-/// what a log would obey is escaped.
+/// The name in webpki's description of it, `DnsName("db.example")` or `IpAddress(0::1)`. The owner of the certificate chose the name, so
+/// characters that a log would obey are escaped.
 fn bare_name(described: &str) -> String {
     let inside = described.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(described);
     match inside.parse::<IpAddr>() {

@@ -22,7 +22,7 @@ pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, B
         std::panic::set_hook(Box::new(move |info| if CATCHES.get() { note(info) } else { before(info) }));
     });
     let caught_before = CATCHES.replace(true);
-    // Whoever catches a panic lets the machine do nothing more.
+    // Nothing calls the machine again after a panic, so no broken invariant is seen.
     let ended = catch_unwind(AssertUnwindSafe(work));
     CATCHES.set(caught_before);
     ended.unwrap_or_else(|panic| Err(of(panic.as_ref())))
