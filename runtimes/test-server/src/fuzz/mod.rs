@@ -4,5 +4,4 @@
 
 pub mod auth;
 pub mod connection;
-pub mod monitor;
 pub mod server;

@@ -1,0 +1,9 @@
+//! The bytes of a client to the test server.
+
+/// Runs one input.
+///
+/// # Panics
+/// A property that must always hold does not: that is a finding.
+pub fn run(data: &[u8]) {
+    cmap_test_server::fuzz::server::run(data);
+}
