@@ -4,6 +4,7 @@
 
 #![allow(clippy::panic, reason = "a finding of the fuzzer is a panic")]
 
+pub mod auth;
 pub mod connection_string;
 #[allow(dead_code, reason = "the property test needs more of it")]
 #[path = "../../../core/tests/model/mod.rs"]

@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use cmap_core::trace::Trace;
-use cmap_fuzz_core::{connection_string, monitor, reference, reverse, trace, wire};
+use cmap_fuzz_core::{auth, connection_string, monitor, reference, reverse, trace, wire};
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(target);
@@ -21,6 +21,11 @@ fn replay(target: &str, run: fn(&[u8])) {
     for (path, input) in inputs {
         assert!(catch_unwind(|| run(&input)).is_ok(), "{}", path.display());
     }
+}
+
+#[test]
+fn authentications() {
+    replay("auth", auth::run);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use cmap_fuzz_core::{reverse, wire};
+use cmap_fuzz_core::{auth, reverse, wire};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -19,6 +19,15 @@ static MESSAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 
 /// The longest message within the target's limits, and the memory that decompressors keep, in bytes.
 const MOST_ALLOCATED: u64 = 3 << 20;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_either_side_hears_makes_it_panic_or_believe(data in vec(any::<u8>(), 0..200)) {
+        auth::run(&data);
+    }
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

@@ -2,8 +2,8 @@
 //!
 //! `tests/corpus.rs` replays what the fuzzer has kept; the programs of the fuzzer itself are in `fuzz/targets`.
 
-pub mod auth;
 pub mod connection;
 pub mod embedded_server;
 pub mod hostile_server;
-pub mod topology;
+// It plays scripts by parts of `spec-runner simulate` that nothing else needs.
+pub use spec_runner::tools::simulate::fuzz as topology;

@@ -6,7 +6,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use cmap_fuzz_stack::{auth, connection, embedded_server, hostile_server, topology};
+use cmap_fuzz_stack::{connection, embedded_server, hostile_server, topology};
 
 /// Runs each input in the folder of `target`.
 fn replay(target: &str, run: fn(&[u8])) {
@@ -19,11 +19,6 @@ fn replay(target: &str, run: fn(&[u8])) {
         count += 1;
     }
     assert!(count > 0, "nothing in {}", folder.display());
-}
-
-#[test]
-fn authentications() {
-    replay("auth", auth::run);
 }
 
 #[test]

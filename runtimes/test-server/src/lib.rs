@@ -57,8 +57,6 @@ mod document;
 mod exchange;
 mod fail_points;
 mod failure;
-#[doc(hidden)]
-pub mod fuzz;
 mod hello;
 mod identity;
 mod ingress;

@@ -1,4 +1,0 @@
-//! The program of the target `auth`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cmap_fuzz_stack::auth::run(data));
