@@ -2,7 +2,7 @@
 //! made, and each acknowledged transfer is there exactly once. The oracle knows only what callers were told, and what a member
 //! says afterwards.
 //!
-//! `CMAP_SIM_SEEDS` says under how many seeds (5 without it), `CMAP_SIM_SEED` names a single one.
+//! `CMAP_SIM_SEEDS` says under how many seeds (5 without it) or which, `CMAP_SIM_SEED` names a single one.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use cmap_sim::bson::{Document, doc, rawdoc};
 use cmap_sim::core::random::Random;
 use cmap_sim::core::session::TransactionOptions;
 use cmap_sim::core::topology::ServerSelector::Writable;
-use cmap_sim::{Client, OperationError, Servers, Session, Sim, SimRuntime, for_seeds};
+use cmap_sim::{Client, OperationError, Servers, Session, Sim, SimRuntime, for_seeds, seeds_or};
 
 const TASKS: usize = 20;
 const ACCOUNTS: u64 = 30;
@@ -52,8 +52,7 @@ struct Told {
 
 #[test]
 fn transfers_through_failovers_lose_nothing_and_happen_once() {
-    let seeds = std::env::var("CMAP_SIM_SEEDS").map_or(5, |seeds| seeds.parse().unwrap());
-    for_seeds(0..seeds, |seed| {
+    for_seeds(seeds_or(5), |seed| {
         let sim = Sim::new(seed);
         let set = sim.replica_set("rs", &["a.example", "b.example", "c.example"]);
         let told = Arc::new(Told::default());
