@@ -106,6 +106,21 @@ fn json_lines_are_the_same_trace() {
 }
 
 #[test]
+fn json_lines_of_another_behaviour_are_refused() {
+    let incident = Incident::happen();
+    let lines = incident.replay(&["--json-lines"]);
+    let copy = incident.directory.path().join("incident.jsonl");
+    let (this, other) = (format!("\"behaviour\":{BEHAVIOUR},"), format!("\"behaviour\":{},", BEHAVIOUR + 1));
+    fs::write(&copy, stdout(&lines).replacen(&this, &other, 1)).unwrap();
+
+    let output = replay(&copy, &[]);
+
+    let reason = format!("at byte 0, it was recorded with behaviour {}", BEHAVIOUR + 1);
+    assert!(stderr(&output).contains(&reason), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn the_timeline_has_every_call_until_a_time() {
     let incident = Incident::happen();
 
@@ -150,10 +165,15 @@ fn a_question_that_is_none_is_refused() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// The incidents that are kept as files.
+fn incidents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(BEHAVIOUR.to_string())
+}
+
 /// What a sparse recorder would have kept of an incident, as a file.
 fn sparse(name: &str, directory: &Path) -> PathBuf {
-    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("traces/{BEHAVIOUR}/{name}.trace"));
     let path = directory.join("sparse.trace");
+    let original = incidents().join(name).with_extension("trace");
     let output = replay(&original, &["--sparse", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
     path
@@ -204,8 +224,7 @@ fn a_copy_of_what_a_sparse_recorder_wrote_names_no_host() {
 
 #[test]
 fn a_copy_has_other_names_for_hosts_and_the_same_explanation() {
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(BEHAVIOUR.to_string());
-    for entry in fs::read_dir(traces).unwrap() {
+    for entry in fs::read_dir(incidents()).unwrap() {
         let original = entry.unwrap().path();
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join("copy.trace");
@@ -232,7 +251,7 @@ fn a_copy_has_other_names_for_hosts_and_the_same_explanation() {
 }
 
 fn what_if(incident: &str, changes: &[&str], more: &[&str]) -> Output {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/1").join(incident).with_extension("trace");
+    let trace = incidents().join(incident).with_extension("trace");
     let changes: Vec<&str> = changes.iter().flat_map(|change| ["--what-if", change]).collect();
     replay(&trace, &[&["--explain", "slowest:1"], &changes[..], more].concat())
 }

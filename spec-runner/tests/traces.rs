@@ -1,16 +1,14 @@
-//! Traces of incidents that were recorded with each version of the behaviour (`traces/<version>`): those of this version
-//! replay bit for bit and are explained rightly, those of others are refused by their version or replay until a call that is
-//! named.
+//! Traces of incidents (`traces/<behaviour>`) replay bit for bit and are explained rightly.
 //!
-//! A trace that no longer replays means that outputs have changed: raise `BEHAVIOUR` in `core/src/trace`, and record the incidents
-//! anew (`runtimes/sim/tests/incidents.rs`).
+//! A trace that does not replay means that outputs have changed: raise `BEHAVIOUR` in `core/src/trace`, and record the incidents
+//! anew (`traces/README.md`).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is not as it should be")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cmap_core::trace::{BEHAVIOUR, Header, History, Question, Replay, Trace, TraceErrorKind, Wait, explain};
+use cmap_core::trace::{BEHAVIOUR, Header, History, Question, Replay, Trace, Wait, explain};
 
 /// The incidents, and the limit that bound the wait in question longest.
 const INCIDENTS: [(&str, Question, &str); 12] = [
@@ -28,12 +26,9 @@ const INCIDENTS: [(&str, Question, &str); 12] = [
     ("storm", Question::Slowest(1), "maxConnecting"),
 ];
 
-fn directory(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(version.to_string())
-}
-
-fn read(version: u32, name: &str) -> Vec<u8> {
-    fs::read(directory(version).join(name).with_extension("trace")).unwrap()
+fn read(name: &str) -> Trace {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(BEHAVIOUR.to_string());
+    Trace::read(&fs::read(directory.join(name).with_extension("trace")).unwrap()).unwrap()
 }
 
 fn cause(wait: &Wait) -> &'static str {
@@ -41,9 +36,9 @@ fn cause(wait: &Wait) -> &'static str {
 }
 
 #[test]
-fn traces_of_this_version_replay_bit_for_bit() {
+fn traces_replay_bit_for_bit() {
     for (name, ..) in INCIDENTS {
-        let trace = Trace::read(&read(BEHAVIOUR, name)).unwrap();
+        let trace = read(name);
         let mut replay = Replay::new(&trace).unwrap();
         let mut calls = 0;
         while replay.step().unwrap_or_else(|divergence| panic!("{name}: {divergence}")).is_some() {
@@ -54,9 +49,9 @@ fn traces_of_this_version_replay_bit_for_bit() {
 }
 
 #[test]
-fn traces_of_this_version_are_explained_by_their_causes() {
+fn traces_are_explained_by_their_causes() {
     for (name, question, limit) in INCIDENTS {
-        let trace = Trace::read(&read(BEHAVIOUR, name)).unwrap();
+        let trace = read(name);
 
         let wait = explain(&trace, question).unwrap().remove(0);
 
@@ -71,7 +66,7 @@ fn traces_of_this_version_are_explained_by_their_causes() {
 #[test]
 fn a_sparse_recorder_names_the_same_causes() {
     for (name, question, limit) in INCIDENTS {
-        let trace = Trace::read(&read(BEHAVIOUR, name)).unwrap();
+        let trace = read(name);
         let history = History::of(&trace, 1 << 20).unwrap();
         let sparse = Trace::read(&history.encode(&Header::default(), &trace.texts)).unwrap();
 
@@ -84,17 +79,5 @@ fn a_sparse_recorder_names_the_same_causes() {
             wait.intervals.iter().map(|interval| interval.duration()).sum::<std::time::Duration>(),
             wait.duration()
         );
-    }
-}
-
-#[test]
-fn every_version_has_its_traces() {
-    for version in 1..=BEHAVIOUR {
-        for (name, ..) in INCIDENTS {
-            match Trace::read(&read(version, name)) {
-                Ok(trace) => assert_eq!(trace.header.behaviour, version, "{name}"),
-                Err(error) => assert_eq!(error.kind, TraceErrorKind::OlderBehaviour(version), "{name}"),
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use cmap_core::pool::{Action, CheckOutRequest, Output as PoolOutput};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Input, Output, Topology};
 use cmap_core::trace::{
-    BEHAVIOUR, Difference, Item, Limit, Note, Question, Replay, Trace, TraceErrorKind, WaitEnd, explain, waits,
+    BEHAVIOUR, Difference, Item, Limit, Note, Question, Replay, SCHEMA, Trace, TraceErrorKind, WaitEnd, explain, waits,
 };
 use proptest::prelude::*;
 
@@ -300,7 +300,7 @@ fn what_follows_the_end_is_refused() {
 }
 
 #[test]
-fn newer_traces_and_other_files_are_refused_by_name() {
+fn traces_of_other_versions_and_other_files_are_refused_by_name() {
     let file = busy(4, 1 << 20).file();
     let with_line = |line: &str| {
         let rest = file.iter().position(|&byte| byte == b'\n').unwrap();
@@ -308,18 +308,21 @@ fn newer_traces_and_other_files_are_refused_by_name() {
         Trace::read(&other).expect_err("not of this version").to_string()
     };
 
-    let newer = BEHAVIOUR + 1;
-    let errors = [
-        with_line("cmap-trace 3 behaviour 1"),
-        with_line(&format!("cmap-trace 1 behaviour {newer}")),
-        with_line("cmap-tracing 1 behaviour 1"),
+    for other in [SCHEMA - 1, SCHEMA + 1] {
+        let error = with_line(&format!("cmap-trace {other} behaviour {BEHAVIOUR}"));
+        assert!(error.contains(&format!("it has schema {other},")), "{error}");
+    }
+    for other in [BEHAVIOUR - 1, BEHAVIOUR + 1] {
+        let error = with_line(&format!("cmap-trace {SCHEMA} behaviour {other}"));
+        assert!(error.contains(&format!("recorded with behaviour {other},")), "{error}");
+    }
+    let others = [
+        with_line(&format!("cmap-tracing {SCHEMA} behaviour {BEHAVIOUR}")),
         Trace::read(b"{\"schema\": 1}\n").expect_err("another format").to_string(),
         Trace::read(b"").expect_err("empty").to_string(),
     ];
 
-    assert!(errors[0].contains("it has schema 3, and this program reads 2"), "{}", errors[0]);
-    assert!(errors[1].contains(&format!("recorded with behaviour {newer}")), "{}", errors[1]);
-    for error in &errors[2..] {
+    for error in others {
         assert!(error.contains("at byte 0, it does not begin as traces do"), "{error}");
     }
 }
