@@ -35,7 +35,7 @@
 //! ```
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
-//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
+//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`, `fail_command`,
 //! `parameters`, `diagnostics`, `sessions`, `transactions`, `snapshots`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
 //! encodes what it says. A [`Deployment`] is several servers that belong together. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
 
@@ -55,6 +55,7 @@ mod deployment;
 mod diagnostics;
 mod document;
 mod exchange;
+pub mod fail_command;
 mod fail_points;
 mod failure;
 #[doc(hidden)]
