@@ -46,9 +46,9 @@ fn words_outside_the_vocabulary_are_refused_with_their_place() {
     refused(unit(json!({ "runOn": [{ "minServerVersion": "new" }] })), "runOn[0].minServerVersion: \"new\" is not");
     refused(unit(json!({ "error": { "type": "FooError" } })), "error.type: unknown value `FooError`");
     refused(unit(json!({ "error": { "type": "PoolClosedError", "code": 1 } })), "error.code: unknown field `code`");
-    refused(unit(json!({ "failPoint": { "mode": "off" } })), "failPoint: missing field `configureFailPoint`");
+    refused(unit(json!({ "failPoint": { "mode": "off" } })), "failPoint: the command does not configure");
     let fail_point = json!({ "configureFailPoint": "failCommand", "mode": "off", "data": { "foo": 1 } });
-    refused(unit(json!({ "failPoint": fail_point })), "failPoint.data.foo: unknown field `foo`");
+    refused(unit(json!({ "failPoint": fail_point })), "failPoint: the fail point failCommand has no field 'foo'");
     operation_refused(json!({ "name": "explode" }), "operations[1]: unknown operation `explode`, expected one of");
     operation_refused(json!({ "name": "close", "foo": 1 }), "operations[1].foo: unknown field `foo`");
     operation_refused(json!({ "name": "wait", "ms": 1, "foo": 1 }), "operations[1].foo: unknown field `foo`");

@@ -6,14 +6,10 @@
 use std::sync::Arc;
 
 use cmap_core::connection::auth::{
-    Authentication, Conversation, First, MAX_ITERATIONS, MIN_ITERATIONS, Nonce, Opening, Reply, ScramHash, Step, fuzz,
+    Authentication, Conversation, First, MAX_ITERATIONS, MIN_ITERATIONS, Nonce, Opening, Reply, ScramHash, ScramLogin,
+    ScramVerifier, Step, StoredKeys, fuzz,
 };
 use cmap_core::options::{Credential, Mechanism};
-
-use crate::auth::{PlainLogin, ScramLogin, ScramVerifier, StoredCredential};
-
-/// The text in place of the server's nonce.
-const NONCE: &str = "AgICAgICAgICAgICAgICAgICAgICAgIC";
 
 /// Bytes that are taken from the front.
 struct Input<'a>(&'a [u8]);
@@ -28,7 +24,6 @@ pub fn run(data: &[u8]) {
     let (mechanism, hash) = match input.byte() % 4 {
         0 => (Mechanism::ScramSha1, ScramHash::Sha1),
         1 => (Mechanism::ScramSha256, ScramHash::Sha256),
-        2 => return drop(PlainLogin::parse(input.0)),
         _ => return drop(ScramLogin::parse(input.0).map(|login| challenge(login, ScramHash::Sha256))),
     };
     let credential = Arc::new(Credential::new("us=er,", "pencil".into(), "admin").with_mechanism(mechanism));
@@ -41,8 +36,10 @@ pub fn run(data: &[u8]) {
 
 fn converse(mut conversation: Conversation, hash: ScramHash, input: &mut Input<'_>) {
     let First::SaslStart { payload, .. } = conversation.first() else { return };
-    let Ok(login) = ScramLogin::parse(&input.distort(payload.as_bytes())) else { return };
-    let (verifier, server_first) = challenge(login, hash);
+    let first = input.distort(payload.as_bytes());
+    let is_first_heard = first == payload.as_bytes();
+    let Ok(login) = ScramLogin::parse(&first) else { return };
+    let Some((verifier, server_first)) = challenge(login, hash) else { return };
     let heard = input.distort(server_first.as_bytes());
     let Ok(Step::Derive(request)) = conversation.handle_reply(Reply::new(&heard, input.flag())) else { return };
     let iterations = request.id().iterations();
@@ -59,7 +56,11 @@ fn converse(mut conversation: Conversation, hash: ScramHash, input: &mut Input<'
             assert!(sent == client_final.as_bytes(), "the server accepted another proof");
             Some(server_final)
         }
-        Err(_) => None,
+        Err(_) => {
+            let is_all_heard = is_first_heard && heard == server_first.as_bytes() && sent == client_final.as_bytes();
+            assert!(!is_all_heard, "the server refused the right proof");
+            None
+        }
     };
     let done = input.flag();
     let last = input.distort(server_final.as_ref().map_or(&b"v="[..], |text| text.as_bytes()));
@@ -72,9 +73,21 @@ fn converse(mut conversation: Conversation, hash: ScramHash, input: &mut Input<'
     }
 }
 
-fn challenge(login: ScramLogin, hash: ScramHash) -> (ScramVerifier, String) {
-    let credential = StoredCredential::with_salted(hash, salted(hash), b"salt", MIN_ITERATIONS);
-    login.challenge(NONCE, &credential)
+fn challenge(login: ScramLogin, hash: ScramHash) -> Option<(ScramVerifier, String)> {
+    let keys = stored(hash).parse::<StoredKeys>();
+    assert!(keys.is_ok(), "the server's record is not read: {keys:?}");
+    Some(login.challenge(&Nonce::from_random([2; Nonce::RANDOM_BYTES]), &keys.ok()?))
+}
+
+/// The server's record of [`salted`].
+fn stored(hash: ScramHash) -> &'static str {
+    match hash {
+        ScramHash::Sha1 => "SCRAM-SHA-1$4096:c2FsdA==$NJbY7Aqiyb3TtLobBNthOGBuk8E=:kXeTPjyHNLiLMyBjmmCU23TIF/Q=",
+        ScramHash::Sha256 => {
+            "SCRAM-SHA-256$4096:c2FsdA==$z0iIHx3jgSANcnaHhd2tnisJyHf73fZ+D2J1EZ9hvPo=:\
+             DEsy/henVIPkHY/XQHPOnAqHybPGhh95ZGKCbwNYRto="
+        }
+    }
 }
 
 fn salted(hash: ScramHash) -> &'static [u8] {
