@@ -1,12 +1,8 @@
 //! The command `interop` from outside, in the parts that need no drivers.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
-mod program;
-
 use std::process::Command;
 
-use program::{Folder, spec_runner, stderr, stdout};
+use crate::program::{Folder, spec_runner, stderr, stdout};
 use spec_runner::tools::interop::checks;
 
 #[test]

@@ -1,8 +1,6 @@
 //! Clients of `mongodb+srv` connection strings: DNS names their servers, and is asked again as long as they are a sharded
 //! cluster.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test is told by its name and fails by panicking")]
-
 use std::time::Duration;
 
 use cmap_sim::bson::doc;

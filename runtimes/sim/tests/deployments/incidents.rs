@@ -4,14 +4,6 @@
 //! With `CMAP_INCIDENTS` each trace is also written into that directory, under the incident's name. That is how those in
 //! `spec-runner/traces` are made when the behaviour has a new version.
 
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,10 +1,5 @@
 //! `spec-runner replay` from outside: a client's file is repeated and explained by another process, in both encodings.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-#![allow(dead_code, reason = "the module `program` is shared")]
-
-mod program;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -15,7 +10,7 @@ use cmap_core::trace::{BEHAVIOUR, Question, Trace, explain};
 use cmap_runtime::{Client, Recorder};
 use cmap_smol::Smol;
 use cmap_test_server::ServerConfig;
-use program::{spec_runner, stderr, stdout};
+use crate::program::{spec_runner, stderr, stdout};
 use spec_runner::tools::serve::Host;
 use tempfile::TempDir;
 

@@ -1,10 +1,6 @@
 //! Files of connection strings from outside: the program's output about them, and its exit status.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
-mod program;
-
-use program::{Folder, spec_runner, stderr, stdout};
+use crate::program::{Folder, spec_runner, stderr, stdout};
 
 const GOOD: &str = r#"{ "description": "good", "uri": "mongodb://a/?w=1", "valid": true, "options": { "w": 1 } }"#;
 const SRV: &str = r#"{ "description": "seeds", "uri": "mongodb+srv://a.b.c", "valid": true }"#;

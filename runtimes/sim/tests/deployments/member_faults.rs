@@ -1,12 +1,5 @@
 //! What befalls single members of a deployment: their processes, their hosts, their connections. And the application's clock.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::time::Duration;
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};

@@ -1,13 +1,8 @@
 //! `spec-runner plan` from outside: its output, and its exit status.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-#![allow(dead_code, reason = "the module `program` is shared")]
-
-mod program;
-
 use std::process::Output;
 
-use program::{spec_runner, stderr, stdout};
+use crate::program::{spec_runner, stderr, stdout};
 
 fn plan(uri: &str, more: &[&str]) -> Output {
     spec_runner(&[&["plan", uri, "--processes", "4", "--deploy", "blue-green"], more].concat(), &[])

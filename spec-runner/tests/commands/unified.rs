@@ -1,12 +1,8 @@
 //! Tests in the unified format: matching, skipped tests and their reasons, and that a wrong expectation fails.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is not as it should be")]
-
-mod program;
-
 use bson::Bson;
 use cmap_core::topology::ServerSelector;
-use program::{Folder, spec_runner, stderr, stdout};
+use crate::program::{Folder, spec_runner, stderr, stdout};
 use serde_json::{Value, json};
 use spec_runner::suites::outcome::{Outcome, Round};
 use spec_runner::suites::requirement::Topology;

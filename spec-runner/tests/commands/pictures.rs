@@ -1,18 +1,6 @@
 //! `spec-runner replay --perfetto` and `--html`: what the pictures of a known incident show. `.ci/pictures/run` looks at the same by
 //! Perfetto's own schema and with a browser.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test stops where something is not as it should be"
-)]
-#![allow(dead_code, reason = "the module `program` is shared")]
-
-mod incident;
-mod program;
-mod track_events;
-
 use std::fs;
 use std::time::Duration;
 
@@ -22,10 +10,10 @@ use cmap_core::pool::CheckOutRequest;
 use cmap_core::time::Instant;
 use cmap_core::topology::{Topology, TopologyOptions};
 use cmap_core::trace::{Header, Question, Recorded, RecorderOptions, Trace, WaitEnd, explain};
-use incident::LEAK;
-use program::{Folder, spec_runner, stderr, stdout};
+use crate::incident::{self, LEAK};
+use crate::program::{Folder, spec_runner, stderr, stdout};
 use serde_json::Value;
-use track_events::{Events, Kind};
+use crate::track_events::{Events, Kind};
 
 const MILLISECOND: u64 = 1_000_000;
 

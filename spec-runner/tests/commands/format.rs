@@ -1,7 +1,5 @@
 //! The words that the test format allows, and how each mistake in a file is reported.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
 use serde_json::{Value, json};
 use spec_runner::suites::cmap::format::{Case, ConnectionName, Interval, Operation, Style};
 

@@ -1,12 +1,5 @@
 //! The whole stack in virtual time: a client, the network, and servers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::process::{self, Command};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,14 +1,6 @@
 //! A storm of connections: 2,000 tasks want a server that takes 20 new connections a second and closes all others, for a
 //! minute. The table that this prints stands in `docs/figures.md`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,12 +1,5 @@
 //! A user's choice among suitable servers (SEL-11), in virtual time.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,12 +1,6 @@
 //! A client under load on each runtime and over real sockets, recorded: its primary is killed, then answers slowly, then one
 //! caller leaks connections. Each time the file repeats in another process, which also names the cause of the longest wait.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is not as it should be")]
-#![allow(dead_code, reason = "the module `program` is shared")]
-
-mod members;
-mod program;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,8 +8,8 @@ use std::time::Duration;
 use cmap_core::options::ClientOptions;
 use cmap_runtime::bson::rawdoc;
 use cmap_runtime::{Client, Connection, Recorder, Runtime};
-use members::{Members, order, tell};
-use program::{spec_runner, stderr, stdout};
+use crate::members::{Members, order, tell};
+use crate::program::{spec_runner, stderr, stdout};
 use serde_json::Value;
 
 const TASKS: usize = 50;

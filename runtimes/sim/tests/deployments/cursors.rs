@@ -1,13 +1,6 @@
 //! Cursors of a client of a replica set: what becomes of them when members change their roles, and of pauses when the client is
 //! closed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::time::Duration;
 
 use cmap_sim::bson::{Document, doc, rawdoc};

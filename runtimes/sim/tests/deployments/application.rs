@@ -1,13 +1,5 @@
 //! How an application finds its own mistake: one that shows only if a connection breaks at the wrong moment.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::time::Duration;
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};

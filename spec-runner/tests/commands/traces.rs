@@ -3,8 +3,6 @@
 //! A trace that does not replay means that outputs have changed: raise `BEHAVIOUR` in `core/src/trace`, and record the incidents
 //! anew (`traces/README.md`).
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where something is not as it should be")]
-
 use std::fs;
 use std::path::Path;
 

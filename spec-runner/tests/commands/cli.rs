@@ -1,11 +1,7 @@
 //! The program from outside: its output, and its exit status.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
-mod program;
-
 use cmap_test_server::ServerConfig;
-use program::{Folder, spec_runner, stderr, stdout};
+use crate::program::{Folder, spec_runner, stderr, stdout};
 use spec_runner::tools::serve::Host;
 
 /// The pool is made ready; the test expects it to be `second` after its creation.

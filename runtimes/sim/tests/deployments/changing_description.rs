@@ -1,8 +1,6 @@
 //! A replica set whose members describe themselves differently a thousand times a second: it costs a client events and their
 //! making, and nothing else. No connection is opened for it or lost, no pool is cleared, and no check-out waits.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test is told by its name and fails by panicking")]
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

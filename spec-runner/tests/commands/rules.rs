@@ -1,7 +1,5 @@
 //! Rule ids and the page that defines them: every id that the repository cites has one row in `docs/rules.md`.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;

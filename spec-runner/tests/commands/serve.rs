@@ -1,7 +1,5 @@
 //! `spec-runner serve` as a process, with this project's client over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
 use core::time::Duration;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -2,14 +2,6 @@
 //!
 //! `CMAP_SIM_SEEDS` says under how many (200 without it), `CMAP_SIM_SEED` names a single one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;

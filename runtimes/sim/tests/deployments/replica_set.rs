@@ -1,12 +1,5 @@
 //! A replica set in virtual time: what a client of a member sees of it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::time::Duration;
 
 use cmap_sim::bson::rawdoc;

@@ -1,7 +1,5 @@
 //! `spec-runner serve --srv`, with clients of a `mongodb+srv` connection string on each runtime.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
-
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command as Program, Stdio};
