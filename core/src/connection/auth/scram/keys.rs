@@ -71,7 +71,7 @@ impl DeriveKey {
     }
 
     /// The quick part, after the slow one.
-    pub(super) fn finish(&self, salted: &SecretBytes) -> DerivedKeys {
+    pub(in super::super) fn finish(&self, salted: &SecretBytes) -> DerivedKeys {
         let (client_key, server_key) = key_pair(self.id.hash, salted);
         DerivedKeys(Arc::new(Keys { id: self.id.clone(), client_key, server_key }))
     }
