@@ -82,7 +82,6 @@
 //! | `wire` | feature `wire`: messages to bytes, and bytes to messages |
 //! | [`address`], [`time`], [`random`] | where a server is; nanoseconds since the caller's origin; chance from a seed |
 //! | `reverse` | feature `reverse`: the protocol of connections that the database's side opens |
-//! | `sim` | feature `sim`: a seeded virtual network and server that run all of it in virtual time |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -106,8 +105,6 @@ pub mod reverse;
 pub mod server;
 mod service_id;
 pub mod session;
-#[cfg(feature = "sim")]
-pub mod sim;
 pub mod statistics;
 pub mod time;
 pub mod topology;

@@ -4,8 +4,8 @@
 //! The states are those of `Pool<()>` itself. Two are the same if they differ in nothing that a call can tell: numbers are given
 //! anew, times are relative, and statistics are left out (`search/canonical.rs`).
 //!
-//! The smallest world is searched as a whole, the others as far as a number of calls leads; `CMAP_SEARCH_DEPTH=20` goes further,
-//! and `-- --nocapture` shows the numbers.
+//! The smallest world is searched as a whole, the others (`-- --include-ignored`) as far as a number of calls leads;
+//! `CMAP_SEARCH_DEPTH=20` goes further, and `-- --nocapture` shows the numbers.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
@@ -73,23 +73,27 @@ fn one_connection_and_two_waiters_in_every_state() {
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn two_connections_and_two_waiters() {
     search("two connections, two waiters", Some(12), World::default());
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn three_connections_and_three_waiters() {
     let world = World { connections: 3, waiters: 3, ..World::default() };
     search("three connections, three waiters", Some(10), world);
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn establishment_one_at_a_time() {
     let world = World { connections: 3, waiters: 3, max_connecting: 1, ..World::default() };
     search("maxConnecting 1", Some(10), world);
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn a_floor_and_connections_that_grow_old() {
     let (max_idle, pass) = (4 * MILLI, 2 * MILLI);
     let world = World { min_pool_size: 1, max_idle, pass, ..World::default() };
@@ -97,6 +101,7 @@ fn a_floor_and_connections_that_grow_old() {
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn waiters_with_deadlines() {
     let (wait_queue_timeout, pass) = (4 * MILLI, 2 * MILLI);
     // One connection: those whose own connections are established have no such deadline.
@@ -105,17 +110,20 @@ fn waiters_with_deadlines() {
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn limits_that_change() {
     search("maxPoolSize 1 and 2", Some(9), World { resizes: true, ..World::default() });
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn check_outs_with_deadlines_of_their_own() {
     let (patience, pass) = (4 * MILLI, 2 * MILLI);
     search("deadlines of their own", Some(7), World { patience, pass, ..World::default() });
 }
 
 #[test]
+#[ignore = "full: takes a minute with its siblings, and the property test of the pool has more options"]
 fn services_behind_a_load_balancer() {
     search("two services", Some(8), World { load_balanced: true, ..World::default() });
 }

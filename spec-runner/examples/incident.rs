@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "the incident is a test's, too")]
 
-#[path = "../tests/incident/mod.rs"]
+#[path = "../tests/commands/incident/mod.rs"]
 mod incident;
 
 use std::process::ExitCode;

@@ -129,11 +129,9 @@ pub(crate) struct Limits {
     pub(crate) creation_interval: u64,
     pub(crate) max_lifetime: u64,
     pub(crate) max_uses: u32,
-    #[serde(default)]
     pub(crate) affinity: Option<Affinity>,
     pub(crate) refresh_requirement: u64,
     pub(crate) refresh_timeout: u64,
-    #[serde(default)]
     pub(crate) profile: Profile,
     pub(crate) load_balanced: bool,
 }

@@ -9,7 +9,7 @@ use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
 use super::{AffinityKey, Output, Pool, Purpose, Refused, WarmUpId};
 use crate::connection::EstablishError;
-use crate::options::{PoolLimits, PoolSizes};
+use crate::options::PoolLimits;
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 
@@ -47,8 +47,8 @@ pub enum Input {
     RefreshFailed(Handle),
     /// [`Pool::handle_peer_closed`].
     PeerClosed(Handle),
-    /// [`Pool::resize`], with sizes alone.
-    Resize(PoolSizes),
+    /// [`Pool::resize`].
+    Resize(PoolLimits),
     /// [`Pool::retire_all`].
     RetireAll(Duration),
     /// [`Pool::end_affinity`].
@@ -63,8 +63,6 @@ pub enum Input {
     CancelWarmUp(WarmUpId),
     /// [`Pool::handle_timeout`].
     Timeout,
-    /// [`Pool::resize`], with limits beside the sizes.
-    Limit(PoolLimits),
 }
 
 /// What a call returned.
@@ -150,9 +148,8 @@ impl Pool<()> {
             Input::Refreshed(connection) => self.handle_refreshed(now, connection, ()).map_err(refused)?,
             Input::RefreshFailed(connection) => self.handle_refresh_failed(now, connection)?,
             Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
-            Input::Resize(sizes) if self.resize(now, sizes).is_err() => return Ok(Answer::Refused),
-            Input::Limit(limits) if self.resize(now, limits).is_err() => return Ok(Answer::Refused),
-            Input::Resize(_) | Input::Limit(_) => {}
+            Input::Resize(limits) if self.resize(now, limits).is_err() => return Ok(Answer::Refused),
+            Input::Resize(_) => {}
             Input::RetireAll(over) => self.retire_all(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),

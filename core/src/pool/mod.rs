@@ -42,9 +42,6 @@ mod creation_rate;
 mod error;
 mod event;
 mod fast_path;
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub mod fuzz;
 mod generation;
 mod hand_off;
 mod handle;

@@ -59,7 +59,6 @@ pub struct CheckOutRequest {
     /// The caller's own deadline, whatever the pool's waitQueueTimeoutMS says (CMAP-33).
     pub deadline: Option<Instant>,
     /// Whose connection is wanted: what that means is up to the option `affinity`, without which it means nothing.
-    #[serde(default)]
     pub affinity: Option<AffinityKey>,
     /// The identity that the connection has to have; `None` = the credential of the options. A topology obeys it; a
     /// pool has one credential, and does not look at it.

@@ -10,7 +10,7 @@ use super::seed_list::SrvRecord;
 use super::{CheckOut, Criteria, SelectionDetail, SelectionId, Topology, WarmUpError, WarmUpId};
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
-use crate::options::{PoolLimits, PoolOptionsError, PoolSizes};
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::pool::{
     AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery,
     Handle, IdentityId, PhaseTimes, Purpose, Refused,
@@ -65,8 +65,8 @@ pub enum Input {
     Ready,
     /// [`Topology::clear`].
     Clear(Clear),
-    /// [`Topology::resize`], with sizes alone.
-    Resize(PoolSizes),
+    /// [`Topology::resize`].
+    Resize(PoolLimits),
     /// [`Topology::retire_all`].
     RetireAll(Duration),
     /// [`Topology::end_affinity`].
@@ -95,16 +95,6 @@ pub enum Input {
     RecordDurations(bool),
     /// [`Topology::note_phases`].
     Phases(PhaseTimes),
-    /// [`Topology::resize`], with limits beside the sizes.
-    Limit(PoolLimits),
-}
-
-impl Input {
-    /// The call of [`Topology::resize`]: traces without the newer limits stay readable for those who do not know these.
-    #[cfg(feature = "trace")]
-    pub(crate) fn of_resize(limits: PoolLimits) -> Self {
-        if limits == PoolLimits::from(limits.sizes) { Self::Resize(limits.sizes) } else { Self::Limit(limits) }
-    }
 }
 
 /// What a call returned.
@@ -168,8 +158,7 @@ impl Topology<()> {
             Input::Srv(answer) => self.handle_srv(now, answer),
             Input::Ready => return self.ready(now).into(),
             Input::Clear(clear) => return self.clear(now, clear).into(),
-            Input::Resize(sizes) => return Answer::of_resize(&self.resize(now, sizes)),
-            Input::Limit(limits) => return Answer::of_resize(&self.resize(now, limits)),
+            Input::Resize(limits) => return Answer::of_resize(&self.resize(now, limits)),
             Input::RetireAll(over) => self.retire_all(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),

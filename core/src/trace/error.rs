@@ -23,19 +23,14 @@ pub enum TraceErrorKind {
     /// Another program's.
     #[error("it does not begin as traces do; give a file that a recorder has written")]
     NoTrace,
-    /// A later schema.
+    /// Another schema.
     #[error("it has schema {0}, and this program reads {SCHEMA}; read it with the version that wrote it")]
-    NewerSchema(u32),
-    /// A later behaviour: its calls would have other outputs.
+    OtherSchema(u32),
+    /// Another behaviour: its calls would have other outputs.
     #[error(
         "it was recorded with behaviour {0}, and this program has {BEHAVIOUR}; replay it with the version that wrote it"
     )]
-    NewerBehaviour(u32),
-    /// An earlier behaviour, with states that this version does not know.
-    #[error(
-        "it has a state of behaviour {0}, which this program, with {BEHAVIOUR}, does not know; replay it with the version that wrote it"
-    )]
-    OlderBehaviour(u32),
+    OtherBehaviour(u32),
     /// It ends too early.
     #[error("it ends within a section; its end is missing, copy the whole file")]
     Truncated,

@@ -1,7 +1,7 @@
 //! How a file holds a trace: a line that names it, then sections, each with its length and its checksum.
 //!
 //! ```text
-//! cmap-trace 1 behaviour 1
+//! cmap-trace 2 behaviour 3
 //! tag (1 byte) | length (4 bytes, little-endian) | payload | CRC-32C (4 bytes)
 //! ```
 //!
@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use super::item::{Header, Item};
 use super::tape::{Contents, ContentsKept};
-use super::{BEHAVIOUR, DENSE_SCHEMA, words};
+use super::{BEHAVIOUR, SCHEMA, words};
 
 /// The first words of the line that names a trace.
 pub(super) const NAME: &str = "cmap-trace";
@@ -85,7 +85,7 @@ impl Contents {
             ContentsKept::Segments(segments) => segments,
             ContentsKept::History(kept) => return kept.history().encode(header, &self.texts),
         };
-        let mut writer = Writer::new(DENSE_SCHEMA);
+        let mut writer = Writer::new();
         writer.section(Tag::Header, &Header { behaviour: BEHAVIOUR, ..header.clone() });
         writer.section(Tag::Texts, &self.texts);
         let mut calls = 0_u64;
@@ -111,9 +111,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// A file of this schema.
-    pub(super) fn new(schema: u32) -> Self {
-        let bytes = alloc::format!("{NAME} {schema} behaviour {BEHAVIOUR}\n").into_bytes();
+    /// A file that begins.
+    pub(super) fn new() -> Self {
+        let bytes = alloc::format!("{NAME} {SCHEMA} behaviour {BEHAVIOUR}\n").into_bytes();
         Self { checksum: checksum(0, &bytes), bytes }
     }
 

@@ -12,7 +12,7 @@ use super::item::{Header, Note, Trace};
 use super::occurrence::{Occurrence, around};
 use super::replay::{Divergence, Replay};
 use super::wait::Wait;
-use super::{BEHAVIOUR, Detail, Recorded, RecorderOptions, SPARSE_SCHEMA};
+use super::{BEHAVIOUR, Detail, Recorded, RecorderOptions};
 use crate::time::Instant;
 use crate::topology::Answer;
 
@@ -103,7 +103,7 @@ impl History {
 
     /// The file. Its behaviour is that of this version, whatever `header` says; `texts` are those of callers, by their numbers.
     pub fn encode(&self, header: &Header, texts: &[(u32, String)]) -> Vec<u8> {
-        let mut writer = Writer::new(SPARSE_SCHEMA);
+        let mut writer = Writer::new();
         writer.section(Tag::Header, &Header { behaviour: BEHAVIOUR, ..header.clone() });
         writer.section(Tag::Texts, &texts);
         writer.section(Tag::History, self);

@@ -24,14 +24,12 @@
 //! | `explain`, `follow`, `wait` | why check-outs waited |
 //! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
 //! | `what_if` | how they would have waited with other options |
-//! | `fuzz` | the fuzzer's target: arbitrary bytes as a file |
 
 mod digest;
 mod error;
 mod explain;
 mod file;
 mod follow;
-pub mod fuzz;
 mod history;
 mod item;
 mod occurrence;
@@ -57,14 +55,8 @@ pub use self::tape::{Contents, Detail, RecorderOptions};
 pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
 pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeError, Totals, WhatIfError, what_if};
 
-/// The version of the file's schema.
-pub const SCHEMA: u32 = SPARSE_SCHEMA;
+/// The version of the file's schema. A file of another one is refused.
+pub const SCHEMA: u32 = 2;
 
-/// That of files with calls, which earlier versions read, too.
-const DENSE_SCHEMA: u32 = 1;
-
-/// That of files with a history.
-const SPARSE_SCHEMA: u32 = 2;
-
-/// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs.
+/// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs. A file of another one is refused.
 pub const BEHAVIOUR: u32 = 3;

@@ -199,7 +199,7 @@ fn is_frequent(input: &Input) -> bool {
 fn demand(input: &Input) -> Option<Demand> {
     Some(match input {
         Input::Clear(_) => Demand::Clear,
-        Input::Resize(_) | Input::Limit(_) => Demand::Resize,
+        Input::Resize(_) => Demand::Resize,
         Input::RetireAll(_) => Demand::RetireAll,
         Input::Resume => Demand::Resume,
         Input::RenewCredential(_) => Demand::NewCredential,

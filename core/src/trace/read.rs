@@ -19,13 +19,10 @@ impl Trace {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// It is not a trace, or a newer one, or damaged, or not whole.
+    /// It is not a trace, or one of another version, or damaged, or not whole.
     pub fn read(bytes: &[u8]) -> Result<Self, TraceError> {
         let mut sections = Sections::new(bytes)?;
         let header: Header = sections.expect(Tag::Header)?;
-        if header.behaviour > BEHAVIOUR {
-            return Err(sections.error(TraceErrorKind::NewerBehaviour(header.behaviour)));
-        }
         let texts: Vec<(u32, String)> = sections.expect(Tag::Texts)?;
         let mut segments: Vec<Segment> = Vec::new();
         let mut history: Option<History> = None;
@@ -72,7 +69,6 @@ struct Sections<'a> {
     at: usize,
     next: usize,
     checksum: u32,
-    behaviour: u32,
 }
 
 impl<'a> Sections<'a> {
@@ -82,13 +78,13 @@ impl<'a> Sections<'a> {
         let length = length.ok_or(error(TraceErrorKind::NoTrace))? + 1;
         let line = bytes.get(..length).unwrap_or_default();
         let [schema, behaviour] = versions(line).ok_or(error(TraceErrorKind::NoTrace))?;
-        if schema > SCHEMA {
-            return Err(error(TraceErrorKind::NewerSchema(schema)));
+        if schema != SCHEMA {
+            return Err(error(TraceErrorKind::OtherSchema(schema)));
         }
-        if behaviour > BEHAVIOUR {
-            return Err(error(TraceErrorKind::NewerBehaviour(behaviour)));
+        if behaviour != BEHAVIOUR {
+            return Err(error(TraceErrorKind::OtherBehaviour(behaviour)));
         }
-        Ok(Self { bytes, at: 0, next: length, checksum: file::checksum(0, line), behaviour })
+        Ok(Self { bytes, at: 0, next: length, checksum: file::checksum(0, line) })
     }
 
     fn error(&self, kind: TraceErrorKind) -> TraceError {
@@ -127,12 +123,7 @@ impl<'a> Sections<'a> {
     }
 
     fn decode<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, TraceError> {
-        let unreadable = |problem: String| {
-            self.error(match self.behaviour {
-                BEHAVIOUR => TraceErrorKind::Unreadable(problem),
-                older => TraceErrorKind::OlderBehaviour(older),
-            })
-        };
+        let unreadable = |problem: String| self.error(TraceErrorKind::Unreadable(problem));
         let (value, rest) = postcard::take_from_bytes(payload).map_err(|error| unreadable(error.to_string()))?;
         if rest.is_empty() { Ok(value) } else { Err(unreadable("bytes are left over".to_string())) }
     }
@@ -155,20 +146,4 @@ fn versions(line: &[u8]) -> Option<[u32; 2]> {
     }
     let behaviour = words.next()?.parse().ok()?;
     words.next().is_none().then_some([schema, behaviour])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_state_of_an_older_behaviour_is_refused_by_that_version() {
-        let line = alloc::format!("{NAME} {SCHEMA} behaviour 0\n");
-        let mut sections = Sections::new(line.as_bytes()).unwrap();
-        sections.at = 7;
-
-        let error = sections.decode::<Header>(&[0xff]).unwrap_err();
-
-        assert_eq!(error, TraceError { offset: 7, kind: TraceErrorKind::OlderBehaviour(0) });
-    }
 }

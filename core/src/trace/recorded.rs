@@ -322,7 +322,7 @@ impl<C> Recorded<C> {
     /// Those of the call.
     pub fn resize(&mut self, now: Instant, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
         let limits = limits.into();
-        self.make(now, || Input::of_resize(limits), |machine| machine.resize(now, limits), Answer::of_resize)
+        self.make(now, || Input::Resize(limits), |machine| machine.resize(now, limits), Answer::of_resize)
     }
 
     /// [`Topology::retire_all`].

@@ -272,7 +272,7 @@ impl Sut {
             Call::Refreshed(named) => Input::Refreshed(self.handle(named)),
             Call::RefreshFailed(named) => Input::RefreshFailed(self.handle(named)),
             Call::PeerClosed(named) => Input::PeerClosed(self.handle(named)),
-            Call::Resize(resized) => Input::Limit(limits(resized)),
+            Call::Resize(resized) => Input::Resize(limits(resized)),
             Call::EndAffinity(key) => Input::EndAffinity(AffinityKey(key)),
             Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
             Call::Resume => Input::Resume,

@@ -268,7 +268,7 @@ impl Node {
             Action::Resize(size) => {
                 let mut sizes = PoolSizes::default();
                 sizes.max_pool_size = Some(size);
-                self.call(Input::Resize(sizes))
+                self.call(Input::Resize(sizes.into()))
             }
             Action::RetireAll => self.call(Input::RetireAll(Duration::ZERO)),
             Action::Resume => self.call(Input::Resume),

@@ -2,4 +2,4 @@
 
 mod harness;
 
-cmap_conformance::conformance!(alone crate::harness::Global);
+cmap_conformance::conformance!(ignored "full: the adapter is 120 lines, and its cases pass in virtual time, on tokio and on smol" alone crate::harness::Global);

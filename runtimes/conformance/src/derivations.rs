@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
-use cmap_core::connection::auth::ScramHash;
+use cmap_core::connection::auth::{Nonce, ScramHash, ScramLogin, ScramVerifier, StoredKeys};
 use cmap_core::connection::{Fault, Phase};
 use cmap_runtime::Client;
 use cmap_runtime::runtime::Runtime;
-use cmap_test_server::auth::{ScramLogin, ScramVerifier, StoredCredential};
 
 use super::lab::Lab;
 use super::rogue::Rogue;
@@ -29,13 +28,13 @@ struct Mood {
     iterations: u32,
     /// How many salts were sent.
     salts: AtomicU64,
-    stored: StoredCredential,
+    keys: StoredKeys,
 }
 
 impl Server {
     fn start(iterations: u32) -> Self {
-        let stored = StoredCredential::new(ScramHash::Sha256, "app", &"secret".into(), b"salt", 4096).unwrap();
-        let mood = Mood { is_honest: AtomicBool::new(false), iterations, salts: AtomicU64::new(0), stored };
+        let keys = StoredKeys::new(ScramHash::Sha256, "app", &"secret".into(), b"salt", 4096).unwrap();
+        let mood = Mood { is_honest: AtomicBool::new(false), iterations, salts: AtomicU64::new(0), keys };
         let mood = Arc::new(mood);
         let shared = Arc::clone(&mood);
         let rogue = Rogue::start(move || {
@@ -58,10 +57,8 @@ impl Mood {
                 "saslSupportedMechs": ["SCRAM-SHA-256"],
             },
             "saslStart" => {
-                let login = ScramLogin::parse(command.get_binary("payload").unwrap().bytes).unwrap();
-                let (next, payload) = self.challenge(login);
-                *verifier = Some(next);
-                said(false, &payload)
+                let first = command.get_binary("payload").unwrap().bytes;
+                said(false, &self.challenge(first, verifier))
             }
             "saslContinue" => {
                 let proof = command.get_binary("payload").unwrap().bytes;
@@ -71,12 +68,17 @@ impl Mood {
         }
     }
 
-    fn challenge(&self, login: ScramLogin) -> (ScramVerifier, String) {
+    fn challenge(&self, first: &[u8], verifier: &mut Option<ScramVerifier>) -> String {
         if self.is_honest.load(Ordering::SeqCst) {
-            return login.challenge("server", &self.stored);
+            let login = ScramLogin::parse(first).unwrap();
+            let (next, challenge) = login.challenge(&Nonce::from_random([1; Nonce::RANDOM_BYTES]), &self.keys);
+            *verifier = Some(next);
+            return challenge;
         }
-        let salt = self.salts.fetch_add(1, Ordering::SeqCst).to_le_bytes();
-        login.challenge("server", &StoredCredential::decoy(ScramHash::Sha256, "app", &salt, self.iterations))
+        let (_, nonce) = str::from_utf8(first).unwrap().rsplit_once(",r=").unwrap();
+        // Eight digits are base64.
+        let salt = self.salts.fetch_add(1, Ordering::SeqCst);
+        format!("r={nonce}server,s={salt:08},i={}", self.iterations)
     }
 }
 

@@ -4,6 +4,7 @@
 /// are served beside others: in a program of their own, because all clients of a process may share one executor. With
 /// `virtual`, those for a runtime in virtual time are run: a case that needs more than that says so, and is ignored.
 /// With `behind`, the harness puts agents before servers: a case that is about what is different then says so, and is left out.
+/// With `ignored`, and a reason, each case is ignored for that reason, unless it is asked for (`--ignored`).
 #[macro_export]
 macro_rules! conformance {
     ($harness:ty) => {
@@ -14,12 +15,22 @@ macro_rules! conformance {
         $crate::conformance! { @cases virtual $harness }
         $crate::conformance_of_recorders! { virtual $harness }
     };
-    (behind $harness:ty) => {
-        $crate::conformance! { @cases behind $harness }
-        $crate::conformance_of_recorders! { behind $harness }
+    (ignored $reason:literal $harness:ty) => {
+        $crate::conformance! { @cases (ignored $reason) $harness }
+        $crate::conformance_of_recorders! { (ignored $reason) $harness }
+    };
+    (ignored $reason:literal behind $harness:ty) => {
+        $crate::conformance! { @cases (behind $reason) $harness }
+        $crate::conformance_of_recorders! { (behind $reason) $harness }
     };
     (alone $harness:ty) => {
-        $crate::conformance! { @modules real $harness,
+        $crate::conformance! { @alone real $harness }
+    };
+    (ignored $reason:literal alone $harness:ty) => {
+        $crate::conformance! { @alone (ignored $reason) $harness }
+    };
+    (@alone $kind:tt $harness:ty) => {
+        $crate::conformance! { @modules $kind $harness,
             flood {
                 hellos_without_end_on_the_monitors_socket_starve_nobody,
                 hellos_without_end_on_the_round_trip_socket_starve_nobody,
@@ -33,7 +44,7 @@ macro_rules! conformance {
             }
         }
     };
-    (@cases $kind:ident $harness:ty) => {
+    (@cases $kind:tt $harness:ty) => {
         $crate::conformance! { @modules $kind $harness,
             basics {
                 a_command_runs_on_a_checked_out_connection,
@@ -411,7 +422,7 @@ macro_rules! conformance {
             }
         }
     };
-    (@modules $kind:ident $harness:ty,
+    (@modules $kind:tt $harness:ty,
         $($module:ident { $($(#[$condition:meta])? $case:ident $(: $need:literal)?,)* })*
     ) => {
         $(mod $module {
@@ -426,16 +437,25 @@ macro_rules! conformance {
             <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
         }
     };
-    (@test behind $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
+    (@test (behind $reason:literal) $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
         $(#[$condition])?
         #[test]
+        #[ignore = $reason]
         fn $case() {
             $crate::reverse::behind::test(stringify!($case), || {
                 <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
             });
         }
     };
-    (@test $kind:ident $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
+    (@test (ignored $reason:literal) $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
+        $(#[$condition])?
+        #[test]
+        #[ignore = $reason]
+        fn $case() {
+            <$harness as $crate::Harness>::test($crate::$module::$case::<$harness>);
+        }
+    };
+    (@test $kind:tt $harness:ty, $(#[$condition:meta])? $module:ident $case:ident $(: $need:literal)?) => {
         $(#[$condition])?
         #[test]
         fn $case() {
@@ -448,7 +468,7 @@ macro_rules! conformance {
 #[cfg(feature = "reverse")]
 #[macro_export]
 macro_rules! conformance_of_listeners {
-    ($kind:ident $harness:ty) => {
+    ($kind:tt $harness:ty) => {
         $crate::conformance! { @modules $kind $harness,
             reverse {
                 a_client_takes_its_connections_from_an_agent,
@@ -482,7 +502,7 @@ macro_rules! conformance_of_listeners {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_of_recorders {
-    ($kind:ident $harness:ty) => {
+    ($kind:tt $harness:ty) => {
         $crate::conformance! { @modules $kind $harness,
             recording {
                 the_file_of_a_client_under_load_replays_bit_for_bit,
@@ -506,5 +526,5 @@ macro_rules! conformance_of_recorders {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_of_recorders {
-    ($kind:ident $harness:ty) => {};
+    ($kind:tt $harness:ty) => {};
 }

@@ -75,7 +75,7 @@ pub use self::host::{Data, Server, Servers};
 pub use self::network::Bound;
 pub use self::network::{Listener, Reachability, Stream};
 pub use self::runtime::{SimRuntime, Sleep};
-pub use self::seeds::{campaign, for_seeds};
+pub use self::seeds::{campaign, for_seeds, seeds_or};
 pub use self::sim::Sim;
 
 /// A listener for agents in a simulation.

@@ -31,14 +31,17 @@ pub fn for_seeds(seeds: Range<u64>, test: impl Fn(u64)) {
     tell(failed);
 }
 
-/// The same with the first `usual` seeds, or those that `CMAP_SIM_SEEDS` names, as `<count>` or `<first>..<end>`; on every
-/// processor at a time.
+/// Runs `test` with each of [`seeds_or(usual)`](seeds_or), on every processor at a time. The lowest seed that fails is printed.
 ///
 /// # Panics
 /// `test` panics with one of the seeds.
 pub fn campaign(usual: u64, test: impl Fn(u64) + Sync) {
-    let named = env::var(MANY).ok().and_then(|text| parse(&text)).unwrap_or(0..usual);
-    tell(first_failure(one().map_or(named, of_one), &test));
+    tell(first_failure(one().map_or_else(|| seeds_or(usual), of_one), &test));
+}
+
+/// The first `usual` seeds, or those that `CMAP_SIM_SEEDS` names, as `<count>` or `<first>..<end>`.
+pub fn seeds_or(usual: u64) -> Range<u64> {
+    env::var(MANY).ok().and_then(|text| parse(&text)).unwrap_or(0..usual)
 }
 
 fn one() -> Option<u64> {

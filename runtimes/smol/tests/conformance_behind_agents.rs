@@ -2,4 +2,7 @@
 
 mod harness;
 
-cmap_conformance::conformance!(behind cmap_conformance::reverse::behind::BehindAgents<crate::harness::Global>);
+cmap_conformance::conformance!(
+    ignored "full: what differs by way of agents is the dialer, whose own cases (smol-reverse) are not ignored"
+    behind cmap_conformance::reverse::behind::BehindAgents<crate::harness::Global>
+);

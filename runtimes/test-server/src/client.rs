@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use cmap_core::sim::Effect;
 use cmap_core::time::Instant;
 use cmap_core::wire::{FrameReader, TopologyVersion};
 
 use super::ClientId;
+use super::fail_command::Effect;
 use super::identity::Identity;
 use super::service::Reply;
 use super::write_concern::Goal;

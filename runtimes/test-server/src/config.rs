@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use cmap_core::connection::auth::{ScramHash, StoredKeys};
 use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
 
-use crate::auth::StoredCredential;
 use crate::store::StoreLimits;
 
 /// The protocol of MongoDB 7.0.
@@ -89,7 +89,10 @@ impl ServerConfig {
             wire_versions: (0, MAX_WIRE_VERSION),
             seed: 0,
             time_of_day: Duration::ZERO,
-            iterations: (StoredCredential::SHA_1_ITERATIONS, StoredCredential::SHA_256_ITERATIONS),
+            iterations: (
+                StoredKeys::default_iterations(ScramHash::Sha1),
+                StoredKeys::default_iterations(ScramHash::Sha256),
+            ),
             first_connection_id: 1,
             limits: StoreLimits::default(),
         }

@@ -13,11 +13,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use cmap_core::sim::Outcome as Fate;
 use cmap_core::time::Instant;
 use cmap_core::wire::{CompressorId, Decoder, Incoming, Limits, TopologyVersion};
 
 use super::client::{Done, Line, Stage, Waiting};
+use super::fail_command::Fate;
 use super::failure::fail;
 use super::hello;
 use super::replies::Replies;
@@ -140,7 +140,7 @@ impl Exchange {
                 }
                 Stage::Replicating(done) => return self.finish(now, line, frame, last_reply, &request, *done),
             };
-            let is_carried_out = match effect.outcome {
+            let is_carried_out = match effect.fate {
                 Fate::CloseConnection => return Progress::HangUp,
                 Fate::Error { .. } => false,
                 Fate::Proceed => true,

@@ -4,18 +4,18 @@
 //! away, `failGetMoreAfterCursorCheckout` getMore of an open cursor, which it closes, and `onPrimaryTransactionalWrite` writes
 //! that may be sent twice. The last of them counts the documents of a write, but a command is committed as a whole here: it hits
 //! all of them or none.
-//!
-//! Numbers may have any type. A field that the model does not know is refused, so that no test passes because its fault
-//! was not injected.
 
-use bson::{RawBsonRef, RawDocumentBuf};
-use cmap_core::sim::{ConfigureFailPoint, Effect, FailCommand, FailPoint, FailPointName, Mode};
+use bson::RawDocumentBuf;
 
 use super::document::document;
+use super::fail_command::{Effect, FailCommand, Mode, texts};
 use super::failure::{Outcome, fail};
 use super::identity::Identity;
 use super::request::{Arguments, Request};
 use crate::store::CommandFailure;
+
+/// Fields of `failCommand` that are read here, or concern commands that a server sends to itself and threads that have names.
+const BEYOND_THE_COMMAND: [&str; 4] = ["namespace", "writeConcernError", "failInternalCommands", "failLocalClients"];
 
 /// The fail points of one server.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct FailPoints {
     max_time_never_time_out: Mode,
     fail_get_more: (Mode, i32),
     on_transactional_write: (Mode, WriteFault),
-    fail_command: FailPoint,
+    fail_command: FailCommand,
     /// Only commands on this collection.
     namespace: Option<String>,
     /// Added to the reply of a command that it hits and that is carried out.
@@ -54,7 +54,7 @@ impl FailPoints {
     /// `configureFailPoint`.
     pub(super) fn configure(&mut self, request: &Request<'_>) -> Outcome {
         let arguments = request.arguments;
-        let (mode, data) = (mode(arguments)?, arguments.document("data")?);
+        let (mode, data) = (Mode::read(arguments)?, arguments.document("data")?);
         match arguments.text("configureFailPoint")? {
             Some("failCommand") => self.configure_fail_command(mode, data)?,
             Some("maxTimeAlwaysTimeOut") => self.max_time_always_time_out = mode,
@@ -68,12 +68,11 @@ impl FailPoints {
     }
 
     fn configure_fail_command(&mut self, mode: Mode, data: Option<Arguments<'_>>) -> Result<(), CommandFailure> {
-        let (data, namespace, write_concern_error) = match data {
-            Some(data) => (fail_command(data)?, data.text("namespace")?, write_concern_error(data)?),
-            None => (FailCommand::default(), None, None),
+        let (namespace, write_concern_error) = match data {
+            Some(data) => (data.text("namespace")?, write_concern_error(data)?),
+            None => (None, None),
         };
-        let configure_fail_point = FailPointName::FailCommand;
-        self.fail_command.configure(ConfigureFailPoint { configure_fail_point, mode, data });
+        self.fail_command = FailCommand::new(mode, data, &BEYOND_THE_COMMAND)?;
         self.namespace = namespace.map(String::from);
         self.write_concern_error = write_concern_error;
         Ok(())
@@ -87,7 +86,7 @@ impl FailPoints {
             wanted.split_once('.') != Some((request.database, collection))
         });
         match elsewhere {
-            true => Effect::NONE,
+            true => Effect::default(),
             false => self.fail_command.hit(request.name, app_name(identity, request)),
         }
     }
@@ -143,50 +142,6 @@ fn app_name<'a>(identity: &'a Identity, request: &Request<'a>) -> Option<&'a str
     metadata.document("application").ok().flatten()?.text("name").ok().flatten()
 }
 
-fn mode(arguments: Arguments<'_>) -> Result<Mode, CommandFailure> {
-    let count =
-        |value: i64| u32::try_from(value).map_err(|_| fail(2, "the count of a fail point is not a number of times"));
-    match arguments.get("mode") {
-        Some(RawBsonRef::String("off")) => Ok(Mode::Off),
-        Some(RawBsonRef::String("alwaysOn")) => Ok(Mode::AlwaysOn),
-        Some(RawBsonRef::Document(mode)) => {
-            let mode = Arguments(mode);
-            match (mode.integer("times")?, mode.integer("skip")?) {
-                (Some(times), _) => Ok(Mode::Times(count(times)?)),
-                (None, Some(skip)) => Ok(Mode::Skip(count(skip)?)),
-                (None, None) => Err(fail(2, "mode must have times or skip")),
-            }
-        }
-        _ => Err(fail(2, "mode must be off, alwaysOn, or have times or skip")),
-    }
-}
-
-fn fail_command(data: Arguments<'_>) -> Result<FailCommand, CommandFailure> {
-    let mut command = FailCommand::default();
-    for name in data.names() {
-        match name.as_str() {
-            "failCommands" => command.fail_commands = texts(data, &name)?,
-            "appName" => command.app_name = data.text(&name)?.map(String::from),
-            "closeConnection" => command.close_connection = data.flag(&name),
-            "blockConnection" => command.block_connection = data.flag(&name),
-            "blockTimeMS" => {
-                let millis = data.integer(&name)?.unwrap_or_default();
-                command.block_time_ms = u64::try_from(millis).map_err(|_| fail(2, "blockTimeMS is negative"))?;
-            }
-            "errorCode" => {
-                let code = data.integer(&name)?.map(i32::try_from).transpose();
-                command.error_code = code.map_err(|_| fail(2, "errorCode is not a 32-bit number"))?;
-            }
-            "errorLabels" => command.error_labels = Some(texts(data, &name)?),
-            // Fields that are read elsewhere, or concern commands that a server sends to itself and threads that have
-            // names.
-            "namespace" | "writeConcernError" | "failInternalCommands" | "failLocalClients" => {}
-            unknown => return Err(fail(2, format!("the fail point failCommand has no field '{unknown}' here"))),
-        }
-    }
-    Ok(command)
-}
-
 /// By default, the connection ends.
 fn write_fault(data: Option<Arguments<'_>>) -> Result<WriteFault, CommandFailure> {
     let Some(data) = data else { return Ok(WriteFault { closes_connection: true, error_code: None }) };
@@ -210,10 +165,5 @@ fn get_more_code(mode: Mode, data: Option<Arguments<'_>>) -> Result<i32, Command
 fn write_concern_error(data: Arguments<'_>) -> Result<Option<WriteConcernError>, CommandFailure> {
     let Some(error) = data.document("writeConcernError")? else { return Ok(None) };
     let code = error.integer("code")?.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
-    let labels = data.get("errorLabels").map(|_| texts(data, "errorLabels")).transpose()?;
-    Ok(Some(WriteConcernError { code, document: error.0.to_owned(), labels }))
-}
-
-fn texts(data: Arguments<'_>, name: &str) -> Result<Vec<String>, CommandFailure> {
-    Ok(data.texts(name)?.into_iter().flatten().map(ToString::to_string).collect())
+    Ok(Some(WriteConcernError { code, document: error.0.to_owned(), labels: texts(data, "errorLabels")? }))
 }

@@ -35,15 +35,14 @@
 //! ```
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
-//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`,
+//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`, `fail_command`,
 //! `parameters`, `diagnostics`, `sessions`, `transactions`, `snapshots`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
-//! encodes what it says. A [`Deployment`] is several servers that belong together. The messages of SCRAM and PLAIN are in [`auth`], documents in [`store`].
+//! encodes what it says. A [`Deployment`] is several servers that belong together. Documents are in [`store`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
-pub mod auth;
 #[cfg(feature = "certificates")]
 pub mod certificates;
 mod client;
@@ -55,10 +54,9 @@ mod deployment;
 mod diagnostics;
 mod document;
 mod exchange;
+pub mod fail_command;
 mod fail_points;
 mod failure;
-#[doc(hidden)]
-pub mod fuzz;
 mod hello;
 mod identity;
 mod ingress;

@@ -3,11 +3,11 @@
 //!
 //! Whatever the fault of a login, the client learns only that it failed.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use std::str;
+
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawDocumentBuf};
-use cmap_core::connection::auth::{Nonce, ScramHash};
+use cmap_core::connection::auth::{MAX_MESSAGE, Nonce, ScramHash, ScramLogin, ScramVerifier};
 use cmap_core::random::Random;
 
 use super::document::document;
@@ -15,7 +15,6 @@ use super::failure::{Outcome, authentication_failed, fail};
 use super::identity::Identity;
 use super::request::Arguments;
 use super::users::{EXTERNAL, UserName, Users, bytes};
-use crate::auth::{PlainLogin, ScramLogin, ScramVerifier};
 use crate::store::CommandFailure;
 
 /// The number of every conversation: a connection has one at a time.
@@ -63,7 +62,7 @@ impl Sasl<'_> {
             ScramHash::Sha256 => &account.sha_256,
         };
         let stored = stored.as_ref().ok_or_else(authentication_failed)?;
-        let nonce = STANDARD.encode(bytes::<{ Nonce::RANDOM_BYTES }>(self.random));
+        let nonce = Nonce::from_random(bytes(self.random));
         let (verifier, first) = login.challenge(&nonce, stored);
         let options = arguments.document("options")?;
         let skip_empty_exchange = options.is_some_and(|options| options.flag("skipEmptyExchange"));
@@ -139,16 +138,27 @@ impl Sasl<'_> {
     }
 
     fn plain(&self, identity: &mut Identity, payload: &[u8]) -> Outcome {
-        let login = PlainLogin::parse(payload).map_err(|_| authentication_failed())?;
-        let user = UserName::new(EXTERNAL, login.username());
+        let (name, given) = plain_login(payload).ok_or_else(authentication_failed)?;
+        let user = UserName::new(EXTERNAL, name);
         let password = self.users.get(&user).and_then(|account| account.password.as_ref());
-        let verified = password.is_some_and(|password| login.verify(password).is_ok());
-        if !verified {
+        if password.is_none_or(|password| password.expose() != given) {
             return Err(authentication_failed());
         }
         identity.log_in(user);
         Ok(step(&[], true))
     }
+}
+
+/// The user name and the password of a PLAIN message (RFC 4616): `authzid NUL user NUL password`. An authorization identity
+/// may repeat the user name, nothing else.
+fn plain_login(payload: &[u8]) -> Option<(&str, &str)> {
+    if payload.len() > MAX_MESSAGE {
+        return None;
+    }
+    let mut fields = str::from_utf8(payload).ok()?.split('\0');
+    let (identity, name, password) = (fields.next()?, fields.next()?, fields.next()?);
+    let is_valid = fields.next().is_none() && !name.is_empty() && (identity.is_empty() || identity == name);
+    is_valid.then_some((name, password))
 }
 
 fn step(payload: &[u8], done: bool) -> RawDocumentBuf {
@@ -158,4 +168,30 @@ fn step(payload: &[u8], done: bool) -> RawDocumentBuf {
 
 fn missing(field: &str) -> CommandFailure {
     fail(40414, format!("BSON field '{field}' is missing but a required field"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_message_is_read_as_it_was_written() {
+        assert_eq!(plain_login(b"\0tim=,\0tanstaaftanstaaf"), Some(("tim=,", "tanstaaftanstaaf")));
+        assert_eq!(plain_login(b"user\0user\0secret"), Some(("user", "secret")));
+    }
+
+    #[test]
+    fn a_malformed_plain_message_is_no_login() {
+        for payload in [
+            &b""[..],
+            b"\0user",
+            b"\0user\0secret\0",
+            b"\0\0secret",
+            b"\0user\0\xff",
+            &[b"\0user\0", &[b'a'; MAX_MESSAGE][..]].concat(),
+            b"root\0user\0secret",
+        ] {
+            assert_eq!(plain_login(payload), None, "{}", String::from_utf8_lossy(payload));
+        }
+    }
 }

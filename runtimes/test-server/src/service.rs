@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{RawArray, RawBsonRef, RawDocumentBuf};
-use cmap_core::sim::{Effect, Outcome as Fate, Random};
+use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use cmap_core::wire::TopologyVersion;
 
@@ -18,6 +18,7 @@ use super::common_arguments;
 use super::config::ServerConfig;
 use super::diagnostics;
 use super::document::document;
+use super::fail_command::{Effect, Fate};
 use super::fail_points::FailPoints;
 use super::failure::{Outcome, append_labels, fail, unknown_command};
 use super::hello;
@@ -174,7 +175,7 @@ impl Service {
         request: &Request<'_>,
         effect: &Effect,
     ) -> Reply {
-        let outcome = match &effect.outcome {
+        let outcome = match &effect.fate {
             Fate::Error { code, labels } => {
                 let message = "Failing command via 'failCommand' failpoint";
                 let labels = labels.clone().unwrap_or_else(|| self.default_labels(request, *code));

@@ -8,7 +8,7 @@ use std::fmt;
 
 use bson::spec::BinarySubtype;
 use bson::{RawArrayBuf, RawBinaryRef, RawBsonRef, RawDocumentBuf};
-use cmap_core::connection::auth::ScramHash;
+use cmap_core::connection::auth::{ScramHash, StoredKeys};
 use cmap_core::options::Secret;
 use cmap_core::random::Random;
 
@@ -16,7 +16,6 @@ use super::config::{ServerConfig, User};
 use super::document::{array, document};
 use super::failure::{Outcome, fail};
 use super::request::{Arguments, Request};
-use crate::auth::StoredCredential;
 use crate::store::CommandFailure;
 
 /// The database of users whose credentials are kept elsewhere, with mechanisms of its own.
@@ -42,8 +41,8 @@ pub(super) struct Account {
     id: [u8; 16],
     roles: RawArrayBuf,
     custom_data: Option<RawDocumentBuf>,
-    pub(super) sha_1: Option<StoredCredential>,
-    pub(super) sha_256: Option<StoredCredential>,
+    pub(super) sha_1: Option<StoredKeys>,
+    pub(super) sha_256: Option<StoredKeys>,
     /// For PLAIN: another server would know the password.
     pub(super) password: Option<Secret>,
 }
@@ -275,10 +274,10 @@ impl Users {
         hash: ScramHash,
         name: &str,
         password: &Secret,
-    ) -> Result<StoredCredential, CommandFailure> {
+    ) -> Result<StoredKeys, CommandFailure> {
         let made = match hash {
-            ScramHash::Sha1 => StoredCredential::new(hash, name, password, &bytes::<16>(random), self.iterations.0),
-            ScramHash::Sha256 => StoredCredential::new(hash, name, password, &bytes::<28>(random), self.iterations.1),
+            ScramHash::Sha1 => StoredKeys::new(hash, name, password, &bytes::<16>(random), self.iterations.0),
+            ScramHash::Sha256 => StoredKeys::new(hash, name, password, &bytes::<28>(random), self.iterations.1),
         };
         made.map_err(|error| fail(2, error.to_string()))
     }

@@ -2,4 +2,4 @@
 
 mod harness;
 
-cmap_conformance::conformance!(crate::harness::OneThread);
+cmap_conformance::conformance!(ignored "full: the cases pass with many threads, and in virtual time with one" crate::harness::OneThread);

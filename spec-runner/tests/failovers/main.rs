@@ -1,6 +1,6 @@
 //! Clients of a replica set through failovers, on each runtime and over real sockets: no check-out ends in an error while its
 //! time lasts (`check_outs.rs`), and no write; those that were acknowledged are there exactly once (`writes.rs`). The same goes on
-//! in virtual time in `runtimes/sim/tests/failover.rs` and `operations.rs`.
+//! in virtual time in `runtimes/sim/tests/deployments/failover.rs` and `operations.rs`.
 //!
 //! `CMAP_FAILOVERS` says how many there are on each runtime; without it, 9.
 

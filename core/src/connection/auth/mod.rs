@@ -86,12 +86,10 @@
 //! `Debug` or error shows them. Two copies are out of reach: the one that SASLprep's crate holds while it prepares a
 //! password that is not plain ASCII, and those that a caller makes.
 //!
-//! The server's side, for tests, is in the crate `cmap-test-server`.
+//! [`ScramLogin`], [`ScramVerifier`] and [`StoredKeys`] are the server's side of SCRAM.
 
 mod conversation;
 mod error;
-#[doc(hidden)]
-pub mod fuzz;
 mod login;
 mod mechanism;
 mod negotiation;

@@ -108,8 +108,7 @@ impl<'a> Player<'a> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Call(Input::Resize(sizes)) => self.resize(sizes.into()),
-            Event::Call(Input::Limit(limits)) => self.resize(limits),
+            Event::Call(Input::Resize(limits)) => self.resize(limits),
             Event::Call(input) => self.call(input),
             Event::Begin(at, input) => {
                 let input = self.changes.applied_to(input, self.now);

@@ -1,8 +1,11 @@
 //! Logging in, by every mechanism, with right and wrong credentials.
 
+use std::sync::Arc;
+
 use bson::{RawDocumentBuf, rawdoc};
+use cmap_core::connection::auth::{Authentication, First, MAX_ITERATIONS, Nonce, Opening, Reply, Step};
 use cmap_core::connection::{Fault, Phase};
-use cmap_core::options::Mechanism;
+use cmap_core::options::{Credential, Mechanism};
 use cmap_core::wire::Flags;
 use cmap_test_server::{Peer, User};
 
@@ -85,7 +88,7 @@ fn a_user_of_one_mechanism_cannot_use_the_other() {
 fn a_certificate_logs_in_who_it_names() {
     let mut network = locked();
     let mut options = anonymous();
-    let mut credential = cmap_core::options::Credential::new("", "".into(), "$external");
+    let mut credential = Credential::new("", "".into(), "$external");
     (credential.username, credential.password) = (None, None);
     credential.mechanism = Some(Mechanism::MongoDbX509);
     options.credential = Some(credential.into());
@@ -132,18 +135,63 @@ fn an_accepted_speculation_saves_a_command_and_a_malformed_one_is_ignored_srv_6(
 }
 
 #[test]
-fn the_older_conversation_ends_with_an_empty_message_auth_15() {
+fn an_empty_proof_is_refused_and_ends_the_conversation() {
     let mut network = locked();
     let mut client = network.connect();
     let start = rawdoc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload("n,,n=user,r=abc") };
     assert!(!network.admin(&mut client, &start).get_bool("done").unwrap());
-    let continued = rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": payload("") };
 
-    let error = network.fail(&mut client, "admin", &continued);
-    let again = network.fail(&mut client, "admin", &continued);
+    let error = network.fail(&mut client, "admin", &continuation(b""));
+    let again = network.fail(&mut client, "admin", &continuation(b""));
 
-    assert_eq!(error.code, Some(18), "an empty proof is none");
-    assert_eq!(again.code, Some(17), "the conversation is over");
+    assert_eq!((error.code, again.code), (Some(18), Some(17)));
+}
+
+#[test]
+fn a_client_that_does_not_skip_the_empty_exchange_logs_in_by_it_auth_15() {
+    for mechanism in [Mechanism::ScramSha1, Mechanism::ScramSha256] {
+        let mut network = locked();
+        let mut client = network.connect();
+        let credential = Credential::new(USER, PASSWORD.into(), "admin").with_mechanism(mechanism);
+        let nonce = Nonce::from_random([1; Nonce::RANDOM_BYTES]);
+        let authentication = Authentication::new(Arc::new(credential), nonce, MAX_ITERATIONS).unwrap();
+        let Ok(Opening::Start(mut conversation)) = authentication.handle_hello(None::<[&str; 0]>, None) else {
+            panic!()
+        };
+        let First::SaslStart { payload: first, .. } = conversation.first() else { panic!() };
+        let start = rawdoc! { "saslStart": 1, "mechanism": mechanism.name(), "payload": binary(first.as_bytes()) };
+
+        let challenge = network.admin(&mut client, &start);
+        let challenge = Reply::new(challenge.get_binary("payload").unwrap().bytes, false);
+        let Ok(Step::Derive(request)) = conversation.handle_reply(challenge) else { panic!() };
+        let Ok(Step::Send(proof)) = conversation.handle_keys(&request.run()) else { panic!() };
+        let verified = network.admin(&mut client, &continuation(proof.as_bytes()));
+        assert!(!verified.get_bool("done").unwrap());
+        assert!(logins(&mut network, &mut client).is_empty(), "not yet");
+        let ended = network.admin(&mut client, &continuation(b""));
+
+        assert!(ended.get_bool("done").unwrap());
+        assert_eq!(logins(&mut network, &mut client), [format!("admin.{USER}")], "{mechanism:?}");
+        let signature = Reply::new(verified.get_binary("payload").unwrap().bytes, true);
+        assert!(matches!(conversation.handle_reply(signature), Ok(Step::Done)));
+    }
+}
+
+#[test]
+fn a_challenge_asks_for_the_iterations_of_its_mechanism() {
+    let mut config = config();
+    config.iterations = (5000, 6000);
+    config.users = vec![User::with_password(USER, PASSWORD)];
+    let mut network = Network::new(config);
+    for (mechanism, iterations) in [("SCRAM-SHA-1", ",i=5000"), ("SCRAM-SHA-256", ",i=6000")] {
+        let mut client = network.connect();
+        let start = rawdoc! { "saslStart": 1, "mechanism": mechanism, "payload": payload("n,,n=user,r=abc") };
+
+        let challenge = network.admin(&mut client, &start);
+
+        let challenge = challenge.get_binary("payload").unwrap().bytes.to_vec();
+        assert!(challenge.ends_with(iterations.as_bytes()), "{}", String::from_utf8_lossy(&challenge));
+    }
 }
 
 #[test]
@@ -195,5 +243,13 @@ fn who_logs_out_has_to_log_in_again() {
 }
 
 fn payload(text: &str) -> bson::Binary {
-    bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: text.into() }
+    binary(text.as_bytes())
+}
+
+fn binary(bytes: &[u8]) -> bson::Binary {
+    bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: bytes.to_vec() }
+}
+
+fn continuation(payload: &[u8]) -> RawDocumentBuf {
+    rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": binary(payload) }
 }

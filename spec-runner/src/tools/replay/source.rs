@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cmap_core::time::Instant;
 use cmap_core::topology::Topology;
-use cmap_core::trace::{Header, Item, Segment, Trace, TraceError};
+use cmap_core::trace::{BEHAVIOUR, Header, Item, Segment, Trace, TraceError, TraceErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -50,6 +50,10 @@ fn read_lines(bytes: &[u8]) -> Result<Trace, SourceError> {
     for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())) {
         let parsed = serde_json::from_slice(line).map_err(|error| SourceError::Line { line: number, error })?;
         match (parsed, segments.last_mut()) {
+            (Line::Header(Header { behaviour, .. }), None) if behaviour != BEHAVIOUR => {
+                let kind = TraceErrorKind::OtherBehaviour(behaviour);
+                return Err(SourceError::Trace(TraceError { offset: 0, kind }));
+            }
             (Line::Header(given), None) if header.is_none() => header = Some(given),
             (Line::Texts(given), None) => texts = given,
             (Line::Segment { first, begun_at, snapshot }, _) => segments.push(Segment::new(first, begun_at, *snapshot)),

@@ -273,7 +273,7 @@ impl<M: Machine> Driver<M> {
             Step::Resize { max_pool_size, max_connecting } => {
                 let sizes = PoolSizes::default().max_pool_size(max_pool_size).max_connecting(max_connecting);
                 // Limits that contradict the others are refused.
-                if self.apply(Input::Resize(sizes)) == Answer::Done {
+                if self.apply(Input::Resize(sizes.into())) == Answer::Done {
                     self.oracle.resized(max_pool_size, max_connecting);
                 }
                 self.drain()?;
@@ -283,7 +283,7 @@ impl<M: Machine> Driver<M> {
                 let limits = PoolLimits::default()
                     .max_wait_queue_depth(max_wait_queue_depth.map(QueueDepth::Waiters))
                     .max_new_connections_per_second(max_new_connections_per_second);
-                if self.apply(Input::Limit(limits)) == Answer::Done {
+                if self.apply(Input::Resize(limits)) == Answer::Done {
                     self.oracle.limited(max_wait_queue_depth, max_new_connections_per_second.is_some());
                 }
                 self.drain()?;

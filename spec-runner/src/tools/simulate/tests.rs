@@ -72,8 +72,9 @@ impl Machine for Wrong {
         self.calls += 1;
         match (self.bug, input) {
             (Bug::LosesCheckIns, Input::CheckIn(..)) if self.calls.is_multiple_of(7) => Answer::CheckedIn(None),
-            (Bug::IgnoresResize, Input::Resize(sizes)) => {
-                self.machine.apply(now, Input::Resize(sizes.max_pool_size(0)))
+            (Bug::IgnoresResize, Input::Resize(limits)) => {
+                let sizes = limits.sizes.max_pool_size(0);
+                self.machine.apply(now, Input::Resize(limits.sizes(sizes)))
             }
             (Bug::ForgivesFailures, Input::OperationFailed(..)) => Answer::Done,
             (Bug::WritesAnywhere, Input::CheckOut(request)) => {

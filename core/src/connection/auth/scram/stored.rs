@@ -61,7 +61,8 @@ impl StoredKeys {
         }
     }
 
-    /// The record of a password. Its cost grows with the iterations: milliseconds at the default. The salt is random.
+    /// The record of a password. The salt is random. The cost grows with the iterations: milliseconds at the default.
+    /// They are not bounded, so that a server for tests can announce what clients refuse (AUTH-13).
     ///
     /// # Errors
     /// SASLprep does not allow the password (AUTH-12).
@@ -72,10 +73,20 @@ impl StoredKeys {
         salt: &[u8],
         iterations: u32,
     ) -> Result<Self, LoginError> {
-        let salted = hash.salted_password(&hash.prepare(username, password)?, salt, iterations);
+        Ok(Self::with_prepared(hash, &hash.prepare(username, password)?, salt, iterations))
+    }
+
+    /// The RFCs' examples are SCRAM without MongoDB's digest.
+    pub(in super::super) fn with_prepared(
+        hash: ScramHash,
+        password: &SecretBytes,
+        salt: &[u8],
+        iterations: u32,
+    ) -> Self {
+        let salted = hash.salted_password(password, salt, iterations);
         let (client_key, server_key) = key_pair(hash, &salted);
         let stored_key = hash.digest(&[client_key.as_bytes()]);
-        Ok(Self { hash, salt: salt.to_vec(), iterations, stored_key, server_key })
+        Self { hash, salt: salt.to_vec(), iterations, stored_key, server_key }
     }
 
     /// A record for a user that does not exist: the conversation goes on as any other, and ends with

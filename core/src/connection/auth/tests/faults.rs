@@ -1,4 +1,4 @@
-//! Every way in which a message can be wrong, each with its own error; and calls out of turn.
+//! Every way in which a server's message can be wrong, each with its own error; and calls out of turn.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Tests of whole conversations: the RFCs' examples, every fault of the server, and noise.
+//! Tests of whole conversations: the RFCs' examples, every fault of either side, and noise.
 
 use alloc::string::String;
 
@@ -6,6 +6,8 @@ use super::scram::client::ScramClient;
 use super::secret::{Payload, SecretBytes};
 use super::{AuthError, MAX_ITERATIONS, Nonce, Reply, ScramHash, Step};
 
+mod both_sides;
+mod client_faults;
 mod faults;
 mod noise;
 mod secrets;

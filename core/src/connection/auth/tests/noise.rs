@@ -1,4 +1,4 @@
-//! The whole machine from credential to `Done`, against noise. `cmap-test-server` has it against a server.
+//! The client from credential to `Done`, against noise.
 
 use alloc::string::String;
 use alloc::sync::Arc;

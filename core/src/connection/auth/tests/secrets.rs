@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::{Authentication, Conversation, KeyCache, Lookup, ServerFault};
+use super::super::{Authentication, Conversation, KeyCache, Lookup, ScramLogin, ServerFault, StoredKeys};
 use super::*;
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{Credential, Mechanism, Secret};
@@ -45,6 +45,10 @@ fn no_debug_shows_a_secret() {
         shown.extend(debug(&cache));
         shown.extend(debug(&client.handle_keys(&keys)));
         shown.extend(debug(&client));
+        let stored = StoredKeys::new(hash, "user", &PASSWORD.into(), b"salt", 1).unwrap();
+        let login = ScramLogin::parse(b"n,,n=user,r=abc").unwrap();
+        shown.extend(debug(&stored));
+        shown.extend(debug(&login.challenge(&Nonce::from_text("def"), &stored).0));
     }
     shown.extend(debug(&Secret::from(PASSWORD)));
 

@@ -1,21 +1,26 @@
-//! The engine `core`: the pool machine in virtual time, against the virtual network and server of `cmap_core::sim`.
+//! The engine `core`: the pool machine alone, without an adapter, in virtual time.
 //!
 //! Nothing here sleeps. A test's threads are virtual, too: each is a queue of operations and what it waits for (FMT-3), the
 //! main thread among them. As long as some thread can go on, time stands still; when all wait, it jumps to the next moment
 //! at which anything happens. Where two things could happen at the same moment, the seed decides.
 
 mod aftermath;
+mod network;
 mod setup;
+mod simulation;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cmap_core::pool::{CheckOutError, CheckOutId, Handle, IdentityId, Pool};
-use cmap_core::sim::{News, Random, Simulation};
+use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use cmap_core::topology::{WarmUpError, WarmUpId};
 
+use self::simulation::{News, Simulation};
 use self::thread::{Thread, Wait};
 use super::{Chance, Engine, Run, event};
 use crate::suites::cmap::format::{Case, Deployment, WarmUpFailure};
@@ -206,22 +211,17 @@ impl<'a> Session<'a> {
                     let name_of = |id| setup::service_name(&self.case.server, id);
                     self.run.events.push(event::to_json(&event, &address, self.case, name_of));
                 }
-                News::Delivered { check_out, connection } => {
-                    self.held.insert(connection);
-                    self.ended.insert(check_out, Ok(connection));
+                News::CheckedOut(check_out, result) => {
+                    self.held.extend(result.as_ref().ok());
+                    self.ended.insert(check_out, result);
                 }
-                News::Failed { check_out, error } => {
-                    self.ended.insert(check_out, Err(error));
-                }
-                News::WarmedUp { warm_up, result } => {
+                News::WarmedUp(warm_up, result) => {
                     let failure = result.err().and_then(|error| match error {
                         WarmUpError::Pool(error) => WarmUpFailure::of(&error.kind),
                         WarmUpError::Selection(_) | _ => None,
                     });
                     self.warmed.insert(warm_up, failure);
                 }
-                // The format has no operation that could be broken off.
-                News::Interrupted { .. } => {}
             }
         }
     }

@@ -1,12 +1,11 @@
 //! One test file, whole.
 
-use cmap_core::sim::ConfigureFailPoint;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    ErrorType, EventType, ExpectedError, ExpectedEvent, PoolOptions, RunOn, ServerOptions, Step, extension, operation,
-    sense,
+    ErrorType, EventType, ExpectedError, ExpectedEvent, FailPoint, PoolOptions, RunOn, ServerOptions, Step, extension,
+    operation, sense,
 };
 use crate::suites::place::Place;
 use crate::suites::problem::{Problem, read};
@@ -31,7 +30,7 @@ pub struct Case {
     /// The servers that the test is for; none means all.
     pub run_on: Vec<RunOn>,
     /// The fail point that the server has from the start (FMT-6).
-    pub fail_point: Option<ConfigureFailPoint>,
+    pub fail_point: Option<FailPoint>,
     /// The rules that the test is about, such as "CMAP-14"; only a scenario has any.
     pub rules: Vec<String>,
     /// Whether an event after the last expected one is a failure, too.
@@ -71,7 +70,7 @@ struct Document {
     ignore: Vec<EventType>,
     #[serde(default)]
     run_on: Vec<RunOn>,
-    fail_point: Option<ConfigureFailPoint>,
+    fail_point: Option<FailPoint>,
     rules: Option<Vec<String>>,
     exact: Option<bool>,
     server: Option<ServerOptions>,

@@ -2,11 +2,10 @@
 
 use cmap_core::options::{NewLimit, PoolLimits, QueueDepth};
 use cmap_core::pool::WarmUpErrorKind;
-use cmap_core::sim::ConfigureFailPoint;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{EventType, ExpectedError};
+use super::{EventType, ExpectedError, FailPoint};
 use crate::suites::place::Place;
 use crate::suites::problem::{Problem, read};
 
@@ -142,8 +141,8 @@ pub enum Operation {
     },
     /// Sets, or ends, the server's fail point. Style "scenario".
     FailPoint {
-        /// As the command `configureFailPoint` has it.
-        fail_point: ConfigureFailPoint,
+        /// The command that does so.
+        fail_point: FailPoint,
     },
     /// Compares the pool's figures at this moment with the given ones. Style "scenario".
     AssertCounts {

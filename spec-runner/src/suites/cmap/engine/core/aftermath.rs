@@ -6,9 +6,11 @@
 use core::time::Duration;
 
 use cmap_core::pool::{Condition, Counts, Pool};
+use cmap_core::topology::Topology;
 use serde_json::Value;
 
 use super::super::balance::imbalances;
+use super::simulation::News;
 use super::{MOST_MOVES, Session};
 
 /// How much time establishments get to end by themselves before they are broken off.
@@ -17,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Session<'_> {
     /// Closes the pool, returns everything, waits for the rest, and notes what is left.
     pub(super) fn settle(&mut self) {
-        self.simulation.close();
+        self.simulation.call(Topology::close);
         for connection in std::mem::take(&mut self.held) {
             if let Err(refused) = self.simulation.check_in(connection, Condition::Usable) {
                 self.violation(format!("the last check-in of connection {}: {refused}", connection.id()));
@@ -61,7 +63,7 @@ impl Session<'_> {
     fn check_balance(&mut self) {
         let mut tail = Vec::new();
         while let Some(news) = self.simulation.poll_news() {
-            if let cmap_core::sim::News::Event(event) = news {
+            if let News::Event(event) = news {
                 tail.push(event);
             }
         }

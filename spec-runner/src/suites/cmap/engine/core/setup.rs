@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptionsError;
 use cmap_core::pool::{IdentityId, Pool, ServiceId};
-use cmap_core::sim::{FailPoint, Network, Simulation, VirtualServer};
 use cmap_core::time::Instant;
+use cmap_core::topology::Topology;
 
-use crate::suites::cmap::format::{Case, Login, ServerOptions};
+use super::network::{Network, VirtualServer};
+use super::simulation::Simulation;
+use crate::suites::cmap::format::{Case, Login, NetworkMode, ServerOptions};
 
 /// The simulation of `case` under `seed`. Seeds differ in how long a round trip takes: from no time at all to 2 ms.
 pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptionsError> {
@@ -17,13 +19,9 @@ pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptio
     options.seed = seed;
     let pool = Pool::new(ServerAddress::tcp("server.example", 27017), options, Instant::ORIGIN)?;
     let jitter = Duration::from_micros([0, 100, 1000, 2000][usize::try_from(seed % 4).unwrap_or_default()]);
-    let network = Network { jitter, ..Network::default() };
-    let mut fail_point = FailPoint::default();
-    if let Some(configuration) = &case.fail_point {
-        fail_point.configure(configuration.clone());
-    }
+    let network = Network { mode: NetworkMode::Up, latency: Duration::ZERO, jitter };
     let server = VirtualServer {
-        fail_point,
+        fail_point: case.fail_point.as_ref().map(|fail_point| fail_point.sets().clone()).unwrap_or_default(),
         auth: case.server.auth,
         refused: Vec::new(),
         service_ids: (0..case.server.service_ids.len()).map(service_id).collect(),
@@ -31,7 +29,7 @@ pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptio
     };
     let mut simulation = Simulation::new(pool, network, server, seed);
     if let Some(millis) = case.server.connect_timeout_ms {
-        simulation.set_connect_timeout(Duration::from_millis(millis.into()));
+        simulation.connect_timeout = Duration::from_millis(millis.into());
     }
     Ok(simulation)
 }
@@ -40,7 +38,7 @@ pub(super) fn simulation(case: &Case, seed: u64) -> Result<Simulation, PoolOptio
 pub(super) fn add_users<'a>(case: &'a Case, simulation: &mut Simulation) -> BTreeMap<&'a str, IdentityId> {
     let mut users = BTreeMap::new();
     for (name, login) in &case.server.users {
-        let user = simulation.add_identity();
+        let user = simulation.call(Topology::add_identity);
         users.insert(name.as_str(), user);
         if *login == Login::Refused {
             simulation.virtual_server.refused.push(user);

@@ -8,14 +8,13 @@ use cmap_core::pool::{
     AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Counts, Handle,
 };
 use cmap_core::server::OperationError;
-use cmap_core::sim;
 use cmap_core::time::Instant;
-use cmap_core::topology::WarmUpId;
+use cmap_core::topology::{CheckOut, Criteria, Topology, WarmUpId};
 
 use super::super::{ActualError, EVENT_TIMEOUT};
 use super::{Session, setup};
 use crate::suites::cmap::format::{
-    self, ConnectionName, EventType, ExpectedError, NetworkMode, NewCredential, Operation, Step, WarmUpFailure,
+    self, ConnectionName, EventType, ExpectedError, NewCredential, Operation, Step, WarmUpFailure,
 };
 use crate::suites::cmap::verdict;
 
@@ -155,40 +154,48 @@ impl<'a> Session<'a> {
             Operation::Clear { interrupt_in_use_connections, service } => {
                 self.clear(interrupt_in_use_connections.unwrap_or_default(), service.as_deref());
             }
-            Operation::Close {} => self.simulation.close(),
-            Operation::Ready {} => self.simulation.ready(),
+            Operation::Close {} => self.simulation.call(Topology::close),
+            Operation::Ready {} => {
+                if let Err(misuse) = self.simulation.call(Topology::ready) {
+                    self.violation(misuse);
+                }
+            }
             Operation::Resize { refused, .. } => {
-                let resized = operation.limits().map(|limits| self.simulation.resize(limits));
+                let limits = operation.limits();
+                let resized = limits.map(|limits| self.simulation.call(|topology, now| topology.resize(now, limits)));
                 let named = resized.and_then(Result::err).map(|error| error.option);
                 if named != refused.as_deref() {
                     self.violation(format!("the new limits should be refused for {refused:?}, and were for {named:?}"));
                 }
             }
-            Operation::EndAffinity { key } => self.simulation.end_affinity(AffinityKey(*key)),
+            Operation::EndAffinity { key } => {
+                self.simulation.call(|topology, now| topology.end_affinity(now, AffinityKey(*key)));
+            }
             // The machine does not hear of a credential that was refused.
             Operation::RenewCredential { to: Some(NewCredential::Refused) } => {}
-            Operation::RenewCredential { to: Some(NewCredential::Nobody) | None } => self.simulation.renew_credential(),
-            Operation::RetireAll { over_ms } => self.simulation.retire_all(Duration::from_millis((*over_ms).into())),
+            Operation::RenewCredential { to: Some(NewCredential::Nobody) | None } => {
+                self.simulation.call(Topology::renew_credential);
+            }
+            Operation::RetireAll { over_ms } => {
+                let over = Duration::from_millis((*over_ms).into());
+                self.simulation.call(|topology, now| topology.retire_all(now, over));
+            }
             Operation::WarmUp { connections, error } => {
-                let id = self.simulation.warm_up(*connections);
+                let id =
+                    self.simulation.call(|topology, now| topology.warm_up(now, &Criteria::default(), *connections));
                 return Some(Wait::WarmUp { id, expected: *error });
             }
-            Operation::Resume {} => self.simulation.resume(),
+            Operation::Resume {} => self.simulation.call(Topology::resume),
             Operation::Cancel { target } => self.cancel(target),
             Operation::HangUp { connection, noticed } => self.hang_up(connection, *noticed),
             Operation::Network { mode, latency_ms } => {
-                self.simulation.network.mode = match mode {
-                    NetworkMode::Up => sim::NetworkMode::Up,
-                    NetworkMode::Refuse => sim::NetworkMode::Refuse,
-                    NetworkMode::Hang => sim::NetworkMode::Hang,
-                    NetworkMode::Reset => sim::NetworkMode::Reset,
-                };
+                self.simulation.network.mode = *mode;
                 if let Some(millis) = latency_ms {
                     self.simulation.network.latency = Duration::from_millis((*millis).into());
                 }
             }
             Operation::FailPoint { fail_point } => {
-                self.simulation.virtual_server.fail_point.configure(fail_point.clone());
+                self.simulation.virtual_server.fail_point = fail_point.sets().clone();
             }
             Operation::AssertCounts { total, available, pending, in_use, waiting } => {
                 self.assert_counts([*total, *available, *pending, *in_use, *waiting]);
@@ -212,7 +219,9 @@ impl<'a> Session<'a> {
                 format::OperationError::Other => Fault::Server { code: None },
             };
             let error = OperationError::new(fault, Cause::new("the operation failed"));
-            if let Err(misuse) = self.simulation.fail_operation(connection, error) {
+            if let Err(misuse) =
+                self.simulation.call(|topology, now| topology.handle_operation_failed(now, connection, error))
+            {
                 self.violation(format!("a failed operation on {label}: {misuse}"));
             }
         }
@@ -233,7 +242,8 @@ impl<'a> Session<'a> {
                 None => return self.violation(format!("no service is called {name}")),
             },
         };
-        if let Err(misuse) = self.simulation.clear(if interrupt { clear.interrupting() } else { clear }) {
+        let clear = if interrupt { clear.interrupting() } else { clear };
+        if let Err(misuse) = self.simulation.call(|topology, now| topology.clear(now, clear)) {
             self.violation(misuse);
         }
     }
@@ -243,7 +253,8 @@ impl<'a> Session<'a> {
             return self.violation(format!("thread {target} does not wait for a check-out"));
         };
         let id = *id;
-        if self.simulation.cancel_check_out(id) != Cancellation::Cancelled {
+        let cancelled = self.simulation.call(|topology, now| topology.cancel_check_out(now, CheckOut::Started(id)));
+        if cancelled != Cancellation::Cancelled {
             return self.violation(format!("the check-out of thread {target} had ended before it was cancelled"));
         }
         let Some(thread) = self.threads.get_mut(target) else { return };

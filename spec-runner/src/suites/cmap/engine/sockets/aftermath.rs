@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::pool::Counts;
-use cmap_core::sim::{ConfigureFailPoint, FailCommand, FailPointName, Mode};
 use cmap_runtime::Runtime;
+use cmap_runtime::bson::rawdoc;
 
 use super::session::Session;
 use crate::suites::cmap::engine::balance::imbalances;
@@ -21,11 +21,7 @@ impl<R: Runtime> Session<R> {
             self.violation("after the end there are still tasks");
         }
         if let Some(control) = &self.control {
-            let off = ConfigureFailPoint {
-                configure_fail_point: FailPointName::FailCommand,
-                mode: Mode::Off,
-                data: FailCommand::default(),
-            };
+            let off = rawdoc! { "configureFailPoint": "failCommand", "mode": "off" };
             control.configure(&off).await.err().into_iter().for_each(|problem| self.violation(problem));
         }
         self.pool.close();

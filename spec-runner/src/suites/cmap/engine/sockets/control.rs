@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::ServiceId;
-use cmap_core::sim::{ConfigureFailPoint, FailCommand, FailPointName, Mode};
-use cmap_runtime::bson::{RawDocument, RawDocumentBuf, rawdoc, serialize_to_raw_document_buf};
+use cmap_runtime::bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use cmap_runtime::{Connection, Pool, Runtime};
-use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::suites::cmap::format::{NetworkMode, OperationError};
@@ -50,15 +48,14 @@ impl<R: Runtime> Control<R> {
         Ok(Self::Connection(Box::new(Mutex::new(pool.check_out().await?))))
     }
 
-    /// Sets the fail point, or ends it.
-    pub(super) async fn configure(&self, fail_point: &ConfigureFailPoint) -> Result<(), String> {
-        let command = command(fail_point)?;
+    /// Sets the fail point, or ends it, by `command`.
+    pub(super) async fn configure(&self, command: &RawDocument) -> Result<(), String> {
         match self {
             Self::Connection(connection) => {
                 let sent = connection.lock().await.run_command("admin", command).await;
                 sent.map(drop).map_err(|error| format!("the fail point was not set: {error}"))
             }
-            Self::Virtual(server) => server.run_command(&command),
+            Self::Virtual(server) => server.run_command(command),
         }
     }
 
@@ -95,53 +92,19 @@ pub(super) fn number_at_server<R: Runtime>(connection: &Connection<R>) -> Result
 }
 
 /// How long a server does not answer that lets an operation time out.
-const SILENCE_MS: u64 = 5000;
+const SILENCE_MS: i32 = 5000;
 
-/// The command as servers take it: without nulls.
-fn command(fail_point: &ConfigureFailPoint) -> Result<RawDocumentBuf, String> {
-    let Ok(Value::Object(mut command)) = serde_json::to_value(fail_point) else {
-        return Err("the fail point cannot be sent".into());
-    };
-    if fail_point.mode == Mode::Off {
-        command.remove("data");
-    } else if let Some(Value::Object(data)) = command.get_mut("data") {
-        data.retain(|_, value| !value.is_null());
-    }
-    serialize_to_raw_document_buf(&command).map_err(|error| format!("the fail point cannot be sent: {error}"))
-}
-
-/// What makes the next `ping` fail like that.
-fn failing_ping(failed: OperationError) -> ConfigureFailPoint {
-    let mut data = FailCommand { fail_commands: vec!["ping".into()], ..FailCommand::default() };
+/// The command that makes the next `ping` fail like that.
+fn failing_ping(failed: OperationError) -> RawDocumentBuf {
+    let mut data = rawdoc! { "failCommands": ["ping"] };
     match failed {
-        OperationError::Network => data.close_connection = true,
+        OperationError::Network => data.append(cstr!("closeConnection"), true),
         OperationError::Timeout => {
-            data.block_connection = true;
-            data.block_time_ms = SILENCE_MS;
+            data.append(cstr!("blockConnection"), true);
+            data.append(cstr!("blockTimeMS"), SILENCE_MS);
         }
         // UnknownError.
-        OperationError::Other => data.error_code = Some(8),
+        OperationError::Other => data.append(cstr!("errorCode"), 8),
     }
-    ConfigureFailPoint { configure_fail_point: FailPointName::FailCommand, mode: Mode::Times(1), data }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_set_is_not_sent() {
-        let fail_point = serde_json::json!({
-            "configureFailPoint": "failCommand",
-            "mode": { "times": 2 },
-            "data": { "failCommands": ["ping"], "errorCode": 8 },
-        });
-        let fail_point: ConfigureFailPoint = serde_json::from_value(fail_point).unwrap();
-
-        let command = command(&fail_point).unwrap();
-
-        let data = command.get_document("data").unwrap();
-        assert!(data.get("appName").unwrap().is_none() && data.get("errorCode").unwrap().is_some());
-        assert_eq!(command.iter().next().unwrap().unwrap().0.as_str(), "configureFailPoint");
-    }
+    rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data }
 }

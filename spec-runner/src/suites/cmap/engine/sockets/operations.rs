@@ -7,7 +7,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cmap_core::pool::{AffinityKey, Cause, Clear, Counts, IdentityId};
-use cmap_core::sim::ConfigureFailPoint;
 use cmap_core::topology;
 use cmap_runtime::{CheckOut, CheckOutError, Connection, RotationError, Runtime, WarmUpError};
 
@@ -16,7 +15,7 @@ use super::session::Session;
 use super::threads::Activity;
 use crate::suites::cmap::engine::{ActualError, EVENT_TIMEOUT, users};
 use crate::suites::cmap::format::{
-    ConnectionName, EventType, ExpectedError, NewCredential, Operation, OperationError, WarmUpFailure,
+    ConnectionName, EventType, ExpectedError, FailPoint, NewCredential, Operation, OperationError, WarmUpFailure,
 };
 use crate::suites::cmap::verdict;
 
@@ -309,9 +308,9 @@ impl<R: Runtime> Session<R> {
         self.until(|stage| (stage.threads.activity(target) != Activity::IsCancelled).then_some(())).await;
     }
 
-    async fn set_fail_point(&self, fail_point: &ConfigureFailPoint) {
+    async fn set_fail_point(&self, fail_point: &FailPoint) {
         let set = match &self.control {
-            Some(control) => control.configure(fail_point).await,
+            Some(control) => control.configure(fail_point.command()).await,
             None => Err("there is no connection to set a fail point by".into()),
         };
         set.err().into_iter().for_each(|problem| self.violation(problem));

@@ -94,7 +94,7 @@ impl<R: Runtime> Session<R> {
             None => None,
         };
         if let (Some(control), Some(fail_point)) = (&control, &case.fail_point) {
-            control.configure(fail_point).await?;
+            control.configure(fail_point.command()).await?;
         }
         let signal = Arc::new(Signal::default());
         let journal = Arc::new(Journal::new(Arc::clone(&case), Arc::clone(&signal), service_ids));

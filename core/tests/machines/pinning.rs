@@ -1,0 +1,151 @@
+//! Connections that cursors and transactions keep behind a load balancer, and the time-out that reports them (LB-12 to
+//! LB-16).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::options::PoolOptions;
+use cmap_core::pool::{
+    Action, ApiMisuse, CheckOutError, CheckOutRequest, CheckedIn, Condition, Event, Handle, Output, Pool, Purpose,
+    ServiceId,
+};
+use cmap_core::time::Instant;
+
+const NOW: Instant = Instant::ORIGIN;
+
+fn pool(load_balanced: bool) -> Pool<()> {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(3);
+    options.max_connecting = Some(3);
+    options.wait_queue_timeout = Some(Duration::from_millis(50));
+    options.load_balanced = load_balanced;
+    let mut pool = Pool::new(ServerAddress::tcp("lb.example", 27017), options, NOW).unwrap();
+    pool.ready(NOW);
+    pool
+}
+
+fn check_out(pool: &mut Pool<()>, purpose: Purpose) -> Handle {
+    let (_, delivery) = pool.check_out(NOW, CheckOutRequest::default());
+    let mut delivered = delivery.map(|delivery| delivery.connection);
+    while let Some(output) = pool.poll_output() {
+        match output {
+            Output::Action(Action::Connect { connection }) => {
+                if pool.options().load_balanced {
+                    pool.handle_hello(NOW, connection, ServiceId([1; 12])).unwrap();
+                }
+                pool.handle_established(NOW, connection, ()).unwrap();
+            }
+            Output::Action(Action::Deliver { connection, .. }) => delivered = Some(connection),
+            Output::Action(_) | Output::Event(_) => {}
+        }
+    }
+    let connection = delivered.unwrap();
+    pool.set_purpose(connection, purpose).unwrap();
+    connection
+}
+
+fn counts(pool: &Pool<()>) -> (u32, u32, u32) {
+    pool.check_invariants().unwrap();
+    let in_use_by = pool.in_use_by();
+    (in_use_by.cursors, in_use_by.transactions, in_use_by.others)
+}
+
+/// The error of a check-out that times out.
+fn time_out(pool: &mut Pool<()>) -> Arc<CheckOutError> {
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
+    pool.handle_timeout(NOW + Duration::from_millis(50));
+    let outputs = std::iter::from_fn(|| pool.poll_output());
+    let error = |output| if let Output::Action(Action::Fail { error, .. }) = output { Some(error) } else { None };
+    outputs.filter_map(error).last().unwrap()
+}
+
+#[test]
+fn connections_are_counted_by_what_they_are_for_lb_16() {
+    let mut pool = pool(true);
+
+    let cursor = check_out(&mut pool, Purpose::Cursor);
+    check_out(&mut pool, Purpose::Transaction);
+    check_out(&mut pool, Purpose::Other);
+    assert_eq!(counts(&pool), (1, 1, 1));
+
+    assert_eq!(pool.check_in(NOW, cursor, (), Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(counts(&pool), (0, 1, 1));
+}
+
+#[test]
+fn a_connection_is_kept_from_the_reply_on_that_opened_the_cursor_lb_13() {
+    let mut pool = pool(true);
+    let connection = check_out(&mut pool, Purpose::Other);
+    while pool.poll_output().is_some() {}
+
+    pool.set_purpose(connection, Purpose::Cursor).unwrap();
+    assert_eq!(counts(&pool), (1, 0, 0));
+    pool.set_purpose(connection, Purpose::Other).unwrap();
+    assert_eq!(counts(&pool), (0, 0, 1));
+
+    pool.set_purpose(connection, Purpose::Transaction).unwrap();
+    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(counts(&pool), (0, 0, 0));
+    let events: Vec<_> = std::iter::from_fn(|| pool.poll_output())
+        .filter_map(|output| if let Output::Event(event) = output { Some(Event::name(&event)) } else { None })
+        .collect();
+    assert_eq!(events, ["ConnectionCheckedIn"], "LB-12: pinning makes no event");
+}
+
+#[test]
+fn a_purpose_is_forgotten_with_its_check_out() {
+    let mut pool = pool(true);
+    let connection = check_out(&mut pool, Purpose::Cursor);
+    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+
+    check_out(&mut pool, Purpose::Other);
+
+    assert_eq!(counts(&pool), (0, 0, 1));
+}
+
+#[test]
+fn only_connections_in_use_have_a_purpose() {
+    let mut pool = pool(true);
+    let connection = check_out(&mut pool, Purpose::Other);
+    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+
+    assert_eq!(pool.set_purpose(connection, Purpose::Cursor), Err(ApiMisuse::NotInUse));
+    assert_eq!(counts(&pool), (0, 0, 0));
+}
+
+#[test]
+fn a_time_out_behind_a_load_balancer_names_the_keepers_lb_16() {
+    let mut pool = pool(true);
+    for purpose in [Purpose::Cursor, Purpose::Cursor, Purpose::Transaction] {
+        check_out(&mut pool, purpose);
+    }
+
+    let error = time_out(&mut pool);
+
+    assert_eq!(
+        error.message(),
+        "Timeout waiting for connection from the connection pool. maxPoolSize: 3, connections in use by cursors: 2, \
+         connections in use by transactions: 1, connections in use by other operations: 0"
+    );
+}
+
+#[test]
+fn elsewhere_the_message_is_as_ever_x_4() {
+    let mut pool = pool(false);
+    for _ in 0..3 {
+        check_out(&mut pool, Purpose::Cursor);
+    }
+
+    assert_eq!(time_out(&mut pool).message(), "Timed out while checking out a connection from connection pool");
+}
+
+#[test]
+fn giving_up_kept_connections_forgets_their_purpose_fork_2() {
+    let mut pool = pool(true);
+    check_out(&mut pool, Purpose::Cursor);
+
+    pool.reset_after_fork(NOW);
+
+    assert_eq!(counts(&pool), (0, 0, 0));
+}

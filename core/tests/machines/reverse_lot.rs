@@ -1,0 +1,234 @@
+//! An application's parked sockets: whose they are, which one is taken, and who is turned away.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::reverse::{BootId, Lot, LotOptions, NotParked, Refusal, SocketId, Taken, TurnedAway};
+use cmap_core::time::Instant;
+
+const NOW: Instant = Instant::ORIGIN;
+const BOOT: BootId = BootId { started: 1000, random: 1 };
+
+fn member() -> ServerAddress {
+    ServerAddress::tcp("db1.example", 27017)
+}
+
+fn address(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, last))
+}
+
+fn lot() -> Lot {
+    let mut options = LotOptions::default();
+    (options.max_greeting, options.max_parked, options.max_failures) = (3, 2, 2);
+    Lot::new(options, 1)
+}
+
+/// Accepts a socket and parks it.
+fn park(lot: &mut Lot, socket: u64, boot: BootId) -> Result<Vec<SocketId>, Refusal> {
+    lot.accept(NOW, address(1)).unwrap();
+    lot.park(NOW, SocketId(socket), address(1), member(), boot)
+}
+
+#[test]
+fn the_socket_that_was_parked_last_is_taken_first() {
+    let mut lot = lot();
+    park(&mut lot, 1, BOOT).unwrap();
+    park(&mut lot, 2, BOOT).unwrap();
+
+    assert_eq!(lot.take(NOW, &member(), 1), Some(Taken { socket: SocketId(2), demand: 0 }));
+    assert_eq!(lot.take(NOW, &member(), 1), Some(Taken { socket: SocketId(1), demand: 0 }));
+    assert_eq!(lot.take(NOW, &member(), 1), None);
+    assert_eq!(lot.greeting(), 0);
+}
+
+#[test]
+fn those_who_wait_beyond_what_is_there_and_what_replaces_it_are_demanded() {
+    let mut lot = lot();
+    park(&mut lot, 1, BOOT).unwrap();
+    park(&mut lot, 2, BOOT).unwrap();
+
+    // One for this, one that is parked, and one that takes the place of the first.
+    assert_eq!(lot.take(NOW, &member(), 10).unwrap().demand, 7);
+}
+
+#[test]
+fn a_later_run_of_an_agent_replaces_the_earlier_one_x_119() {
+    let mut lot = lot();
+    park(&mut lot, 1, BOOT).unwrap();
+    let later = BootId { started: 2000, random: 0 };
+
+    assert_eq!(park(&mut lot, 2, later), Ok(vec![SocketId(1)]));
+    assert_eq!(park(&mut lot, 3, BOOT), Err(Refusal::Superseded));
+    assert_eq!(lot.take(NOW, &member(), 1).unwrap().socket, SocketId(2));
+    assert!(!lot.remove(NOW, &member(), SocketId(1)));
+}
+
+#[test]
+fn a_member_has_no_more_than_its_share() {
+    let mut lot = lot();
+    park(&mut lot, 1, BOOT).unwrap();
+    park(&mut lot, 2, BOOT).unwrap();
+
+    assert_eq!(park(&mut lot, 3, BOOT), Err(Refusal::Full));
+    assert!(lot.remove(NOW, &member(), SocketId(1)));
+    assert_eq!(park(&mut lot, 4, BOOT), Ok(Vec::new()));
+    assert_eq!(lot.members().map(|(_, parked)| parked).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn ten_thousand_that_say_nothing_cost_no_more_than_a_few() {
+    let mut lot = lot();
+
+    let accepted = (0..10_000).filter(|_| lot.accept(NOW, address(9)).is_ok()).count();
+
+    assert_eq!((accepted, lot.greeting()), (2, 2), "half of all, from one address");
+    let from = TurnedAway::TooManyGreetingFrom { address: address(9), number: 2 };
+    assert_eq!(lot.accept(NOW, address(9)), Err(from));
+    assert_eq!(lot.accept(NOW, address(8)), Ok(()));
+    assert_eq!(lot.accept(NOW, address(1)), Err(TurnedAway::TooManyGreeting(3)));
+    lot.end_greeting(NOW, address(9), NotParked::Left);
+    assert_eq!(lot.accept(NOW, address(1)), Ok(()));
+}
+
+#[test]
+fn members_without_end_cost_a_bounded_memory() {
+    let mut options = LotOptions::default();
+    options.max_parked_in_all = 2;
+    let mut lot = Lot::new(options, 4);
+    let mut parked = 0;
+
+    for number in 0..5_000 {
+        lot.accept(NOW, address(1)).unwrap();
+        let member = ServerAddress::tcp("db1.example", number);
+        match lot.park(NOW, SocketId(number.into()), address(1), member, BOOT) {
+            Ok(_) => parked += 1,
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Full);
+                lot.end_greeting(NOW, address(1), NotParked::Left);
+            }
+        }
+    }
+
+    assert_eq!((parked, lot.greeting()), (2, 0));
+    assert!(lot.members().count() <= 1024);
+    assert_eq!(lot.members().map(|(_, parked)| parked).sum::<usize>(), 2);
+}
+
+/// A lot with four places, all taken by members of one agent; two of the sockets are of the first of them.
+fn full_lot() -> Lot {
+    let mut options = LotOptions::default();
+    options.max_parked_in_all = 4;
+    let mut lot = Lot::new(options, 2);
+    for (socket, port) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
+        park_at_port(&mut lot, socket, port).unwrap();
+    }
+    lot
+}
+
+fn park_at_port(lot: &mut Lot, socket: u64, port: u16) -> Result<Vec<SocketId>, Refusal> {
+    lot.accept(NOW, address(1)).unwrap();
+    let parked = lot.park(NOW, SocketId(socket), address(1), ServerAddress::tcp("db1.example", port), BOOT);
+    if parked.is_err() {
+        lot.end_greeting(NOW, address(1), NotParked::Left);
+    }
+    parked
+}
+
+#[test]
+fn many_members_of_one_agent_leave_room_for_one_that_a_client_asks_for_x_120() {
+    let mut lot = full_lot();
+    assert_eq!(park(&mut lot, 5, BOOT), Err(Refusal::Full));
+    lot.end_greeting(NOW, address(1), NotParked::Left);
+
+    lot.ask_for(NOW, &member());
+
+    assert_eq!(park(&mut lot, 6, BOOT), Ok(vec![SocketId(1)]), "the oldest of the one that has the most");
+    assert_eq!(park(&mut lot, 7, BOOT).unwrap().len(), 1);
+    assert_eq!(park(&mut lot, 8, BOOT), Err(Refusal::Full), "two are wanted of each");
+    assert_eq!(lot.members().map(|(_, parked)| parked).sum::<usize>(), 4);
+}
+
+#[test]
+fn members_that_clients_ask_for_keep_their_due_x_120() {
+    let mut lot = full_lot();
+    for port in [1, 2, 3] {
+        lot.ask_for(NOW, &ServerAddress::tcp("db1.example", port));
+    }
+    lot.ask_for(NOW, &member());
+
+    assert_eq!(park(&mut lot, 5, BOOT), Err(Refusal::Full), "none has more than two");
+}
+
+#[test]
+fn more_members_than_are_remembered_leave_room_for_one_that_a_client_asks_for_x_120() {
+    let mut lot = Lot::new(LotOptions::default(), 4);
+    for port in 1..=1024 {
+        park_at_port(&mut lot, port.into(), port).unwrap();
+    }
+    assert_eq!(park_at_port(&mut lot, 2000, 2000), Err(Refusal::Full));
+
+    lot.ask_for(NOW, &member());
+
+    assert_eq!(park(&mut lot, 3000, BOOT).unwrap().len(), 1);
+    assert_eq!(lot.members().count(), 1024);
+}
+
+#[test]
+fn a_run_from_the_future_is_forgotten_a_minute_after_its_last_socket_x_119() {
+    let mut lot = lot();
+    let from_the_future = BootId { started: u64::MAX, random: 0 };
+    park(&mut lot, 1, from_the_future).unwrap();
+    let ended = NOW + Duration::from_secs(10);
+    assert!(lot.remove(ended, &member(), SocketId(1)));
+
+    let mut park_at = |now| lot.park(now, SocketId(2), address(1), member(), BOOT);
+
+    assert_eq!(park_at(ended + Duration::from_secs(59)), Err(Refusal::Superseded));
+    assert_eq!(park_at(ended + Duration::from_secs(60)), Ok(Vec::new()));
+}
+
+#[test]
+fn an_address_whose_socket_is_parked_has_failed_in_vain_no_longer_x_120() {
+    let mut lot = lot();
+    let fail = |lot: &mut Lot| {
+        lot.accept(NOW, address(1)).unwrap();
+        lot.end_greeting(NOW, address(1), NotParked::Failed);
+    };
+    fail(&mut lot);
+
+    park(&mut lot, 1, BOOT).unwrap();
+    fail(&mut lot);
+
+    assert_eq!(lot.accept(NOW, address(1)), Ok(()));
+    lot.end_greeting(NOW, address(1), NotParked::Failed);
+    let failed = TurnedAway::TooManyFailures { address: address(1), number: 2 };
+    assert_eq!(lot.accept(NOW, address(1)), Err(failed));
+    assert_eq!(lot.accept(NOW + Duration::from_secs(60), address(1)), Ok(()));
+}
+
+#[test]
+fn an_address_that_fails_again_and_again_is_left_alone_for_a_minute() {
+    let mut lot = lot();
+    for _ in 0..2 {
+        lot.accept(NOW, address(9)).unwrap();
+        lot.end_greeting(NOW, address(9), NotParked::Failed);
+    }
+
+    assert_eq!(lot.accept(NOW, address(9)), Err(TurnedAway::TooManyFailures { address: address(9), number: 2 }));
+    assert_eq!(lot.accept(NOW, address(8)), Ok(()));
+    assert_eq!(lot.accept(NOW + Duration::from_secs(60), address(9)), Ok(()));
+}
+
+#[test]
+fn addresses_without_end_are_forgotten() {
+    let mut lot = lot();
+
+    for number in 0..20_000_u32 {
+        let address = IpAddr::V4(Ipv4Addr::from(number));
+        lot.accept(NOW, address).unwrap();
+        lot.end_greeting(NOW, address, NotParked::Failed);
+    }
+
+    assert_eq!(format!("{lot:?}").matches("number: 1").count(), 4096);
+}

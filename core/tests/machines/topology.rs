@@ -1,0 +1,555 @@
+//! A topology of several servers: where check-outs go, what becomes of those that wait, and what lies in hellos cannot do.
+
+use std::time::Duration;
+
+use cmap_core::address::ServerAddress;
+use cmap_core::connection::{EstablishError, Fault, Phase};
+use cmap_core::monitor::Finding;
+use cmap_core::options::{Affinity, PoolOptions};
+use cmap_core::pool::{Action, AffinityKey, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
+use cmap_core::time::Instant;
+use cmap_core::topology::{
+    CheckOut, Criteria, MonitorCall, Output, SelectionErrorKind, ServerSelector, Topology, TopologyEvent,
+    TopologyOptions, TopologyType,
+};
+use proptest::prelude::*;
+
+const NOW: Instant = Instant::from_millis(1);
+
+fn address(name: &str) -> ServerAddress {
+    ServerAddress::tcp(name, 27017)
+}
+
+fn options(names: &[&str]) -> TopologyOptions {
+    TopologyOptions::of_seeds(names.iter().map(|name| address(name)).collect())
+}
+
+/// An open topology of these seeds.
+fn open(options: TopologyOptions) -> Topology<()> {
+    let mut topology = Topology::new(options, PoolOptions::default()).unwrap();
+    topology.open(NOW);
+    drain(&mut topology);
+    topology
+}
+
+fn drain(topology: &mut Topology<()>) -> Vec<Output<()>> {
+    std::iter::from_fn(|| topology.poll_output()).collect()
+}
+
+fn id(topology: &Topology<()>, name: &str) -> ServerId {
+    let address = address(name);
+    let found = topology.servers().find(|(_, server)| !server.has_left() && *server.description().address == address);
+    found.unwrap().0
+}
+
+fn describe(name: &str, server_type: ServerType) -> ServerDescription {
+    let mut description = ServerDescription::new(address(name).into(), server_type);
+    description.wire_versions = Some((0, 21));
+    if matches!(server_type, ServerType::RsPrimary | ServerType::RsSecondary) {
+        description.set_name = Some("rs".into());
+        description.hosts = ["a:27017", "b:27017", "c:27017"].map(Into::into).into();
+    }
+    description
+}
+
+fn learn(topology: &mut Topology<()>, description: ServerDescription) -> Vec<Output<()>> {
+    let found = topology.servers().find(|(_, server)| *server.description().address == *description.address);
+    let server = found.unwrap().0;
+    topology.handle_check(NOW, server, Finding::Description(Box::new(description))).unwrap();
+    drain(topology)
+}
+
+/// A set of three members, whose primary is "a".
+fn set() -> Topology<()> {
+    let mut topology = open(options(&["a", "b", "c"]));
+    learn(&mut topology, describe("a", ServerType::RsPrimary));
+    learn(&mut topology, describe("b", ServerType::RsSecondary));
+    learn(&mut topology, describe("c", ServerType::RsSecondary));
+    topology
+}
+
+/// The connections that are to be established, with their servers.
+fn connects(outputs: &[Output<()>]) -> Vec<(ServerId, Handle)> {
+    let connect = |output: &Output<()>| match output {
+        Output::Pool { server, output: PoolOutput::Action(Action::Connect { connection }) } => {
+            Some((*server, *connection))
+        }
+        _ => None,
+    };
+    outputs.iter().filter_map(connect).collect()
+}
+
+/// Begins a check-out, and returns the server that it went to.
+fn goes_to(topology: &mut Topology<()>, selector: ServerSelector) -> ServerId {
+    let criteria = Criteria { selector, ..Criteria::default() };
+    let (check_out, _) = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+    let CheckOut::Started(check_out) = check_out else { panic!("no server suits") };
+    drain(topology);
+    topology.server_of_check_out(check_out).unwrap()
+}
+
+#[test]
+fn writes_go_to_the_primary_and_operations_for_a_server_to_that_one() {
+    let mut set = set();
+
+    let (a, b) = (id(&set, "a"), id(&set, "b"));
+
+    assert_eq!(goes_to(&mut set, ServerSelector::Writable), a);
+    assert_eq!(goes_to(&mut set, ServerSelector::AnyOf([address("b")].into())), b);
+}
+
+#[test]
+fn a_check_out_whose_pool_is_cleared_waits_for_a_server_again_and_ends_with_a_connection() {
+    let mut set = set();
+    let (check_out, _) = set.check_out(NOW, CheckOutRequest::default());
+    let primary = id(&set, "a");
+    drain(&mut set);
+
+    let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
+    set.handle_check(NOW, primary, failure).unwrap();
+    let outputs = drain(&mut set);
+
+    let reselected = outputs.iter().find_map(|output| match output {
+        Output::Reselecting { check_out, selection } => Some((CheckOut::Started(*check_out), *selection)),
+        _ => None,
+    });
+    assert_eq!(reselected.map(|(own, _)| own), Some(check_out));
+    assert!(
+        !outputs
+            .iter()
+            .any(|output| matches!(output, Output::Pool { output: PoolOutput::Action(Action::Fail { .. }), .. }))
+    );
+
+    let outputs = learn(&mut set, describe("b", ServerType::RsPrimary));
+
+    let (server, connection) = connects(&outputs)[0];
+    assert_eq!(server, id(&set, "b"));
+    set.handle_established(NOW, connection, ()).unwrap();
+    assert!(
+        drain(&mut set)
+            .iter()
+            .any(|output| matches!(output, Output::Pool { output: PoolOutput::Action(Action::Deliver { .. }), .. }))
+    );
+}
+
+#[test]
+fn a_check_out_that_waits_on_a_primary_that_steps_down_goes_to_the_next_one() {
+    let mut options = PoolOptions::default();
+    options.max_pool_size = Some(1);
+    let mut set = Topology::new(self::options(&["a", "b", "c"]), options).unwrap();
+    set.open(NOW);
+    drain(&mut set);
+    learn(&mut set, describe("a", ServerType::RsPrimary));
+    let _ = set.check_out(NOW, CheckOutRequest::default());
+    let (_, connection) = connects(&drain(&mut set))[0];
+    set.handle_established(NOW, connection, ()).unwrap();
+    drain(&mut set);
+    let (waits, _) = set.check_out(NOW, CheckOutRequest::default());
+    drain(&mut set);
+
+    let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
+    error.state_change = Some(StateChange::NotWritablePrimary);
+    set.handle_operation_failed(NOW, connection, error).unwrap();
+
+    let outputs = drain(&mut set);
+    let reselects = |output: &Output<()>| matches!(output, Output::Reselecting { check_out, .. } if CheckOut::Started(*check_out) == waits);
+    assert!(outputs.iter().any(reselects), "{outputs:?}");
+    let outputs = learn(&mut set, describe("b", ServerType::RsPrimary));
+    assert_eq!(connects(&outputs)[0].0, id(&set, "b"));
+}
+
+#[test]
+fn a_wrong_password_is_not_tried_again() {
+    let mut set = set();
+    let _ = set.check_out(NOW, CheckOutRequest::default());
+    let (_, connection) = connects(&drain(&mut set))[0];
+
+    let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "authentication failed");
+    set.handle_establish_failed(NOW, connection, error).unwrap();
+
+    let outputs = drain(&mut set);
+    assert!(
+        outputs
+            .iter()
+            .any(|output| matches!(output, Output::Pool { output: PoolOutput::Action(Action::Fail { .. }), .. }))
+    );
+    assert_eq!(set.selecting(), 0);
+}
+
+#[test]
+fn a_check_out_that_comes_back_ends_when_its_time_is_up() {
+    let mut set = set();
+    let deadline = NOW + Duration::from_secs(1);
+    let _ = set.check_out(NOW, CheckOutRequest::until(deadline));
+    let primary = id(&set, "a");
+    let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
+    set.handle_check(NOW, primary, failure).unwrap();
+    drain(&mut set);
+
+    set.handle_timeout(deadline);
+
+    let failed = drain(&mut set).into_iter().find_map(|output| match output {
+        Output::SelectionFailed { error, .. } => Some(error),
+        _ => None,
+    });
+    let failed = failed.unwrap();
+    assert_eq!(failed.kind, SelectionErrorKind::Timeout);
+    assert!(failed.to_string().contains("a:27017 is Unknown (gone)"), "{failed}");
+}
+
+#[test]
+fn a_removed_server_is_drained_and_then_forgotten_top_35() {
+    let mut set = set();
+    let _ = set.check_out(NOW, CheckOutRequest::default());
+    let (primary, connection) = connects(&drain(&mut set))[0];
+    set.handle_established(NOW, connection, ()).unwrap();
+    drain(&mut set);
+    let mut without_a = describe("b", ServerType::RsPrimary);
+    without_a.hosts = ["b:27017", "c:27017"].map(Into::into).into();
+    learn(&mut set, without_a);
+    assert!(set.server(primary).unwrap().has_left(), "its connection is in use");
+
+    let _ = set.check_in(NOW, connection, (), Condition::Usable).unwrap();
+
+    assert_eq!((set.stats().created, set.stats().counts.total()), (1, 0), "its totals stay");
+    let forgets = |output: &Output<()>| *output == Output::Monitor { server: primary, call: MonitorCall::Forget };
+    assert!(drain(&mut set).iter().any(forgets));
+    assert!(set.server(primary).is_none());
+}
+
+#[test]
+fn of_two_primaries_the_newer_one_counts_top_31() {
+    let mut set = set();
+    let mut newer = describe("b", ServerType::RsPrimary);
+    newer.election_id = Some([2; 12]);
+    learn(&mut set, newer);
+
+    let mut stale = describe("a", ServerType::RsPrimary);
+    stale.election_id = Some([1; 12]);
+    learn(&mut set, stale);
+
+    let b = id(&set, "b");
+    assert_eq!(goes_to(&mut set, ServerSelector::Writable), b);
+    let why = set.description().server(&address("a")).unwrap().error.clone().unwrap().to_string();
+    assert!(why.contains("primary marked stale due to electionId/setVersion mismatch"), "{why}");
+}
+
+#[test]
+fn a_list_of_a_million_members_adds_none_of_them() {
+    let mut set = set();
+    let mut liar = describe("a", ServerType::RsPrimary);
+    liar.hosts = (0..1_000_000).map(|number| format!("h{number}:27017")).collect();
+
+    learn(&mut set, liar);
+
+    assert_eq!(set.description().servers.len(), 3);
+    let why = set.description().server(&address("a")).unwrap().error.clone().unwrap().to_string();
+    assert!(why.contains("names 1000000 members"), "{why}");
+}
+
+#[test]
+fn a_seed_list_that_mixes_kinds_keeps_the_kind_that_answered_first() {
+    let mut topology = open(options(&["a", "b", "c"]));
+    learn(&mut topology, describe("a", ServerType::Mongos));
+
+    learn(&mut topology, describe("b", ServerType::RsPrimary));
+    learn(&mut topology, describe("c", ServerType::Standalone));
+
+    let description = topology.description();
+    assert_eq!((description.topology_type, description.servers.len()), (TopologyType::Sharded, 1));
+}
+
+#[test]
+fn a_standalone_among_several_seeds_leaves_also_when_it_is_the_last_one_x_35() {
+    let mut topology = open(options(&["a", "b"]));
+    learn(&mut topology, describe("a", ServerType::Standalone));
+
+    let outputs = learn(&mut topology, describe("b", ServerType::Standalone));
+
+    assert!(outputs.contains(&Output::Topology(TopologyEvent::ServersMissing)), "TOP-36");
+    assert_eq!(topology.description().topology_type, TopologyType::Unknown);
+    let (check_out, _) = topology.check_out(NOW, CheckOutRequest::until(NOW));
+    assert!(matches!(check_out, CheckOut::Selecting(_)));
+    let failed = drain(&mut topology).into_iter().find_map(|output| match output {
+        Output::SelectionFailed { error, .. } => Some(error.to_string()),
+        _ => None,
+    });
+    assert!(failed.unwrap().contains("the topology has no servers"));
+}
+
+#[test]
+fn operations_go_to_the_less_busy_router_sel_3() {
+    let mut topology = open(options(&["a", "b"]));
+    learn(&mut topology, describe("a", ServerType::Mongos));
+    learn(&mut topology, describe("b", ServerType::Mongos));
+
+    let mut counts = [0; 2];
+    for _ in 0..20 {
+        let server = goes_to(&mut topology, ServerSelector::Writable);
+        counts[usize::from(server == id(&topology, "b"))] += 1;
+    }
+
+    assert_eq!(counts, [10, 10]);
+}
+
+#[test]
+fn a_key_goes_to_the_server_that_has_its_connection_however_busy_x_88() {
+    let mut pool_options = PoolOptions::default();
+    pool_options.affinity = Some(Affinity::Prefer);
+    let mut topology = Topology::new(options(&["a", "b"]), pool_options).unwrap();
+    topology.open(NOW);
+    drain(&mut topology);
+    learn(&mut topology, describe("a", ServerType::Mongos));
+    learn(&mut topology, describe("b", ServerType::Mongos));
+    let mut request = CheckOutRequest::default();
+    request.affinity = Some(AffinityKey(7));
+    let goes_to = |topology: &mut Topology<()>| {
+        let (CheckOut::Started(check_out), delivery) = topology.check_out(NOW, request) else { panic!("both suit") };
+        (topology.server_of_check_out(check_out).unwrap(), delivery)
+    };
+    let (home, _) = goes_to(&mut topology);
+    let (_, connection) = connects(&drain(&mut topology))[0];
+    topology.handle_established(NOW, connection, ()).unwrap();
+    drain(&mut topology);
+
+    // Each one that goes there makes the server busier than the other one, which has nothing to do.
+    let others: Vec<_> = (0..10).map(|_| goes_to(&mut topology).0).collect();
+
+    assert_eq!(others, [home; 10]);
+}
+
+#[test]
+fn a_snapshot_has_no_sockets_and_goes_on_where_the_topology_stood() {
+    #[derive(Debug)]
+    struct Socket;
+    let mut topology = Topology::new(options(&["a"]), PoolOptions::default()).unwrap();
+    topology.open(NOW);
+    let server = topology.servers().next().unwrap().0;
+    let known = Finding::Description(Box::new(describe("a", ServerType::Standalone)));
+    topology.handle_check(NOW, server, known).unwrap();
+    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let connect = std::iter::from_fn(|| topology.poll_output()).find_map(|output| match output {
+        Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } => Some(connection),
+        _ => None,
+    });
+    topology.handle_established(NOW, connect.unwrap(), Socket).unwrap();
+
+    let written = serde_json::to_string(&topology.snapshot()).unwrap();
+    let mut read: Topology<()> = serde_json::from_str(&written).unwrap();
+
+    let outputs = std::iter::from_fn(|| topology.poll_output()).map(|output| output.snapshot());
+    assert_eq!(drain(&mut read), outputs.collect::<Vec<_>>());
+    assert_eq!(read.poll_timeout(), topology.poll_timeout());
+}
+
+/// What may happen to a topology.
+#[derive(Clone, Debug)]
+enum Happening {
+    CheckOut {
+        waits: bool,
+    },
+    Cancel,
+    CheckIn,
+    Found {
+        server: usize,
+        server_type: ServerType,
+        hosts: Vec<usize>,
+        election: u8,
+    },
+    Failed {
+        server: usize,
+    },
+    Established,
+    EstablishFailed {
+        fault: Fault,
+    },
+    OperationFailed {
+        change: Option<StateChange>,
+    },
+    TimePasses,
+    /// Another topology goes on where this one stood.
+    Snapshot,
+}
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn happening() -> impl Strategy<Value = Happening> {
+    use ServerType::{Mongos, RsArbiter, RsGhost, RsOther, RsPrimary, RsSecondary, Standalone};
+    let server_type = prop::sample::select(vec![
+        RsPrimary,
+        RsPrimary,
+        RsPrimary,
+        RsSecondary,
+        RsSecondary,
+        Mongos,
+        RsArbiter,
+        RsOther,
+        RsGhost,
+        Standalone,
+    ]);
+    let found = (0..5_usize, server_type, prop::collection::vec(0..5_usize, 1..5), 0..4_u8);
+    prop_oneof![
+        4 => any::<bool>().prop_map(|waits| Happening::CheckOut { waits }),
+        1 => Just(Happening::Cancel),
+        2 => Just(Happening::CheckIn),
+        4 => found.prop_map(|(server, server_type, hosts, election)| Happening::Found { server, server_type, hosts, election }),
+        1 => (0..5_usize).prop_map(|server| Happening::Failed { server }),
+        3 => Just(Happening::Established),
+        1 => prop::sample::select(vec![Fault::Network, Fault::Timeout, Fault::Other])
+            .prop_map(|fault| Happening::EstablishFailed { fault }),
+        1 => prop::option::of(prop::sample::select(vec![StateChange::NotWritablePrimary, StateChange::ShuttingDown]))
+            .prop_map(|change| Happening::OperationFailed { change }),
+        1 => Just(Happening::TimePasses),
+        1 => Just(Happening::Snapshot),
+    ]
+}
+
+/// What the callers of a topology know.
+#[derive(Default)]
+struct Callers {
+    waiting: Vec<CheckOut>,
+    pending: Vec<Handle>,
+    in_use: Vec<Handle>,
+}
+
+impl Callers {
+    /// Takes the outputs in, and checks that each check-out ends once, and goes from one wait to the next without a gap.
+    fn take(&mut self, topology: &mut Topology<()>) {
+        while let Some(output) = topology.poll_output() {
+            match output {
+                Output::Selected { selection, check_out } => {
+                    self.go_on(CheckOut::Selecting(selection), CheckOut::Started(check_out));
+                }
+                Output::Reselecting { check_out, selection } => {
+                    self.go_on(CheckOut::Started(check_out), CheckOut::Selecting(selection));
+                }
+                Output::SelectionFailed { selection, .. } => self.end(CheckOut::Selecting(selection)),
+                Output::Pool { output: PoolOutput::Action(action), .. } => match action {
+                    Action::Deliver { check_out, connection, .. } => {
+                        self.end(CheckOut::Started(check_out));
+                        self.in_use.push(connection);
+                    }
+                    Action::Fail { check_out, .. } => self.end(CheckOut::Started(check_out)),
+                    Action::Connect { connection } => self.pending.push(connection),
+                    Action::Check { connection } => topology.handle_checked(NOW, connection, true).unwrap(),
+                    Action::Close { .. }
+                    | Action::Interrupt { .. }
+                    | Action::Refresh { .. }
+                    | Action::WarmedUp { .. } => {}
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn go_on(&mut self, from: CheckOut, to: CheckOut) {
+        let own = self.waiting.iter_mut().find(|own| **own == from);
+        *own.unwrap_or_else(|| panic!("{from:?} does not wait")) = to;
+    }
+
+    fn end(&mut self, check_out: CheckOut) {
+        let at = self.waiting.iter().position(|own| *own == check_out);
+        self.waiting.remove(at.unwrap_or_else(|| panic!("{check_out:?} does not wait")));
+    }
+}
+
+fn check_laws(topology: &Topology<()>, callers: &Callers) {
+    let description = topology.description();
+    let members = topology.servers().filter(|(_, server)| !server.has_left()).count();
+    assert_eq!(members, description.servers.len(), "a server for each description");
+    let primaries = description.servers.iter().filter(|server| server.server_type == ServerType::RsPrimary).count();
+    assert_eq!(primaries, usize::from(description.topology_type == TopologyType::ReplicaSetWithPrimary), "TOP-21");
+    for (_, server) in topology.servers().filter(|(_, server)| !server.has_left()) {
+        let described = description.server(&server.description().address).unwrap();
+        assert_eq!(described, server.description(), "one truth");
+    }
+    let selecting = callers.waiting.iter().filter(|check_out| matches!(check_out, CheckOut::Selecting(_))).count();
+    assert_eq!(selecting, topology.selecting());
+    if selecting > 0 {
+        assert!(!description.has_writable_server(), "a check-out waits though a server suits it");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_check_out_ends_once_whatever_the_servers_say(
+        replica_set in any::<bool>(),
+        happenings in prop::collection::vec(happening(), 0..60),
+    ) {
+        let mut options = options(&["a", "b", "c"]);
+        options.replica_set = replica_set.then(|| "rs".into());
+        let mut pool_options = PoolOptions::default();
+        pool_options.max_pool_size = Some(2);
+        let mut topology = Topology::<()>::new(options, pool_options).unwrap();
+        let mut now = NOW;
+        topology.open(now);
+        let mut callers = Callers::default();
+        callers.take(&mut topology);
+        for happening in happenings {
+            match happening {
+                Happening::CheckOut { waits } => {
+                    let request = if waits { CheckOutRequest::default() } else { CheckOutRequest::until(now + Duration::from_millis(50)) };
+                    let (check_out, delivery) = topology.check_out(now, request);
+                    match delivery {
+                        Some(delivery) => callers.in_use.push(delivery.connection),
+                        None => callers.waiting.push(check_out),
+                    }
+                }
+                Happening::Cancel => if let Some(check_out) = callers.waiting.pop() {
+                    let _ = topology.cancel_check_out(now, check_out);
+                },
+                Happening::CheckIn => if let Some(connection) = callers.in_use.pop() {
+                    let checked_in = topology.check_in(now, connection, (), Condition::Usable).unwrap();
+                    if let Some(delivery) = checked_in.delivery() {
+                        callers.end(CheckOut::Started(delivery.check_out));
+                        callers.in_use.push(delivery.connection);
+                    }
+                },
+                Happening::Found { server, server_type, hosts, election } => {
+                    let mut description = describe(NAMES[server], server_type);
+                    description.hosts = hosts.into_iter().map(|host| format!("{}:27017", NAMES[host])).collect();
+                    description.election_id = Some([election; 12]);
+                    let found = topology.servers().find(|(_, known)| {
+                        !known.has_left() && *known.description().address == *description.address
+                    });
+                    if let Some((id, _)) = found {
+                        topology.handle_check(now, id, Finding::Description(Box::new(description))).unwrap();
+                    }
+                }
+                Happening::Failed { server } => {
+                    let address = address(NAMES[server]);
+                    let found = topology.servers().find(|(_, known)| !known.has_left() && *known.description().address == address);
+                    if let Some((id, _)) = found {
+                        let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
+                        topology.handle_check(now, id, failure).unwrap();
+                    }
+                }
+                Happening::Established => if let Some(connection) = callers.pending.pop() {
+                    // One of a server that was drained is of no more use.
+                    let _ = topology.handle_established(now, connection, ());
+                },
+                Happening::EstablishFailed { fault } => if let Some(connection) = callers.pending.pop() {
+                    let _ = topology.handle_establish_failed(now, connection, EstablishError::new(Phase::Hello, fault, "no"));
+                },
+                Happening::OperationFailed { change } => if let Some(&connection) = callers.in_use.last() {
+                    let mut error = OperationError::new(Fault::Server { code: None }, Cause::new("no"));
+                    error.state_change = change;
+                    topology.handle_operation_failed(now, connection, error).unwrap();
+                },
+                Happening::Snapshot => topology = topology.snapshot(),
+                Happening::TimePasses => {
+                    now = now + Duration::from_millis(100);
+                    topology.handle_timeout(now);
+                }
+            }
+            callers.take(&mut topology);
+            check_laws(&topology, &callers);
+        }
+        topology.close(now);
+        callers.take(&mut topology);
+        prop_assert!(callers.waiting.is_empty(), "{:?} wait for ever", callers.waiting);
+    }
+}

@@ -1,0 +1,29 @@
+//! Clients of whole deployments in virtual time: failovers, transactions, storms, DNS, each under many seeds.
+//!
+//! One program, since each program is compiled with all of the client.
+//!
+//! `CMAP_SIM_SEED=7` runs each test under seed 7 alone, and `CMAP_SIM_SEEDS` says how many seeds the campaigns have.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    missing_docs,
+    reason = "a test is told by its name and fails by panicking"
+)]
+
+mod application;
+mod changing_description;
+mod connection_storm;
+mod cursors;
+mod failover;
+mod incidents;
+mod member_faults;
+mod mixed_load;
+mod operations;
+mod replica_set;
+mod server_filter;
+mod srv;
+mod transactions;
+mod whole_stack;

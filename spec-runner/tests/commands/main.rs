@@ -1,0 +1,24 @@
+//! The commands of `spec-runner` from outside: their output and their exit status.
+//!
+//! One program, since each program is linked with all of `spec-runner`. What takes both CPUs for seconds is a program of its own.
+
+#![allow(clippy::panic, clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test stops where something is not as it should be")]
+
+mod cli;
+mod format;
+mod incident;
+mod interop;
+#[path = "../members/mod.rs"]
+mod members;
+mod pictures;
+mod plan;
+mod program;
+mod recorded;
+mod replay;
+mod rules;
+mod serve;
+mod srv;
+mod traces;
+mod track_events;
+mod unified;
+mod uris;
