@@ -19,7 +19,7 @@ def read(report):
         exported = json.load(text)["data"][0]["files"]
     for file in exported:
         parts = pathlib.PurePath(file["filename"]).parts
-        if parts[-1] == "fuzz.rs" or not within_core(parts):
+        if not within_core(parts):
             continue
         name = "/".join(parts[len(parts) - parts[::-1].index("src") :])
         entries = [count for _, _, count, has_count, is_entry, is_gap in file["segments"] if has_count and is_entry and not is_gap]

@@ -15,18 +15,19 @@ PROFDATA = os.environ.get("LLVM_PROFDATA", "llvm-profdata-22")
 COV = os.environ.get("LLVM_COV", "llvm-cov-22")
 
 
-def build(fuzz, host, targets):
+def build(fuzz, host, targets, packages):
     """The programs of these targets by name, or none where LLVM's tools are missing."""
     if not has_tools():
         print(f"no table of rooms: {PROFDATA} and {COV} are missing (Debian: llvm-22)", file=sys.stderr)
         return None
-    directory = fuzz / "target" / "coverage"
+    directory = fuzz / "targets" / "target" / "coverage"
     flags = "-C instrument-coverage --cfg fuzzing"
     # Counters need no information for debuggers, and every input runs but once: the build is what takes time.
     environment = os.environ | {"RUSTFLAGS": flags, "CARGO_PROFILE_RELEASE_DEBUG": "0", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
     command = ["cargo", "build", "--release", "--target", host, "--target-dir", directory]
     command += [part for target in targets for part in ("--bin", target)]
-    subprocess.run(command, cwd=fuzz, env=environment, check=True)
+    command += [f"--package=cmap-fuzz-{package}-targets" for package in sorted({packages[target] for target in targets})]
+    subprocess.run(command, cwd=fuzz / "targets", env=environment, check=True)
     return {target: directory / host / "release" / target for target in targets}
 
 

@@ -13,8 +13,6 @@ mod conflicts;
 mod connection_string;
 mod credential;
 mod error;
-#[doc(hidden)]
-pub mod fuzz;
 mod hosts;
 mod keys;
 mod mechanism;

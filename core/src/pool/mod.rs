@@ -42,8 +42,6 @@ mod creation_rate;
 mod error;
 mod event;
 mod fast_path;
-#[doc(hidden)]
-pub mod fuzz;
 mod generation;
 mod hand_off;
 mod handle;

@@ -32,11 +32,9 @@
 //! | `line` | what both sides have in common: bytes out, the time of greetings and pings |
 //! | `keep_alive` | pings, and the end of a silent peer |
 //! | `proof` | who may speak for a member |
-//! | [`fuzz`] | the entry for fuzzers |
 
 mod agent;
 mod application;
-pub mod fuzz;
 mod inbox;
 mod keep_alive;
 mod line;

@@ -24,14 +24,12 @@
 //! | `explain`, `follow`, `wait` | why check-outs waited |
 //! | `occurrence`, `uses` | what happened meanwhile; who used the connections |
 //! | `what_if` | how they would have waited with other options |
-//! | `fuzz` | the fuzzer's target: arbitrary bytes as a file |
 
 mod digest;
 mod error;
 mod explain;
 mod file;
 mod follow;
-pub mod fuzz;
 mod history;
 mod item;
 mod occurrence;

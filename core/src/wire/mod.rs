@@ -40,8 +40,6 @@
 
 pub mod compression;
 pub mod document;
-#[doc(hidden)]
-pub mod fuzz;
 
 mod checksum;
 mod cursor;

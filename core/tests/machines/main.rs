@@ -56,6 +56,7 @@ mod reverse_lot;
 mod selection_events;
 mod selection_properties;
 mod server;
+mod sockets;
 mod sparse;
 mod srv_polling;
 mod statistics;

@@ -6,7 +6,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::reverse::{
     AgentOutput, AgentSide, ApplicationOutput, ApplicationSide, BootId, ChannelBinding, Ending, GREETING_LIMIT,
     Greeting, Hello, MAX_MESSAGE, ProofError, ProtocolError, Refusal, StartFailure, StartPhase, Token, TokenError,
-    Tokens, fuzz,
+    Tokens,
 };
 use cmap_core::time::Instant;
 use proptest::prelude::*;
@@ -384,15 +384,6 @@ fn the_later_run_of_an_agent_counts_x_119() {
 }
 
 proptest! {
-    #[test]
-    fn whatever_happens_two_sides_that_speak_the_protocol_understand_each_other_x_117(
-        steps in prop::collection::vec((0_u8..10, any::<u8>()), 0..40),
-    ) {
-        let script: Vec<u8> = steps.into_iter().flat_map(|(step, number)| [step, number]).collect();
-
-        fuzz::run(&script);
-    }
-
     #[test]
     fn messages_may_come_in_any_pieces(cuts in prop::collection::vec(1_usize..40, 1..60)) {
         let mut pair = Pair::new();

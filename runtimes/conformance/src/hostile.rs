@@ -1,7 +1,6 @@
 //! Servers that lie: in any field, at any byte, at any speed. Whatever they send, every call of the client ends in time,
 //! nothing is lost, and the client works as soon as the server tells the truth.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -32,15 +31,12 @@ pub fn a_server_that_lies_costs_errors_and_nothing_else<H: Harness>() {
 
 /// The same in virtual time, under a seed of its own.
 pub fn run_seed(seed: u64) {
-    let whim = Whim::Seeded(Random::new(seed));
-    Virtual::simulate(seed, || run::<Virtual>(survive::<Virtual>(whim.clone(), seed.is_multiple_of(2))));
+    simulate(seed, seed.is_multiple_of(2), || Whim::Seeded(Random::new(seed)));
 }
 
-/// The same with the lies of a fuzzer.
-pub fn run_script(script: &[u8]) {
-    let (seed, login) = script.first().map_or((0, false), |first| (u64::from(*first), first % 2 == 0));
-    let script = || Whim::Script(Arc::new(Mutex::new(script.iter().skip(1).copied().collect())));
-    Virtual::simulate(seed, || run::<Virtual>(survive::<Virtual>(script(), login)));
+/// The same in virtual time, with the lies of `whim`.
+pub fn simulate(seed: u64, login: bool, whim: impl Fn() -> Whim) {
+    Virtual::simulate(seed, || run::<Virtual>(survive::<Virtual>(whim(), login)));
 }
 
 /// A client uses a server that lies, and then one that tells the truth.

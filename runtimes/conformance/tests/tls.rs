@@ -12,6 +12,7 @@ mod tls {
     mod broken;
     mod client_certificate;
     mod handshake;
+    mod noise;
     mod peer;
     mod pieces;
     mod relaxed;

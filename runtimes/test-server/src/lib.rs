@@ -57,8 +57,6 @@ mod exchange;
 pub mod fail_command;
 mod fail_points;
 mod failure;
-#[doc(hidden)]
-pub mod fuzz;
 mod hello;
 mod identity;
 mod ingress;

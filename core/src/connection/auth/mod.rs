@@ -90,8 +90,6 @@
 
 mod conversation;
 mod error;
-#[doc(hidden)]
-pub mod fuzz;
 mod login;
 mod mechanism;
 mod negotiation;

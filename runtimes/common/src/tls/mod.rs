@@ -25,7 +25,6 @@ mod config_error;
 #[cfg(feature = "encrypted-keys")]
 mod encrypted_key;
 mod error;
-pub mod fuzz;
 #[cfg(feature = "reverse")]
 pub(crate) mod listener;
 mod pem;

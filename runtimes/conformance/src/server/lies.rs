@@ -20,7 +20,7 @@ const LONGEST_PAUSE: u64 = 500;
 pub enum Whim {
     /// It follows from a seed.
     Seeded(Random),
-    /// A fuzzer's input, of which each decision takes a byte or some. All connections share it.
+    /// Bytes, of which each decision takes two. All connections share them.
     Script(Arc<Mutex<VecDeque<u8>>>),
 }
 

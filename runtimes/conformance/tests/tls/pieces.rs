@@ -1,11 +1,11 @@
-//! No way of cutting bytes into pieces makes a difference, and no bytes cause a panic.
+//! No way of cutting bytes into pieces makes a difference.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
 
-use cmap_runtime::tls::{Progress, TlsSession, fuzz};
+use cmap_runtime::tls::{Progress, TlsSession};
 use futures_io::AsyncWrite as _;
 use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
@@ -120,25 +120,5 @@ proptest! {
         let peer = Peer::tls(&config).in_pieces(&sizes);
 
         echo(&client(&authority, |_| {}), if hesitates { peer.hesitating() } else { peer }, &payload);
-    }
-}
-
-proptest! {
-    #[test]
-    fn no_bytes_of_a_server_or_a_file_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        fuzz::run(&bytes);
-    }
-
-    #[test]
-    fn no_records_of_a_server_cause_a_panic(
-        size: u8,
-        records in prop::collection::vec((20_u8..25, prop::collection::vec(any::<u8>(), 0..80)), 0..6),
-    ) {
-        let mut bytes = vec![size | 1];
-        for (kind, content) in records {
-            bytes.extend_from_slice(&[kind, 3, 3, 0, u8::try_from(content.len()).unwrap()]);
-            bytes.extend_from_slice(&content);
-        }
-        fuzz::run(&bytes);
     }
 }
