@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::monitored::{Bench, hello, options, streaming_hello};
 use bson::{RawDocument, rawdoc};
 use cmap_core::connection::{ClientMetadata, Fault};
 use cmap_core::monitor::{Finding, HeartbeatEvent, MonitorOptions, Role, TimeoutReason};
 use cmap_core::options::{ClientOptions, ServerApi, ServerApiVersion};
 use cmap_core::wire::{HEADER_LEN, Header, MessageIds, OpCode};
-use crate::monitored::{Bench, hello, options, streaming_hello};
 
 fn polling() -> Bench {
     Bench::new(options(|options| options.streams = false))

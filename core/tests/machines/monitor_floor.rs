@@ -1,9 +1,9 @@
 //! The monitor in virtual time: no server can keep it busy, by hanging up, by streaming too fast, or by replies that it was not
 //! allowed to send.
 
+use crate::monitored::{Bench, hello, options, streaming_hello, streaming_hello_of};
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{Finding, Role};
-use crate::monitored::{Bench, hello, options, streaming_hello, streaming_hello_of};
 
 fn streaming() -> Bench {
     let mut bench = Bench::new(options(|_| {}));

@@ -1,9 +1,9 @@
 //! Properties of a monitor that hold for any events in any order.
 
+use crate::monitored::{Bench, hello, options, streaming_hello};
 use bson::rawdoc;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{HeartbeatEvent, Monitor, Role};
-use crate::monitored::{Bench, hello, options, streaming_hello};
 use proptest::prelude::*;
 
 /// An event; one that cannot happen at that moment is left out.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::monitored::server::Bench;
+use crate::one_server::OneServer;
 use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr, rawdoc};
 use cmap_core::connection::{EstablishError, Fault, Phase};
@@ -9,8 +11,6 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Cancellation, Cause, CheckOutRequest, CheckedIn, Handle, PoolState};
 use cmap_core::server::{OperationError, ServerType, StateChange};
 use cmap_core::topology::{CheckOut, Output, SelectionErrorKind, Topology};
-use crate::monitored::server::Bench;
-use crate::one_server::OneServer;
 
 fn bench(pool: PoolOptions) -> Bench {
     Bench::new(pool)

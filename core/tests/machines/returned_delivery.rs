@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::one_server::OneServer;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::Finding;
@@ -14,7 +15,6 @@ use cmap_core::pool::{
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Output as TopologyOutput, Topology, TopologyOptions};
-use crate::one_server::OneServer;
 
 const NOW: Instant = Instant::from_millis(1000);
 

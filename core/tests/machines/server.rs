@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::one_server::OneServer;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::{Call, Finding, HeartbeatEvent, MonitorConnection};
 use cmap_core::options::PoolOptions;
@@ -11,7 +12,6 @@ use cmap_core::pool::{
 use cmap_core::server::{OperationError, ServerDescription, ServerType, StateChange, TopologyVersion};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, MonitorCall, Output as TopologyOutput, TopologyType};
-use crate::one_server::OneServer;
 
 const NOW: Instant = Instant::ORIGIN;
 

@@ -1,7 +1,7 @@
 //! The program from outside: its output, and its exit status.
 
-use cmap_test_server::ServerConfig;
 use crate::program::{Folder, spec_runner, stderr, stdout};
+use cmap_test_server::ServerConfig;
 use spec_runner::tools::serve::Host;
 
 /// The pool is made ready; the test expects it to be `second` after its creation.

@@ -2,7 +2,12 @@
 //!
 //! One program, since each program is linked with all of `spec-runner`. What takes both CPUs for seconds is a program of its own.
 
-#![allow(clippy::panic, clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test stops where something is not as it should be")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test stops where something is not as it should be"
+)]
 
 mod cli;
 mod format;

@@ -4,16 +4,16 @@
 use std::fs;
 use std::time::Duration;
 
+use crate::incident::{self, LEAK};
+use crate::program::{Folder, spec_runner, stderr, stdout};
+use crate::track_events::{Events, Kind};
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::CheckOutRequest;
 use cmap_core::time::Instant;
 use cmap_core::topology::{Topology, TopologyOptions};
 use cmap_core::trace::{Header, Question, Recorded, RecorderOptions, Trace, WaitEnd, explain};
-use crate::incident::{self, LEAK};
-use crate::program::{Folder, spec_runner, stderr, stdout};
 use serde_json::Value;
-use crate::track_events::{Events, Kind};
 
 const MILLISECOND: u64 = 1_000_000;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::members::{Members, order, tell};
+use crate::program::{spec_runner, stderr, stdout};
 use cmap_core::options::ClientOptions;
 use cmap_runtime::bson::rawdoc;
 use cmap_runtime::{Client, Connection, Recorder, Runtime};
-use crate::members::{Members, order, tell};
-use crate::program::{spec_runner, stderr, stdout};
 use serde_json::Value;
 
 const TASKS: usize = 50;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
+use crate::program::{spec_runner, stderr, stdout};
 use cmap_core::options::ClientOptions;
 use cmap_core::trace::{BEHAVIOUR, Question, Trace, explain};
 use cmap_runtime::{Client, Recorder};
 use cmap_smol::Smol;
 use cmap_test_server::ServerConfig;
-use crate::program::{spec_runner, stderr, stdout};
 use spec_runner::tools::serve::Host;
 use tempfile::TempDir;
 

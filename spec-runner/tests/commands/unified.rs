@@ -1,8 +1,8 @@
 //! Tests in the unified format: matching, skipped tests and their reasons, and that a wrong expectation fails.
 
+use crate::program::{Folder, spec_runner, stderr, stdout};
 use bson::Bson;
 use cmap_core::topology::ServerSelector;
-use crate::program::{Folder, spec_runner, stderr, stdout};
 use serde_json::{Value, json};
 use spec_runner::suites::outcome::{Outcome, Round};
 use spec_runner::suites::requirement::Topology;
