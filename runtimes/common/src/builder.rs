@@ -20,6 +20,7 @@ use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
+use crate::deadline::without_zero;
 use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
@@ -424,11 +425,6 @@ fn recorded<R: Runtime, C>(
 
 /// The default of connectTimeoutMS (URI-12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The limit that an option sets; zero sets none (CSOT-2).
-pub(crate) fn without_zero(option: Option<Duration>) -> Option<Duration> {
-    option.filter(|limit| !limit.is_zero())
-}
 
 /// The seed of a pool's backoff jitter, and the number that tells the pool from others. Clients that are refused together
 /// must not come back together; if there are no random numbers, at least the clients of one process differ.

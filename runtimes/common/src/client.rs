@@ -22,6 +22,8 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
 use crate::topology::ServerStatus;
+#[cfg(feature = "metrics")]
+use crate::watch::Metrics;
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// A client of one server, with a pool of connections to it.
@@ -444,6 +446,17 @@ impl<R: Runtime> Builder<R, Client<R>> {
     pub async fn build(self) -> Result<Client<R>, ClientError> {
         // Boxed, so that the futures of callers stay small: executors copy them onto the stack.
         Ok(Client { pool: Box::pin(self.start(Monitored::ByClient)).await? })
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Metrics {
+    /// Records what has become of the client's pools since the last time.
+    pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
+        self.record_pools(client.topology().pool_figures());
+        if client.topology().watches_holders() {
+            self.record_holders(&client.in_use());
+        }
     }
 }
 
