@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::command_limit::TimeLimit;
 use crate::document::ParseError;
 use crate::operation::OperationError;
+#[cfg(feature = "__rustls")]
 use crate::tls::TlsConfigError;
 
 /// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
@@ -74,6 +75,8 @@ pub enum ClientError {
     #[error(transparent)]
     SeedList(#[from] SeedListError),
     /// The files or texts for TLS cannot be used.
+    #[cfg(feature = "__rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
     /// An option asks for a feature that this version does not have.
