@@ -72,7 +72,8 @@ mod recording;
 #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
 pub mod reverse;
 pub mod runtime;
-#[cfg(all(test, cmap_shuttle))]
+#[cfg(feature = "__shuttle")]
+#[cfg(test)]
 mod schedules;
 mod seed_list;
 mod session;
