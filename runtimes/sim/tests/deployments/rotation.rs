@@ -3,13 +3,6 @@
 //!
 //! `CMAP_SIM_SEEDS` says under how many seeds (200 without it) or which, `CMAP_SIM_SEED` names a single one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "a test is told by its name and fails by panicking"
-)]
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
