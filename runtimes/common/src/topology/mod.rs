@@ -36,6 +36,7 @@ mod monitoring;
 #[cfg(feature = "trace")]
 mod recording;
 mod refresh;
+mod refused_logins;
 mod rotation;
 mod server_filter;
 mod srv_lookup;
@@ -319,7 +320,7 @@ impl<R: Runtime> Topology<R> {
             + state.activities.len()
             + state.deadlines.entries()
             + state.closing.len()
-            + state.rotations.entries()
+            + state.refused_logins.entries()
             + state.warm_ups.len()
             + state.watch.as_ref().map_or(0, |watch| watch.entries())
     }

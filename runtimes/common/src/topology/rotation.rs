@@ -24,16 +24,6 @@ use crate::error::{RotationError, RuntimeGone};
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
 
-/// Rotations, and the logins that were refused.
-#[derive(Default)]
-pub(super) struct Rotations {
-    under_way: u32,
-    /// Refused logins that wait for the end of a rotation.
-    held: Vec<(Handle, EstablishError)>,
-    /// The server that refused a login last, and its error.
-    last_refusal: Option<(ServerId, Cause)>,
-}
-
 /// A rotation under way. Dropping it ends it.
 struct Rotation<'a, R: Runtime>(&'a Arc<Topology<R>>);
 
@@ -113,9 +103,9 @@ impl<R: Runtime> Topology<R> {
 impl<R: Runtime> State<R> {
     /// A connection could not be established. A refused login waits for the end of the rotation that is under way.
     pub(super) fn handle_establish_failed(&mut self, now: Instant, connection: Handle, error: EstablishError) {
-        let may_wait = self.rotations.under_way > 0 && !self.machine.is_closed() && !self.runtime_gone;
+        let may_wait = self.refused_logins.rotations > 0 && !self.machine.is_closed() && !self.runtime_gone;
         if may_wait && self.is_refusal(connection, &error) {
-            self.rotations.held.push((connection, error));
+            self.refused_logins.held.push((connection, error));
         } else {
             self.fail_establishment(now, connection, error);
         }
@@ -123,7 +113,7 @@ impl<R: Runtime> State<R> {
 
     /// Tells the machine of the refused logins that waited.
     pub(super) fn report_refused(&mut self, now: Instant) {
-        for (connection, error) in std::mem::take(&mut self.rotations.held) {
+        for (connection, error) in std::mem::take(&mut self.refused_logins.held) {
             self.fail_establishment(now, connection, error);
         }
     }
@@ -131,7 +121,7 @@ impl<R: Runtime> State<R> {
     fn fail_establishment(&mut self, now: Instant, connection: Handle, error: EstablishError) {
         if self.is_refusal(connection, &error) {
             let server = self.machine.server_of(connection);
-            self.rotations.last_refusal = server.map(|server| (server, Cause::of(&error)));
+            self.refused_logins.last_refusal = server.map(|server| (server, Cause::of(&error)));
         }
         self.place(connection).map(|place| self.activities.remove(&place));
         // It was reported once, so it is pending, or has been forgotten.
@@ -160,7 +150,7 @@ impl<R: Runtime> State<R> {
 
     /// The server that refused a login last, if it is unknown for that: it answers all the same.
     fn refuser(&self) -> Option<ServerId> {
-        let (id, cause) = self.rotations.last_refusal.as_ref()?;
+        let (id, cause) = self.refused_logins.last_refusal.as_ref()?;
         let server = self.machine.server(*id).filter(|server| !server.has_left())?;
         (server.description().error.as_ref() == Some(cause)).then_some(*id)
     }
@@ -171,16 +161,9 @@ fn changes_users(server_type: ServerType) -> bool {
     server_type.is_data_bearing() && !matches!(server_type, ServerType::RsSecondary | ServerType::Mongos)
 }
 
-impl Rotations {
-    /// How many refused logins wait.
-    pub(super) fn entries(&self) -> usize {
-        self.held.len()
-    }
-}
-
 impl<'a, R: Runtime> Rotation<'a, R> {
     fn begin(topology: &'a Arc<Topology<R>>) -> Self {
-        topology.lock().rotations.under_way += 1;
+        topology.lock().refused_logins.rotations += 1;
         Self(topology)
     }
 }
@@ -188,7 +171,7 @@ impl<'a, R: Runtime> Rotation<'a, R> {
 impl<R: Runtime> Drop for Rotation<'_, R> {
     fn drop(&mut self) {
         self.0.drive_with(|state, now, _| {
-            state.rotations.under_way -= 1;
+            state.refused_logins.rotations -= 1;
             state.report_refused(now);
         });
     }
