@@ -135,7 +135,8 @@ impl<C> Pool<C> {
     }
 
     /// Whether a waiter has nothing but the limit of all pools together in its way: it is served as soon as a
-    /// connection of any server can be spared.
+    /// connection of any server can be spared. For tests: the topology asks `wants_permit_since`.
+    #[doc(hidden)]
     pub fn wants_connection_of_others(&self) -> bool {
         self.share.budget.is_some() && self.wants_permit_since().is_some()
     }
