@@ -166,7 +166,7 @@ impl Commands<'_, '_> {
             self.disturbed(vec![Field::text("ns", namespace)])
         };
         let (first, second) = (namespace(), namespace());
-        let fields = vec![Field::int("bulkWrite", 1), Field::array("nsInfo", &[first.clone()])];
+        let fields = vec![Field::int("bulkWrite", 1), Field::array("nsInfo", std::slice::from_ref(&first))];
         match self.input.below(3) {
             0 => (fields, None),
             1 => (fields[..1].to_vec(), Some(("nsInfo", vec![first, second]))),
@@ -278,7 +278,7 @@ impl Commands<'_, '_> {
                 if let Some(twice) = fields.get(at).cloned() {
                     let at = self.input.below(fields.len() + 1);
                     let other = Field { value: string(&self.collection()), tag: STRING, ..twice.clone() };
-                    fields.insert(at, if self.input.byte() % 2 == 0 { other } else { twice });
+                    fields.insert(at, if self.input.byte().is_multiple_of(2) { other } else { twice });
                 }
             }
             5 => {
