@@ -309,13 +309,14 @@ impl<R: Runtime> Client<R> {
     /// those in use when they come back, and minPoolSize of them when their successors are there. `None` logs out: new
     /// connections have no user.
     ///
-    /// The server has to know the new one: change a password there first, and call this at once; of two users that take turns,
-    /// remove the old one when [`outdated_connections`](Self::outdated_connections) says zero. Cursors that the old user has
+    /// The server has to know the new one: change a password there first, and call this at once, because logins with the old one
+    /// are refused in between, each of which clears a pool; a server that refused one is asked all the same. Of two users that take
+    /// turns, remove the old one when [`outdated_connections`](Self::outdated_connections) says zero. Cursors that the old user has
     /// opened do not go on for the new one. [`options`](Self::options) stay as they were given. Dropping the future before its
     /// end changes nothing.
     ///
     /// # Errors
-    /// The proof failed, or no server was known for serverSelectionTimeoutMS: nothing has changed.
+    /// The proof failed, or no server answered for serverSelectionTimeoutMS: nothing has changed.
     pub async fn set_credential(&self, credential: Option<Credential>) -> Result<(), RotationError> {
         self.pool.set_credential(credential).await
     }

@@ -120,7 +120,7 @@ pub enum RotationError {
         /// What failed.
         error: EstablishError,
     },
-    /// No server was known that could have proven it.
+    /// No server answered to which it could have been proven.
     #[error(
         "no server could be asked within {patience:?}; the client goes on with the old credential: set the new one again \
          when a server is there"
