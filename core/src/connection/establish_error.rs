@@ -117,7 +117,7 @@ impl EstablishError {
     }
 
     /// Whether it speaks of the credential, and not of the server or the network.
-    pub(crate) fn is_about_the_credential(&self) -> bool {
+    pub fn is_about_the_credential(&self) -> bool {
         self.phase == Phase::Authenticate && !matches!(self.fault, Fault::Network | Fault::Timeout)
     }
 

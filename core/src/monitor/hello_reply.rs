@@ -1,7 +1,7 @@
 //! From a hello's reply to a description of the server that sent it.
 //!
 //! Fields that are missing or of a wrong type are left out: an odd reply makes an odd description. Only one with far too many tags
-//! is not believed, and the server stays unknown.
+//! or members is not believed, and the server stays unknown.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -23,14 +23,17 @@ const MOST_TAGS: usize = 100;
 /// The most bytes that their names and values have together.
 const MOST_BYTES_OF_TAGS: usize = 16 * 1024;
 
+/// The most members of its set that a server may name, for the same reason. MongoDB allows 50.
+const MOST_MEMBERS: usize = 100;
+
 impl ServerDescription {
     /// The description that `reply`, to a hello that succeeded, gives of the server at `address`. The caller fills in
-    /// the round-trip times and the time of the reply. A server with more than 100 tags, or with more than 16 KiB of them, is not
-    /// believed: it is unknown, with that error.
+    /// the round-trip times and the time of the reply. A server with more than 100 tags, or with more than 16 KiB of them, or that
+    /// names more than 100 members of its set, is not believed: it is unknown, with that error.
     pub fn of_reply(address: Arc<ServerAddress>, reply: &RawDocument) -> Self {
         let fields = Fields(reply);
-        let tags = match fields.tags() {
-            Ok(tags) => tags,
+        let (tags, [hosts, passives, arbiters]) = match fields.tags().and_then(|tags| Ok((tags, fields.members()?))) {
+            Ok(believed) => believed,
             Err(error) => return Self::unknown(address, error),
         };
         let version = |name| fields.number(name).and_then(|version| i32::try_from(version).ok()).unwrap_or_default();
@@ -39,9 +42,9 @@ impl ServerDescription {
         Self {
             wire_versions: Some((version("minWireVersion"), version("maxWireVersion"))),
             me: fields.host("me"),
-            hosts: fields.hosts("hosts"),
-            passives: fields.hosts("passives"),
-            arbiters: fields.hosts("arbiters"),
+            hosts,
+            passives,
+            arbiters,
             tags,
             set_name: fields.text("setName").map(ToString::to_string),
             set_version: fields.number("setVersion"),
@@ -101,9 +104,24 @@ impl<'a> Fields<'a> {
         self.text(name).map(ServerAddress::normalized)
     }
 
-    fn hosts(&self, name: &str) -> Vec<String> {
+    /// The hosts, passives and arbiters of its set.
+    fn members(&self) -> Result<[Vec<String>; 3], Cause> {
+        let lists = ["hosts", "passives", "arbiters"];
+        let count: usize = lists.iter().map(|list| self.texts(list).count()).sum();
+        if count > MOST_MEMBERS {
+            let text = format!(
+                "the server names {count} members of its set, and at most {MOST_MEMBERS} are believed: check that the server is \
+                 one of your set"
+            );
+            return Err(Cause::new(&text));
+        }
+        Ok(lists.map(|list| self.texts(list).map(ServerAddress::normalized).collect()))
+    }
+
+    /// The texts in an array.
+    fn texts(&self, name: &str) -> impl Iterator<Item = &'a str> {
         let array = self.get(name).and_then(RawBsonRef::as_array);
-        array.into_iter().flatten().filter_map(|host| Some(ServerAddress::normalized(host.ok()?.as_str()?))).collect()
+        array.into_iter().flatten().filter_map(|text| text.ok()?.as_str())
     }
 
     fn tags(&self) -> Result<BTreeMap<String, String>, Cause> {
@@ -128,7 +146,7 @@ impl<'a> Fields<'a> {
 mod tests {
     use alloc::vec;
 
-    use bson::{RawDocumentBuf, rawdoc};
+    use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
     use super::*;
 
@@ -187,6 +205,22 @@ mod tests {
             assert_eq!((refused.server_type, refused.tags.len()), (ServerType::Unknown, 0));
             assert!(refused.error.unwrap().to_string().contains("tags"));
         }
+    }
+
+    #[test]
+    fn a_server_that_names_too_many_members_is_not_believed() {
+        let named = |count: u32| (0..count).map(|number| format!("h{number}:1"));
+        let naming = |hosts: u32, arbiters: u32| {
+            let [hosts, arbiters] = [named(hosts), named(arbiters)].map(RawArrayBuf::from_iter);
+            read(&rawdoc! { "setName": "rs", "secondary": true, "hosts": hosts, "arbiters": arbiters })
+        };
+
+        let (most, too_many) = (naming(60, 40), naming(60, 41));
+
+        assert_eq!((most.server_type, most.hosts.len(), most.arbiters.len()), (ServerType::RsSecondary, 60, 40));
+        assert_eq!((too_many.server_type, too_many.hosts.len()), (ServerType::Unknown, 0));
+        let why = too_many.error.unwrap().to_string();
+        assert!(why.contains("names 101 members of its set, and at most 100 are believed"), "{why}");
     }
 
     #[test]

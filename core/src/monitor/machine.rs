@@ -66,7 +66,6 @@ impl Monitor {
         options.heartbeat_frequency = options.heartbeat_frequency.max(MIN_HEARTBEAT_FREQUENCY);
         let mut monitor = Self {
             address,
-            options,
             now,
             sockets: 0,
             link: None,
@@ -75,7 +74,8 @@ impl Monitor {
             round_trip_times: RoundTripTimes::default(),
             is_known: false,
             last_retry: None,
-            stream_pace: StreamPace::default(),
+            stream_pace: StreamPace::new(options.heartbeat_frequency),
+            options,
             outputs: VecDeque::new(),
         };
         monitor.begin_check();
@@ -132,7 +132,7 @@ impl Monitor {
         }
         self.is_known = false;
         self.last_retry = None;
-        self.stream_pace = StreamPace::default();
+        self.stream_pace = StreamPace::new(self.options.heartbeat_frequency);
         self.end_check_in_failure(&Cause::new("the check was cancelled: the process was forked"));
         self.close_link();
         self.stop_measuring();
@@ -303,10 +303,9 @@ impl Monitor {
         description.last_update_time = Some(self.now);
         let topology_version = description.topology_version;
         if awaited {
-            let frequency = self.options.heartbeat_frequency;
-            self.stream_pace.observe_awaited(topology_version, answer.duration, frequency);
+            self.stream_pace.observe_awaited(self.now, topology_version, answer.duration);
         } else {
-            self.stream_pace.observe(topology_version);
+            self.stream_pace.observe(self.now, topology_version);
         }
         let streams = self.options.streams && self.stream_pace.allows_streaming();
         self.outputs.push_back(Output::Found(Finding::Description(Box::new(description))));
@@ -323,7 +322,7 @@ impl Monitor {
                 self.close_link();
             }
             self.stop_measuring();
-            self.wait();
+            self.wait_for(self.stream_pace.pause());
         }
     }
 

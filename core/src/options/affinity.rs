@@ -6,7 +6,8 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PoolOptionsError, WaitOrder};
+use super::error::PoolOptionsError;
+use super::waiting::WaitOrder;
 
 /// What a check-out with a key (`CheckOutRequest::affinity`) may rely on: the connection that its key had last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

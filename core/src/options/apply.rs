@@ -1,15 +1,47 @@
-//! From the names and values of a connection string to the fields of [`ClientOptions`]: which options are repeated,
-//! deprecated, empty or invalid, and which warning each of these gives (URI-5, URI-6, URI-9).
+//! From a connection string to [`ClientOptions`]: which options are repeated, deprecated, empty or invalid, and which warning
+//! each of these gives (URI-5, URI-6, URI-9).
 
 use alloc::vec::Vec;
 
 use super::client::ClientOptions;
+use super::conflicts;
+use super::connection_string::Parts;
+use super::credential::Credential;
 use super::error::ConnectionStringError;
 use super::keys::{self, KEYS, Key, Repeated};
 use super::percent;
 use super::secret::Shown;
 use super::value::{Reading, boolean};
 use super::warning::Warning;
+use crate::address::ServerAddress;
+
+impl ClientOptions {
+    /// Reads a connection string.
+    ///
+    /// Options that the specification says to ignore are ignored, with a [`Warning`] that belongs in the log at level
+    /// WARN (URI-5, URI-6); [`ClientOptions::advice`] has more of them. A `mongodb+srv` string is checked as far as
+    /// possible without DNS; it has no hosts, and TLS is on unless it says `tls=false` (DNS-9). A
+    /// [`SeedList`](crate::topology::seed_list::SeedList) finds its hosts. The work is bounded by
+    /// [`MAX_LENGTH`](super::MAX_LENGTH).
+    pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConnectionStringError> {
+        let parts = Parts::read(text)?;
+        let mut options = Self { hosts: parts.hosts, database: parts.database, ..Self::default() };
+        let mut warnings = Vec::new();
+        apply(&parts.options, parts.doubtful, &mut options, &mut warnings)?;
+        options.pool.load_balanced = options.load_balanced == Some(true);
+        options.credential = Credential::resolve(parts.user, &options.auth, options.database.as_deref())?;
+        if options.auth.source.is_none() {
+            options.auth.derived_source = options.credential.as_ref().map(|credential| credential.source.clone());
+        }
+        if parts.srv {
+            options.srv.host = options.hosts.drain(..).next().and_then(ServerAddress::into_host);
+            options.tls.enabled.get_or_insert(true);
+        }
+        conflicts::check(&options)?;
+        options.pool.limits()?;
+        Ok((options, warnings))
+    }
+}
 
 /// Sets the fields that `pairs` name. `doubtful` text is never shown: it may be a part of a password.
 pub(super) fn apply(
@@ -207,5 +239,38 @@ mod tests {
             let (_, warnings) = parse(text);
             assert!(!warnings.is_empty() && !warnings.concat().contains("hunter2"), "{text}: {warnings:?}");
         }
+    }
+
+    #[test]
+    fn the_pool_learns_of_a_load_balancer() {
+        assert!(parse("loadBalanced=true").0.pool.load_balanced);
+        assert!(!parse("loadBalanced=false").0.pool.load_balanced);
+    }
+
+    #[test]
+    fn a_pool_that_contradicts_itself_is_an_error() {
+        let error = ClientOptions::parse("mongodb://a/?minPoolSize=3&maxPoolSize=2").unwrap_err();
+
+        assert!(error.to_string().starts_with("option minPoolSize is 3, but"), "{error}");
+    }
+
+    #[test]
+    fn an_srv_host_is_no_server_and_has_to_be_looked_up_first() {
+        let (options, warnings) = ClientOptions::parse("mongodb+srv://A.b.c/?srvMaxHosts=2").unwrap();
+
+        assert_eq!((options.hosts.len(), options.srv.host.as_deref(), warnings.len()), (0, Some("a.b.c"), 0));
+        assert_eq!(options.check(), Err(ConnectionStringError::NotLookedUp));
+        let error = |text| ClientOptions::parse(text).unwrap_err();
+        assert!(matches!(error("mongodb+srv://a.b.c:1"), ConnectionStringError::SrvHost(_)));
+        assert!(matches!(error("mongodb+srv://a.b.c/?directConnection=true"), ConnectionStringError::Conflict { .. }));
+    }
+
+    #[test]
+    fn an_srv_host_turns_tls_on_dns_9() {
+        let has_tls = |text| ClientOptions::parse(text).unwrap().0.tls.is_enabled();
+
+        assert!(has_tls("mongodb+srv://a.b.c"));
+        assert!(!has_tls("mongodb+srv://a.b.c/?ssl=false"));
+        assert!(!has_tls("mongodb://a.b.c"));
     }
 }

@@ -1,9 +1,40 @@
-//! Options that exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of SRV records and of SOCKS5).
+//! Whether options go together: which exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of SRV records and
+//! of SOCKS5).
 //!
 //! An option that is present excludes another one whatever their values, unless the rule names the value.
 
 use super::client::ClientOptions;
+use super::credential::Credential;
 use super::error::ConnectionStringError;
+use super::value::has_nul;
+
+impl ClientOptions {
+    /// Whether these options go together, for options that were changed in code.
+    ///
+    /// Beyond what [`ClientOptions::parse`] checks, the credential must be complete: a password that the connection
+    /// string left out must have been filled in (AUTH-18). No text may have a NUL.
+    pub fn check(&self) -> Result<(), ConnectionStringError> {
+        if self.hosts.is_empty() {
+            let is_srv = self.srv.host.is_some();
+            return Err(if is_srv { ConnectionStringError::NotLookedUp } else { ConnectionStringError::NoHost });
+        }
+        if self.database.as_deref().is_some_and(has_nul) {
+            return Err(ConnectionStringError::DatabaseCharacter { character: '\0' });
+        }
+        if let Some((option, _)) = self.set_by_user().find(|(_, value)| value.has_nul()) {
+            return Err(ConnectionStringError::NulInOption { option });
+        }
+        check(self)?;
+        self.pool.limits()?;
+        self.credential.as_ref().map_or(Ok(()), Credential::check)?;
+        Ok(())
+    }
+
+    /// Whether the options go together with the hosts that were found for them (DNS-10).
+    pub(crate) fn check_hosts(&self) -> Result<(), ConnectionStringError> {
+        check(self)
+    }
+}
 
 /// Checks `options`.
 pub(super) fn check(options: &ClientOptions) -> Result<(), ConnectionStringError> {
@@ -107,8 +138,10 @@ fn check_proxy(options: &ClientOptions) -> Result<(), ConnectionStringError> {
 #[cfg(test)]
 mod tests {
     use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
 
     use super::*;
+    use crate::options::{CredentialError, ReadMode, ReadPreference, W};
 
     fn error(text: &str) -> String {
         ClientOptions::parse(text).map_or_else(|error| error.to_string(), |_| String::new())
@@ -151,5 +184,50 @@ mod tests {
         ] {
             assert_eq!(error(text), "", "{text}");
         }
+    }
+
+    #[test]
+    fn options_changed_in_code_are_checked_again() {
+        let (mut options, _) = ClientOptions::parse("mongodb://alice@a/?loadBalanced=true").unwrap();
+
+        assert!(matches!(options.check(), Err(ConnectionStringError::Credential(_))));
+        if let Some(credential) = &mut options.credential {
+            credential.password = Some("hunter2".into());
+        }
+        assert_eq!(options.check(), Ok(()));
+        options.direct_connection = Some(true);
+        assert!(matches!(options.check(), Err(ConnectionStringError::Conflict { .. })));
+        options.hosts.clear();
+        assert_eq!(options.check(), Err(ConnectionStringError::NoHost));
+    }
+
+    #[test]
+    fn a_text_set_in_code_has_no_nul() {
+        type Change = fn(&mut ClientOptions, Option<String>);
+        let nul = || Some("a\0b".into());
+        let changes: [(&str, Change); 6] = [
+            ("appname", |options, text| options.app_name = text),
+            ("replicaSet", |options, text| options.replica_set = text),
+            ("readConcernLevel", |options, text| options.read_concern_level = text),
+            ("w", |options, text| options.write_concern.w = text.map(W::Named)),
+            ("tlsCAFile", |options, text| options.tls.ca_file = text),
+            ("readPreferenceTags", |options, text| {
+                let tag = text.map(|text| ("dc".into(), text));
+                let secondary = ReadPreference::new(ReadMode::Secondary);
+                options.read_preference = secondary.with_tag_sets(Vec::from([tag.into_iter().collect()])).unwrap();
+            }),
+        ];
+        for (option, change) in changes {
+            let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+            change(&mut options, nul());
+            assert_eq!(options.check(), Err(ConnectionStringError::NulInOption { option }));
+        }
+
+        let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+        options.database = nul();
+        assert_eq!(options.check(), Err(ConnectionStringError::DatabaseCharacter { character: '\0' }));
+        options.database = None;
+        options.credential = Some(Credential::new("alice", "hunter2".into(), "a\0b"));
+        assert_eq!(options.check(), Err(CredentialError::NulInSource.into()));
     }
 }

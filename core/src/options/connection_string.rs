@@ -14,6 +14,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::credential::UserInfo;
 use super::error::{ConnectionStringError, MAX_LENGTH, UserInfoProblem};
 use super::hosts;
 use super::keys;
@@ -33,13 +34,6 @@ pub(super) struct Parts<'a> {
     pub(super) options: Vec<(&'a str, &'a str)>,
     /// Whether the options may hold a part of a password.
     pub(super) doubtful: bool,
-}
-
-/// User name and password, decoded.
-#[derive(Debug)]
-pub(super) struct UserInfo {
-    pub(super) username: String,
-    pub(super) password: Option<Secret>,
 }
 
 impl<'a> Parts<'a> {

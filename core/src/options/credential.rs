@@ -4,7 +4,6 @@ use alloc::string::String;
 
 use thiserror::Error;
 
-use super::connection_string::UserInfo;
 use super::mechanism::{EXTERNAL, Mechanism, MechanismProperties};
 use super::secret::Secret;
 use super::value::has_nul;
@@ -26,6 +25,13 @@ pub struct Credential {
     pub mechanism: Option<Mechanism>,
     /// Further properties; empty for every mechanism but GSSAPI, AWS and OIDC.
     pub properties: MechanismProperties,
+}
+
+/// User name and password, decoded.
+#[derive(Debug)]
+pub(super) struct UserInfo {
+    pub(super) username: String,
+    pub(super) password: Option<Secret>,
 }
 
 /// Options of authentication as they were set, before they make a [`Credential`]. Alone they make none (AUTH-3).

@@ -1,11 +1,12 @@
 //! Why a connection string, or a set of options, cannot be used. No error holds any part of a user name or password.
 
+use alloc::string::String;
+
 use thiserror::Error;
 
 use super::credential::CredentialError;
 use super::hosts::HostProblem;
 use super::percent::EncodingError;
-use super::pool::PoolOptionsError;
 use super::read_preference::ReadPreferenceError;
 use super::secret::Shown;
 use crate::error_text::readable_debug;
@@ -134,6 +135,21 @@ pub enum ConnectionStringError {
 }
 
 readable_debug!(ConnectionStringError);
+
+/// An option has a value that it cannot have: the option, the value and the rule.
+#[derive(Clone, PartialEq, Eq, Error)]
+#[error("option {option} is {value}, but {rule}")]
+#[non_exhaustive]
+pub struct PoolOptionsError {
+    /// The option's name as the specification spells it.
+    pub option: &'static str,
+    /// The value it was given.
+    pub value: String,
+    /// The values that it can have.
+    pub rule: String,
+}
+
+readable_debug!(PoolOptionsError);
 
 /// What is wrong with user name and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

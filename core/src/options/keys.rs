@@ -119,6 +119,16 @@ pub(super) static KEYS: &[Key] = &[
     key!("zlibCompressionLevel", zlib_compression_level: integer(-1, 9)),
 ];
 
+impl ClientOptions {
+    /// The options that the user set, under the specification's names.
+    ///
+    /// Options of authentication are listed as the connection string had them, even if `credential` was changed since.
+    /// Secrets are listed as [`OptionValue::Secret`] and [`OptionValue::Properties`], which don't show them.
+    pub fn set_by_user(&self) -> impl Iterator<Item = (&'static str, OptionValue)> {
+        KEYS.iter().filter_map(|key| Some((key.name, (key.show)(self)?)))
+    }
+}
+
 impl Key {
     /// An option that `show` displays. It ignores its value until a reader is added.
     const fn new(name: &'static str, show: fn(&ClientOptions) -> Option<OptionValue>) -> Self {
@@ -234,5 +244,26 @@ mod tests {
         for (left, right, expected) in [("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0), ("abc", "", 3)] {
             assert_eq!(distance(left, right), expected);
         }
+    }
+
+    #[test]
+    fn nothing_is_set_that_the_user_did_not_set() {
+        let (options, warnings) = ClientOptions::parse("mongodb://a").unwrap();
+
+        assert_eq!((options.set_by_user().count(), warnings.len()), (0, 0));
+        assert!(!options.pool.load_balanced && options.credential.is_none());
+    }
+
+    #[test]
+    fn set_options_are_listed_under_their_names() {
+        let (options, _) =
+            ClientOptions::parse("mongodb://a/?MAXPOOLSIZE=5&timeoutms=0&ssl=true&compressors=zlib").unwrap();
+
+        let listed: alloc::vec::Vec<_> =
+            options.set_by_user().map(|(name, value)| alloc::format!("{name} {value:?}")).collect();
+        assert_eq!(
+            listed,
+            ["compressors List([\"zlib\"])", "maxPoolSize Integer(5)", "timeoutMS Integer(0)", "tls Boolean(true)"]
+        );
     }
 }

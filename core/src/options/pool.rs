@@ -8,12 +8,11 @@ use alloc::string::ToString;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::affinity::Affinity;
+use super::error::PoolOptionsError;
 use super::profile::Profile;
 use super::waiting::{IdentityOrder, QueueDepth, Reuse, WaitOrder};
-use crate::error_text::readable_debug;
 use crate::time::nanos;
 
 /// Options of a pool; `None` means the default that the field names.
@@ -93,21 +92,6 @@ pub enum Maintenance {
     Off,
 }
 
-/// An option has a value that it cannot have: the option, the value and the rule.
-#[derive(Clone, PartialEq, Eq, Error)]
-#[error("option {option} is {value}, but {rule}")]
-#[non_exhaustive]
-pub struct PoolOptionsError {
-    /// The option's name as the specification spells it.
-    pub option: &'static str,
-    /// The value it was given.
-    pub value: String,
-    /// The values that it can have.
-    pub rule: String,
-}
-
-readable_debug!(PoolOptionsError);
-
 /// [`PoolOptions`] after validation: defaults filled in, "unlimited" and "never" as the greatest value, durations in
 /// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,8 +140,6 @@ const NEVER: u64 = u64::MAX;
 impl PoolOptions {
     /// CMAP-1.
     pub(crate) const DEFAULT_MAX_POOL_SIZE: u32 = 100;
-    /// CMAP-4.
-    pub(crate) const DEFAULT_MAX_CONNECTING: u32 = 2;
 
     /// The options that the user set, under the specification's names, times in milliseconds (CMAP-52, LOG-11).
     pub fn set_by_user(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
@@ -261,9 +243,27 @@ impl PoolOptions {
             },
             refresh_requirement,
             refresh_timeout,
-            profile: self.profile.validate(self)?,
+            profile: self.checked_profile()?,
             load_balanced: self.load_balanced,
         })
+    }
+
+    /// # Errors
+    /// Another option needs what the edition does not have.
+    fn checked_profile(&self) -> Result<Profile, PoolOptionsError> {
+        let refused =
+            |option, value: String, rule: &str| Err(PoolOptionsError { option, value, rule: rule.to_string() });
+        match (self.profile, self.max_new_connections_per_second) {
+            (Profile::Cmap1_1, _) if self.load_balanced => {
+                refused("loadBalanced", "true".to_string(), "profile is Cmap1_1, which knows no load balancers")
+            }
+            (Profile::Cmap1_1, Some(rate)) if self.max_connecting.is_none() => {
+                let rule =
+                    "profile is Cmap1_1, where as many may be created at once as long as maxConnecting is not set";
+                refused("maxNewConnectionsPerSecond", rate.to_string(), rule)
+            }
+            (Profile::Current | Profile::Cmap1_1, _) => Ok(self.profile),
+        }
     }
 }
 

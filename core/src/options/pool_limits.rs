@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pool::{PoolOptions, PoolOptionsError};
+use super::error::PoolOptionsError;
+use super::pool::PoolOptions;
 use super::pool_sizes::PoolSizes;
 use super::waiting::QueueDepth;
 

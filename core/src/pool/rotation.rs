@@ -20,12 +20,15 @@ use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// The driver establishes connections with another credential from now on: all that exist retire. Tell the
-    /// pool after the driver has changed.
+    /// pool after the driver has changed. A population that has failed goes on, because the old one may be why.
     pub fn renew_credential(&mut self, now: Instant) {
         self.advance(now);
         if self.state != PoolState::Closed {
             self.outdated_until = ConnectionId(self.connections.created());
             self.retire_all(now, Duration::ZERO);
+            if core::mem::take(&mut self.population_failed) {
+                self.populate();
+            }
         }
     }
 

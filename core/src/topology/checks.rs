@@ -121,11 +121,13 @@ impl<C> Topology<C> {
     /// for [`end_servers`](Self::end_servers), once `new` is the description (TOP-41).
     pub(super) fn join_and_leave(&mut self, new: &TopologyDescription) -> Vec<ServerId> {
         let before = Arc::clone(&self.description);
-        for joined in new.servers.iter().filter(|known| before.server(&known.address).is_none()) {
+        let (known, remaining) = (before.addresses(), new.addresses());
+        for joined in new.servers.iter().filter(|server| !known.contains(&*server.address)) {
             self.begin_server(Arc::clone(&joined.address));
         }
-        let left = before.servers.iter().filter(|known| new.server(&known.address).is_none());
-        let left: Vec<ServerId> = left.filter_map(|known| self.servers.find(&known.address)).collect();
+        let left = before.servers.iter().filter(|server| !remaining.contains(&*server.address));
+        let ids = self.servers.by_address();
+        let left: Vec<ServerId> = left.filter_map(|server| ids.get(&*server.address).copied()).collect();
         left.iter().for_each(|&server| self.emit_of(server, ServerEvent::ServerClosed));
         left
     }

@@ -133,7 +133,9 @@ impl<C> Topology<C> {
     /// The description has changed.
     pub(super) fn forget_choices(&mut self) {
         self.windows.recent.clear();
-        self.windows.servers = self.description.servers.iter().map(|known| self.servers.find(&known.address)).collect();
+        let ids = self.servers.by_address();
+        let servers = self.description.servers.iter().map(|known| ids.get(&*known.address).copied());
+        self.windows.servers = servers.collect();
         self.writer = self.find_writer();
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Descriptions are never changed. Each accepted answer or error of a server makes a new one (TOP-15).
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,8 +62,7 @@ impl TopologyDescription {
             Some(_) => TopologyType::ReplicaSetNoPrimary,
             None => TopologyType::Unknown,
         };
-        let unknown = |seed: &ServerAddress| ServerDescription::new(Arc::new(seed.clone()), ServerType::Unknown);
-        let servers = options.seeds.iter().map(|seed| Arc::new(unknown(seed))).collect();
+        let servers = options.seeds.iter().map(unknown).collect();
         Self { set_name: options.replica_set.clone(), ..Self::of_servers(topology_type, servers) }
     }
 
@@ -115,6 +115,16 @@ impl TopologyDescription {
     pub(super) fn has_primary(&self) -> bool {
         self.servers.iter().any(|server| server.server_type == ServerType::RsPrimary)
     }
+
+    /// The addresses of its servers.
+    pub(super) fn addresses(&self) -> BTreeSet<&ServerAddress> {
+        self.servers.iter().map(|server| &*server.address).collect()
+    }
+}
+
+/// A server of which nothing is known but its address.
+pub(super) fn unknown(address: &ServerAddress) -> Arc<ServerDescription> {
+    Arc::new(ServerDescription::new(Arc::new(address.clone()), ServerType::Unknown))
 }
 
 impl TopologyType {

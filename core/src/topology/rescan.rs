@@ -5,13 +5,12 @@
 //! and the others are not touched (DNS-17, DNS-19). [`seed_list`](super::seed_list) says when to ask and what an answer
 //! means.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::description::unknown;
 use super::seed_list::{Change, SrvPolling, SrvRecord};
 use super::{Output, Topology, TopologyDescription, TopologyEvent};
 use crate::address::ServerAddress;
-use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::time::Instant;
 
@@ -56,7 +55,7 @@ impl<C> Topology<C> {
 
     /// Makes `listed` the servers, as far as srvMaxHosts has room for them.
     fn follow_seed_list(&mut self, listed: Vec<ServerAddress>) {
-        let servers: Vec<&ServerAddress> = self.description.servers.iter().map(|server| &*server.address).collect();
+        let servers = self.description.addresses();
         let polling = self.polling.as_ref();
         let Some(change) = polling.and_then(|polling| polling.change(listed, &servers, &mut self.random)) else {
             return;
@@ -74,10 +73,8 @@ impl TopologyDescription {
     /// This topology after `change`. New servers are unknown.
     fn with(&self, change: Change) -> Self {
         let mut topology = self.clone();
-        topology.servers.retain(|known| !change.removed.contains(&known.address));
-        let added = change.added.into_iter();
-        let added = added.map(|address| Arc::new(ServerDescription::new(Arc::new(address), ServerType::Unknown)));
-        topology.servers.extend(added);
+        topology.servers.retain(|known| !change.removed.contains(&*known.address));
+        topology.servers.extend(change.added.iter().map(unknown));
         topology
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Handles and check-outs name the slot of their server, so that none is searched.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,12 @@ impl<C> Servers<C> {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ServerId, &mut Server<C>)> {
         self.slots.iter_mut().flatten().map(|place| (place.id, &mut place.server))
+    }
+
+    /// The servers that have not left.
+    pub(super) fn by_address(&self) -> BTreeMap<&ServerAddress, ServerId> {
+        let remaining = self.members().filter(|(_, server)| !server.has_left());
+        remaining.map(|(id, server)| (&*server.description.address, id)).collect()
     }
 
     /// The server at `address` that has not left.

@@ -10,15 +10,15 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::description::{TopologyDescription, TopologyType};
+use super::description::{TopologyDescription, TopologyType, unknown};
 use super::transition::{Step, step};
 use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 
-/// The most members of a set that are monitored. MongoDB allows 50; a server that names more is not believed, so that no
-/// answer makes this client open thousands of sockets.
-pub(super) const MOST_MEMBERS: usize = 100;
+/// The most servers of a topology beside its seeds (X-154): hellos are not authenticated, and each server costs a monitor and two
+/// sockets. MongoDB allows 50 members.
+const MOST_DISCOVERED: usize = 100;
 
 /// The protocol version (MongoDB 6.0) from which on a primary's election counts more than its configuration (TOP-27).
 const ELECTION_FIRST: i32 = 17;
@@ -36,9 +36,29 @@ pub(super) struct Update {
 impl TopologyDescription {
     /// This topology after `server` was described anew. `seeds` is the number of seeds that the client began with (X-35).
     /// `None` if the server does not belong to the topology (TOP-14).
+    ///
+    /// A description with which the topology would outgrow its bound is refused as a whole: the server is unknown, with that
+    /// error (X-154). What counts is the topology after the update, so a primary's list has room whatever others have named.
     pub(super) fn update(&self, server: ServerDescription, seeds: usize) -> Option<Update> {
         let position = self.servers.iter().position(|known| known.address == server.address)?;
-        let server = Arc::new(self.admit(server));
+        let address = Arc::clone(&server.address);
+        let update = self.after(position, self.admit(server), seeds);
+        let (count, most) = (update.topology.servers.len(), seeds.saturating_add(MOST_DISCOVERED));
+        // More than that are there if DNS listed them; these stay.
+        if count <= most.max(self.servers.len()) {
+            return Some(update);
+        }
+        let text = format!(
+            "with the members that the server names the topology would have {count} servers, and it may have {most}: {seeds} \
+             seeds and {MOST_DISCOVERED} others; check that the server is one of your set, and list the set's members in the \
+             connection string"
+        );
+        Some(self.after(position, ServerDescription::unknown(address, Cause::new(&text)), seeds))
+    }
+
+    /// This topology after the server at `position` was described so.
+    fn after(&self, position: usize, server: ServerDescription, seeds: usize) -> Update {
+        let server = Arc::new(server);
         let mut update = Update { topology: self.clone(), server: Arc::clone(&server), replaced: Vec::new() };
         if let Some(known) = update.topology.servers.get_mut(position) {
             *known = Arc::clone(&server);
@@ -57,17 +77,11 @@ impl TopologyDescription {
             Step::WithoutPrimary => update.learn_without_primary(),
             Step::FromMember => update.learn_from_member(),
         }
-        Some(update)
+        update
     }
 
     /// The description to keep of a server that describes itself so.
     fn admit(&self, server: ServerDescription) -> ServerDescription {
-        let members = server.hosts.len() + server.passives.len() + server.arbiters.len();
-        if members > MOST_MEMBERS {
-            let text =
-                format!("the server names {members} members of its set, of which at most {MOST_MEMBERS} are believed");
-            return ServerDescription::unknown(server.address, Cause::new(&text));
-        }
         match &self.set_name {
             // TOP-19.
             Some(wanted)
@@ -198,14 +212,10 @@ impl Update {
 
     /// Adds the members that the server names and the topology does not have.
     fn add_members(&mut self) {
-        let mut known: BTreeSet<ServerAddress> =
-            self.topology.servers.iter().map(|server| (*server.address).clone()).collect();
-        for member in self.members().collect::<Vec<_>>() {
-            if known.insert(member.clone()) {
-                let member = ServerDescription::new(Arc::new(member), ServerType::Unknown);
-                self.topology.servers.push(Arc::new(member));
-            }
-        }
+        let members: Vec<ServerAddress> = self.members().collect();
+        let mut known = self.topology.addresses();
+        let added: Vec<_> = members.iter().filter(|member| known.insert(member)).map(unknown).collect();
+        self.topology.servers.extend(added);
     }
 
     /// The members that the server names. What is no address names no server.
@@ -234,4 +244,27 @@ fn stale(own: (Option<[u8; 12]>, Option<i64>), known: (Option<[u8; 12]>, Option<
 /// The set of a server, in words.
 fn of_set(server: &ServerDescription) -> String {
     server.set_name.as_deref().map_or_else(|| "no set".into(), |found| format!("the set {found:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_believed_that_name_servers_which_dns_has_listed_however_many_x_154() {
+        let addresses: Vec<_> = (1..=200).map(|port| ServerAddress::tcp("a", port)).collect();
+        let servers = addresses.iter().map(unknown).collect();
+        let topology = TopologyDescription::of_servers(TopologyType::Unknown, servers);
+        let address = Arc::clone(&topology.servers[0].address);
+        let mut member = ServerDescription::new(address, ServerType::RsSecondary);
+        member.set_name = Some("rs".into());
+        member.hosts = addresses.iter().take(50).map(ToString::to_string).collect();
+
+        let believed = topology.update(member.clone(), 1).unwrap();
+        member.hosts = ["b:1".into()].into();
+        let refused = topology.update(member, 1).unwrap();
+
+        assert_eq!((believed.server.server_type, believed.topology.servers.len()), (ServerType::RsSecondary, 200));
+        assert_eq!((refused.server.server_type, refused.topology.servers.len()), (ServerType::Unknown, 200));
+    }
 }

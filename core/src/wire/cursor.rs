@@ -57,8 +57,8 @@ impl<'a> Cursor<'a> {
         core::str::from_utf8(&text[..length]).map_err(|_| WireError::InvalidText { what, problem: "is not UTF-8" })
     }
 
-    /// A document of at most `max` bytes, checked at every depth.
-    pub(super) fn document(&mut self, max: usize) -> Result<&'a RawDocument, WireError> {
+    /// A document of at most `max` bytes, checked at every depth, its strings included if `UTF8` is set.
+    pub(super) fn document<const UTF8: bool>(&mut self, max: usize) -> Result<&'a RawDocument, WireError> {
         let announced = Self { rest: self.rest }.i32("a document's length")?;
         let length = usize::try_from(announced).unwrap_or(0);
         if length < document::MIN_LENGTH {
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         if length > max {
             return Err(WireError::DocumentTooLong { length, max });
         }
-        Ok(document::validate(self.take(length, "a document")?)?)
+        Ok(document::check::<UTF8>(self.take(length, "a document")?)?)
     }
 
     /// Fails unless all of `what` has been read.

@@ -3,8 +3,8 @@
 //! Every length must lie within the document around it, every name and string must have its end, every type must be
 //! known. The pass descends without recursion: it keeps the ends of the documents around the current one in an array,
 //! whose size is also the depth allowed, so no input can exhaust the stack. Afterwards iterating over the document
-//! cannot fail. One check is left to the reader of a value: whether a string is UTF-8, because servers have cut error
-//! messages in the middle of a character.
+//! cannot fail. Whether a string is UTF-8 is left to the reader of a value, because servers have cut error messages in the
+//! middle of a character; [`validate_utf8`] checks that, too, for who decides by what a document contains.
 
 use bson::RawDocument;
 use thiserror::Error;
@@ -69,7 +69,7 @@ pub enum DocumentError {
         /// The type.
         tag: u8,
     },
-    /// A name or regular expression is not UTF-8.
+    /// A name or regular expression is not UTF-8, or a string where strings are checked ([`validate_utf8`]).
     #[error("at byte {at}: not UTF-8")]
     NotUtf8 {
         /// Where.
@@ -103,6 +103,16 @@ enum Value {
 
 /// `bytes` as a document, if they are one (see the [module](self)).
 pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
+    check::<false>(bytes)
+}
+
+/// Like [`validate`], and every string at every depth has to be UTF-8: reading any value of the document cannot fail.
+pub fn validate_utf8(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
+    check::<true>(bytes)
+}
+
+/// Checks a document, its strings included if `UTF8` is set.
+pub(super) fn check<const UTF8: bool>(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     let announced = bytes.first_chunk().map(|length| i32::from_le_bytes(*length));
     let mismatch = DocumentError::LengthMismatch { announced, found: bytes.len() };
     let document = match announced.map(usize::try_from) {
@@ -128,7 +138,7 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
             continue;
         }
         let value_at = at + 1 + name(document, at, end)? + 1;
-        match value(tag, &document[value_at..end], value_at)? {
+        match value::<UTF8>(tag, &document[value_at..end], value_at)? {
             Value::Plain(length) => at = value_at + length,
             Value::Nested { before, length } => {
                 let start = value_at + before;
@@ -215,7 +225,7 @@ fn element(bytes: &[u8], at: usize, last: usize) -> Result<(Element<'_>, usize),
     let (tag, name) = (bytes[at], &bytes[at + 1..at + 1 + length]);
     let value_at = at + 1 + length + 1;
     let end = value_at
-        + match value(tag, &bytes[value_at..last], value_at)? {
+        + match value::<false>(tag, &bytes[value_at..last], value_at)? {
             Value::Plain(length) => length,
             Value::Nested { before, length } => before + length,
         };
@@ -293,7 +303,7 @@ fn c_string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
 ///
 /// Inlined, like the reader of names: together that saves a third of all instructions.
 #[inline(always)]
-fn value(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
+fn value<const UTF8: bool>(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
     let plain = |needed: usize| match needed <= rest.len() {
         true => Ok(Value::Plain(needed)),
         false => Err(DocumentError::Truncated { at, needed, left: rest.len() }),
@@ -307,9 +317,9 @@ fn value(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
         // Undefined, null, the least and the greatest key.
         0x06 | 0x0a | 0xff | 0x7f => plain(0),
         // String, code, symbol.
-        0x02 | 0x0d | 0x0e => Ok(Value::Plain(string(rest, at)?)),
+        0x02 | 0x0d | 0x0e => Ok(Value::Plain(string::<UTF8>(rest, at)?)),
         // Database pointer: a string and an object id.
-        0x0c => plain(string(rest, at)? + 12),
+        0x0c => plain(string::<UTF8>(rest, at)? + 12),
         // Document, array.
         0x03 | 0x04 => Ok(Value::Nested { before: 0, length: length(rest, at, 0, MIN_LENGTH)? }),
         0x05 => binary(rest, at),
@@ -326,7 +336,7 @@ fn value(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
         // Code with scope: the length of it all, the code, and a document that fills the rest.
         0x0f => {
             let total = length(rest, at, 0, 4 + 5 + MIN_LENGTH)?;
-            let before = 4 + string(&rest[4..total], at + 4)?;
+            let before = 4 + string::<UTF8>(&rest[4..total], at + 4)?;
             let scope = length(&rest[before..total], at + before, 0, MIN_LENGTH)?;
             match before + scope == total {
                 true => Ok(Value::Nested { before, length: scope }),
@@ -339,9 +349,10 @@ fn value(tag: u8, rest: &[u8], at: usize) -> Result<Value, DocumentError> {
 
 /// The length of a string, its own length and its NUL included.
 #[inline]
-fn string(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
+fn string<const UTF8: bool>(rest: &[u8], at: usize) -> Result<usize, DocumentError> {
     let end = 4 + length(rest, at, 4, 1)?;
     match rest[end - 1] {
+        0 if UTF8 && core::str::from_utf8(&rest[4..end - 1]).is_err() => Err(DocumentError::NotUtf8 { at: at + 4 }),
         0 => Ok(end),
         _ => Err(DocumentError::Unterminated { at: at + end - 1 }),
     }

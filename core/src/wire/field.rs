@@ -163,7 +163,7 @@ impl Field<'_> {
             Self::Int64(name, value) => append(name, RawBsonRef::Int64(value)),
             Self::Document(name, value) => append(name, RawBsonRef::Document(value)),
             Self::All(fields) => {
-                fields.iter().map_while(Result::ok).for_each(|(name, value)| document.append(name, value));
+                fields.iter().filter_map(Result::ok).for_each(|(name, value)| document.append(name, value));
             }
         }
     }

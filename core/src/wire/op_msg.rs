@@ -52,13 +52,23 @@ pub struct Sequence<'a> {
 impl<'a> Message<'a> {
     /// Reads one whole message (MSG-2 to MSG-6).
     pub fn decode(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
+        Self::read::<false>(message, limits)
+    }
+
+    /// Like [`decode`](Self::decode), and every string of its documents, at every depth, has to be UTF-8: reading any value of
+    /// the message cannot fail.
+    pub fn decode_utf8(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
+        Self::read::<true>(message, limits)
+    }
+
+    fn read<const UTF8: bool>(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
         let (header, mut cursor) = Header::split_of(OpCode::Msg, message, limits)?;
         let flags = Flags::from_bits(cursor.u32("the flags of an OP_MSG")?)?;
         let sections = match flags.contains(Flags::CHECKSUM_PRESENT) {
             true => verified(message, cursor.rest())?,
             false => cursor.rest(),
         };
-        let body = check_sections(sections, limits)?;
+        let body = check_sections::<UTF8>(sections, limits)?;
         Ok(Self { header, flags, body, sections })
     }
 
@@ -121,7 +131,7 @@ fn verified<'a>(message: &[u8], rest: &'a [u8]) -> Result<&'a [u8], WireError> {
 }
 
 /// Checks all sections, in any order, and returns the body.
-fn check_sections<'a>(sections: &'a [u8], limits: &Limits) -> Result<&'a RawDocument, WireError> {
+fn check_sections<'a, const UTF8: bool>(sections: &'a [u8], limits: &Limits) -> Result<&'a RawDocument, WireError> {
     let mut cursor = Cursor::new(sections);
     let mut body = None;
     let mut count = 0;
@@ -133,7 +143,7 @@ fn check_sections<'a>(sections: &'a [u8], limits: &Limits) -> Result<&'a RawDocu
         let before = &sections[..sections.len() - cursor.rest().len()];
         match cursor.u8("a section's kind")? {
             KIND_BODY if body.is_some() => return Err(WireError::TwoBodies),
-            KIND_BODY => body = Some(cursor.document(limits.document())?),
+            KIND_BODY => body = Some(cursor.document::<UTF8>(limits.document())?),
             KIND_SEQUENCE => {
                 let mut sequence = split_sequence(&mut cursor)?;
                 let identifier = sequence.c_string("a document sequence's identifier")?;
@@ -141,7 +151,7 @@ fn check_sections<'a>(sections: &'a [u8], limits: &Limits) -> Result<&'a RawDocu
                     return Err(WireError::DuplicateIdentifier { identifier: shown(identifier) });
                 }
                 while !sequence.is_empty() {
-                    sequence.document(limits.document())?;
+                    sequence.document::<UTF8>(limits.document())?;
                 }
             }
             unknown => return Err(WireError::UnknownSection(unknown)),

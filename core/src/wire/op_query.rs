@@ -55,13 +55,22 @@ pub struct Reply<'a> {
 impl<'a> Query<'a> {
     /// Reads one whole message.
     pub fn decode(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
+        Self::read::<false>(message, limits)
+    }
+
+    /// Like [`decode`](Self::decode), and every string of its documents has to be UTF-8.
+    pub fn decode_utf8(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
+        Self::read::<true>(message, limits)
+    }
+
+    fn read<const UTF8: bool>(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
         let (header, mut cursor) = Header::split_of(OpCode::Query, message, limits)?;
         let flags = cursor.i32("the flags of an OP_QUERY")?;
         let collection = cursor.c_string("an OP_QUERY's collection")?;
         let skip = cursor.i32("numberToSkip")?;
         let number = cursor.i32("numberToReturn")?;
-        let query = cursor.document(limits.document())?;
-        let fields = if cursor.is_empty() { None } else { Some(cursor.document(limits.document())?) };
+        let query = cursor.document::<UTF8>(limits.document())?;
+        let fields = if cursor.is_empty() { None } else { Some(cursor.document::<UTF8>(limits.document())?) };
         cursor.end("an OP_QUERY")?;
         Ok(Self { header, flags, collection, skip, number, query, fields })
     }
@@ -83,7 +92,7 @@ impl<'a> Reply<'a> {
         let documents = cursor.rest();
         let mut found = 0;
         while !cursor.is_empty() {
-            cursor.document(limits.document())?;
+            cursor.document::<false>(limits.document())?;
             found += 1;
         }
         if usize::try_from(announced) != Ok(found) {

@@ -131,7 +131,7 @@ impl<'a> CommandReply<'a> {
     /// Whether the server exceeded its time limit: for the command, one of its writes, or its write concern. The code
     /// alone decides (CSOT-15).
     pub fn is_timeout(&self) -> bool {
-        let writes = self.write_errors.into_iter().flatten().map_while(Result::ok).filter_map(RawBsonRef::as_document);
+        let writes = values(self.write_errors).filter_map(RawBsonRef::as_document);
         let codes = writes.map(|error| ErrorFields::read(error).code);
         codes
             .chain([self.error.code, self.write_concern_error.as_ref().and_then(|error| error.code)])
@@ -161,7 +161,7 @@ impl<'a> ErrorFields<'a> {
 
     /// `errorLabels`.
     pub fn labels(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.labels.into_iter().flatten().map_while(Result::ok).filter_map(RawBsonRef::as_str)
+        values(self.labels).filter_map(RawBsonRef::as_str)
     }
 
     /// Whether one of the labels is `label`.
@@ -285,6 +285,11 @@ fn is_success_double(ok: f64) -> bool {
     ok.is_finite() && ok != 0.0
 }
 
+/// The values of an array. A text that is not UTF-8 is left out, and hides none that follow.
+pub(super) fn values(array: Option<&RawArray>) -> impl Iterator<Item = RawBsonRef<'_>> {
+    array.into_iter().flatten().filter_map(Result::ok)
+}
+
 fn document<'a>(element: &RawElement<'a>) -> Option<&'a RawDocument> {
     element.value().ok().and_then(RawBsonRef::as_document)
 }
@@ -374,6 +379,16 @@ mod tests {
         assert_eq!(error.labels, ["RetryableWriteError", "RetryableError"]);
         assert_eq!(error.topology_version, Some(TopologyVersion { process_id: [7; 12], counter: 3 }));
         assert_eq!(alloc::format!("{error}"), "not primary (10107, NotWritablePrimary)");
+    }
+
+    #[test]
+    fn a_label_that_is_not_utf8_hides_none_behind_it() {
+        let mut bytes = rawdoc! { "ok": 0, "errorLabels": ["?", "RetryableError"] }.into_bytes();
+        let at = bytes.iter().position(|byte| *byte == b'?').unwrap();
+        bytes[at] = 0xff;
+        let body = RawDocumentBuf::from_bytes(bytes).unwrap();
+
+        assert!(CommandReply::read(&body).error.has_label("RetryableError"));
     }
 
     #[test]

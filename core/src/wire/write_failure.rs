@@ -7,7 +7,7 @@ use core::fmt;
 
 use bson::{RawArray, RawBsonRef, RawDocument};
 
-use super::reply::{ErrorFields, MAX_TIME_MS_EXPIRED, ServerError, integer};
+use super::reply::{ErrorFields, MAX_TIME_MS_EXPIRED, ServerError, integer, values};
 use crate::error_text::readable_debug;
 
 /// The most write errors that are kept: a command has at most that many writes.
@@ -52,7 +52,7 @@ impl WriteFailure {
         labels: Vec<String>,
     ) -> Option<Self> {
         let mut texts = MAX_TEXTS_LENGTH;
-        let documents = writes.into_iter().flatten().map_while(Result::ok).filter_map(RawBsonRef::as_document);
+        let documents = values(writes).filter_map(RawBsonRef::as_document);
         let writes: Vec<_> = documents.take(MAX_ERRORS).map(|error| WriteError::read(error, &mut texts)).collect();
         let has_failed = !writes.is_empty() || write_concern.is_some();
         has_failed.then(|| Self { writes, write_concern: write_concern.map(Box::new), n, labels })

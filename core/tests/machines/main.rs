@@ -25,6 +25,7 @@ mod fast_path;
 mod floors_and_roles;
 mod hand_off;
 mod holders;
+mod hostile_hellos;
 mod identities;
 mod identities_of_two_servers;
 mod log;

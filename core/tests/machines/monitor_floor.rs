@@ -1,5 +1,5 @@
-//! The monitor in virtual time: no server can keep it busy, by hanging up, by streaming too fast, or by replies that it was not
-//! allowed to send.
+//! The monitor in virtual time: no server can keep it busy, by hanging up, by streaming too fast with news or without, or by replies
+//! that it was not allowed to send.
 
 use crate::monitored::{Bench, hello, options, streaming_hello, streaming_hello_of};
 use cmap_core::connection::Fault;
@@ -121,14 +121,85 @@ fn early_replies_count_across_lost_connections() {
 }
 
 #[test]
-fn a_server_with_news_streams_as_fast_as_it_likes_mon_7() {
+fn an_election_is_followed_without_a_pause_mon_7() {
     let mut bench = streaming();
 
-    for counter in 2..100 {
+    for counter in 2..21 {
         bench.reply(Role::Check, &streaming_hello(counter), true);
     }
 
-    assert!(bench.asked(Role::Check).is_some());
+    assert!(is_asked_to_stream(&bench));
+    assert_eq!(bench.findings.len(), 20);
+}
+
+#[test]
+fn a_server_that_streams_twenty_replies_with_news_is_polled_twice_a_second_x_153() {
+    let mut bench = streaming();
+    for counter in 2..22 {
+        bench.reply(Role::Check, &streaming_hello(counter), true);
+    }
+    bench.events();
+    assert!(bench.peers.is_empty(), "the server would go on sending, and nothing is left to be measured");
+
+    bench.pass(499);
+    assert_eq!(bench.events(), [""; 0]);
+    bench.pass(1);
+    assert_eq!(bench.events(), ["ServerHeartbeatStarted"]);
+    bench.greet(Role::Check, &streaming_hello(22));
+
+    assert_eq!(bench.asked(Role::Check), None, "it is not asked to stream");
+    bench.pass(500);
+    assert!(bench.asked(Role::Check).is_some() && !is_asked_to_stream(&bench), "it is asked over the same socket");
+}
+
+#[test]
+fn a_server_with_too_many_news_streams_again_after_a_heartbeat_x_153() {
+    let mut bench = streaming();
+    for counter in 2..22 {
+        bench.reply(Role::Check, &streaming_hello(counter), true);
+    }
+    bench.pass(500);
+    bench.greet(Role::Check, &streaming_hello(22));
+
+    for _ in 0..18 {
+        bench.pass(500);
+        bench.reply(Role::Check, &streaming_hello(22), false);
+        assert_eq!(bench.asked(Role::Check), None);
+    }
+    bench.pass(500);
+    bench.reply(Role::Check, &streaming_hello(22), false);
+
+    assert!(is_asked_to_stream(&bench));
+}
+
+#[test]
+fn a_server_whose_news_never_end_has_forty_hellos_read_in_a_heartbeat_at_most_x_153() {
+    let mut bench = streaming();
+    let mut counter = 1;
+    for _ in 0..6 * 1_000 {
+        // It answers whatever it is asked at once, and streams where it may.
+        for _ in 0..100 {
+            let Some(socket) = bench.socket(Role::Check) else { break };
+            if !bench.peers[&socket].connected {
+                bench.connect(Role::Check);
+            }
+            if bench.asked(Role::Check).is_none() {
+                break;
+            }
+            counter += 1;
+            let streams = is_asked_to_stream(&bench);
+            bench.reply(Role::Check, &streaming_hello(counter), streams);
+        }
+        if let Some(socket) = bench.socket(Role::RoundTrip)
+            && !bench.peers[&socket].connected
+        {
+            bench.greet(Role::RoundTrip, &hello());
+        }
+        bench.pass(10);
+    }
+
+    let hellos = bench.findings.len();
+    assert!((6 * 38..=6 * 41).contains(&hellos), "{hellos} hellos in six heartbeats");
 }
 
 #[test]

@@ -115,6 +115,29 @@ fn a_failed_login_clears_the_pool_before_the_connection_is_closed_and_the_check_
 }
 
 #[test]
+fn a_new_credential_has_a_server_checked_that_refused_the_old_one_x_90() {
+    let mut server = server();
+    let connection = pending(&mut server);
+    let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "authentication failed");
+    server.handle_establish_failed(NOW, connection, error).unwrap();
+    drain(&mut server);
+
+    server.renew_credential(NOW);
+
+    let check = TopologyOutput::Monitor { server: server.id(), call: MonitorCall::Call(Call::RequestCheck) };
+    assert_eq!(outputs(&mut server), [check]);
+}
+
+#[test]
+fn a_new_credential_has_no_server_checked_that_is_known_x_90() {
+    let mut server = server();
+
+    server.renew_credential(NOW);
+
+    assert!(outputs(&mut server).is_empty());
+}
+
+#[test]
 fn a_failed_operation_clears_the_pool_before_its_connection_is_checked_in_and_closed() {
     let mut server = server();
     let connection = in_use(&mut server);

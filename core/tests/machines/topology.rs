@@ -245,7 +245,7 @@ fn a_list_of_a_million_members_adds_none_of_them() {
 
     assert_eq!(set.description().servers.len(), 3);
     let why = set.description().server(&address("a")).unwrap().error.clone().unwrap().to_string();
-    assert!(why.contains("names 1000000 members"), "{why}");
+    assert!(why.contains("the topology would have 1000000 servers"), "{why}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every fault of a message has its own error, and costs nothing before it is found.
 use bson::{RawDocument, RawDocumentBuf, doc, rawdoc};
-use cmap_core::wire::document::{MAX_DEPTH, validate};
+use cmap_core::wire::document::{MAX_DEPTH, validate, validate_utf8};
 use cmap_core::wire::{
     Compression, CompressionError, Compressor, CompressorId, Content, Decoder, DocumentError, EncodeError, Field,
     Flags, FrameReader, HEADER_LEN, Header, Limits, MAX_SECTIONS, Message, MessageIds, MessageWriter, OpCode, Query,
@@ -150,6 +150,64 @@ fn broken_documents_are_named() {
     ] {
         assert_eq!(validate(bytes), Err(expected), "{bytes:?}");
     }
+}
+
+/// A document with one field, `x`, of this type and these bytes.
+fn one_field(tag: u8, value: &[u8]) -> RawDocumentBuf {
+    let content = [&[tag, b'x', 0], value, &[0]].concat();
+    let length = i32::try_from(4 + content.len()).unwrap();
+    RawDocumentBuf::from_bytes([&length.to_le_bytes(), &content[..]].concat()).unwrap()
+}
+
+/// Documents with a string that is not UTF-8, by what the string is.
+fn not_utf8() -> Vec<(&'static str, RawDocumentBuf)> {
+    const STRING: &[u8] = b"\x02\0\0\0\xff\0";
+    let nested = one_field(0x02, STRING);
+    vec![
+        ("string", one_field(0x02, STRING)),
+        ("code", one_field(0x0d, STRING)),
+        ("symbol", one_field(0x0e, STRING)),
+        ("database pointer", one_field(0x0c, &[STRING, &[0; 12]].concat())),
+        ("code with scope", one_field(0x0f, &[&15_i32.to_le_bytes(), STRING, &[5, 0, 0, 0, 0]].concat())),
+        ("in a document", one_field(0x03, nested.as_bytes())),
+        ("in an array", one_field(0x04, nested.as_bytes())),
+        ("in a scope", {
+            let code: &[u8] = b"\x01\0\0\0\0";
+            let length = i32::try_from(4 + code.len() + nested.as_bytes().len()).unwrap();
+            one_field(0x0f, &[&length.to_le_bytes(), code, nested.as_bytes()].concat())
+        }),
+    ]
+}
+
+#[test]
+fn a_string_that_is_not_utf8_is_a_fault_where_strings_are_checked() {
+    let mut deep = one_field(0x02, b"\x02\0\0\0\xff\0");
+    (1..MAX_DEPTH).for_each(|_| deep = one_field(0x03, deep.as_bytes()));
+    for (what, document) in not_utf8().into_iter().chain([("at the greatest depth", deep)]) {
+        assert!(validate(document.as_bytes()).is_ok(), "{what}");
+        let checked = validate_utf8(document.as_bytes());
+        assert!(matches!(checked, Err(DocumentError::NotUtf8 { .. })), "{what}: {checked:?}");
+    }
+    assert_eq!(validate_utf8(one_field(0x02, b"\x02\0\0\0\xff\0").as_bytes()), Err(DocumentError::NotUtf8 { at: 11 }));
+    let text = rawdoc! { "é": "é", "code": bson::RawBson::Symbol("é".into()), "array": ["é", { "deep": "é" }] };
+    assert!(validate_utf8(text.as_bytes()).is_ok());
+}
+
+#[test]
+fn strings_are_checked_in_the_body_the_sequences_and_a_query() {
+    let wrong = one_field(0x02, b"\x02\0\0\0\xff\0");
+    let in_body = op_msg(0, &[&[0], wrong.as_bytes()]);
+    let in_sequence = op_msg(0, &[&body(), &sequence("documents", &[&rawdoc! {}, &wrong])]);
+    for message in [in_body, in_sequence] {
+        assert!(Message::decode(&message, &LIMITS).is_ok());
+        let error = Message::decode_utf8(&message, &LIMITS).map(drop).unwrap_err();
+        assert_eq!(error, WireError::Document(DocumentError::NotUtf8 { at: 11 }));
+    }
+    let mut query = Vec::new();
+    encode_query(&mut query, MessageIds::request(1), "admin", &wrong, &LIMITS).unwrap();
+    assert!(Query::decode(&query, &LIMITS).is_ok());
+    let error = Query::decode_utf8(&query, &LIMITS).map(drop).unwrap_err();
+    assert_eq!(error, WireError::Document(DocumentError::NotUtf8 { at: 11 }));
 }
 
 fn announced(op_code: i32, length: i32, compressor: u8, content: &[u8]) -> Vec<u8> {

@@ -5,7 +5,7 @@ use bson::{
     Binary, Bson, DateTime, Decimal128, Document, JavaScriptCodeWithScope, RawDocument, RawDocumentBuf, Regex,
     Timestamp,
 };
-use cmap_core::wire::document::validate;
+use cmap_core::wire::document::{validate, validate_utf8};
 use cmap_core::wire::{
     Compression, Compressor, Content, Decoder, Flags, FrameReader, Limits, Message, MessageIds, MessageWriter,
     ZlibLevel,
@@ -189,5 +189,7 @@ proptest! {
             Ok(_) => prop_assert!(theirs.is_some(), "valid here, and not even a document there"),
             Err(error) => prop_assert!(!matches!(theirs, Some(Ok(_))), "{error}: {theirs:?}"),
         }
+        // With its strings checked, whoever reads the document's values meets no error.
+        prop_assert_eq!(validate_utf8(&bytes).is_ok(), matches!(theirs, Some(Ok(_))), "{:?}", theirs);
     }
 }

@@ -5,5 +5,6 @@
 pub mod connection;
 pub mod embedded_server;
 pub mod hostile_server;
+pub mod hub_rules;
 // It plays scripts by parts of `spec-runner simulate` that nothing else needs.
 pub use spec_runner::tools::simulate::fuzz as topology;

@@ -6,7 +6,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use cmap_fuzz_stack::{connection, embedded_server, hostile_server, topology};
+use cmap_fuzz_stack::{connection, embedded_server, hostile_server, hub_rules, topology};
 
 /// Runs each input in the folder of `target`.
 fn replay(target: &str, run: fn(&[u8])) {
@@ -34,6 +34,11 @@ fn embedded_servers() {
 #[test]
 fn hostile_servers() {
     replay("hostile_server", hostile_server::run);
+}
+
+#[test]
+fn rules_of_hubs() {
+    replay("hub_rules", hub_rules::run);
 }
 
 #[test]

@@ -20,21 +20,19 @@ use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
-use crate::dns::Names;
+use crate::deadline::without_zero;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
 #[cfg(feature = "trace")]
 use crate::machine::Machine;
+use crate::names::Names;
+use crate::optional::{ReverseListener, TlsConfig};
 use crate::pool::Pool;
 #[cfg(feature = "trace")]
 use crate::recording::{Recorder, Trigger};
-use crate::reverse::Dialer;
-#[cfg(all(feature = "reverse", feature = "__rustls"))]
-use crate::reverse::ReverseListener;
 use crate::runtime::Runtime;
 use crate::seed_list;
-use crate::tls::TlsConfig;
 use crate::topology::{ServerFilter, Topology};
 use crate::warnings;
 use crate::watch::Labels;
@@ -60,7 +58,7 @@ pub struct Builder<R: Runtime, T> {
     slow_use_limit: Option<Duration>,
     server_filter: Option<ServerFilter>,
     names: Names,
-    dialer: Option<Dialer<R>>,
+    listener: Option<ReverseListener<R>>,
     #[cfg(feature = "trace")]
     recorder: Option<Recorder>,
     makes: PhantomData<fn() -> T>,
@@ -96,7 +94,7 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit: None,
             server_filter: None,
             names: Names::default(),
-            dialer: None,
+            listener: None,
             #[cfg(feature = "trace")]
             recorder: None,
             makes: PhantomData,
@@ -116,6 +114,8 @@ impl<R: Runtime, T> Builder<R, T> {
     }
 
     /// Uses `config` for TLS, instead of the options' certificates. This turns TLS on.
+    #[cfg(feature = "__rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls(mut self, config: TlsConfig) -> Self {
         self.tls = Some(config);
         self
@@ -203,7 +203,7 @@ impl<R: Runtime, T> Builder<R, T> {
     #[cfg(all(feature = "reverse", feature = "__rustls"))]
     #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
     pub fn reverse(mut self, listener: ReverseListener<R>) -> Self {
-        self.dialer = Some(Dialer::new(listener));
+        self.listener = Some(listener);
         self
     }
 
@@ -296,7 +296,7 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit,
             server_filter,
             names,
-            dialer,
+            listener,
             #[cfg(feature = "trace")]
             recorder,
             makes: _,
@@ -321,7 +321,7 @@ impl<R: Runtime, T> Builder<R, T> {
             options.load_balanced = Some(true);
         }
         options.check()?;
-        check_dialer(dialer.as_ref(), &options)?;
+        check_agents(listener.is_some(), &options)?;
         if tls.is_some() {
             // The caller's own configuration replaces what the options say about TLS.
             options.tls = TlsOptions::default();
@@ -330,18 +330,21 @@ impl<R: Runtime, T> Builder<R, T> {
         if mechanism.is_none() {
             check_mechanism(options.credential.as_ref())?;
         }
+        check_tls(&options.tls)?;
         warnings.extend(options.advice());
         warnings.extend(warnings::without_effect(&options, monitored));
         warnings::tell(&warnings, quiet);
+        #[cfg(feature = "__rustls")]
         let tls = match tls {
             None if options.tls.is_enabled() => {
                 let options = options.tls.clone();
                 // Files are read where this blocks no other task.
                 let config = runtime.spawn_blocking(move || TlsConfig::new(&options)).await;
-                Some(config.ok_or(RuntimeGone)??.timed_by(runtime.clone()))
+                Some(config.ok_or(RuntimeGone)??)
             }
-            given => given.map(|given| given.timed_by(runtime.clone())),
-        };
+            given => given,
+        }
+        .map(|config| config.timed_by(runtime.clone()));
         let first_seed = Arc::new(check_hosts(&options, monitored)?);
         let clock = Clock::new(runtime);
         let mut pool_options = options.pool.clone();
@@ -361,7 +364,7 @@ impl<R: Runtime, T> Builder<R, T> {
             keys: Arc::new(Keys::default()),
             clock,
             names,
-            dialer,
+            listener,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
@@ -425,11 +428,6 @@ fn recorded<R: Runtime, C>(
 /// The default of connectTimeoutMS (URI-12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The limit that an option sets; zero sets none (CSOT-2).
-pub(crate) fn without_zero(option: Option<Duration>) -> Option<Duration> {
-    option.filter(|limit| !limit.is_zero())
-}
-
 /// The seed of a pool's backoff jitter, and the number that tells the pool from others. Clients that are refused together
 /// must not come back together; if there are no random numbers, at least the clients of one process differ.
 fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
@@ -465,10 +463,18 @@ pub(crate) fn check_mechanism(credential: Option<&Credential>) -> Result<(), Cli
     })
 }
 
+/// Refuses TLS in a build that has none.
+fn check_tls(options: &TlsOptions) -> Result<(), ClientError> {
+    if options.is_enabled() && !cfg!(feature = "__rustls") {
+        return Err(ClientError::NotBuiltIn { what: "TLS, which tls=false turns off", feature: "tls" });
+    }
+    Ok(())
+}
+
 /// No agent speaks for a Unix socket.
-fn check_dialer<R: Runtime>(dialer: Option<&Dialer<R>>, options: &ClientOptions) -> Result<(), ClientError> {
+fn check_agents(are_there: bool, options: &ClientOptions) -> Result<(), ClientError> {
     let is_unix = |host: &ServerAddress| matches!(host, ServerAddress::Unix { .. });
-    if dialer.is_some() && options.hosts.iter().any(is_unix) {
+    if are_there && options.hosts.iter().any(is_unix) {
         return Err(ClientError::Unsupported {
             option: "a Unix socket that an agent speaks for",
             remedy: "name the member as its replica set does, by host and port, or connect without `reverse`",
@@ -514,6 +520,16 @@ mod tests {
 
     fn checked(uri: &str) -> Result<(), ClientError> {
         check_mechanism(ClientOptions::parse(uri).unwrap().0.credential.as_ref())
+    }
+
+    #[cfg(not(feature = "__rustls"))]
+    #[test]
+    fn options_that_ask_for_tls_are_refused_with_the_name_of_the_feature() {
+        let (options, _) = ClientOptions::parse("mongodb://h/?tls=true").unwrap();
+
+        let error = check_tls(&options.tls).unwrap_err().to_string();
+
+        assert!(error.contains("enable the feature `tls`"), "{error}");
     }
 
     #[cfg(not(feature = "auth"))]

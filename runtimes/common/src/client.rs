@@ -22,6 +22,8 @@ use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
 use crate::topology::ServerStatus;
+#[cfg(feature = "metrics")]
+use crate::watch::Metrics;
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// A client of one server, with a pool of connections to it.
@@ -309,13 +311,14 @@ impl<R: Runtime> Client<R> {
     /// those in use when they come back, and minPoolSize of them when their successors are there. `None` logs out: new
     /// connections have no user.
     ///
-    /// The server has to know the new one: change a password there first, and call this at once; of two users that take turns,
-    /// remove the old one when [`outdated_connections`](Self::outdated_connections) says zero. Cursors that the old user has
+    /// The server has to know the new one: change a password there first, and call this at once, because logins with the old one
+    /// are refused in between, each of which clears a pool; a server that refused one is asked all the same. Of two users that take
+    /// turns, remove the old one when [`outdated_connections`](Self::outdated_connections) says zero. Cursors that the old user has
     /// opened do not go on for the new one. [`options`](Self::options) stay as they were given. Dropping the future before its
     /// end changes nothing.
     ///
     /// # Errors
-    /// The proof failed, or no server was known for serverSelectionTimeoutMS: nothing has changed.
+    /// The proof failed, or no server answered for serverSelectionTimeoutMS: nothing has changed.
     pub async fn set_credential(&self, credential: Option<Credential>) -> Result<(), RotationError> {
         self.pool.set_credential(credential).await
     }
@@ -444,6 +447,17 @@ impl<R: Runtime> Builder<R, Client<R>> {
     pub async fn build(self) -> Result<Client<R>, ClientError> {
         // Boxed, so that the futures of callers stay small: executors copy them onto the stack.
         Ok(Client { pool: Box::pin(self.start(Monitored::ByClient)).await? })
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Metrics {
+    /// Records what has become of the client's pools since the last time.
+    pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
+        self.record_pools(client.topology().pool_figures());
+        if client.topology().watches_holders() {
+            self.record_holders(&client.in_use());
+        }
     }
 }
 

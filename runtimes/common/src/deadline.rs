@@ -79,3 +79,8 @@ impl From<Deadline> for Limit {
         Self::Until(deadline)
     }
 }
+
+/// The limit that an option sets; zero sets none (CSOT-2).
+pub(crate) fn without_zero(option: Option<Duration>) -> Option<Duration> {
+    option.filter(|limit| !limit.is_zero())
+}

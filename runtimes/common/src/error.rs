@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::command_limit::TimeLimit;
 use crate::document::ParseError;
 use crate::operation::OperationError;
+#[cfg(feature = "__rustls")]
 use crate::tls::TlsConfigError;
 
 /// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
@@ -74,6 +75,8 @@ pub enum ClientError {
     #[error(transparent)]
     SeedList(#[from] SeedListError),
     /// The files or texts for TLS cannot be used.
+    #[cfg(feature = "__rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
     /// An option asks for a feature that this version does not have.
@@ -120,7 +123,7 @@ pub enum RotationError {
         /// What failed.
         error: EstablishError,
     },
-    /// No server was known that could have proven it.
+    /// No server answered to which it could have been proven.
     #[error(
         "no server could be asked within {patience:?}; the client goes on with the old credential: set the new one again \
          when a server is there"

@@ -43,7 +43,7 @@ pub async fn srv_records<R: Runtime>(
     servers: &[SocketAddr],
     name: &str,
 ) -> std::io::Result<Vec<SrvRecord>> {
-    crate::dns::Names::At(servers.into()).srv(runtime, name).await
+    crate::dns::srv(runtime, servers, name).await
 }
 
 /// The addresses of `host`, as these name servers know them. Called in a task of the runtime.
@@ -57,5 +57,5 @@ pub async fn addresses<R: Runtime>(
     host: &str,
     port: u16,
 ) -> std::io::Result<Vec<SocketAddr>> {
-    crate::dns::Names::At(servers.into()).addresses(runtime, host, port).await
+    crate::names::Names::At(servers.into()).addresses(runtime, host, port).await
 }

@@ -13,9 +13,9 @@
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
 //! | `topology` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors |
-//! | `seed_list`, `dns` | the servers of a `mongodb+srv` connection string; the system's name servers |
+//! | `seed_list`, `names`, `dns` | the servers of a `mongodb+srv` connection string; who is asked for names; the system's name servers |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
-//! | [`tls`] | TLS through rustls, the same on every runtime |
+//! | `tls` | TLS through rustls, the same on every runtime |
 //! | `reverse`, `listen` | connections that the database's side opens: a listener for agents, and the dialer that takes their sockets |
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`] | events to handlers, streams and log records |
@@ -25,6 +25,7 @@
 //! | `watch` | who holds connections, and who waits |
 //! | `command_telling` | the events of a command |
 //! | `command_limit` | how long a command may take, and how much of that the server is told |
+//! | `optional` | what a client has only with a feature |
 //! | `sync` | the locks and wakers by which its threads meet |
 //! | `error`, `warnings` | the errors; warnings about options, and who is told them |
 //!
@@ -50,9 +51,6 @@ mod cursor;
 mod deadline;
 #[cfg(feature = "srv")]
 mod dns;
-#[cfg(not(feature = "srv"))]
-#[path = "no_dns.rs"]
-mod dns;
 mod document;
 mod error;
 mod establish;
@@ -63,7 +61,9 @@ pub mod internals;
 #[cfg(feature = "reverse")]
 mod listen;
 mod machine;
+mod names;
 mod operation;
+mod optional;
 mod pinned;
 mod pool;
 #[cfg(feature = "trace")]
@@ -71,21 +71,16 @@ mod recording;
 #[cfg(all(feature = "reverse", feature = "__rustls"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
 pub mod reverse;
-#[cfg(not(all(feature = "reverse", feature = "__rustls")))]
-#[path = "no_reverse.rs"]
-mod reverse;
 pub mod runtime;
-#[cfg(all(test, cmap_shuttle))]
+#[cfg(feature = "__shuttle")]
+#[cfg(test)]
 mod schedules;
 mod seed_list;
 mod session;
 mod socket;
 mod sync;
 #[cfg(feature = "__rustls")]
-pub mod tls;
-
-#[cfg(not(feature = "__rustls"))]
-#[path = "no_tls.rs"]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub mod tls;
 mod topology;
 mod warnings;

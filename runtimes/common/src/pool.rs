@@ -12,9 +12,9 @@ use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, IdentityId, PoolState, Stat
 use cmap_core::retry::RetryPolicy;
 use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
 
-use crate::builder::{Builder, Monitored, without_zero};
+use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
-use crate::deadline::{Deadline, Limit};
+use crate::deadline::{Deadline, Limit, without_zero};
 use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::Context;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use futures_io::{AsyncRead, AsyncWrite};
 
+#[cfg(feature = "srv")]
 use crate::dns;
 use crate::error::RuntimeGone;
 
@@ -98,7 +99,11 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// # Errors
     /// No name server answers, or the runtime has ended.
     fn resolve_srv(&self, name: &str) -> impl Future<Output = io::Result<Vec<SrvRecord>>> + Send {
-        dns::srv(self, name.to_owned())
+        #[cfg(feature = "srv")]
+        let records = dns::system_srv(self, name.to_owned());
+        #[cfg(not(feature = "srv"))]
+        let records = without_srv(name);
+        records
     }
 
     /// The TXT records of a name, none if there are none. As [`resolve_srv`](Self::resolve_srv).
@@ -106,7 +111,11 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     /// # Errors
     /// No name server answers, or the runtime has ended.
     fn resolve_txt(&self, name: &str) -> impl Future<Output = io::Result<Vec<TxtRecord>>> + Send {
-        dns::txt(self, name.to_owned())
+        #[cfg(feature = "srv")]
+        let records = dns::system_txt(self, name.to_owned());
+        #[cfg(not(feature = "srv"))]
+        let records = without_srv(name);
+        records
     }
 
     /// Connects a socket. Called only in tasks of this runtime.
@@ -129,4 +138,10 @@ pub enum Target {
     /// The path of a Unix domain socket.
     #[cfg(unix)]
     Unix(PathBuf),
+}
+
+#[cfg(not(feature = "srv"))]
+async fn without_srv<T>(_name: &str) -> io::Result<T> {
+    let text = "this program was built without the feature `srv`, which looks them up";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }

@@ -11,8 +11,8 @@ use cmap_core::pool::Cause;
 use cmap_core::random::Random;
 use cmap_core::topology::seed_list::{Resolved, SeedList};
 
-use crate::dns::Names;
 use crate::error::{ClientError, RuntimeGone};
+use crate::names::Names;
 use crate::runtime::Runtime;
 
 /// `options` with the hosts and the defaults that DNS has for them.

@@ -1,16 +1,16 @@
 //! How the threads of a client meet: the locks, numbers and wakers that they share.
 //!
-//! They are those of the standard library. With `--cfg cmap_shuttle` the crate's own tests have them from shuttle, which decides at each
+//! They are those of the standard library. With the feature `__shuttle` the crate's own tests have them from shuttle, which decides at each
 //! of them which thread goes on: `schedules` tries thousands of orders.
 
 pub(crate) use std::sync::{Arc, PoisonError, Weak};
 
-#[cfg(not(all(test, cmap_shuttle)))]
+#[cfg(not(all(test, feature = "__shuttle")))]
 pub(crate) use self::real::{AtomicBool, AtomicU8, AtomicWaker, Mutex, MutexGuard, Ordering};
-#[cfg(all(test, cmap_shuttle))]
+#[cfg(all(test, feature = "__shuttle"))]
 pub(crate) use self::tried::{AtomicBool, AtomicU8, AtomicWaker, Mutex, MutexGuard, Ordering};
 
-#[cfg(not(all(test, cmap_shuttle)))]
+#[cfg(not(all(test, feature = "__shuttle")))]
 mod real {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -18,7 +18,7 @@ mod real {
     pub(crate) use atomic_waker::AtomicWaker;
 }
 
-#[cfg(all(test, cmap_shuttle))]
+#[cfg(all(test, feature = "__shuttle"))]
 mod tried {
     use std::sync::PoisonError;
     use std::task::Waker;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bson::{doc, rawdoc};
 use cmap_core::options::{Credential, Secret};
+use cmap_core::pool::PoolState;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, Connection, RotationError};
 
-use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, run, told, until};
+use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, poll_once, run, told, until, within};
 
 pub fn a_new_credential_is_for_connections_yet_to_come_and_retires_the_others<H: Harness>() {
     run::<H>(async {
@@ -84,6 +85,45 @@ pub fn without_a_server_nothing_is_proven<H: Harness>() {
 
         let waited = matches!(error, RotationError::NoServer { patience } if patience == Duration::from_millis(100));
         assert!(waited, "{error}");
+    });
+}
+
+pub fn a_server_that_comes_back_is_asked<H: Harness>() {
+    run::<H>(async {
+        let mut server = secure();
+        let client = logged_in::<H>(&server, "serverSelectionTimeoutMS=20000").await;
+        drop(client.check_out().await.unwrap());
+        server.kill();
+        until(|| client.state() == PoolState::Paused).await;
+        let mut rotation = Box::pin(client.set_credential(credential("app", "secret")));
+        assert!(poll_once(&mut rotation).await.is_none());
+
+        server.restart();
+
+        rotation.await.unwrap();
+    });
+}
+
+pub fn a_password_that_the_server_changed_first_is_set_at_once<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "minPoolSize=2").await;
+        let operator = logged_in::<H>(&server, "").await;
+        client.warm_up(2, Duration::from_secs(20)).await.unwrap();
+        let in_use = [client.check_out().await.unwrap(), client.check_out().await.unwrap()];
+        operator.run(Writable, ("admin", doc! { "updateUser": "app", "pwd": "other" })).await.unwrap();
+        let text = told(&client.check_out().await.unwrap_err());
+        assert!(text.contains("the server refused the login of \"app\""), "{text}");
+        let cleared = client.stats().cleared;
+        assert_eq!(cleared, 1);
+
+        within::<H, _>(Duration::from_secs(2), client.set_credential(credential("app", "other"))).await.unwrap();
+
+        drop(in_use);
+        until(|| client.stats().counts.available == 2).await;
+        drop(client.check_out().await.unwrap());
+        assert_eq!((client.stats().cleared, client.outdated_connections()), (cleared, 0));
+        assert_nothing_lost(&client);
     });
 }
 

@@ -311,6 +311,8 @@ macro_rules! conformance {
                 a_credential_that_contradicts_itself_is_refused_at_once,
                 no_credential_logs_out,
                 without_a_server_nothing_is_proven,
+                a_server_that_comes_back_is_asked,
+                a_password_that_the_server_changed_first_is_set_at_once,
                 a_closed_client_takes_no_credential,
                 two_hundred_tasks_do_not_notice_a_rotation,
             }

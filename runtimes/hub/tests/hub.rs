@@ -14,6 +14,7 @@ mod departures;
 mod ending;
 #[path = "hub/failovers.rs"]
 mod failovers;
+mod hidden;
 #[path = "hub/house.rs"]
 mod house;
 #[path = "hub/killed.rs"]

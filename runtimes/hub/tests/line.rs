@@ -8,6 +8,10 @@ mod ahead;
 mod logged_in;
 #[path = "line/operations.rs"]
 mod operations;
+#[path = "line/unreadable.rs"]
+mod unreadable;
+
+mod hidden;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +28,7 @@ use cmap_hub::protocol::{
     Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations,
     Route, Sessions, Surroundings, Whose,
 };
-use cmap_hub::users::{self, NewUser, Users};
+use cmap_hub::users::{self, NewUser, Rules, Users};
 
 /// A hub without sockets.
 struct Hub {
@@ -68,7 +72,7 @@ const HELLO: Duration = Duration::from_secs(10);
 
 impl Hub {
     fn open() -> Self {
-        Self::of(Users::open())
+        Self::of(Users::open(Rules::default()))
     }
 
     fn with_user() -> Self {

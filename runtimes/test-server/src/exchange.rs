@@ -108,7 +108,7 @@ impl Exchange {
             let (mut awaits_data_until, mut behind_until) = (None, None);
             let (effect, has_waited) = match stage {
                 Stage::Fresh => {
-                    let effect = self.service.fail_point(&line.identity, &request);
+                    let effect = self.service.fail_points.hit(&line.identity, &request);
                     if !effect.delay.is_zero() {
                         let until = Some(now + effect.delay);
                         return self.wait(line, until, frame, last_reply, Stage::Blocked(effect));

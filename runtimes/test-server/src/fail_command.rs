@@ -79,8 +79,9 @@ impl FailCommand {
     /// It sets another fail point, or depends on more than the name of a command and its client.
     pub fn read(command: &RawDocument) -> Result<Self, CommandFailure> {
         let arguments = Arguments(command);
-        let [name, ..] = FIELDS;
-        if command_name(command) != Some(name) || arguments.text(name)? != Some("failCommand") {
+        if command_name(command) != Some("configureFailPoint")
+            || arguments.text("configureFailPoint")? != Some("failCommand")
+        {
             return Err(fail(167, "the command does not configure the fail point failCommand"));
         }
         if let Some(unknown) = arguments.names().find(|name| !FIELDS.contains(&name.as_str())) {

@@ -257,6 +257,11 @@ impl TestServer {
         waiting.into_iter().chain(self.exchange.service.poll_timeout()).min()
     }
 
+    /// The namespaces that commands have opened since the last call ([`Store::take_opened`](store::Store::take_opened)).
+    pub fn take_opened(&mut self) -> BTreeSet<String> {
+        self.exchange.service.store.take_opened()
+    }
+
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }

@@ -58,7 +58,7 @@ pub(super) struct Service {
     process: ObjectId,
     /// Grows with every change of the replica set.
     pub(super) topology_counter: i64,
-    fail_points: FailPoints,
+    pub(super) fail_points: FailPoints,
     parameters: Parameters,
     pub(super) sessions: Sessions,
     pub(super) transactions: Transactions,
@@ -160,11 +160,6 @@ impl Service {
             set.step_up();
             self.topology_counter += 1;
         }
-    }
-
-    /// The effect of the fail point on a command; the call counts.
-    pub(super) fn fail_point(&mut self, identity: &Identity, request: &Request<'_>) -> Effect {
-        self.fail_points.hit(identity, request)
     }
 
     /// Carries out a command, hit by the fail point or not.

@@ -34,6 +34,8 @@ mod indexes;
 mod insert;
 #[path = "store/limits.rs"]
 mod limits;
+#[path = "store/opened.rs"]
+mod opened;
 #[path = "store/properties.rs"]
 mod properties;
 #[path = "store/query.rs"]

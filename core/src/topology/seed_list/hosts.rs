@@ -1,5 +1,6 @@
 //! Which hosts of SRV records are trusted, and a random choice of them.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::error::HostError;
@@ -40,13 +41,8 @@ pub(super) fn trusted(record: &SrvRecord, domain: &str) -> Result<ServerAddress,
 
 /// `hosts` without repetitions, in their order.
 pub(super) fn distinct(hosts: impl IntoIterator<Item = ServerAddress>) -> Vec<ServerAddress> {
-    let mut distinct = Vec::new();
-    for host in hosts {
-        if !distinct.contains(&host) {
-            distinct.push(host);
-        }
-    }
-    distinct
+    let mut seen = BTreeSet::new();
+    hosts.into_iter().filter(|host| seen.insert(host.clone())).collect()
 }
 
 /// `count` of `hosts`, each choice equally likely (Fisher-Yates, DNS-6); all of them, in their order, if there are no more.

@@ -5,6 +5,7 @@
 //! unknown or sharded is polled (DNS-12). TXT records are never asked for again. `topology/rescan.rs` carries out what is
 //! decided here.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -72,7 +73,7 @@ pub(in crate::topology) struct Change {
     /// Servers that are new.
     pub(in crate::topology) added: Vec<ServerAddress>,
     /// Servers that are no longer listed.
-    pub(in crate::topology) removed: Vec<ServerAddress>,
+    pub(in crate::topology) removed: BTreeSet<ServerAddress>,
 }
 
 impl SrvPolling {
@@ -129,12 +130,12 @@ impl SrvPolling {
     pub(in crate::topology) fn change(
         &self,
         listed: Vec<ServerAddress>,
-        servers: &[&ServerAddress],
+        servers: &BTreeSet<&ServerAddress>,
         random: &mut Random,
     ) -> Option<Change> {
-        let removed = servers.iter().filter(|server| !listed.contains(server));
-        let removed: Vec<ServerAddress> = removed.map(|server| (*server).clone()).collect();
-        let new: Vec<ServerAddress> = listed.into_iter().filter(|host| !servers.contains(&host)).collect();
+        let remaining: BTreeSet<&ServerAddress> = listed.iter().collect();
+        let removed: BTreeSet<ServerAddress> = servers.difference(&remaining).copied().cloned().collect();
+        let new: Vec<ServerAddress> = listed.into_iter().filter(|host| !servers.contains(host)).collect();
         let staying = servers.len() - removed.len();
         let room = self.seed_list.max_hosts.map_or(usize::MAX, |most| most.saturating_sub(staying));
         let added = choose(new, room, random);

@@ -160,7 +160,7 @@ impl Changes {
             return Vec::new();
         };
         let size = options.max_pool_size.unwrap_or(PoolOptions::DEFAULT_MAX_POOL_SIZE);
-        let connecting = options.max_connecting.unwrap_or(PoolOptions::DEFAULT_MAX_CONNECTING);
+        let connecting = options.max_connecting.unwrap_or(options.profile.default_max_connecting());
         let binds = |is: fn(&Limit) -> bool| waits.iter().flat_map(|wait| &wait.intervals).any(|it| is(&it.limit));
         let mut changes = Vec::new();
         if binds(|limit| matches!(limit, Limit::MaxPoolSize { .. })) && size > 0 {

@@ -7,6 +7,9 @@ impl Reference {
         if self.state != PoolState::Closed {
             self.outdated_until = self.created;
             self.retire_all(0);
+            if std::mem::take(&mut self.population_failed) {
+                self.populate();
+            }
         }
     }
 

@@ -19,7 +19,7 @@ const FOR_THE_OTHERS: Duration = Duration::from_secs(1);
 type Answer = io::Result<Vec<IpAddr>>;
 
 /// The addresses that these name servers know. An error, that of version 4 first, only if none is found.
-pub(super) async fn addresses<R: Runtime>(runtime: &R, servers: &[SocketAddr], host: &str) -> Answer {
+pub(crate) async fn addresses<R: Runtime>(runtime: &R, servers: &[SocketAddr], host: &str) -> Answer {
     let mut of_version_4 = pin!(of_kind(runtime, servers, host, Kind::A));
     let mut of_version_6 = pin!(of_kind(runtime, servers, host, Kind::Aaaa));
     let mut end = None;

@@ -9,14 +9,12 @@
 //! | `message` | questions to bytes, and bytes to answers |
 //! | `exchange` | one question and its answer on a stream |
 //! | `name_servers` | the system's name servers |
-//! | `names` | who is asked for names |
 //! | `addresses` | the addresses of a host |
 
 mod addresses;
 mod exchange;
 mod message;
 mod name_servers;
-mod names;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,9 +24,9 @@ use std::time::Duration;
 
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 
+pub(crate) use self::addresses::addresses;
 use self::exchange::exchange;
 use self::message::{Kind, answer, question};
-pub(crate) use self::names::Names;
 use crate::error::RuntimeGone;
 use crate::runtime::{Runtime, Target};
 
@@ -36,16 +34,24 @@ use crate::runtime::{Runtime, Target};
 const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 2;
 
-/// The SRV records of `name`.
-pub(crate) async fn srv<R: Runtime>(runtime: &R, name: String) -> io::Result<Vec<SrvRecord>> {
-    let servers = system_servers(runtime).await?;
-    message::srv(&ask(runtime, &servers, &name, Kind::Srv).await?)
+/// The SRV records of `name`, from the system's name servers.
+pub(crate) async fn system_srv<R: Runtime>(runtime: &R, name: String) -> io::Result<Vec<SrvRecord>> {
+    srv(runtime, &system_servers(runtime).await?, &name).await
 }
 
-/// The TXT records of `name`.
-pub(crate) async fn txt<R: Runtime>(runtime: &R, name: String) -> io::Result<Vec<TxtRecord>> {
-    let servers = system_servers(runtime).await?;
-    message::txt(&ask(runtime, &servers, &name, Kind::Txt).await?)
+/// The TXT records of `name`, from the system's name servers.
+pub(crate) async fn system_txt<R: Runtime>(runtime: &R, name: String) -> io::Result<Vec<TxtRecord>> {
+    txt(runtime, &system_servers(runtime).await?, &name).await
+}
+
+/// The SRV records of `name`, as the first of these name servers to answer has them.
+pub(crate) async fn srv<R: Runtime>(runtime: &R, servers: &[SocketAddr], name: &str) -> io::Result<Vec<SrvRecord>> {
+    message::srv(&ask(runtime, servers, name, Kind::Srv).await?)
+}
+
+/// The TXT records of `name`, as the first of these name servers to answer has them.
+pub(crate) async fn txt<R: Runtime>(runtime: &R, servers: &[SocketAddr], name: &str) -> io::Result<Vec<TxtRecord>> {
+    message::txt(&ask(runtime, servers, name, Kind::Txt).await?)
 }
 
 async fn system_servers<R: Runtime>(runtime: &R) -> io::Result<Vec<SocketAddr>> {

@@ -30,15 +30,16 @@ pub(crate) use self::keys::Keys;
 use self::resolve::resolve;
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
-use crate::dns::Names;
 use crate::host::{LastAddress, Unreachable, race};
-use crate::reverse::{DialedStream, Dialer, ReverseStream};
+use crate::names::Names;
+use crate::optional::{ReverseListener, TlsConfig};
 use crate::runtime::{Runtime, Target};
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::transport::Transport;
 use crate::socket::{self, Socket};
-use crate::tls::{self, TlsConfig, TlsError};
+#[cfg(feature = "__rustls")]
+use crate::tls::{self, TlsError};
 use crate::topology::ServerFilter;
 use crate::watch::Labels;
 
@@ -83,21 +84,7 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) clock: Clock<R>,
     pub(crate) names: Names,
     /// Whose sockets are taken, instead of connecting.
-    pub(crate) dialer: Option<Dialer<R>>,
-}
-
-/// How a server is reached.
-enum Way<'a, R: Runtime> {
-    /// By connecting to one of these.
-    Direct(Vec<Target>),
-    /// By a socket that its agent has opened.
-    Reverse(&'a Dialer<R>),
-}
-
-/// A stream to a server, without the server's TLS.
-enum Link<S> {
-    Direct(BudgetedStream<S>),
-    Reverse(DialedStream<S>),
+    pub(crate) listener: Option<ReverseListener<R>>,
 }
 
 /// Learns what comes out of establishments: of each connection first its hello, then its end.
@@ -248,12 +235,10 @@ impl<R: Runtime> Establisher<R> {
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
-        let way = limit.during(Phase::Resolve, self.find_way()).await??;
-        let link = limit.during(Phase::Connect, self.go(way, limit.deadline)).await??;
-        let before_tls = limit.took;
-        let mut stream = limit.during(Phase::Tls, self.secure(link)).await??;
-        if !stream.is_secured() {
-            limit.took = before_tls;
+        let targets = limit.during(Phase::Resolve, self.targets()).await??;
+        let mut stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
+        if self.tls().is_some() {
+            stream = limit.during(Phase::Tls, self.secure(stream)).await??;
         }
         let removed =
             || EstablishError::new(Phase::Authenticate, Fault::Other, "its identity was removed from the client");
@@ -302,21 +287,20 @@ impl<R: Runtime> Establisher<R> {
     /// own limits.
     pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
         let mut limit = self.settings.timeout;
-        if self.settings.dialer.is_some() {
+        if self.settings.listener.is_some() {
             // The monitor's own limit knows of no agent that could be missing: this one passes first, and says so.
             limit = limit.map(|limit| limit - (limit / 8).min(HEAD_START));
         }
         let until = self.settings.clock.deadline(limit);
-        let way = self.find_way().await?;
-        self.secure(self.go(way, until).await?).await
+        self.secure(self.connect(self.targets().await?, until).await?).await
     }
 
-    /// Where to connect to, or by which listener the server's agent comes.
-    async fn find_way(&self) -> Result<Way<'_, R>, EstablishError> {
-        if let Some(dialer) = &self.settings.dialer {
-            return Ok(Way::Reverse(dialer));
+    /// Where to connect to; nowhere, if the server's agent connects.
+    async fn targets(&self) -> Result<Vec<Target>, EstablishError> {
+        if self.settings.listener.is_some() {
+            return Ok(Vec::new());
         }
-        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address).await.map(Way::Direct)
+        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address).await
     }
 
     /// The error for a stream that failed in `phase`.
@@ -333,36 +317,38 @@ impl<R: Runtime> Establisher<R> {
         }
     }
 
-    /// A stream to the server, by `way` and before `until`.
-    async fn go(&self, way: Way<'_, R>, until: Option<Instant>) -> Result<Link<R::Stream>, EstablishError> {
+    /// A stream to the server, before `until`.
+    async fn connect(
+        &self,
+        targets: Vec<Target>,
+        until: Option<Instant>,
+    ) -> Result<Transport<R::Stream>, EstablishError> {
         let (clock, runtime) = (&self.settings.clock, self.settings.clock.runtime());
-        match way {
-            Way::Direct(targets) => {
-                let connected = race(clock, &self.last_address, targets, until, |target| runtime.connect(target));
-                Ok(Link::Direct(BudgetedStream::new::<R>(connected.await.map_err(unreachable)?)))
-            }
-            Way::Reverse(dialer) => dialer.dial(&self.address, clock, until).await.map(Link::Reverse),
+        #[cfg(all(feature = "reverse", feature = "__rustls"))]
+        if let Some(listener) = &self.settings.listener {
+            return listener.dial(&self.address, clock, until).await.map(Transport::Tls);
         }
+        let connected = race(clock, &self.last_address, targets, until, |target| runtime.connect(target));
+        Ok(Transport::Clear(BudgetedStream::new::<R>(connected.await.map_err(unreachable)?)))
     }
 
-    /// Puts TLS over `link`, if the options want it.
-    async fn secure(&self, link: Link<R::Stream>) -> Result<Transport<R::Stream>, EstablishError> {
-        let tls = match (&self.settings.tls, &*self.address) {
+    /// Puts TLS over `stream`, if it has to be there.
+    async fn secure(&self, stream: Transport<R::Stream>) -> Result<Transport<R::Stream>, EstablishError> {
+        #[cfg(feature = "__rustls")]
+        if let Some((config, host)) = self.tls() {
+            let secured = tls::connect(config, host, stream).await.map_err(|error| error.establish_error())?;
+            return Ok(Transport::Tls(Box::new(secured)));
+        }
+        Ok(stream)
+    }
+
+    /// TLS, if the options want it, and the server's name there.
+    fn tls(&self) -> Option<(&TlsConfig, &str)> {
+        match (&self.settings.tls, &*self.address) {
             (Some(config), ServerAddress::Tcp { host, .. }) => Some((config, host)),
             // A Unix socket does not leave the machine, and has no name for a certificate.
             (Some(_), ServerAddress::Unix { .. }) | (None, _) => None,
-        };
-        let secured = match (link, tls) {
-            (Link::Direct(stream), None) => Ok(Transport::Clear(stream)),
-            (Link::Direct(stream), Some((config, host))) => {
-                tls::connect(config, host, stream).await.map(|stream| Transport::Tls(Box::new(stream)))
-            }
-            (Link::Reverse(stream), None) => Ok(Transport::Reverse(ReverseStream::clear(stream))),
-            (Link::Reverse(stream), Some((config, host))) => {
-                ReverseStream::secure(config, host, stream).await.map(Transport::Reverse)
-            }
-        };
-        secured.map_err(|error| error.establish_error())
+        }
     }
 }
 
@@ -459,14 +445,16 @@ fn too_slow(error: EstablishError, iterations: u32) -> EstablishError {
     EstablishError::new(error.phase, error.fault, text)
 }
 
-fn lost(phase: Phase, error: &io::Error, advice: &str) -> EstablishError {
+/// The error for a stream that failed in `phase`: the network is at fault, unless TLS says more (CMAP-51).
+pub(crate) fn lost(phase: Phase, error: &io::Error, advice: &str) -> EstablishError {
+    #[cfg(feature = "__rustls")]
     match TlsError::of(error) {
-        // The network is at fault, in the phase in which it failed (CMAP-51).
-        Some(error @ TlsError::Truncated) => EstablishError::new(phase, Fault::Network, error.to_string()),
+        Some(error @ TlsError::Truncated) => return EstablishError::new(phase, Fault::Network, error.to_string()),
         // With TLS 1.3 a server refuses a client's certificate when the hello is on its way already.
-        Some(error) => error.establish_error(),
-        None => EstablishError::new(phase, Fault::Network, format!("{error}{advice}")),
+        Some(error) => return error.establish_error(),
+        None => {}
     }
+    EstablishError::new(phase, Fault::Network, format!("{error}{advice}"))
 }
 
 /// No address of the server could be connected (CMAP-51).
@@ -519,6 +507,7 @@ mod tests {
         assert_eq!(outcome.map_err(|error| (error.phase, error.fault)), Err((Phase::Hello, Fault::Timeout)));
     }
 
+    #[cfg(feature = "__rustls")]
     #[test]
     fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
         let cut_off = io::Error::from(TlsError::Truncated);

@@ -12,8 +12,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use super::hand_over::Promise;
 use super::orders::{Order, Orders};
-use super::shared::Connected;
-use super::stream::DialedStream;
+use super::shared::{Connected, DialedStream};
 use crate::clock::Clock;
 use crate::runtime::Runtime;
 use crate::socket;

@@ -1,4 +1,4 @@
-//! The dialer: where others connect, it takes a socket that an agent has parked (X-121).
+//! The listener as a dialer: where others connect, it takes a socket that an agent has parked (X-121).
 
 use std::fmt::Write as _;
 use std::future::poll_fn;
@@ -8,18 +8,12 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::time::Instant;
 
 use super::ReverseListener;
-use super::shared::{Closed, Shared, Turn};
-use super::stream::DialedStream;
+use super::shared::{Closed, DialedStream, Shared, Turn};
 use crate::clock::Clock;
 use crate::runtime::Runtime;
 
 /// The most members that an error names.
 const NAMED: usize = 4;
-
-/// Takes sockets from a listener, which it keeps open.
-pub(crate) struct Dialer<R: Runtime> {
-    listener: ReverseListener<R>,
-}
 
 /// The place of a dialer among those that wait, which is given back however the wait ends.
 struct Place<'a, R: Runtime> {
@@ -33,11 +27,7 @@ impl<R: Runtime> Drop for Place<'_, R> {
     }
 }
 
-impl<R: Runtime> Dialer<R> {
-    pub(crate) fn new(listener: ReverseListener<R>) -> Self {
-        Self { listener }
-    }
-
+impl<R: Runtime> ReverseListener<R> {
     /// A socket that leads to `member`: one that is parked, or the next that is, if that is before `until`. One whose agent is gone
     /// costs another attempt.
     ///
@@ -49,7 +39,7 @@ impl<R: Runtime> Dialer<R> {
         clock: &Clock<R>,
         until: Option<Instant>,
     ) -> Result<DialedStream<R::Stream>, EstablishError> {
-        let shared = &self.listener.open.shared;
+        let shared = &self.open.shared;
         // Before the claims, which are dropped before it.
         let _place = Place { shared, member };
         let mut turn = Turn::Last;
@@ -75,7 +65,7 @@ impl<R: Runtime> Dialer<R> {
 
     /// Says which member has no agent, and what others have.
     fn no_agent(&self, member: &ServerAddress) -> String {
-        let shared = &self.listener.open.shared;
+        let shared = &self.open.shared;
         let mut text = format!(
             "no agent of {member} has a free socket here, at {}, within connectTimeoutMS; check that its agent runs, dials this \
              address, and speaks for the member by this name",

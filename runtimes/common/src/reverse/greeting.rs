@@ -17,10 +17,10 @@ use super::error::SocketEnded;
 use super::event::ReverseEvent;
 use super::hand_over::Promise;
 use super::orders::{Order, Orders};
-use super::shared::{Connected, Shared};
-use super::stream::DialedStream;
+use super::shared::{Connected, DialedStream, Shared};
 use crate::runtime::Runtime;
 use crate::socket::read_budget::BudgetedStream;
+use crate::socket::transport::Transport;
 use crate::tls;
 
 /// How long an agent stays away that may not speak for a member.
@@ -78,7 +78,8 @@ impl<R: Runtime> Visitor<R> {
     }
 
     async fn shake_hands(&self, stream: R::Stream, accepted: Instant) -> Result<DialedStream<R::Stream>, SocketEnded> {
-        let handshake = tls::accept(&self.shared.tls, BudgetedStream::new::<R>(stream));
+        let socket = Transport::Clear(BudgetedStream::new::<R>(stream));
+        let handshake = tls::accept(&self.shared.tls, socket);
         let stream = match self.shared.clock.before(Some(accepted + GREETING_LIMIT), handshake).await {
             Some(stream) => Box::new(stream?),
             None => return Err(Ending::NoGreeting.into()),

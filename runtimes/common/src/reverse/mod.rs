@@ -39,7 +39,6 @@ mod hand_over;
 mod options;
 mod orders;
 mod shared;
-mod stream;
 mod teller;
 
 use std::fmt;
@@ -51,12 +50,10 @@ use cmap_core::address::ServerAddress;
 use cmap_core::reverse::Lot;
 use rustls::ServerConfig;
 
-pub(crate) use self::dial::Dialer;
 pub use self::error::{BindError, SocketEnded};
 pub use self::event::ReverseEvent;
 pub use self::options::{PemSource, ReverseOptions};
 use self::shared::{Shared, State};
-pub(crate) use self::stream::{DialedStream, ReverseStream};
 use crate::clock::Clock;
 use crate::error::RuntimeGone;
 use crate::listen::Listen;

@@ -14,10 +14,14 @@ use rustls::ServerConfig;
 
 use super::hand_over::{self, Claim, Promise};
 use super::orders::{Order, Orders};
-use super::stream::DialedStream;
 use super::teller::Teller;
 use crate::clock::Clock;
 use crate::runtime::Runtime;
+use crate::socket::transport::Transport;
+use crate::tls::TlsStream;
+
+/// A socket that an agent has opened, under the listener's TLS.
+pub(super) type DialedStream<S> = Box<TlsStream<Transport<S>>>;
 
 /// A socket that leads to its member, or why it does not.
 pub(super) type Connected<S> = Result<DialedStream<S>, StartFailure>;

@@ -15,7 +15,8 @@ use bson::rawdoc;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::{Cause, CheckOutErrorKind, Clear, PoolState};
 use shuttle::future::block_on;
-use shuttle::thread;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner, thread};
 
 use self::runtime::{Network, Schedule};
 use crate::events::{Event, PoolEvent};
@@ -25,13 +26,18 @@ use crate::{CheckOutError, CommandError, Connection, Pool};
 /// The bugs of a schedule that PCT looks for need at most this many changes of threads.
 const DEPTH: usize = 3;
 
+/// Bytes for each thread. What shuttle has by default is too little for code that is not optimised, which ends the process then.
+const STACK_SIZE: usize = 512 * 1024;
+
 /// Tries orders of the threads of `test`.
 fn try_schedules(test: impl Fn() + Send + Sync + 'static) {
     let schedules = std::env::var("CMAP_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
     let test = Arc::new(test);
     let again = Arc::clone(&test);
-    shuttle::check_random(move || again(), schedules);
-    shuttle::check_pct(move || test(), schedules, DEPTH);
+    let mut config = Config::new();
+    config.stack_size = STACK_SIZE;
+    Runner::new(RandomScheduler::new(schedules), config.clone()).run(move || again());
+    Runner::new(PctScheduler::new(DEPTH, schedules), config).run(move || test());
 }
 
 /// A pool that is ready, and its network.
@@ -288,7 +294,12 @@ impl Told {
                     assert!(ready.contains(connection_id) && !closed.contains(connection_id), "{events:?}");
                     ended.push(*check_out);
                 }
-                _ => {}
+                PoolEvent::PoolCreated { .. }
+                | PoolEvent::PoolReady
+                | PoolEvent::PoolCleared { .. }
+                | PoolEvent::PoolClosed
+                | PoolEvent::ConnectionCheckedIn { .. }
+                | _ => {}
             }
         }
         ended.sort_unstable();

@@ -36,6 +36,7 @@ mod monitoring;
 #[cfg(feature = "trace")]
 mod recording;
 mod refresh;
+mod refused_logins;
 mod rotation;
 mod server_filter;
 mod srv_lookup;
@@ -269,6 +270,7 @@ impl<R: Runtime> Topology<R> {
         self.close_monitors();
         self.drive_with(|state, now, work| {
             state.machine.close(now);
+            state.report_refused(now);
             work.wake_all(state.abort_all(true, AbortReason::Closed));
             work.wake_all(state.srv_lookup.end());
         });
@@ -318,6 +320,7 @@ impl<R: Runtime> Topology<R> {
             + state.activities.len()
             + state.deadlines.entries()
             + state.closing.len()
+            + state.refused_logins.entries()
             + state.warm_ups.len()
             + state.watch.as_ref().map_or(0, |watch| watch.entries())
     }
@@ -545,11 +548,7 @@ impl<R: Runtime> Requester<R::Stream> for Topology<R> {
     }
 
     fn handle_establish_failed(self: &Arc<Self>, connection: Handle, error: EstablishError) {
-        self.drive_with(|state, now, _| {
-            state.place(connection).map(|place| state.activities.remove(&place));
-            // It was reported once, so it is pending, or has been forgotten.
-            let _ = state.machine.handle_establish_failed(now, connection, error);
-        });
+        self.drive_with(|state, now, _| state.handle_establish_failed(now, connection, error));
     }
 
     fn handle_runtime_gone(self: &Arc<Self>) {

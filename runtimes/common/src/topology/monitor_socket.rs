@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Poll, Waker};
 
 use cmap_core::ErrorChain;
-use cmap_core::connection::Fault;
+use cmap_core::connection::{Fault, Phase};
 use cmap_core::monitor::{self, Monitor};
 use cmap_core::pool::Cause;
 use cmap_core::time::Instant;
@@ -17,11 +17,11 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use super::Topology;
 use super::member::Member;
+use crate::establish::lost;
 use crate::runtime::Runtime;
 use crate::socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::sync::{Arc, AtomicWaker, Mutex, PoisonError, Weak};
-use crate::tls::TlsError;
 
 /// The state of a monitor's socket that its task shares.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ impl MonitorSocket {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                let fault = TlsError::of(&error).map_or(Fault::Network, TlsError::fault);
+                let fault = lost(Phase::Hello, &error, "").fault;
                 // Less than a message's header is no answer: a part of an alert of TLS, perhaps.
                 let advice = if received < HEADER_LEN { establisher.advice_before_hello() } else { "" };
                 return (fault, Cause::new(&format!("{}{advice}", ErrorChain(&error))));

@@ -1,4 +1,8 @@
 //! A new credential: proven by one connection, and only then used by all.
+//!
+//! Where the password was changed at the server first, logins with the old one are refused, and a refused login makes its server
+//! unknown (SDAM-8). So the new one is also proven to a server that is unknown for that reason. Logins that are refused during a
+//! rotation wait for its outcome: once the new credential is in use, they say nothing against the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -6,19 +10,22 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use cmap_core::connection::{ConnectionOptions, EstablishError};
-use cmap_core::options::Credential;
-use cmap_core::server::{Server, ServerType};
+use cmap_core::options::{Credential, ReadMode, ReadPreference};
+use cmap_core::pool::{Cause, Handle};
+use cmap_core::server::{ServerId, ServerType};
+use cmap_core::time::Instant;
+use cmap_core::topology::Criteria;
 
 use super::Topology;
 use super::member::Member;
+use super::state::State;
 use crate::builder::check_mechanism;
 use crate::error::{RotationError, RuntimeGone};
 use crate::runtime::Runtime;
-use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 
-/// How often servers are looked at while none is known.
-const LOOK: Duration = Duration::from_millis(50);
+/// A rotation under way. Dropping it ends it.
+struct Rotation<'a, R: Runtime>(&'a Arc<Topology<R>>);
 
 /// A proof under way, in a task of the home runtime. Dropping it gives it up.
 struct Proof {
@@ -37,7 +44,7 @@ struct Outcome {
 struct Leave(Arc<Outcome>);
 
 impl<R: Runtime> Topology<R> {
-    /// Replaces the credential: first it is proven by one connection to a known server, for which this waits for at most
+    /// Replaces the credential: first it is proven by one connection to a server that answers, for which this waits for at most
     /// `patience`. If the proof fails, nothing changes.
     pub(crate) async fn set_credential(
         self: Arc<Self>,
@@ -52,7 +59,8 @@ impl<R: Runtime> Topology<R> {
             check_mechanism(options.credential.as_deref())?;
         }
         let proven = options.credential.clone();
-        let member = self.known_member(patience).await?;
+        let _rotation = Rotation::begin(&self);
+        let member = self.answering_member(patience).await?;
         Proof::begin(member, self.clock.runtime(), options).result().await?;
         // First, so that no connection is established with the old one after those of the old one retire.
         self.settings.replace_credential(proven);
@@ -65,8 +73,9 @@ impl<R: Runtime> Topology<R> {
         self.lock().machine.outdated()
     }
 
-    /// A server to prove a credential to, as soon as one is known.
-    async fn known_member(self: &Arc<Self>, patience: Duration) -> Result<Arc<Member<R>>, RotationError> {
+    /// A server to prove a credential to, as soon as one answers.
+    async fn answering_member(self: &Arc<Self>, patience: Duration) -> Result<Arc<Member<R>>, RotationError> {
+        let nearest = Criteria { selector: ReadPreference::new(ReadMode::Nearest).into(), ..Criteria::default() };
         let begun_at = self.clock.now();
         loop {
             {
@@ -77,30 +86,95 @@ impl<R: Runtime> Topology<R> {
                 if state.machine.is_closed() {
                     return Err(RotationError::Closed);
                 }
-                let suits = |server: &Server<Box<Socket<R::Stream>>>| {
-                    !server.has_left() && suits(server.description().server_type)
-                };
-                let known = state.machine.servers().find(|(_, server)| suits(server)).map(|(id, _)| id);
-                let only = state.members.values().find(|_| state.has_own_monitor());
-                if let Some(member) = known.and_then(|id| state.members.get(&id)).or(only) {
+                if let Some(member) = state.answering_member() {
                     return Ok(Arc::clone(member));
                 }
             }
-            if self.clock.now().saturating_since(begun_at) >= patience {
+            let left = patience.saturating_sub(self.clock.now().saturating_since(begun_at));
+            if left.is_zero() {
                 return Err(RotationError::NoServer { patience });
             }
-            let end = Arc::new(Abort::default());
-            let limit = self.limit(Some(LOOK), &end);
-            // It ends by its limit, or with the runtime, which the next look finds.
-            let _ = end.during(std::future::pending::<()>()).await;
-            drop(limit);
+            // A warm-up to no connections is the wait for a server. However it ends, the next look finds out why.
+            let _ = Arc::clone(self).warm_up(nearest.clone(), Some(0), Some(left)).await;
         }
     }
 }
 
-/// Whether a server of this type has users.
-fn suits(server_type: ServerType) -> bool {
-    server_type.is_data_bearing()
+impl<R: Runtime> State<R> {
+    /// A connection could not be established. A refused login waits for the end of the rotation that is under way.
+    pub(super) fn handle_establish_failed(&mut self, now: Instant, connection: Handle, error: EstablishError) {
+        let may_wait = self.refused_logins.rotations > 0 && !self.machine.is_closed() && !self.runtime_gone;
+        if may_wait && self.is_refusal(connection, &error) {
+            self.refused_logins.held.push((connection, error));
+        } else {
+            self.fail_establishment(now, connection, error);
+        }
+    }
+
+    /// Tells the machine of the refused logins that waited.
+    pub(super) fn report_refused(&mut self, now: Instant) {
+        for (connection, error) in std::mem::take(&mut self.refused_logins.held) {
+            self.fail_establishment(now, connection, error);
+        }
+    }
+
+    fn fail_establishment(&mut self, now: Instant, connection: Handle, error: EstablishError) {
+        if self.is_refusal(connection, &error) {
+            let server = self.machine.server_of(connection);
+            self.refused_logins.last_refusal = server.map(|server| (server, Cause::of(&error)));
+        }
+        self.place(connection).map(|place| self.activities.remove(&place));
+        // It was reported once, so it is pending, or has been forgotten.
+        let _ = self.machine.handle_establish_failed(now, connection, error);
+    }
+
+    /// Whether a server has refused the credential that rotations replace.
+    fn is_refusal(&self, connection: Handle, error: &EstablishError) -> bool {
+        error.is_about_the_credential() && self.machine.identity_of(connection).is_none()
+    }
+
+    /// The server to prove a credential to: one where users are changed; else the last one that refused the old credential, because it
+    /// knows of the change; else a secondary or a router, which may learn of it later.
+    fn answering_member(&self) -> Option<&Arc<Member<R>>> {
+        if self.has_own_monitor() {
+            return self.members.values().next();
+        }
+        let of_type = |is_it: fn(ServerType) -> bool| {
+            let mut members = self.machine.servers().filter(|(_, server)| !server.has_left());
+            members.find(|(_, server)| is_it(server.description().server_type)).map(|(id, _)| id)
+        };
+        let best =
+            of_type(changes_users).or_else(|| self.refuser()).or_else(|| of_type(ServerType::is_data_bearing))?;
+        self.members.get(&best)
+    }
+
+    /// The server that refused a login last, if it is unknown for that: it answers all the same.
+    fn refuser(&self) -> Option<ServerId> {
+        let (id, cause) = self.refused_logins.last_refusal.as_ref()?;
+        let server = self.machine.server(*id).filter(|server| !server.has_left())?;
+        (server.description().error.as_ref() == Some(cause)).then_some(*id)
+    }
+}
+
+/// Whether users are changed at a server of this type, so that it knows their passwords first.
+fn changes_users(server_type: ServerType) -> bool {
+    server_type.is_data_bearing() && !matches!(server_type, ServerType::RsSecondary | ServerType::Mongos)
+}
+
+impl<'a, R: Runtime> Rotation<'a, R> {
+    fn begin(topology: &'a Arc<Topology<R>>) -> Self {
+        topology.lock().refused_logins.rotations += 1;
+        Self(topology)
+    }
+}
+
+impl<R: Runtime> Drop for Rotation<'_, R> {
+    fn drop(&mut self) {
+        self.0.drive_with(|state, now, _| {
+            state.refused_logins.rotations -= 1;
+            state.report_refused(now);
+        });
+    }
 }
 
 impl Proof {

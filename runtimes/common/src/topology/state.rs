@@ -20,6 +20,7 @@ use super::deadlines::Deadlines;
 use super::heartbeats::Heartbeats;
 use super::member::Member;
 use super::refresh::Refresh;
+use super::refused_logins::RefusedLogins;
 use super::srv_lookup::SrvLookup;
 use super::waiters::Waiters;
 use super::warm_up::WarmUps;
@@ -55,6 +56,7 @@ pub(crate) struct State<R: Runtime> {
     /// The wakers of the tasks that wait for the last connection of a closed pool.
     pub(crate) closing: Slab<Waker>,
     pub(super) warm_ups: WarmUps,
+    pub(super) refused_logins: RefusedLogins,
     /// The time at which the driver comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
@@ -143,6 +145,7 @@ impl<R: Runtime> State<R> {
             described,
             closing: Slab::new(),
             warm_ups: WarmUps::new(),
+            refused_logins: RefusedLogins::default(),
             armed: None,
             runtime_gone: false,
             writes,

@@ -16,8 +16,6 @@ use metrics::{SharedString, Unit};
 
 use super::Holder;
 use super::status::pool_name;
-use crate::client::Client;
-use crate::runtime::Runtime;
 
 /// Records the metrics of a client whenever it is told to: before a scrape, or every few seconds.
 ///
@@ -86,20 +84,15 @@ impl Metrics {
         Self::default()
     }
 
-    /// Records what has become of the client's pools since the last time.
-    pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
-        let pools = client.topology().pool_figures();
+    pub(crate) fn record_pools(&mut self, pools: Vec<PoolFigures>) {
         self.last.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
         for pool in pools {
             self.record_pool(pool);
         }
-        if client.topology().watches_holders() {
-            self.record_holders(&client.in_use());
-        }
     }
 
     /// Who held connections the last time, and holds none any more, is recorded once again.
-    fn record_holders(&mut self, in_use: &[Holder]) {
+    pub(crate) fn record_holders(&mut self, in_use: &[Holder]) {
         let before = std::mem::take(&mut self.holders);
         let mut longest: BTreeMap<_, _> = before.into_iter().map(|by| (by, Duration::ZERO)).collect();
         for holder in in_use {

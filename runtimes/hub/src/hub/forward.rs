@@ -194,7 +194,7 @@ async fn exchange(
             &composed
         }
     };
-    let sequences = request.sequences();
+    let sequences = request.sequences().map_err(|refusal| in_hub(FailureKind::Client, refusal))?;
     let mut command = Command::new(&request.database, body);
     command.sequences = &sequences;
     command.acknowledged = request.acknowledged;

@@ -20,7 +20,7 @@ use super::upstream::Upstream;
 use super::{ReloadError, StartError};
 use crate::config::{Config, Limits};
 use crate::protocol::{Common, Doors, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
-use crate::users::Users;
+use crate::users::{Rules, Users};
 
 /// How long uses upstream may go on when the hub has ended.
 const LAST_USES: Duration = Duration::from_secs(2);
@@ -95,7 +95,7 @@ impl Shared {
         let (limits, connections) = (config.limits, config.connections());
         let users = match config.users {
             Some(users) => Users::new(users, decoys),
-            None => Users::open(),
+            None => Users::open(Rules::default()),
         };
         Ok(Self {
             upstream,
@@ -136,7 +136,7 @@ impl Shared {
         let is_open = self.users().anonymous().is_some();
         let users = match config.users {
             Some(users) => Some(Users::new(users, self.decoys)),
-            None if is_open => Some(Users::open()),
+            None if is_open => Some(Users::open(Rules::default())),
             // Its listeners may be open to everybody.
             None => {
                 tracing::warn!(target: "cmap::hub", "a hub with users goes on with them until it is started again");

@@ -155,11 +155,11 @@ pub(super) fn continued_cursor(request: &Request) -> Option<i64> {
 /// The sessions of a `killSessions`.
 fn sessions_in(body: &RawDocument) -> impl Iterator<Item = SessionId> {
     let sessions = body.get("killSessions").ok().flatten().and_then(RawBsonRef::as_array);
-    sessions.into_iter().flatten().map_while(Result::ok).filter_map(session_id)
+    sessions.into_iter().flatten().filter_map(Result::ok).filter_map(session_id)
 }
 
 /// The cursors of a `killCursors`.
 pub(super) fn cursors_in(body: &RawDocument) -> impl Iterator<Item = i64> {
     let cursors = body.get("cursors").ok().flatten().and_then(RawBsonRef::as_array);
-    cursors.into_iter().flatten().map_while(Result::ok).filter_map(integer)
+    cursors.into_iter().flatten().filter_map(Result::ok).filter_map(integer)
 }

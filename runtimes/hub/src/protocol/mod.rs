@@ -9,6 +9,7 @@
 //! | `line` | one client's connection: its stages from the greeting to its end |
 //! | `request` | a command as it came, and as it goes on |
 //! | `targets` | the collections that a command touches |
+//! | `reading` | documents that decide something: what cannot be read is an error |
 //! | `greeting`, `login` | the hub's own hello; SCRAM |
 //! | `holdings` | the cursors and transactions of a connection, each at its server |
 //! | `sessions` | whose a logical session is |
@@ -33,6 +34,7 @@ mod names;
 mod operations;
 mod passing;
 mod queue;
+mod reading;
 mod refusal;
 mod request;
 mod sessions;

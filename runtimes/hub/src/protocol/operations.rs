@@ -11,6 +11,7 @@ use cmap_core::time::Instant;
 use cmap_core::wire::integer;
 
 use super::names;
+use super::reading::{array, field, values};
 use super::refusal::Refusal;
 use super::request::Request;
 use super::targets::Target;
@@ -94,11 +95,7 @@ pub(super) fn answer(
         "killOp" => Some(kill(request, user, operations)),
         // A rule that names the stage in full shows what the server knows.
         "aggregate" if !user.rules.names(&target("$currentOp")) => {
-            let stages = request.body().get_array("pipeline").ok()?;
-            let mut stages = stages.into_iter().map_while(Result::ok).filter_map(RawBsonRef::as_document);
-            let options = stages.next()?.get("$currentOp").ok()??;
-            let rest: Vec<&RawDocument> = stages.collect();
-            Some(aggregate(request, user, now, operations, options.as_document(), &rest))
+            aggregate(request, user, now, operations).transpose()
         }
         _ => None,
     }
@@ -111,7 +108,7 @@ fn current(
     operations: &dyn Operations,
 ) -> Result<RawDocumentBuf, Refusal> {
     check(request, user, "currentOp")?;
-    let mut fields = request.body().iter().map_while(Result::ok).skip(1).map(|(key, _)| key.as_str());
+    let mut fields = request.fields().skip(1).map(|(key, _)| key.as_str());
     let filter = fields.find(|key| !OF_ANY_COMMAND.contains(key) && !matches!(*key, "$all" | "$ownOps"));
     if let Some(filter) = filter {
         let filter = names::shown(filter);
@@ -124,30 +121,34 @@ fn current(
     Ok(reply)
 }
 
+/// `None` if the first stage is another one.
 fn aggregate(
     request: &Request,
     user: &User,
     now: Instant,
     operations: &dyn Operations,
-    options: Option<&RawDocument>,
-    rest: &[&RawDocument],
-) -> Result<RawDocumentBuf, Refusal> {
+) -> Result<Option<RawDocumentBuf>, Refusal> {
+    let mut stages = array(request.body(), "pipeline")?.into_iter().flat_map(values);
+    let Some(RawBsonRef::Document(first)) = stages.next().transpose()? else { return Ok(None) };
+    let Some(options) = field(first, "$currentOp")? else { return Ok(None) };
     check(request, user, "currentOp")?;
-    let is_empty =
-        |stage: &&RawDocument| stage.get_document("$match").is_ok_and(|filter| filter.iter().next().is_none());
-    if !rest.iter().all(is_empty) {
+    let is_empty = |stage: RawBsonRef<'_>| {
+        stage.as_document().is_some_and(|stage| stage.get_document("$match").is_ok_and(RawDocument::is_empty))
+    };
+    let rest = stages.collect::<Result<Vec<_>, _>>()?;
+    if !rest.into_iter().all(is_empty) {
         let message = "$currentOp of a hub shows the user's own operations, and has no further stages; filter its reply. A \
                        rule that names $currentOp in full lets it pass to the server";
         return Err(Refusal::new(72, "InvalidOptions", message));
     }
-    let all = options.is_some_and(|options| options.get_bool("allUsers").unwrap_or_default());
+    let all = options.as_document().is_some_and(|options| options.get_bool("allUsers").unwrap_or_default());
     let mut cursor = RawDocumentBuf::new();
     cursor.append(cstr!("id"), 0_i64);
     cursor.append(cstr!("ns"), "admin.$cmd.aggregate");
     cursor.append(cstr!("firstBatch"), listed(&operations.list(now, whose(user, "currentOp", !all))));
     let mut reply = RawDocumentBuf::new();
     reply.append(cstr!("cursor"), cursor);
-    Ok(reply)
+    Ok(Some(reply))
 }
 
 fn kill(request: &Request, user: &User, operations: &dyn Operations) -> Result<RawDocumentBuf, Refusal> {

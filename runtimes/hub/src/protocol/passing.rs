@@ -7,7 +7,8 @@
 
 use std::borrow::Cow;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::raw::CStr;
+use bson::{RawBson, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::retry::ErrorLabel;
 use cmap_core::retry::failure::WRITE_CODES;
 use cmap_core::server::StateChange;
@@ -77,12 +78,12 @@ pub(crate) fn unanswered(request: &Request, message: String) -> Refusal {
 /// The same reply, whose write concern has failed by a code that speaks of no server.
 fn with_other_concern_error(reply: &RawDocument) -> RawDocumentBuf {
     let mut replaced = RawDocumentBuf::new();
-    for (key, value) in reply.iter().map_while(Result::ok) {
+    for (key, value) in readable_fields(reply) {
         match (key.as_str(), value) {
             ("topologyVersion", _) => {}
-            ("writeConcernError", RawBsonRef::Document(error)) => {
+            ("writeConcernError", RawBson::Document(error)) => {
                 let mut other = RawDocumentBuf::new();
-                for (key, value) in error.iter().map_while(Result::ok) {
+                for (key, value) in readable_fields(&error) {
                     match key.as_str() {
                         "code" => other.append(cstr!("code"), 6),
                         "codeName" => other.append(cstr!("codeName"), "HostUnreachable"),
@@ -91,10 +92,19 @@ fn with_other_concern_error(reply: &RawDocument) -> RawDocumentBuf {
                 }
                 replaced.append(key, other);
             }
-            _ => replaced.append(key, value),
+            (_, value) => replaced.append(key, value),
         }
     }
     replaced
+}
+
+/// The fields of a reply, with the replacement character for anything that is not UTF-8: servers have cut messages in the middle of a
+/// character, and the fields behind such a one count as well.
+pub(super) fn readable_fields(reply: &RawDocument) -> impl Iterator<Item = (&CStr, RawBson)> {
+    reply.iter_elements().filter_map(|field| {
+        let field = field.ok()?;
+        Some((field.key(), field.value_utf8_lossy().ok()?))
+    })
 }
 
 #[cfg(test)]
@@ -167,6 +177,20 @@ mod tests {
             &*passed.reply,
             &*rawdoc! { "ok": 1, "n": 1, "writeConcernError": { "code": 6, "errmsg": "shutting down" } }
         );
+    }
+
+    #[test]
+    fn a_message_that_was_cut_in_the_middle_of_a_character_hides_no_field_behind_it() {
+        let error = rawdoc! { "errmsg": "shutting d?", "code": 91 };
+        let mut bytes = rawdoc! { "ok": 1, "writeConcernError": error, "n": 1 }.into_bytes();
+        let at = bytes.iter().position(|byte| *byte == b'?').unwrap();
+        bytes[at] = 0xc3;
+        let reply = RawDocumentBuf::from_bytes(bytes).unwrap();
+
+        let passed = pass(&request(rawdoc! { "insert": "c" }, false), &reply, NEW);
+
+        let error = passed.reply.get_document("writeConcernError").unwrap();
+        assert_eq!((error.get_i32("code").unwrap(), passed.reply.get_i32("n").unwrap()), (6, 1));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The hub's own errors, in the form of a server's.
 
+use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 
@@ -33,6 +34,14 @@ impl Refusal {
     /// The user may not do that.
     pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(13, "Unauthorized", message)
+    }
+
+    /// The command's bytes are no documents in which every text is UTF-8.
+    pub(super) fn invalid_bson(problem: &dyn fmt::Display) -> Self {
+        let message = format!(
+            "the command cannot be read ({problem}), so no rule can be applied to it; send texts in UTF-8, other bytes as binData"
+        );
+        Self::new(22, "InvalidBSON", message)
     }
 
     /// The rules forbid the command to the user.

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bson::raw::CStr;
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
@@ -11,10 +12,14 @@ use cmap_core::options::{MaxStaleness, ReadMode, ReadPreference, TagSet};
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::compression::is_compressible;
-use cmap_core::wire::{CompressorId, Header, Limits, Message, OpCode, Query, Sequence, WireError, integer};
+use cmap_core::wire::{
+    CompressorId, Flags, HEADER_LEN, Header, Limits, Message, OpCode, Query, Sequence, WireError, integer,
+};
 use thiserror::Error;
 
 use super::names::is_plain;
+use super::reading::fields;
+use super::refusal::Refusal;
 
 /// The id of a logical session.
 pub type SessionId = [u8; 16];
@@ -103,7 +108,7 @@ pub enum Fault {
     #[error("the client sent a message that is no command")]
     NoCommand,
     /// It is a command that says something that cannot be: it is answered.
-    #[error("{}", .0.message)]
+    #[error("{}", .0.refusal.message)]
     Refused(Box<Refused>),
 }
 
@@ -113,39 +118,55 @@ pub struct Refused {
     pub(super) is_query: bool,
     pub(super) id: i32,
     pub(super) acknowledged: bool,
-    pub(super) message: &'static str,
+    pub(super) refusal: Refusal,
 }
 
 /// How many fields a command may have beside each other: the longest has some dozens. Those of a filter or of what is written are deeper.
 const MOST_FIELDS: usize = 1_000;
 
-/// A message's document and what surrounds it.
-struct Envelope<'a> {
+/// How a message is answered.
+#[derive(Clone, Copy)]
+struct Answer {
     is_query: bool,
     id: i32,
     acknowledged: bool,
-    has_sequences: bool,
-    /// That of an OP_QUERY.
-    database: Option<&'a str>,
-    body: &'a RawDocument,
+}
+
+/// A message whose documents were checked, their texts at every depth included.
+enum Checked<'a> {
+    Message(Message<'a>),
+    Query { database: &'a str, body: &'a RawDocument },
 }
 
 impl Request {
     /// Reads a whole message.
     ///
     /// # Errors
-    /// It is no command.
+    /// It is no command, or one that cannot be: such as one with a text that is not UTF-8, at any depth. By whatever part of a
+    /// command something is decided, that part can be read.
     pub fn read(frame: &[u8], limits: &Limits, arrived: Instant) -> Result<Self, Fault> {
-        let Envelope { is_query, id, acknowledged, has_sequences, database, body } = open(frame, limits)?;
-        let refused = |message| Fault::Refused(Box::new(Refused { is_query, id, acknowledged, message }));
+        let (header, _) = Header::split(frame, limits)?;
+        let answer = Answer::to(&header, frame);
+        let checked = match Checked::open(&header, frame, limits) {
+            Err(Fault::Wire(error)) if is_of_content(&error) => {
+                return Err(answer.refused(Refusal::invalid_bson(&error)));
+            }
+            checked => checked?,
+        };
+        let refused = |message: &'static str| answer.refused(Refusal::new(9, "FailedToParse", message));
+        let (database, body) = match &checked {
+            Checked::Message(message) => ("", message.body),
+            Checked::Query { database, body } => (*database, *body),
+        };
+        let Answer { is_query, id, acknowledged } = answer;
         let mut request = Self {
             body: body.to_owned(),
-            frame: has_sequences.then(|| frame.into()),
+            frame: None,
             is_query,
             id,
             compressor: None,
             acknowledged,
-            database: database.unwrap_or_default().into(),
+            database: database.into(),
             name: String::new(),
             session: None,
             number: None,
@@ -157,7 +178,7 @@ impl Request {
         let (mut starts, mut autocommit) = (None, None);
         let mut seen = BTreeSet::new();
         for element in body.iter() {
-            let Ok((key, value)) = element else { return Err(refused("a text in the command is not UTF-8")) };
+            let (key, value) = element.map_err(|error| answer.refused(Refusal::invalid_bson(&error)))?;
             if seen.len() >= MOST_FIELDS {
                 return Err(refused("the command has more than a thousand fields"));
             }
@@ -169,7 +190,7 @@ impl Request {
                 if !is_plain(key.as_str()) {
                     return Err(refused("the command's name is longer than 255 bytes, or has control characters"));
                 }
-                if !is_named_by_text(key.as_str(), value) {
+                if !is_named_by_text(key.as_str(), value).map_err(|refusal| answer.refused(refusal))? {
                     return Err(refused("a collection is named by a string here, and not by its UUID"));
                 }
                 request.name = key.as_str().into();
@@ -198,10 +219,15 @@ impl Request {
         if !is_plain(&request.database) {
             return Err(refused("the database's name is longer than 255 bytes, or has control characters"));
         }
-        if request.sequences().iter().any(|sequence| !may_have(&request.name, sequence.identifier)) {
-            return Err(refused(
-                "the command has a document sequence that drivers do not send; put it into its document",
-            ));
+        if let Checked::Message(message) = &checked
+            && message.has_sequences()
+        {
+            if message.sequences().any(|sequence| !may_have(&request.name, sequence.identifier)) {
+                return Err(refused(
+                    "the command has a document sequence that drivers do not send; put it into its document",
+                ));
+            }
+            request.frame = Some(frame.into());
         }
         if autocommit == Some(false) {
             request.part = Some(match (request.name.as_str(), starts) {
@@ -222,10 +248,13 @@ impl Request {
     }
 
     /// Its document sequences.
-    pub fn sequences(&self) -> Vec<Sequence<'_>> {
-        // It was valid when it came.
-        let message = self.frame.as_deref().and_then(|frame| Message::decode(frame, &Limits::DEFAULT).ok());
-        message.iter().flat_map(Message::sequences).collect()
+    ///
+    /// # Errors
+    /// They cannot be read, which [`read`](Self::read) has ruled out.
+    pub fn sequences(&self) -> Result<Vec<Sequence<'_>>, Refusal> {
+        let Some(frame) = &self.frame else { return Ok(Vec::new()) };
+        let message = Message::decode(frame, &Limits::DEFAULT).map_err(|error| Refusal::invalid_bson(&error))?;
+        Ok(message.sequences().collect())
     }
 
     /// The collection that it names, if it names one.
@@ -246,13 +275,18 @@ impl Request {
         }
         let Self { is_query, id, acknowledged, .. } = self;
         let message = "a command that holds credentials must not be compressed; send it as it is";
-        Err(Fault::Refused(Box::new(Refused { is_query, id, acknowledged, message })))
+        Err(Answer { is_query, id, acknowledged }.refused(Refusal::new(9, "FailedToParse", message)))
+    }
+
+    /// The fields of its document. None is left out: [`read`](Self::read) has met them all.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&CStr, RawBsonRef<'_>)> {
+        self.body.iter().filter_map(Result::ok)
     }
 
     /// The same without the number by which its driver could repeat it, for a server that knows no such numbers.
     pub fn without_number(&self) -> Self {
         let mut body = RawDocumentBuf::new();
-        let fields = self.body.iter().map_while(Result::ok).filter(|(key, _)| *key != cstr!("txnNumber"));
+        let fields = self.fields().filter(|(key, _)| *key != cstr!("txnNumber"));
         fields.for_each(|(key, value)| body.append(key, value));
         Self { body, number: None, ..self.clone() }
     }
@@ -261,7 +295,7 @@ impl Request {
     /// `maxTimeMS`.
     pub fn compose(&self, time_left: Option<Duration>) -> RawDocumentBuf {
         let mut body = RawDocumentBuf::new();
-        for (key, value) in self.body().iter().map_while(Result::ok) {
+        for (key, value) in self.fields() {
             match (key.as_str(), time_left) {
                 ("$db", _) => {}
                 ("maxTimeMS", Some(left)) => {
@@ -293,14 +327,15 @@ impl Request {
 }
 
 /// Whether the rules can tell which collection a command means: a UUID, and what servers take for a string, hide it.
-fn is_named_by_text(name: &str, value: RawBsonRef<'_>) -> bool {
+fn is_named_by_text(name: &str, value: RawBsonRef<'_>) -> Result<bool, Refusal> {
     if let RawBsonRef::Document(inner) = value
         && name == "explain"
-        && let Some(Ok((inner_name, value))) = inner.iter().next()
+        && let Some(first) = fields(inner).next()
     {
-        return is_named_by_text(inner_name.as_str(), value);
+        let (inner_name, value) = first?;
+        return is_named_by_text(inner_name, value);
     }
-    !matches!(value, RawBsonRef::Binary(_) | RawBsonRef::Symbol(_))
+    Ok(!matches!(value, RawBsonRef::Binary(_) | RawBsonRef::Symbol(_)))
 }
 
 /// Whether a command has this document sequence. A server puts any sequence into the command, `pipeline` for one, past the rules.
@@ -313,24 +348,40 @@ fn may_have(command: &str, sequence: &str) -> bool {
 
 const BAD_SESSION: &str = "lsid is no document with a UUID of 16 bytes as its only field, `id`";
 
-fn open<'a>(frame: &'a [u8], limits: &Limits) -> Result<Envelope<'a>, Fault> {
-    let (header, _) = Header::split(frame, limits)?;
-    match header.op_code {
-        OpCode::Msg => {
-            let message = Message::decode(frame, limits)?;
-            let (id, acknowledged) = (header.ids.request_id, !message.more_to_come());
-            let has_sequences = message.has_sequences();
-            Ok(Envelope { is_query: false, id, acknowledged, has_sequences, database: None, body: message.body })
-        }
-        OpCode::Query => {
-            let query = Query::decode(frame, limits)?;
-            let database = Some(query.command_database().ok_or(Fault::NoCommand)?);
-            let (id, body) = (header.ids.request_id, query.query);
-            Ok(Envelope { is_query: true, id, acknowledged: true, has_sequences: false, database, body })
-        }
-        OpCode::Compressed => Err(Fault::Compressed),
-        OpCode::Reply => Err(Fault::NoCommand),
+impl Answer {
+    /// To this message, which need not be well-formed behind its header.
+    fn to(header: &Header, frame: &[u8]) -> Self {
+        let flags =
+            frame.get(HEADER_LEN..).and_then(|rest| rest.first_chunk()).map_or(0, |bits| u32::from_le_bytes(*bits));
+        let is_query = header.op_code == OpCode::Query;
+        let is_unacknowledged = !is_query && flags & Flags::MORE_TO_COME.bits() != 0;
+        Self { is_query, id: header.ids.request_id, acknowledged: !is_unacknowledged }
     }
+
+    fn refused(self, refusal: Refusal) -> Fault {
+        let Self { is_query, id, acknowledged } = self;
+        Fault::Refused(Box::new(Refused { is_query, id, acknowledged, refusal }))
+    }
+}
+
+impl<'a> Checked<'a> {
+    fn open(header: &Header, frame: &'a [u8], limits: &Limits) -> Result<Self, Fault> {
+        match header.op_code {
+            OpCode::Msg => Ok(Self::Message(Message::decode_utf8(frame, limits)?)),
+            OpCode::Query => {
+                let query = Query::decode_utf8(frame, limits)?;
+                let database = query.command_database().ok_or(Fault::NoCommand)?;
+                Ok(Self::Query { database, body: query.query })
+            }
+            OpCode::Compressed => Err(Fault::Compressed),
+            OpCode::Reply => Err(Fault::NoCommand),
+        }
+    }
+}
+
+/// Whether an error is one of a document or a name in the message: where the next message begins is known all the same.
+fn is_of_content(error: &WireError) -> bool {
+    matches!(error, WireError::Document(_) | WireError::DocumentTooShort { .. } | WireError::InvalidText { .. })
 }
 
 /// The id in an `lsid`. One with further fields, which name another user or an internal session, is none.
@@ -366,10 +417,10 @@ fn preference(value: RawBsonRef<'_>) -> Result<Option<ReadPreference>, &'static 
     let mut preference = ReadPreference::new(mode);
     if let Ok(sets) = document.get_array("tags") {
         let set = |set: RawBsonRef<'_>| -> Option<TagSet> {
-            let fields = set.as_document()?.iter().map_while(Result::ok);
+            let fields = set.as_document()?.iter().filter_map(Result::ok);
             Some(fields.filter_map(|(key, tag)| Some((key.as_str().into(), tag.as_str()?.into()))).collect())
         };
-        let sets = sets.into_iter().map_while(Result::ok).filter_map(set).collect();
+        let sets = sets.into_iter().filter_map(Result::ok).filter_map(set).collect();
         preference = preference.with_tag_sets(sets).map_err(|_| "$readPreference has tags beside the mode primary")?;
     }
     let staleness = document.get("maxStalenessSeconds").ok().flatten().and_then(integer);

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use bson::{RawBsonRef, RawDocument};
 
+use super::reading::{array, field, fields, text, values};
 use super::refusal::Refusal;
 use super::request::Request;
 
@@ -27,13 +28,13 @@ const MOST_TARGETS: usize = 1_000;
 /// The targets of a command, at least one.
 ///
 /// # Errors
-/// It has more than a thousand.
+/// It has more than a thousand, or something in it cannot be read.
 pub fn targets(request: &Request) -> Result<Vec<Target>, Refusal> {
-    let sequences = request.sequences();
-    let mut found = Found { database: &request.database, targets: BTreeSet::new() };
-    found.command(&request.name, request.body());
+    let sequences = request.sequences()?;
+    let mut found = Found { database: &request.database, around: Vec::new(), targets: BTreeSet::new() };
+    found.command(&request.name, request.body())?;
     for sequence in sequences.iter().filter(|sequence| sequence.identifier == "nsInfo") {
-        sequence.documents().for_each(|entry| found.namespace_of(entry));
+        sequence.documents().try_for_each(|entry| found.namespace_of(entry))?;
     }
     if found.targets.len() > MOST_TARGETS {
         let message = format!("the command touches more than {MOST_TARGETS} collections; send several commands");
@@ -113,39 +114,57 @@ fn names_its_database(command: &str) -> bool {
     WITH_DATABASE.iter().any(|name| name.eq_ignore_ascii_case(command))
 }
 
-fn is_of_all_databases(stage: RawBsonRef<'_>) -> bool {
+fn is_of_all_databases(stage: RawBsonRef<'_>) -> Result<bool, Refusal> {
     // What is no document, or says no boolean, is refused by the server.
-    stage.as_document().is_some_and(|stage| stage.get("allChangesForCluster").is_ok_and(|all| all.is_some()))
+    let all = stage.as_document().map(|stage| field(stage, "allChangesForCluster")).transpose()?;
+    Ok(all.flatten().is_some())
+}
+
+fn has_change_stream(body: &RawDocument) -> Result<bool, Refusal> {
+    for stage in array(body, "pipeline")?.into_iter().flat_map(values) {
+        if let RawBsonRef::Document(stage) = stage?
+            && let Some(first) = fields(stage).next()
+            && first?.0 == "$changeStream"
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What is found, by names that the command itself holds: one that is there a million times costs no copies.
 struct Found<'a> {
     database: &'a str,
+    /// The databases that the stages around the present one name: a name in their pipelines may be one of there, too.
+    around: Vec<&'a str>,
     /// Database, collection, action.
     targets: BTreeSet<(&'a str, &'a str, &'a str)>,
 }
 
 impl<'a> Found<'a> {
-    fn command(&mut self, name: &'a str, body: &'a RawDocument) {
-        let first = body.get(name).ok().flatten();
+    fn command(&mut self, name: &'a str, body: &'a RawDocument) -> Result<(), Refusal> {
+        let first = field(body, name)?;
         let name = modern(name);
         match (name, first) {
             // What is explained is what counts, and the explanation itself.
             ("explain", Some(RawBsonRef::Document(inner))) => {
                 self.add(self.database, "", name);
-                if let Some(Ok((inner_name, _))) = inner.iter().next() {
-                    self.command(inner_name.as_str(), inner);
-                }
-                return;
+                return match fields(inner).next() {
+                    Some(first) => self.command(first?.0, inner),
+                    None => Ok(()),
+                };
             }
-            ("getMore", _) => self.add(self.database, body.get_str("collection").unwrap_or_default(), name),
+            ("getMore", _) => self.add(self.database, text(body, "collection")?.unwrap_or_default(), name),
             ("renameCollection", Some(RawBsonRef::String(from))) => {
                 self.full(from, name);
-                self.full(body.get_str("to").unwrap_or_default(), name);
+                self.full(text(body, "to")?.unwrap_or_default(), name);
             }
             ("bulkWrite", _) => {
-                let entries = body.get_array("nsInfo").ok().into_iter().flatten().map_while(Result::ok);
-                entries.filter_map(RawBsonRef::as_document).for_each(|entry| self.namespace_of(entry));
+                for entry in array(body, "nsInfo")?.into_iter().flat_map(values) {
+                    if let RawBsonRef::Document(entry) = entry? {
+                        self.namespace_of(entry)?;
+                    }
+                }
                 self.add(self.database, "", name);
             }
             (_, Some(RawBsonRef::String(namespace))) if names_its_database(name) => self.full(namespace, name),
@@ -153,99 +172,110 @@ impl<'a> Found<'a> {
             _ => self.add(self.database, "", name),
         }
         if name == "mapReduce" {
-            self.output(body);
+            self.output(body)?;
         }
-        if let Ok(view_on) = body.get_str("viewOn") {
+        if let Some(view_on) = text(body, "viewOn")? {
             self.add(self.database, view_on, "aggregate");
         }
-        if let Ok(copy) = body.get_str("toCollection") {
+        if let Some(copy) = text(body, "toCollection")? {
             self.add(self.database, copy, name);
         }
-        self.document(body);
+        self.document(body)?;
         // On a whole database, or all of them.
-        if name == "aggregate" && !matches!(first, Some(RawBsonRef::String(_))) && self.has_change_stream(body) {
+        if name == "aggregate" && !matches!(first, Some(RawBsonRef::String(_))) && has_change_stream(body)? {
             self.add(self.database, "", "$changeStream");
         }
+        Ok(())
     }
 
     /// Where a `mapReduce` writes: a name, or a document that says how, whereto and, maybe, into which database.
-    fn output(&mut self, body: &'a RawDocument) {
-        match body.get("out").ok().flatten() {
+    fn output(&mut self, body: &'a RawDocument) -> Result<(), Refusal> {
+        match field(body, "out")? {
             Some(RawBsonRef::Document(out)) => {
-                let database = out.get_str("db").unwrap_or(self.database);
+                let database = text(out, "db")?.unwrap_or(self.database);
                 for how in ["replace", "merge", "reduce"] {
-                    if let Ok(collection) = out.get_str(how) {
+                    if let Some(collection) = text(out, how)? {
                         self.add(database, collection, "$out");
                     }
                 }
             }
-            Some(out) => self.sink(out, "$out"),
+            Some(out) => _ = self.named(out, "$out")?,
             None => {}
         }
-    }
-
-    fn has_change_stream(&self, body: &RawDocument) -> bool {
-        let stages = body.get_array("pipeline").ok().into_iter().flatten().map_while(Result::ok);
-        let mut names = stages.filter_map(|stage| stage.as_document()?.iter().next()?.ok());
-        names.any(|(name, _)| name.as_str() == "$changeStream")
+        Ok(())
     }
 
     /// Looks for stages in a document, at every depth; core has bounded the depth.
-    fn document(&mut self, document: &'a RawDocument) {
-        for (key, value) in document.iter().map_while(Result::ok) {
-            match key.as_str() {
-                key if !key.starts_with('$') => {}
-                "$lookup" | "$graphLookup" => self.source(value, "from"),
-                "$unionWith" => self.source(value, "coll"),
-                "$out" => self.sink(value, "$out"),
-                stage if OF_THE_SERVER.contains(&stage) => self.add(self.database, "", stage),
-                "$changeStream" if is_of_all_databases(value) => self.add("admin", "", "allChangesForCluster"),
-                "$merge" => match value.as_document() {
-                    Some(stage) => {
-                        if let Ok(Some(into)) = stage.get("into") {
-                            self.sink(into, "$merge");
-                        }
-                    }
-                    None => self.sink(value, "$merge"),
-                },
-                _ => {}
+    fn document(&mut self, document: &'a RawDocument) -> Result<(), Refusal> {
+        fields(document).try_for_each(|field| field.and_then(|(key, value)| self.stage(key, value)))
+    }
+
+    /// A field that may be a stage, and what is in it.
+    fn stage(&mut self, key: &'a str, value: RawBsonRef<'a>) -> Result<(), Refusal> {
+        let mut database = None;
+        match key {
+            key if !key.starts_with('$') => {}
+            "$lookup" | "$graphLookup" => database = self.source(value, "from")?,
+            "$unionWith" => database = self.source(value, "coll")?,
+            "$out" => _ = self.named(value, "$out")?,
+            stage if OF_THE_SERVER.contains(&stage) => self.add(self.database, "", stage),
+            "$changeStream" if is_of_all_databases(value)? => self.add("admin", "", "allChangesForCluster"),
+            "$merge" => {
+                let into = value.as_document().map_or(Ok(Some(value)), |stage| field(stage, "into"))?;
+                into.map(|into| self.named(into, "$merge")).transpose()?;
             }
-            self.value(value);
+            _ => {}
+        }
+        let is_another = |database: &&str| *database != self.database && !self.around.contains(database);
+        let Some(database) = database.filter(is_another) else { return self.value(value) };
+        self.around.push(database);
+        let found = self.value(value);
+        self.around.pop();
+        found
+    }
+
+    fn value(&mut self, value: RawBsonRef<'a>) -> Result<(), Refusal> {
+        if let RawBsonRef::Array(array) = value {
+            return values(array).try_for_each(|item| self.value(item?));
+        }
+        let scope = || value.as_javascript_with_scope().map(|code| code.scope);
+        value.as_document().or_else(scope).map_or(Ok(()), |inner| self.document(inner))
+    }
+
+    /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection. Returns the
+    /// database that the stage names.
+    fn source(&mut self, stage: RawBsonRef<'a>, name: &str) -> Result<Option<&'a str>, Refusal> {
+        let Some(stage) = stage.as_document() else { return self.named(stage, "aggregate") };
+        match (field(stage, name)?, text(stage, "db")?) {
+            (Some(RawBsonRef::String(collection)), Some(database)) => {
+                self.add(database, collection, "aggregate");
+                Ok(Some(database))
+            }
+            (Some(named), _) => self.named(named, "aggregate"),
+            (None, _) => Ok(None),
         }
     }
 
-    fn value(&mut self, value: RawBsonRef<'a>) {
-        if let RawBsonRef::Document(inner) = value {
-            self.document(inner);
-        } else if let RawBsonRef::Array(array) = value {
-            array.into_iter().map_while(Result::ok).for_each(|item| self.value(item));
-        }
-    }
-
-    /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection.
-    fn source(&mut self, stage: RawBsonRef<'a>, field: &str) {
-        let (database, named) = match stage.as_document() {
-            Some(stage) => (stage.get_str("db").unwrap_or(self.database), stage.get(field).ok().flatten()),
-            None => (self.database, Some(stage)),
+    /// A collection by its name, or by a document that names it and perhaps its database, which is returned.
+    fn named(&mut self, named: RawBsonRef<'a>, action: &'a str) -> Result<Option<&'a str>, Refusal> {
+        let (database, collection) = match (named.as_str(), named.as_document()) {
+            (Some(collection), _) => (None, collection),
+            (None, Some(named)) => (text(named, "db")?, text(named, "coll")?.unwrap_or_default()),
+            (None, None) => return Ok(None),
         };
-        match named {
-            Some(RawBsonRef::String(collection)) => self.add(database, collection, "aggregate"),
-            Some(other) => self.sink(other, "aggregate"),
-            None => {}
+        match database {
+            Some(database) => self.add(database, collection, action),
+            None => {
+                self.add(self.database, collection, action);
+                (0..self.around.len()).for_each(|at| self.add(self.around[at], collection, action));
+            }
         }
+        Ok(database)
     }
 
-    fn sink(&mut self, named: RawBsonRef<'a>, action: &'a str) {
-        if let RawBsonRef::String(collection) = named {
-            self.add(self.database, collection, action);
-        } else if let RawBsonRef::Document(named) = named {
-            let database = named.get_str("db").unwrap_or(self.database);
-            self.add(database, named.get_str("coll").unwrap_or_default(), action);
-        }
-    }
-
-    fn namespace_of(&mut self, entry: &'a RawDocument) {
-        self.full(entry.get_str("ns").unwrap_or_default(), "bulkWrite");
+    fn namespace_of(&mut self, entry: &'a RawDocument) -> Result<(), Refusal> {
+        self.full(text(entry, "ns")?.unwrap_or_default(), "bulkWrite");
+        Ok(())
     }
 
     fn full(&mut self, namespace: &'a str, action: &'a str) {
@@ -370,6 +400,32 @@ mod tests {
         let other = rawdoc! { "replace": "secret", "db": "other" };
         assert_eq!(with(bson::RawBson::Document(other)), ["mapReduce d.c", "$out other.secret"]);
         assert_eq!(with(bson::RawBson::Document(rawdoc! { "inline": 1 })), ["mapReduce d.c"]);
+    }
+
+    #[test]
+    fn a_name_in_a_stage_of_another_database_may_be_one_of_there_x_133() {
+        let inner = || rawdoc! { "$lookup": { "from": "deep", "as": "x" } };
+        let from = rawdoc! { "from": { "db": "other", "coll": "c" }, "pipeline": [inner()] };
+
+        let both = of(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$lookup": from }, inner()] });
+        assert_eq!(both, ["aggregate d.c", "aggregate d.deep", "aggregate other.c", "aggregate other.deep"]);
+        let union = rawdoc! { "db": "other", "coll": "c", "pipeline": [] };
+        let after = of(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$unionWith": union }, inner()] });
+        assert_eq!(after, ["aggregate d.c", "aggregate d.deep", "aggregate other.c"]);
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_where_it_names_a_collection_is_refused_x_133() {
+        let of_stage = |stage| rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [stage] };
+        for twice in [
+            of_stage(rawdoc! { "$lookup": { "from": "orders", "from": "secret" } }),
+            of_stage(rawdoc! { "$unionWith": { "coll": "orders", "db": "d", "db": "other" } }),
+            of_stage(rawdoc! { "$merge": { "into": { "coll": "orders", "coll": "secret" } } }),
+            rawdoc! { "explain": { "find": "orders", "find": "secret" }, "$db": "d" },
+            rawdoc! { "bulkWrite": 1, "nsInfo": [{ "ns": "d.orders", "ns": "d.secret" }], "$db": "admin" },
+        ] {
+            assert_eq!(targets(&read(&twice)).unwrap_err().code, 9, "{twice:?}");
+        }
     }
 
     #[test]

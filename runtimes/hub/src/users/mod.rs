@@ -55,9 +55,9 @@ impl Users {
         Self { by_name, decoys: decoys.to_vec(), anonymous: None }
     }
 
-    /// Nobody logs in, and everybody may do what users may by default.
-    pub fn open() -> Self {
-        let user = User { name: "".into(), upstream: None, rules: Rules::default(), keys: Vec::new() };
+    /// Nobody logs in, and everybody may do what these rules allow.
+    pub fn open(rules: Rules) -> Self {
+        let user = User { name: "".into(), upstream: None, rules, keys: Vec::new() };
         Self { by_name: BTreeMap::new(), decoys: Vec::new(), anonymous: Some(Arc::new(user)) }
     }
 

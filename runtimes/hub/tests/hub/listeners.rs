@@ -11,7 +11,8 @@ use cmap_tokio::Client;
 use cmap_tokio::bson::rawdoc;
 use cmap_tokio::core::topology::ServerSelector::Writable;
 
-use super::house::{Plan, eventually, numbered};
+use super::hidden;
+use super::house::{Plan, ask, code, eventually, numbered};
 use super::program::HubProgram;
 use super::servers::Servers;
 
@@ -113,6 +114,40 @@ async fn a_user_logs_in_by_a_unix_socket() {
     let host = path.display().to_string().replace('/', "%2F");
 
     assert!(is_served(&format!("mongodb://app:secret@{host}/?loadBalanced=true")).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_listener_refuses_what_names_a_collection_behind_a_text_that_is_not_utf8_x_133() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let authority = Authority::new("hub").unwrap();
+    let [certificate, trusted, socket] = ["hub.pem", "ca.pem", "hub.sock"].map(|name| folder.path().join(name));
+    fs::write(&certificate, authority.server(&LOCAL_HOSTS, Validity::Now).unwrap().pem()).unwrap();
+    fs::write(&trusted, authority.pem()).unwrap();
+    let mut listen = format!("[[listen]]\naddress = '127.0.0.1:0'\ncertificate = '{}'\n", certificate.display());
+    if cfg!(unix) {
+        listen += &format!("[[listen]]\nunix = '{}'\n", socket.display());
+    }
+    let rules = "[[user.allow]]\ndatabases = ['shop']\n[[user.deny]]\ncollections = ['secret']";
+    let house = Plan::before(&servers, "").user("app", rules).more(&listen).start().await;
+    let [plain, tls] = [0, 1].map(|index| house.hub.addresses()[index]);
+
+    let mut places = vec![
+        (plain.to_string(), String::new()),
+        (tls.to_string(), format!("tls=true&tlsCAFile={}", trusted.display())),
+    ];
+    if cfg!(unix) {
+        places.push((socket.display().to_string().replace('/', "%2F"), String::new()));
+    }
+    for (place, query) in places {
+        let client =
+            Client::connect(&format!("mongodb://app:secret@{place}/?loadBalanced=true&{query}")).await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+        for command in hidden::commands() {
+            let reply = ask(&mut connection, "shop", command.clone()).await;
+            assert_eq!(code(&reply), Some(22), "{place}: {command:?}: {reply:?}");
+        }
+        assert_eq!(code(&ask(&mut connection, "shop", rawdoc! { "count": "orders" }).await), None, "{place}");
+    }
 }
 
 #[cfg(unix)]

@@ -23,6 +23,7 @@ mod member_faults;
 mod mixed_load;
 mod operations;
 mod replica_set;
+mod rotation;
 mod server_filter;
 mod srv;
 mod transactions;

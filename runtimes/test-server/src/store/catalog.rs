@@ -11,6 +11,7 @@ use super::collection::{Cap, Collection};
 use super::failure::CommandFailure;
 use super::limits::StoreLimits;
 use super::meter::{Held, Meter};
+use super::opened::Opened;
 use super::update::with_id;
 
 /// The longest `database.collection`.
@@ -41,6 +42,8 @@ pub(super) struct Catalog {
     pub(super) meter: Arc<Meter>,
     /// The collections that were given out to be changed, if that is noted: in a view. They note which of their documents are changed.
     changed: Option<BTreeSet<(Arc<str>, Arc<str>)>>,
+    /// The collections that were looked up, made or removed.
+    pub(super) opened: Opened,
     /// What a view takes beyond its collections.
     _held: Option<Held>,
 }
@@ -87,7 +90,8 @@ impl Catalog {
     pub(super) fn new(limits: StoreLimits) -> Self {
         let meter = Meter::new(limits.bytes);
         let (databases, uuids, object_ids) = (BTreeMap::new(), Random::new(1), ObjectIds::default());
-        Self { databases, uuids, object_ids, limits, meter, changed: None, _held: None }
+        let opened = Opened::default();
+        Self { databases, uuids, object_ids, limits, meter, changed: None, opened, _held: None }
     }
 
     /// The collections as they are now, shared until either side changes one. `origin` is that of the ids that it makes; with
@@ -103,6 +107,7 @@ impl Catalog {
             limits: self.limits.clone(),
             meter: Arc::clone(&self.meter),
             changed: origin.map(|_| BTreeSet::new()),
+            opened: self.opened.clone(),
             _held: Some(self.meter.hold(bytes)),
         })
     }
@@ -128,16 +133,18 @@ impl Catalog {
         let databases =
             databases.map(|(name, database)| (Arc::clone(name), database.iter().map(copy).collect())).collect();
         let (uuids, object_ids, limits) = (self.uuids.clone(), self.object_ids, self.limits.clone());
-        Self { databases, uuids, object_ids, limits, meter, changed: None, _held: None }
+        Self { databases, uuids, object_ids, limits, meter, changed: None, opened: Opened::default(), _held: None }
     }
 
     /// The collection, if it exists.
     pub(super) fn get(&self, namespace: Namespace<'_>) -> Option<&Collection> {
+        self.opened.note(namespace);
         self.databases.get(namespace.database)?.get(namespace.collection).map(|collection| &**collection)
     }
 
     /// The collection, if it exists, to be changed. One that is shared is copied.
     pub(super) fn get_mut(&mut self, namespace: Namespace<'_>) -> Option<&mut Collection> {
+        self.opened.note(namespace);
         self.note_change(namespace);
         let collection = self.databases.get_mut(namespace.database)?.get_mut(namespace.collection)?;
         let collection = Arc::make_mut(collection);
@@ -201,12 +208,14 @@ impl Catalog {
     }
 
     fn add(&mut self, namespace: Namespace<'_>, collection: Collection) {
+        self.opened.note(namespace);
         let database = self.databases.entry(namespace.database.into()).or_default();
         database.insert(namespace.collection.into(), Arc::new(collection));
     }
 
     /// Takes a collection out; a database without collections is gone.
     pub(super) fn remove(&mut self, namespace: Namespace<'_>) -> Option<Arc<Collection>> {
+        self.opened.note(namespace);
         let database = self.databases.get_mut(namespace.database)?;
         let collection = database.remove(namespace.collection);
         if database.is_empty() {
@@ -217,7 +226,9 @@ impl Catalog {
 
     /// Takes a database out.
     pub(super) fn remove_database(&mut self, name: &str) -> Option<Collections> {
-        self.databases.remove(name)
+        let collections = self.databases.remove(name)?;
+        collections.keys().for_each(|collection| self.opened.note(Namespace { database: name, collection }));
+        Some(collections)
     }
 
     /// The databases by name.

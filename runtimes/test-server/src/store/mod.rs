@@ -40,6 +40,7 @@ mod limits;
 mod meter;
 mod modifier;
 mod number;
+mod opened;
 mod order;
 mod path;
 mod pattern;
@@ -56,6 +57,7 @@ mod update;
 mod work;
 mod write_error;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bson::spec::ElementType;
@@ -162,6 +164,13 @@ impl Store {
         self.cursors.seed_ids(seed);
     }
 
+    /// The namespaces, `database.collection`, that commands have opened since the last call; the first call begins to note them. A
+    /// command opens what it reads, writes, makes and removes, and what MongoDB would open for a stage or a command that this store
+    /// lacks.
+    pub fn take_opened(&mut self) -> BTreeSet<String> {
+        self.catalog.opened.take()
+    }
+
     /// Whether `name` is a command on data.
     pub fn knows(name: &str) -> bool {
         commands::named(name).is_some()
@@ -184,6 +193,7 @@ impl Store {
         caller: Caller,
         command: &StoreCommand<'_>,
     ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Spent)> {
+        opened::open_involved(&self.catalog, command);
         let run = commands::named(command.name)?;
         self.cursors.advance(caller.now);
         let StoreCommand { name, database, body } = *command;

@@ -8,6 +8,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::wire::integer;
 
 use super::super::holdings::cursors_in;
+use super::super::passing::readable_fields;
 use super::super::queue::Class;
 use super::super::request::{Forward, Request, Route};
 use super::{Answer, Line};
@@ -59,8 +60,9 @@ impl Killing {
     pub(super) fn next(&mut self, request: &Arc<Request>) -> Option<Forward> {
         let (server, cursors) = self.rest.pop()?;
         let mut body = RawDocumentBuf::new();
-        for (key, value) in request.compose(None).iter().map_while(Result::ok) {
+        for (key, value) in request.fields() {
             match key.as_str() {
+                "$db" => {}
                 "cursors" => body.append(key, array(&cursors)),
                 _ => body.append(key, value),
             }
@@ -76,7 +78,7 @@ impl Killing {
             return;
         }
         self.others = RawDocumentBuf::new();
-        for (key, value) in reply.iter().map_while(Result::ok) {
+        for (key, value) in readable_fields(reply) {
             let list = match key.as_str() {
                 "cursorsKilled" => &mut self.killed,
                 "cursorsNotFound" => &mut self.not_found,
@@ -87,7 +89,8 @@ impl Killing {
                     continue;
                 }
             };
-            list.extend(value.as_array().into_iter().flatten().map_while(Result::ok).filter_map(integer));
+            let ids = value.as_raw_bson_ref().as_array().into_iter().flatten().filter_map(Result::ok);
+            list.extend(ids.filter_map(integer));
         }
     }
 
@@ -97,7 +100,7 @@ impl Killing {
             return failure;
         }
         let mut reply = self.lists();
-        self.others.iter().map_while(Result::ok).for_each(|(key, value)| reply.append(key, value));
+        readable_fields(&self.others).for_each(|(key, value)| reply.append(key, value));
         reply
     }
 

@@ -32,7 +32,7 @@ impl Line {
         };
         if let Ok(names) = body.get_array("compression") {
             let names =
-                names.into_iter().map_while(Result::ok).filter_map(|name| CompressorId::from_name(name.as_str()?));
+                names.into_iter().filter_map(Result::ok).filter_map(|name| CompressorId::from_name(name.as_str()?));
             let common: Vec<_> = names.filter(|id| around.compressors.contains(id)).collect();
             let mut shared = RawArrayBuf::new();
             for id in common {

@@ -307,11 +307,10 @@ impl Line {
             match request {
                 Ok(request) => self.handle(now, request, around),
                 Err(Fault::Refused(refused)) => {
-                    let refusal = Refusal::new(9, "FailedToParse", refused.message);
                     if refused.acknowledged {
-                        self.encode(refused.is_query, refused.id, None, &refusal.reply());
+                        self.encode(refused.is_query, refused.id, None, &refused.refusal.reply());
                     }
-                    self.outputs.push_back(LineOutput::Refused(refusal));
+                    self.outputs.push_back(LineOutput::Refused(refused.refusal));
                 }
                 Err(fault) => self.end(Ending::Fault(fault)),
             }

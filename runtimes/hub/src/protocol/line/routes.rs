@@ -108,7 +108,7 @@ fn check_rules(request: &Request, user: &User) -> Result<(), Refusal> {
 /// The same command with those of its sessions that are the user's, and these.
 fn own_sessions(request: &Request, is_own: impl Fn(&SessionId) -> bool) -> (RawDocumentBuf, Vec<SessionId>) {
     let (mut body, mut own) = (RawDocumentBuf::new(), Vec::new());
-    for (index, (key, value)) in request.compose(None).iter().map_while(Result::ok).enumerate() {
+    for (index, (key, value)) in request.fields().enumerate().filter(|(_, (key, _))| key.as_str() != "$db") {
         let RawBsonRef::Array(array) = value else {
             body.append(key, value);
             continue;
@@ -118,7 +118,7 @@ fn own_sessions(request: &Request, is_own: impl Fn(&SessionId) -> bool) -> (RawD
             continue;
         }
         let mut kept = RawArrayBuf::new();
-        for session in array.into_iter().map_while(Result::ok) {
+        for session in array.into_iter().filter_map(Result::ok) {
             if let Some(id) = session_id(session).filter(&is_own) {
                 own.push(id);
                 kept.push(session);

@@ -1,5 +1,9 @@
 //! The engine `core`: the pool machine alone, without an adapter, in virtual time.
 //!
+//! The engine `sim` carries out the same files with the whole client. This one has no adapter that could hide a fault of the
+//! machine. It checks the invariants of every pool after every move, and it alone carries out the tests in which a client
+//! notices at once that a server hung up.
+//!
 //! Nothing here sleeps. A test's threads are virtual, too: each is a queue of operations and what it waits for (FMT-3), the
 //! main thread among them. As long as some thread can go on, time stands still; when all wait, it jumps to the next moment
 //! at which anything happens. Where two things could happen at the same moment, the seed decides.

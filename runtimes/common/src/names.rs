@@ -2,13 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(feature = "srv")]
 use std::sync::Arc;
 
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 
-use super::addresses::addresses;
-use super::ask;
-use super::message::{self, Kind};
+#[cfg(feature = "srv")]
+use crate::dns;
 use crate::runtime::Runtime;
 
 /// Where a client looks up names.
@@ -18,6 +18,7 @@ pub(crate) enum Names {
     #[default]
     Runtime,
     /// At these name servers.
+    #[cfg(feature = "srv")]
     At(Arc<[SocketAddr]>),
 }
 
@@ -29,17 +30,23 @@ impl Names {
         host: &str,
         port: u16,
     ) -> io::Result<Vec<SocketAddr>> {
-        let Self::At(servers) = self else { return runtime.resolve(host, port).await };
-        // A future of its own, so that the one of those who ask the runtime stays small.
-        let found = Box::pin(addresses(runtime, servers, host)).await?;
-        Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+        match self {
+            Self::Runtime => runtime.resolve(host, port).await,
+            #[cfg(feature = "srv")]
+            Self::At(servers) => {
+                // A future of its own, so that the one of those who ask the runtime stays small.
+                let found = Box::pin(dns::addresses(runtime, servers, host)).await?;
+                Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+            }
+        }
     }
 
     /// The SRV records of `name`.
     pub(crate) async fn srv<R: Runtime>(&self, runtime: &R, name: &str) -> io::Result<Vec<SrvRecord>> {
         match self {
             Self::Runtime => runtime.resolve_srv(name).await,
-            Self::At(servers) => message::srv(&ask(runtime, servers, name, Kind::Srv).await?),
+            #[cfg(feature = "srv")]
+            Self::At(servers) => dns::srv(runtime, servers, name).await,
         }
     }
 
@@ -47,7 +54,8 @@ impl Names {
     pub(crate) async fn txt<R: Runtime>(&self, runtime: &R, name: &str) -> io::Result<Vec<TxtRecord>> {
         match self {
             Self::Runtime => runtime.resolve_txt(name).await,
-            Self::At(servers) => message::txt(&ask(runtime, servers, name, Kind::Txt).await?),
+            #[cfg(feature = "srv")]
+            Self::At(servers) => dns::txt(runtime, servers, name).await,
         }
     }
 }

@@ -1,0 +1,194 @@
+//! A password that is changed at the server first, and in the client afterwards, under load: the client is served again at once,
+//! and the rotation clears nothing.
+//!
+//! `CMAP_SIM_SEEDS` says under how many seeds (200 without it) or which, `CMAP_SIM_SEED` names a single one.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cmap_runtime::RotationError;
+use cmap_sim::bson::rawdoc;
+use cmap_sim::core::options::{Credential, ReadMode, ReadPreference, Secret};
+use cmap_sim::core::random::Random;
+use cmap_sim::core::topology::ServerSelector;
+use cmap_sim::{Client, DeploymentConfig, MemberConfig, Servers, SetConfig, Sim, SimRuntime, User, campaign};
+
+const SEEDS: u64 = 200;
+
+/// Tasks whose connections log in before the password is changed, and tasks that come afterwards.
+const EARLY: usize = 2;
+const LATE: usize = 4;
+
+/// The longest that the client has the old password only.
+const LONGEST_DELAY: Duration = Duration::from_secs(3);
+
+/// Within this time the new password is set.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Within this time after that every task is served again: the servers that were left unknown are checked half a second after their
+/// last checks.
+const RECOVERY: Duration = Duration::from_secs(1);
+
+/// What the tasks of a run have met.
+#[derive(Default)]
+struct Tally {
+    served: [AtomicUsize; EARLY + LATE],
+    errors: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
+
+impl Tally {
+    fn served(&self) -> Vec<usize> {
+        self.served.iter().map(|served| served.load(Ordering::SeqCst)).collect()
+    }
+}
+
+fn standalone(sim: &Sim) -> Servers {
+    sim.deployment(|mut server| {
+        server.address = "db.example:27017".into();
+        set_users(&mut server);
+        DeploymentConfig::single(server)
+    })
+}
+
+fn replica_set(sim: &Sim) -> Servers {
+    sim.deployment(|mut server| {
+        set_users(&mut server);
+        let hosts = ["a.example", "b.example", "c.example"];
+        let members = (0..).zip(hosts).map(|(id, host)| MemberConfig::new(id, format!("{host}:27017")));
+        DeploymentConfig::replica_set(server, SetConfig::new("rs", members.collect()))
+    })
+}
+
+fn set_users(server: &mut cmap_sim::ServerConfig) {
+    server.authorization = true;
+    server.users = vec![User::with_password("app", "old")];
+    server.iterations = (4096, 4096);
+}
+
+async fn connect(servers: &Servers, min_pool_size: u32) -> Client {
+    let uri = servers.uri(&format!("authSource=admin&minPoolSize={min_pool_size}"));
+    Client::connect(&uri.replace("mongodb://", "mongodb://app:old@")).await.unwrap()
+}
+
+fn password(password: &str) -> Option<Credential> {
+    Some(Credential::new("app", Secret::from(password), "admin"))
+}
+
+fn change_password(servers: &Servers) {
+    let member = servers.primary().unwrap_or_else(|| servers.members()[0].0);
+    let reply = servers.run_command(member, "admin", rawdoc! { "updateUser": "app", "pwd": "new" }).unwrap();
+    assert!(matches!(reply.get("errmsg"), Ok(None)), "{reply:?}");
+}
+
+/// Uses the client again and again: every other task the server that takes writes, the others any server.
+async fn work(client: Client, runtime: SimRuntime, tally: Arc<Tally>, task: usize) {
+    let nearest = ServerSelector::from(ReadPreference::new(ReadMode::Nearest));
+    let selector = if task.is_multiple_of(2) { ServerSelector::Writable } else { nearest };
+    while !tally.is_over.load(Ordering::SeqCst) {
+        match client.run(selector.clone(), ("db", rawdoc! { "count": "things" })).await {
+            Ok(_) => drop(tally.served[task].fetch_add(1, Ordering::SeqCst)),
+            Err(error) => tally.errors.lock().unwrap().push(error.to_string()),
+        }
+        runtime.sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Returns whether a login was refused before the client got the new password.
+async fn change_password_under_load(sim: &Sim, servers: &Servers, min_pool_size: u32, delay: Duration) -> bool {
+    let client = connect(servers, min_pool_size).await;
+    let tally = Arc::new(Tally::default());
+    let begin = |task| sim.spawn(work(client.clone(), sim.runtime().clone(), Arc::clone(&tally), task));
+    (0..EARLY).for_each(begin);
+    sim.sleep(Duration::from_secs(1)).await;
+    change_password(servers);
+    // New connections are needed everywhere.
+    (EARLY..EARLY + LATE).for_each(begin);
+    client.retire_all(Duration::ZERO);
+    sim.sleep(delay).await;
+    let (asked, cleared) = (sim.elapsed(), client.stats().cleared);
+    tally.errors.lock().unwrap().clear();
+
+    client.set_credential(password("new")).await.unwrap();
+
+    let took = sim.elapsed() - asked;
+    assert!(took <= LIMIT, "it took {took:?}");
+    let before = tally.served();
+    sim.sleep(RECOVERY).await;
+    let after = tally.served();
+    assert!(before.iter().zip(&after).all(|(before, after)| after > before), "{before:?}, then {after:?}");
+    sim.sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.stats().cleared, cleared, "the rotation has cleared a pool");
+    assert_eq!(*tally.errors.lock().unwrap(), [""; 0]);
+    assert_eq!(client.outdated_connections(), 0);
+    tally.is_over.store(true, Ordering::SeqCst);
+    assert_eq!(client.close(Duration::from_secs(20)).await.unwrap(), 0);
+    cleared > 0
+}
+
+/// A password that is wrong, too, changes nothing: those whose logins are refused meanwhile learn of it, and the right one is set after
+/// it.
+async fn mistype_under_load(sim: &Sim, servers: &Servers) {
+    let client = connect(servers, 0).await;
+    let tally = Arc::new(Tally::default());
+    change_password(servers);
+    (0..EARLY).for_each(|task| sim.spawn(work(client.clone(), sim.runtime().clone(), Arc::clone(&tally), task)));
+    let mut errors = 0;
+    for _ in 0..5 {
+        let error = client.set_credential(password("mistyped")).await.unwrap_err();
+        assert!(matches!(error, RotationError::Refused { .. }), "{error}");
+        sim.sleep(Duration::from_secs(1)).await;
+        let before = std::mem::replace(&mut errors, tally.errors.lock().unwrap().len());
+        assert!(errors > before, "nobody has learned that a login was refused");
+    }
+
+    client.set_credential(password("new")).await.unwrap();
+
+    sim.sleep(RECOVERY).await;
+    assert!(tally.served()[..EARLY].iter().all(|served| *served > 0), "{:?}", tally.served());
+    tally.is_over.store(true, Ordering::SeqCst);
+    assert_eq!(client.close(Duration::from_secs(20)).await.unwrap(), 0);
+}
+
+fn change_password_first(deployment: fn(&Sim) -> Servers, min_pool_size: u32) {
+    let refused = AtomicUsize::new(0);
+    campaign(SEEDS, |seed| {
+        let sim = Sim::new(seed);
+        let servers = deployment(&sim);
+        let delay = Duration::from_millis(Random::new(seed).up_to(u64::try_from(LONGEST_DELAY.as_millis()).unwrap()));
+        if sim.run(change_password_under_load(&sim, &servers, min_pool_size, delay)) {
+            refused.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    assert!(refused.into_inner() > 0, "no login was refused, so nothing was tried");
+}
+
+#[test]
+fn a_password_that_a_standalone_server_changed_first_is_set_at_once() {
+    change_password_first(standalone, 0);
+}
+
+#[test]
+fn a_password_that_a_standalone_server_changed_first_is_set_at_once_with_min_pool_size() {
+    change_password_first(standalone, 2);
+}
+
+#[test]
+fn a_password_that_a_replica_set_changed_first_is_set_at_once() {
+    change_password_first(replica_set, 0);
+}
+
+#[test]
+fn a_password_that_a_replica_set_changed_first_is_set_at_once_with_min_pool_size() {
+    change_password_first(replica_set, 2);
+}
+
+#[test]
+fn a_mistyped_password_changes_nothing_where_the_old_one_is_refused_as_well() {
+    campaign(SEEDS, |seed| {
+        let sim = Sim::new(seed);
+        let servers = standalone(&sim);
+        sim.run(mistype_under_load(&sim, &servers));
+    });
+}
