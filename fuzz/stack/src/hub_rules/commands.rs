@@ -186,6 +186,10 @@ impl Commands<'_, '_> {
         }
     }
 
+    fn other_database(&mut self) -> &'static str {
+        self.input.pick(&["shop", "other", "crm", "shop.a", "crm\0x"])
+    }
+
     fn namespace(&mut self) -> Bytes {
         let database = self.input.pick(&DATABASES);
         [database.as_bytes(), b".", &self.collection()].concat()
@@ -196,7 +200,7 @@ impl Commands<'_, '_> {
         match self.input.below(3) {
             0 => self.named(name),
             _ => {
-                let database = Field::text("db", self.input.pick(&DATABASES));
+                let database = Field::text("db", self.other_database());
                 let fields = vec![database, self.named("coll")];
                 Field::document(name, self.disturbed(fields))
             }
@@ -208,7 +212,7 @@ impl Commands<'_, '_> {
         if how.is_empty() {
             return self.named("out");
         }
-        let fields = vec![self.named(how), Field::text("db", self.input.pick(&DATABASES))];
+        let fields = vec![self.named(how), Field::text("db", self.other_database())];
         Field::document("out", self.disturbed(fields))
     }
 
@@ -233,7 +237,7 @@ impl Commands<'_, '_> {
             5 | 6 => {
                 let mut fields = vec![self.named("coll"), inner(self)];
                 if self.input.byte() % 2 == 1 {
-                    fields.push(Field::text("db", self.input.pick(&DATABASES)));
+                    fields.push(Field::text("db", self.other_database()));
                 }
                 Field::document("$unionWith", self.disturbed(fields))
             }

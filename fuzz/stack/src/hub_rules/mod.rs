@@ -54,13 +54,8 @@ pub fn run(data: &[u8]) {
         while let Some(forward) = next {
             let Some(reply) = server.run(&forward) else { return };
             for opened in server.machine.take_opened() {
-                let Forward { request, .. } = &forward;
-                assert!(
-                    !policy.forbids(&opened),
-                    "{} on {} opens {opened}: {policy:?}",
-                    request.name,
-                    request.database
-                );
+                let request = &forward.request;
+                assert!(!policy.forbids(&opened), "{:?} opens {opened}: {policy:?}", request.body());
             }
             cursor = reply.get_document("cursor").and_then(|cursor| cursor.get_i64("id")).unwrap_or(cursor);
             next = hub.answer(&reply);

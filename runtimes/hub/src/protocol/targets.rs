@@ -28,7 +28,7 @@ const MOST_TARGETS: usize = 1_000;
 /// The targets of a command, at least one.
 ///
 /// # Errors
-/// It has more than a thousand, or something in it cannot be read.
+/// It has more than a thousand, one of them has a name that can be taken for another one, or something in it cannot be read.
 pub fn targets(request: &Request) -> Result<Vec<Target>, Refusal> {
     let sequences = request.sequences()?;
     let mut found = Found { database: &request.database, around: Vec::new(), targets: BTreeSet::new() };
@@ -40,12 +40,21 @@ pub fn targets(request: &Request) -> Result<Vec<Target>, Refusal> {
         let message = format!("the command touches more than {MOST_TARGETS} collections; send several commands");
         return Err(Refusal::new(72, "InvalidOptions", message));
     }
+    if found.targets.iter().any(|(database, collection, _)| is_ambiguous(database, collection)) {
+        let message = "the name of a database has no dot, and that of a collection no NUL; correct the name";
+        return Err(Refusal::new(73, "InvalidNamespace", message));
+    }
     let target = |(database, collection, action): &(&str, &str, &str)| Target {
         database: (*database).into(),
         collection: (*collection).into(),
         action: (*action).into(),
     };
     Ok(found.targets.iter().map(target).collect())
+}
+
+/// Whether a server could take the names for others: old ones join the two by a dot and part them at the first one, or end them at a NUL.
+fn is_ambiguous(database: &str, collection: &str) -> bool {
+    database.contains(['.', '\0']) || collection.contains('\0')
 }
 
 /// Stages that show what others do. They count as operators' commands.
@@ -121,12 +130,13 @@ fn is_of_all_databases(stage: RawBsonRef<'_>) -> Result<bool, Refusal> {
 }
 
 fn has_change_stream(body: &RawDocument) -> Result<bool, Refusal> {
-    for stage in array(body, "pipeline")?.into_iter().flat_map(values) {
-        if let RawBsonRef::Document(stage) = stage?
-            && let Some(first) = fields(stage).next()
-            && first?.0 == "$changeStream"
-        {
-            return Ok(true);
+    let stages = array(body, "pipeline")?.into_iter().flat_map(values);
+    for stage in stages {
+        let names = stage?.as_document().into_iter().flat_map(fields);
+        for field in names {
+            if field?.0 == "$changeStream" {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -425,6 +435,15 @@ mod tests {
             rawdoc! { "bulkWrite": 1, "nsInfo": [{ "ns": "d.orders", "ns": "d.secret" }], "$db": "admin" },
         ] {
             assert_eq!(targets(&read(&twice)).unwrap_err().code, 9, "{twice:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_a_server_could_take_for_another_one_is_refused_x_133() {
+        for (database, collection) in [("shop.a", "b"), ("shop\0", "b"), ("shop", "secret\0b")] {
+            let out = rawdoc! { "$out": { "db": database, "coll": collection } };
+            let refusal = targets(&read(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [out] })).unwrap_err();
+            assert_eq!(refusal.code, 73, "{database:?} {collection:?}");
         }
     }
 

@@ -164,15 +164,16 @@ impl Involved<'_> {
         other
     }
 
-    fn full(&self, namespace: &str) {
-        if let Some((database, collection)) = namespace.split_once('.') {
-            self.open(database, collection);
-        }
+    /// Old servers join the two names, and part them at the first dot.
+    fn open(&self, database: &str, collection: &str) {
+        self.full(&format!("{database}.{collection}"));
     }
 
-    fn open(&self, database: &str, collection: &str) {
-        // MongoDB refuses the names that are invalid.
-        if let Ok(namespace) = Namespace::new(database, collection) {
+    fn full(&self, namespace: &str) {
+        // A name that is invalid opens nothing.
+        if let Some((database, collection)) = namespace.split_once('.')
+            && let Ok(namespace) = Namespace::new(database, collection)
+        {
             self.catalog.opened.note(namespace);
         }
     }
