@@ -1,7 +1,7 @@
 //! A password that is changed at the server first, and in the client afterwards, under load: the client is served again at once,
 //! and the rotation clears nothing.
 //!
-//! `CMAP_SIM_SEEDS` says under how many seeds (200 without it) or which, `CMAP_SIM_SEED` names a single one.
+//! `CMAP_SIM_SEEDS` says under how many seeds (50 without it) or which, `CMAP_SIM_SEED` names a single one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -155,7 +155,7 @@ async fn mistype_under_load(sim: &Sim, servers: &Servers) {
 }
 
 fn change_password_first(deployment: fn(&Sim) -> Servers, min_pool_size: u32) {
-    campaign(200, |seed| {
+    campaign(50, |seed| {
         let sim = Sim::new(seed);
         let servers = deployment(&sim);
         sim.run(change_password_under_load(&sim, &servers, min_pool_size, &mut Random::new(seed)));
