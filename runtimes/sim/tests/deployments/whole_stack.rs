@@ -141,7 +141,7 @@ fn the_same_seed_is_the_same_run_in_another_process() {
     }
     let file = env::temp_dir().join(format!("cmap-sim-log-{}", process::id()));
 
-    let test = ["--exact", "the_same_seed_is_the_same_run_in_another_process"];
+    let test = ["--exact", "whole_stack::the_same_seed_is_the_same_run_in_another_process"];
     let other = Command::new(env::current_exe().unwrap()).args(test).env(FILE, &file).output().unwrap();
 
     let others = fs::read_to_string(&file);
