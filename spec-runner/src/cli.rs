@@ -98,6 +98,10 @@ struct EngineArgs {
     /// How often to run each test on each runtime; `core` has seeds instead
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
+
+    /// How many seeds to run each test under in virtual time, from 0 up
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
 }
 
 #[derive(Args)]
@@ -106,13 +110,9 @@ struct RunArgs {
     #[command(flatten)]
     engines: EngineArgs,
 
-    /// Run each test of a pool on `core` under this seed only
+    /// Run each test in virtual time under this seed only
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
-
-    /// How many seeds to run each test of a pool under on `core`, from 0 up
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEEDS, value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: u64,
 
     /// Print the events of each test of a pool, too, of the run that failed or else the first
     #[arg(short, long)]
@@ -298,7 +298,7 @@ impl<W: Write> Write for WhileRead<W> {
 
 fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
     let Some(engines) = start_engines(report, &args.engines)? else { return Ok(()) };
-    let seeds = args.seed.map_or(0..=args.seeds - 1, |seed| seed..=seed);
+    let seeds = args.seed.map_or(0..=args.engines.seeds - 1, |seed| seed..=seed);
     let plan = Plan { seeds, repeat: args.engines.repeat };
     report.begin_suite("tests");
     run::paths(report, &engines, &args.paths, &plan)?;
@@ -307,7 +307,7 @@ fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
 
 fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Option<&Path>) -> io::Result<()> {
     let Some(engines) = start_engines(report, args)? else { return Ok(()) };
-    let plan = Plan { seeds: 0..=DEFAULT_SEEDS - 1, repeat: args.repeat };
+    let plan = Plan { seeds: 0..=args.seeds - 1, repeat: args.repeat };
     let mut suites = official_suites(report, specs)?;
     match official::scenarios() {
         Some(suite) => suites.push(suite),
