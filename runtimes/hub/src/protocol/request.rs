@@ -227,6 +227,11 @@ impl Request {
                     "the command has a document sequence that drivers do not send; put it into its document",
                 ));
             }
+            if message.sequences().any(|sequence| !seen.insert(sequence.identifier)) {
+                return Err(refused(
+                    "a document sequence of the command is there twice, or is a field of its document, too",
+                ));
+            }
             request.frame = Some(frame.into());
         }
         if autocommit == Some(false) {
