@@ -28,7 +28,7 @@ use cmap_hub::protocol::{
     Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations,
     Route, Sessions, Surroundings, Whose,
 };
-use cmap_hub::users::{self, NewUser, Rules, Users};
+use cmap_hub::users::{self, NewUser, Pattern, Rule, Rules, Users};
 
 /// A hub without sockets.
 struct Hub {
@@ -395,6 +395,24 @@ fn a_logout_is_not_sent_upstream_where_others_share_the_connection() {
     let done = client.say(&mut hub, at(0), "admin", &rawdoc! { "logout": 1 });
 
     assert_eq!((code(&done), done.runs.len()), (Some(115), 0));
+}
+
+#[test]
+fn the_last_error_of_a_connection_that_others_share_is_not_asked_for_upstream_x_133() {
+    let names = ["getLastError", "getlasterror", "getPrevError", "resetError", "reseterror", "forceerror"];
+    // Not for operators either.
+    let rule = Rule {
+        databases: vec![Pattern::new("*")],
+        collections: vec![Pattern::new("*")],
+        commands: names.map(Pattern::new).into(),
+    };
+    let mut hub = Hub::of(Users::open(Rules { allow: Some(vec![rule]), deny: Vec::new() }));
+    for name in names {
+        let mut command = RawDocumentBuf::new();
+        command.append(<&bson::raw::CStr>::try_from(name).unwrap(), 1);
+        let done = Client::greeted(&mut hub).say(&mut hub, at(0), "shop", &command);
+        assert_eq!((code(&done), done.runs.len()), (Some(115), 0), "{name}");
+    }
 }
 
 #[test]
