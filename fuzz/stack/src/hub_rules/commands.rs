@@ -2,7 +2,7 @@
 
 use cmap_core::wire::{Compression, Compressor, Limits};
 
-use super::{COLLECTIONS, DATABASES};
+use super::{BETWEEN_SERVERS, COLLECTIONS, DATABASES};
 
 type Bytes = Vec<u8>;
 
@@ -76,6 +76,9 @@ impl Commands<'_, '_> {
             self.input.pick(&DATABASES)
         };
         fields.push(Field::text("$db", database));
+        if self.input.byte() >= 240 {
+            fields.push(Field::document(self.input.pick(&BETWEEN_SERVERS), document(&[])));
+        }
         let body = self.disturbed(fields);
         let how = self.input.byte();
         let mut sections = vec![(None, vec![body])];

@@ -34,6 +34,9 @@ const COLLECTIONS: [&str; 4] = ["orders", "secret", "secrets", "view"];
 const OF_DATABASES: [&str; 6] = ["shop", "other", "crm", "o*", "*", "local"];
 const OF_COLLECTIONS: [&str; 7] = ["orders", "secret", "secrets", "view", "sec*", "*", "system.views"];
 
+/// Fields that a server believes only from another one.
+const BETWEEN_SERVERS: [&str; 3] = ["$audit", "$client", "mayBypassWriteBlocking"];
+
 /// Most commands of an input: the first may make a view or a cursor that the next ones use.
 const COMMANDS: usize = 4;
 
@@ -216,6 +219,8 @@ impl Server {
     fn run(&mut self, forward: &Forward) -> Option<RawDocumentBuf> {
         let body = forward.body.clone().unwrap_or_else(|| forward.request.compose(None));
         assert_readable(&body);
+        let fields = body.iter().filter_map(Result::ok).map(|(key, _)| key.as_str().to_owned());
+        assert!(fields.skip(1).all(|key| !BETWEEN_SERVERS.contains(&key.as_str())), "the hub passes on {body:?}");
         let (mut out, fields) = (Vec::new(), [Appended::String("$db", &forward.request.database)]);
         self.requests += 1;
         let ids = MessageIds::request(self.requests);

@@ -14,10 +14,11 @@ use std::collections::BTreeSet;
 use bson::{RawBsonRef, RawDocument};
 use cmap_core::wire::{Sequence, integer};
 
+use super::names::shown;
 use super::reading::{array, field, fields, text, there_twice, values};
 use super::refusal::Refusal;
 use super::request::Request;
-use tables::{OF_THE_SERVER, modern, names_its_database, without_buckets};
+use tables::{OF_THE_SERVER, is_between_servers, modern, names_its_database, without_buckets};
 
 /// A collection that a command touches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,6 +122,13 @@ impl<'a> Found<'a> {
 
     fn command(&mut self, name: &'a str, body: &'a RawDocument, sequences: &'a [Sequence<'a>]) -> Result<(), Refusal> {
         let first = field(body, name)?;
+        for field in fields(body).skip(1) {
+            let (key, _) = field?;
+            if is_between_servers(key) {
+                let message = format!("the field {} is for servers among each other; leave it out", shown(key));
+                return Err(Refusal::unauthorized(message));
+            }
+        }
         let name = modern(name);
         match (name, first) {
             // What is explained is what counts, and the explanation itself.

@@ -1,4 +1,4 @@
-//! Names that mean something to a server: commands with several names, stages and places.
+//! Names that mean something to a server: commands with several names, stages, places, and fields that are not for clients.
 
 /// Stages that show what others do. They count as operators' commands.
 pub(super) const OF_THE_SERVER: [&str; 12] = [
@@ -77,4 +77,25 @@ pub(super) fn without_buckets(mut collection: &str) -> &str {
         collection = series;
     }
     collection
+}
+
+/// Fields that begin with a dollar sign, and that clients may put into any command.
+const OF_CLIENTS: [&str; 3] = ["$clusterTime", "$db", "$readPreference"];
+
+/// Other fields by which servers speak with each other, and which let a command pass where it would be stopped.
+const BETWEEN_SERVERS: [&str; 8] = [
+    "coordinator",
+    "databaseVersion",
+    "maxTimeMSOpOnly",
+    "mayBypassWriteBlocking",
+    "shardVersion",
+    "startOrContinueTransaction",
+    "txnRetryCounter",
+    "versionContext",
+];
+
+/// Whether a field of a command is for servers alone. They believe what it says about others: `$audit` who the user is, `$client` which
+/// program asks. One that begins with a dollar sign and is not known counts as such.
+pub(super) fn is_between_servers(field: &str) -> bool {
+    field.starts_with('$') && !OF_CLIENTS.contains(&field) || BETWEEN_SERVERS.contains(&field)
 }

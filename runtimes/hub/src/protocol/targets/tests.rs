@@ -235,3 +235,19 @@ fn what_holds_a_time_series_is_that_time_series_x_133() {
         ["renameCollection d.s", "renameCollection d.x"]
     );
 }
+
+#[test]
+fn what_servers_tell_each_other_is_refused_from_a_client_x_133() {
+    for between in ["$audit", "$client", "$configTime", "$aFieldOfNextYear", "mayBypassWriteBlocking", "shardVersion"] {
+        let mut command = rawdoc! { "find": "c", "$db": "d" };
+        command.append(bson::raw::CString::try_from(between).unwrap(), rawdoc! { "x": 1 });
+        let explained = rawdoc! { "explain": command.clone(), "$db": "d" };
+        for command in [command, explained] {
+            let refusal = targets(&read(&command)).unwrap_err();
+            assert_eq!(refusal.code, 13, "{command:?}");
+            assert!(refusal.message.contains(between), "{}", refusal.message);
+        }
+    }
+    let of_clients = rawdoc! { "find": "c", "$db": "d", "$clusterTime": {}, "$readPreference": { "mode": "primary" } };
+    assert_eq!(of(&of_clients), ["find d.c"]);
+}
