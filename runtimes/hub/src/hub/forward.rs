@@ -26,6 +26,9 @@ use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
 /// How long a cursor's server may be gone. Without a hub its driver would lose the cursor with the connection.
 const FOR_ITS_SERVER: Duration = Duration::from_secs(5);
 
+/// How often a command is repeated whose reply was lost. It may be what has killed the server, or hung it, and would do so to the next one.
+const MOST_AFTER_LOSSES: u32 = 2;
+
 /// The end of a command.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -81,13 +84,15 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_
     let deadline = request.arrived + shared.patience;
     let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
     let mut earlier = None;
+    let mut losses = 0;
     loop {
         let failed = match attempt(shared, forward, owner, sent_to, retry.deprioritized().to_vec()).await {
             Ok(outcome) => return outcome,
             Err(failed) => failed,
         };
         let Failed { failure, server, outcome, may_repeat } = *failed;
-        if !may_repeat {
+        losses += u32::from(failure.kind == FailureKind::Network);
+        if !may_repeat || losses > MOST_AFTER_LOSSES {
             return outcome;
         }
         retry.begin(true);

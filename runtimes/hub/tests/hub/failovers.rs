@@ -201,3 +201,28 @@ async fn a_hub_that_leaves_retries_to_drivers_sends_a_command_once_x_134() {
 
     assert_eq!(codes, [[None, None], [Some(6), None]]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_reply_is_lost_is_repeated_twice_at_most_x_134() {
+    let servers = Servers::replica_set().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let house = Plan::before(&servers, "heartbeatFrequencyMS=500").start().await;
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }], "lsid": { "id": id }, "txnNumber": 1_i64 };
+
+    for (name, command) in [("find", rawdoc! { "find": "c" }), ("insert", insert)] {
+        for (losses, is_lost) in [(2, false), (3, true)] {
+            // It kills what serves it.
+            let fail_point = rawdoc! {
+                "configureFailPoint": "failCommand", "mode": { "times": losses },
+                "data": { "failCommands": [name], "closeConnection": true },
+            };
+            directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+            let reply = ask(&mut connection, "test", command.clone()).await;
+            assert_eq!(code(&reply), is_lost.then_some(6), "{name} after {losses} losses: {reply:?}");
+            assert_eq!(code(&ask(&mut connection, "test", command.clone()).await), None, "{name}: no loss is left");
+        }
+    }
+}
