@@ -226,3 +226,18 @@ async fn a_command_whose_reply_is_lost_is_repeated_twice_at_most_x_134() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_operator_has_set_up_is_in_no_error_x_134() {
+    // Nobody listens there.
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let uri = format!("mongodb://upstream-user:secret@{nowhere}/?maxPoolSize=3");
+    let house = Plan::at(&uri).upstream("patience-ms = 300").start().await;
+    let mut connection = house.client().await.check_out().await.unwrap();
+
+    let reply = ask(&mut connection, "test", rawdoc! { "find": "c" }).await;
+
+    let error = CommandReply::read(&reply).failure().unwrap();
+    assert_eq!(error.code, Some(6));
+    assert_eq!(error.message, "no server upstream could take the command in time; try again later");
+}
