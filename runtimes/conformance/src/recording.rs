@@ -210,6 +210,24 @@ pub fn a_long_wait_writes_one_file<H: Harness>() {
 
 pub fn a_sparse_recorder_explains_a_wait_and_keeps_no_calls<H: Harness>() {
     run::<H>(async {
+pub fn a_caller_that_fails_before_the_long_wait_writes_a_file<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let directory = Directory::new();
+        let recorder = Recorder::new().directory(&directory.0).when_wait_exceeds(10 * WHILE).linger(Duration::ZERO);
+        let options = options(&server, "maxPoolSize=1&waitQueueTimeoutMS=30");
+        let client: ClientOf<H> = super::builder::<H>(options).recorder(recorder).build().await.unwrap();
+        let held = client.check_out().await.unwrap();
+
+        client.check_out().await.unwrap_err();
+
+        until(|| !directory.traces().is_empty()).await;
+        let trace = Trace::read(&std::fs::read(&directory.traces()[0]).unwrap()).unwrap();
+        assert_eq!(trace.header.trigger, "ConnectionCheckOutFailed");
+        drop(held);
+    });
+}
+
         let server = LocalServer::start();
         let builder: ClientBuilder<H::Runtime> =
             super::builder::<H>(options(&server, "maxPoolSize=2&waitQueueTimeoutMS=80"));

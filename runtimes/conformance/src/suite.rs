@@ -516,6 +516,7 @@ macro_rules! conformance_of_recorders {
                 a_starved_task_is_told_from_a_busy_pool,
                 a_caller_that_gives_up_is_told_from_a_failure,
                 a_long_wait_writes_one_file,
+                a_caller_that_fails_before_the_long_wait_writes_a_file,
                 a_sparse_recorder_explains_a_wait_and_keeps_no_calls,
                 a_client_without_a_recorder_has_no_trace,
             }
