@@ -76,10 +76,12 @@ pub fn a_pool_that_is_too_small_has_many_short_uses<H: Harness>() {
 
         drop(last.await.unwrap());
 
-        let slowest = slowest(&client);
-        assert!(slowest.duration() >= WHILE, "{slowest:?}");
-        let Some(Limit::MaxPoolSize { uses, in_use: 1, .. }) = slowest.cause().map(|cause| &cause.limit) else {
-            panic!("{slowest:?}")
+        // Under load the establishment may take longer.
+        let waits = explain(&traced(&client), Question::Slowest(usize::MAX)).unwrap();
+        let waited = checked(waits.into_iter().max_by_key(|wait| wait.call).unwrap());
+        assert!(waited.duration() >= WHILE, "{waited:?}");
+        let Some(Limit::MaxPoolSize { uses, in_use: 1, .. }) = waited.cause().map(|cause| &cause.limit) else {
+            panic!("{waited:?}")
         };
         assert!(uses[0].held_for >= WHILE && uses[0].connection == 1, "{uses:?}");
     });
@@ -208,8 +210,6 @@ pub fn a_long_wait_writes_one_file<H: Harness>() {
     });
 }
 
-pub fn a_sparse_recorder_explains_a_wait_and_keeps_no_calls<H: Harness>() {
-    run::<H>(async {
 pub fn a_caller_that_fails_before_the_long_wait_writes_a_file<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -228,6 +228,8 @@ pub fn a_caller_that_fails_before_the_long_wait_writes_a_file<H: Harness>() {
     });
 }
 
+pub fn a_sparse_recorder_explains_a_wait_and_keeps_no_calls<H: Harness>() {
+    run::<H>(async {
         let server = LocalServer::start();
         let builder: ClientBuilder<H::Runtime> =
             super::builder::<H>(options(&server, "maxPoolSize=2&waitQueueTimeoutMS=80"));

@@ -232,6 +232,17 @@ fn a_lookup_that_hangs_stalls_nobody_dns_14() {
 }
 
 #[test]
+fn a_lookup_without_an_answer_fails_after_ten_seconds() {
+    let sim = Sim::new(10);
+    sim.hang_dns("cluster.example.com");
+
+    let error = sim.run(async { Client::connect(URI).await.err().unwrap().to_string() });
+
+    assert!(error.contains("the name server did not answer"), "{error}");
+    assert_eq!(sim.elapsed(), Duration::from_secs(10));
+}
+
+#[test]
 fn a_lookup_ends_with_its_client() {
     for is_closed in [true, false] {
         let sim = Sim::new(9);
