@@ -360,6 +360,33 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
 }
 
 #[test]
+fn a_connection_has_a_thousand_transactions_at_most_though_their_sessions_end() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let lsid = |number: u16| {
+        let bytes = [&number.to_be_bytes()[..], &[0; 14]].concat();
+        rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes } }
+    };
+    let start = |number: u16| {
+        rawdoc! { "insert": "c", "lsid": lsid(number), "txnNumber": 1_i64, "autocommit": false, "startTransaction": true }
+    };
+    for number in 0..1_000 {
+        assert_eq!(client.say(&mut hub, at(0), "d", &start(number)).runs.len(), 1, "{number}");
+        client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+        client.say(&mut hub, at(0), "admin", &rawdoc! { "endSessions": [lsid(number)] });
+        client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+    }
+
+    let done = client.say(&mut hub, at(0), "d", &start(1_000));
+    assert_eq!((code(&done), done.runs.len()), (Some(146), 0));
+
+    let abort = rawdoc! { "abortTransaction": 1, "lsid": lsid(7), "txnNumber": 1_i64, "autocommit": false };
+    client.say(&mut hub, at(0), "admin", &abort);
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+    assert_eq!(client.say(&mut hub, at(0), "d", &start(1_000)).runs.len(), 1);
+}
+
+#[test]
 fn what_lets_go_of_nothing_waits_as_others_do_x_135() {
     let mut hub = Hub::open();
     let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
