@@ -493,6 +493,7 @@ macro_rules! conformance_of_listeners {
                 a_certificate_for_another_host_is_refused,
                 who_speaks_another_protocol_is_told_by_tls,
                 who_fails_again_and_again_is_turned_away_before_the_handshake,
+                who_hangs_up_before_a_hello_keeps_out_no_agent_of_that_address,
                 ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets,
             }
         }

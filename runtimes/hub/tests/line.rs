@@ -360,6 +360,22 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
 }
 
 #[test]
+fn a_connection_has_a_thousand_cursors_at_most() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    for id in 1..=1_000_i64 {
+        client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
+        client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursor": { "id": id, "ns": "d.c", "firstBatch": [] } });
+    }
+
+    for opening in [rawdoc! { "find": "c" }, rawdoc! { "listCollections": 1 }] {
+        let done = client.say(&mut hub, at(0), "d", &opening);
+        assert_eq!((code(&done), done.runs.len()), (Some(146), 0), "{opening:?}");
+    }
+    assert_eq!(client.say(&mut hub, at(0), "d", &rawdoc! { "count": "c" }).runs.len(), 1);
+}
+
+#[test]
 fn a_connection_has_a_thousand_transactions_at_most_though_their_sessions_end() {
     let mut hub = Hub::open();
     let mut client = Client::greeted(&mut hub);
