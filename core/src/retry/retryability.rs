@@ -173,12 +173,16 @@ impl Retryability {
 #[cfg(feature = "wire")]
 impl Several {
     fn concerns(self, body: &RawDocument, array: &str) -> bool {
-        let elements = body.get_array(array).ok().into_iter().flatten().map_while(Result::ok);
-        elements.filter_map(RawBsonRef::as_document).any(|element| match self {
-            Self::IfTrue(field) => element.get_bool(field).unwrap_or_default(),
-            Self::UnlessOne(field) => {
+        let mut elements = body.get_array(array).ok().into_iter().flatten();
+        // What cannot be read may concern several.
+        elements.any(|element| match (self, element.map(RawBsonRef::as_document)) {
+            (Self::IfTrue(field), Ok(Some(element))) => {
+                element.get(field).map_or(true, |value| value.is_some_and(|value| value.as_bool() != Some(false)))
+            }
+            (Self::UnlessOne(field), Ok(Some(element))) => {
                 element.get(field).ok().flatten().and_then(crate::wire::integer).is_none_or(|limit| limit != 1)
             }
+            (_, Ok(None) | Err(_)) => true,
         })
     }
 }
@@ -188,7 +192,7 @@ impl Several {
 mod tests {
     use alloc::vec;
 
-    use bson::rawdoc;
+    use bson::{RawDocumentBuf, rawdoc};
 
     use super::*;
     use crate::connection::Command;
@@ -237,6 +241,24 @@ mod tests {
         ] {
             assert_eq!(reason(&body), Some(expected), "{body:?}");
         }
+    }
+
+    /// The document with the byte 0xff in place of each question mark.
+    fn damaged(document: &RawDocument) -> RawDocumentBuf {
+        let bytes = document.as_bytes().iter().map(|byte| if *byte == b'?' { 0xff } else { *byte });
+        RawDocumentBuf::from_bytes(bytes.collect()).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_read_may_write_or_concern_several_documents() {
+        let aggregate = rawdoc! { "aggregate": "c", "pipeline": ["?", { "$out": "d" }] };
+        let last = rawdoc! { "aggregate": "c", "pipeline": [{ "$match": {} }, "?"] };
+        let update = rawdoc! { "update": "c", "updates": ["?", { "q": {}, "u": {}, "multi": true }] };
+        let number = rawdoc! { "update": "c", "updates": [{ "q": {}, "u": {}, "multi": 1 }] };
+
+        assert_eq!(reason(&damaged(&aggregate)), Some(OnceReason::Output));
+        assert_eq!(reason(&damaged(&last)), Some(OnceReason::Output));
+        assert!(reason(&damaged(&update)).is_some() && reason(&number).is_some());
     }
 
     #[test]

@@ -18,8 +18,16 @@ use crate::time::Instant;
 /// The time in which failures from one address are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The most addresses whose failures are remembered. Beyond that, the oldest entries are forgotten first.
+/// The most addresses whose failures are remembered, and the most that are known for their agents. Beyond that, the oldest entries are
+/// forgotten first.
 const ADDRESSES: usize = 4096;
+
+/// What a socket that was refused costs its address, and one that ended before its HELLO: a health check, or a look at the port.
+const COST_OF_REFUSED: u32 = 10;
+const COST_OF_UNHEARD: u32 = 1;
+
+/// How long an address is known from which an agent has parked a socket. An agent parks anew more often.
+const KNOWN_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most members that are remembered, and the most that clients ask for. Beyond that, one without parked sockets is forgotten for a new
 /// one, and the one that was asked for longest ago.
@@ -38,8 +46,8 @@ pub struct LotOptions {
     pub max_parked: u16,
     /// The most sockets that are parked. Default 4,096.
     pub max_parked_in_all: u32,
-    /// How many sockets from one address may end in a minute without having been parked, whichever side ended them. Health checks that
-    /// connect count, too. Default 20.
+    /// How many sockets from one address may be refused in a minute, after a HELLO. One that ends before its HELLO, such as that of a health
+    /// check, counts a tenth, and nothing where an agent has parked from that address within a day. Default 20.
     pub max_failures: u32,
 }
 
@@ -68,6 +76,8 @@ pub struct Lot {
     failures: BTreeMap<IpAddr, Failures>,
     /// Their addresses, the one first whose minute ends first.
     failed: VecDeque<IpAddr>,
+    /// The addresses from which agents have parked sockets, and when they last did.
+    known: BTreeMap<IpAddr, Instant>,
 }
 
 /// Those of one member.
@@ -83,6 +93,8 @@ struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     number: u32,
+    /// What they cost together.
+    cost: u32,
     /// When they are forgotten.
     until: Instant,
 }
@@ -106,7 +118,8 @@ pub enum TurnedAway {
     },
     /// Too many of this address have failed.
     #[error(
-        "{number} sockets from {address} have failed within a minute; look for a wrong token or a wrong name of a member there"
+        "{number} sockets from {address} have failed within a minute; look for a wrong token or a wrong name of a member there, or for \
+         a client that connects and hangs up"
     )]
     TooManyFailures {
         /// The address.
@@ -121,8 +134,10 @@ crate::error_text::readable_debug!(TurnedAway);
 /// How the greeting of a socket that was not parked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotParked {
-    /// The peer did not speak the protocol, proved nothing, or hung up.
-    Failed,
+    /// The peer said HELLO, and proved nothing or broke the protocol.
+    Refused,
+    /// It said no HELLO: it hung up, was silent or did not speak the protocol.
+    Unheard,
     /// It was closed for a reason that speaks against nobody.
     Left,
 }
@@ -149,8 +164,10 @@ impl Lot {
     /// It is to be closed.
     pub fn accept(&mut self, now: Instant, address: IpAddr) -> Result<(), TurnedAway> {
         self.advance(now);
-        if let Some(failures) =
-            self.failures.get(&address).filter(|failures| failures.number >= self.options.max_failures)
+        if let Some(failures) = self
+            .failures
+            .get(&address)
+            .filter(|failures| failures.cost >= self.options.max_failures.saturating_mul(COST_OF_REFUSED))
         {
             return Err(TurnedAway::TooManyFailures { address, number: failures.number });
         }
@@ -170,19 +187,24 @@ impl Lot {
     pub fn end_greeting(&mut self, now: Instant, address: IpAddr, ended: NotParked) {
         self.advance(now);
         self.leave_greeting(address);
-        if ended == NotParked::Left {
-            return;
-        }
+        let cost = match ended {
+            NotParked::Refused => COST_OF_REFUSED,
+            // Who shares the address of an agent cannot keep it out.
+            NotParked::Unheard if self.is_known(address) => return,
+            NotParked::Unheard => COST_OF_UNHEARD,
+            NotParked::Left => return,
+        };
         let until = self.now + MINUTE;
         if let Some(failures) = self.failures.get_mut(&address) {
             failures.number = failures.number.saturating_add(1);
+            failures.cost = failures.cost.saturating_add(cost);
             return;
         }
         if self.failed.len() >= ADDRESSES {
             self.forget_first();
         }
         self.failed.push_back(address);
-        self.failures.insert(address, Failures { number: 1, until });
+        self.failures.insert(address, Failures { number: 1, cost, until });
     }
 
     /// A socket of this address is on its way no longer.
@@ -190,6 +212,19 @@ impl Lot {
         if let Some(others) = self.greeting.remove(&address).filter(|number| *number > 1) {
             self.greeting.insert(address, others - 1);
         }
+    }
+
+    fn is_known(&self, address: IpAddr) -> bool {
+        self.known.get(&address).is_some_and(|last| *last + KNOWN_LASTS > self.now)
+    }
+
+    /// An agent has proven itself from this address.
+    fn know(&mut self, address: IpAddr) {
+        if self.known.len() >= ADDRESSES && !self.known.contains_key(&address) {
+            let first = self.known.iter().min_by_key(|(_, last)| **last).map(|(address, _)| *address);
+            first.and_then(|first| self.known.remove(&first));
+        }
+        self.known.insert(address, self.now);
     }
 
     fn forget_first(&mut self) {
@@ -243,8 +278,9 @@ impl Lot {
         self.leave_greeting(address);
         if let Some(failures) = self.failures.get_mut(&address) {
             // An agent may come in the end. The entry stays in its place until its minute is over.
-            failures.number = 0;
+            (failures.number, failures.cost) = (0, 0);
         }
+        self.know(address);
         Ok(leaving)
     }
 

@@ -169,9 +169,11 @@ pub(crate) fn has_output(name: &str, body: &RawDocument) -> bool {
     match name {
         "aggregate" => {
             let stages = body.get_array("pipeline").ok().into_iter().flatten();
-            let last = stages.map_while(Result::ok).last().and_then(RawBsonRef::as_document);
-            let stage = last.and_then(|stage| stage.iter().next()?.ok());
-            stage.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+            // What cannot be read may write.
+            let Some(last) = stages.last() else { return false };
+            let stage = last.map(|stage| stage.as_document().and_then(|stage| stage.iter_elements().next()));
+            let is_output = |name: &str| matches!(name, "$out" | "$merge");
+            stage.map_or(true, |stage| stage.is_some_and(|stage| stage.map_or(true, |it| is_output(it.key().as_str()))))
         }
         "mapReduce" => {
             !body.get_document("out").is_ok_and(|out| out.get("inline").is_ok_and(|inline| inline.is_some()))

@@ -193,7 +193,7 @@ fn an_address_whose_socket_is_parked_has_failed_in_vain_no_longer_x_120() {
     let mut lot = lot();
     let fail = |lot: &mut Lot| {
         lot.accept(NOW, address(1)).unwrap();
-        lot.end_greeting(NOW, address(1), NotParked::Failed);
+        lot.end_greeting(NOW, address(1), NotParked::Refused);
     };
     fail(&mut lot);
 
@@ -201,7 +201,7 @@ fn an_address_whose_socket_is_parked_has_failed_in_vain_no_longer_x_120() {
     fail(&mut lot);
 
     assert_eq!(lot.accept(NOW, address(1)), Ok(()));
-    lot.end_greeting(NOW, address(1), NotParked::Failed);
+    lot.end_greeting(NOW, address(1), NotParked::Refused);
     let failed = TurnedAway::TooManyFailures { address: address(1), number: 2 };
     assert_eq!(lot.accept(NOW, address(1)), Err(failed));
     assert_eq!(lot.accept(NOW + Duration::from_secs(60), address(1)), Ok(()));
@@ -212,12 +212,63 @@ fn an_address_that_fails_again_and_again_is_left_alone_for_a_minute() {
     let mut lot = lot();
     for _ in 0..2 {
         lot.accept(NOW, address(9)).unwrap();
-        lot.end_greeting(NOW, address(9), NotParked::Failed);
+        lot.end_greeting(NOW, address(9), NotParked::Refused);
     }
 
     assert_eq!(lot.accept(NOW, address(9)), Err(TurnedAway::TooManyFailures { address: address(9), number: 2 }));
     assert_eq!(lot.accept(NOW, address(8)), Ok(()));
     assert_eq!(lot.accept(NOW + Duration::from_secs(60), address(9)), Ok(()));
+}
+
+/// A socket that connects and hangs up; whether it was let in.
+fn hang_up(lot: &mut Lot, now: Instant, last: u8) -> bool {
+    let is_let_in = lot.accept(now, address(last)).is_ok();
+    if is_let_in {
+        lot.end_greeting(now, address(last), NotParked::Unheard);
+    }
+    is_let_in
+}
+
+#[test]
+fn a_socket_that_ends_before_its_hello_costs_a_tenth_of_a_wrong_token_x_120() {
+    let mut lot = lot();
+
+    let let_in = (0..50).filter(|_| hang_up(&mut lot, NOW, 9)).count();
+
+    assert_eq!(let_in, 20, "two wrong tokens are allowed");
+    let failed = TurnedAway::TooManyFailures { address: address(9), number: 20 };
+    assert_eq!(lot.accept(NOW, address(9)), Err(failed));
+}
+
+#[test]
+fn sockets_without_a_hello_keep_out_no_agent_of_their_address_x_120() {
+    let mut lot = lot();
+    park(&mut lot, 1, BOOT).unwrap();
+    let almost_a_day = NOW + Duration::from_secs(24 * 60 * 60 - 1);
+
+    assert!((0..10_000).all(|_| hang_up(&mut lot, almost_a_day, 1)));
+    for _ in 0..2 {
+        lot.accept(almost_a_day, address(1)).unwrap();
+        lot.end_greeting(almost_a_day, address(1), NotParked::Refused);
+    }
+
+    assert!(lot.accept(almost_a_day, address(1)).is_err(), "wrong tokens count all the same");
+    let later = NOW + Duration::from_secs(25 * 60 * 60);
+    assert!((0..50).any(|_| !hang_up(&mut lot, later, 1)), "an agent that is gone is forgotten");
+}
+
+#[test]
+fn addresses_of_agents_without_end_are_forgotten() {
+    let mut lot = Lot::new(LotOptions::default(), 1);
+
+    for number in 0..5_000_u32 {
+        let address = IpAddr::V4(Ipv4Addr::from(number));
+        lot.accept(NOW, address).unwrap();
+        lot.park(NOW, SocketId(1), address, member(), BOOT).unwrap();
+        lot.remove(NOW, &member(), SocketId(1));
+    }
+
+    assert_eq!(format!("{lot:?}").matches("0.0.").count(), 4096);
 }
 
 #[test]
@@ -227,7 +278,7 @@ fn addresses_without_end_are_forgotten() {
     for number in 0..20_000_u32 {
         let address = IpAddr::V4(Ipv4Addr::from(number));
         lot.accept(NOW, address).unwrap();
-        lot.end_greeting(NOW, address, NotParked::Failed);
+        lot.end_greeting(NOW, address, NotParked::Refused);
     }
 
     assert_eq!(format!("{lot:?}").matches("number: 1").count(), 4096);

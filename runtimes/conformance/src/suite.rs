@@ -493,6 +493,7 @@ macro_rules! conformance_of_listeners {
                 a_certificate_for_another_host_is_refused,
                 who_speaks_another_protocol_is_told_by_tls,
                 who_fails_again_and_again_is_turned_away_before_the_handshake,
+                who_hangs_up_before_a_hello_keeps_out_no_agent_of_that_address,
                 ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets,
             }
         }
@@ -516,6 +517,7 @@ macro_rules! conformance_of_recorders {
                 a_starved_task_is_told_from_a_busy_pool,
                 a_caller_that_gives_up_is_told_from_a_failure,
                 a_long_wait_writes_one_file,
+                a_caller_that_fails_before_the_long_wait_writes_a_file,
                 a_sparse_recorder_explains_a_wait_and_keeps_no_calls,
                 a_client_without_a_recorder_has_no_trace,
             }

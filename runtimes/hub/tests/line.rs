@@ -28,7 +28,7 @@ use cmap_hub::protocol::{
     Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations,
     Route, Sessions, Surroundings, Whose,
 };
-use cmap_hub::users::{self, NewUser, Rules, Users};
+use cmap_hub::users::{self, NewUser, Pattern, Rule, Rules, Users};
 
 /// A hub without sockets.
 struct Hub {
@@ -360,6 +360,49 @@ fn a_transaction_is_left_over_until_it_has_ended_x_137() {
 }
 
 #[test]
+fn a_connection_has_a_thousand_cursors_at_most() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    for id in 1..=1_000_i64 {
+        client.say(&mut hub, at(0), "d", &rawdoc! { "find": "c" });
+        client.reply(&mut hub, at(0), &rawdoc! { "ok": 1, "cursor": { "id": id, "ns": "d.c", "firstBatch": [] } });
+    }
+
+    for opening in [rawdoc! { "find": "c" }, rawdoc! { "listCollections": 1 }] {
+        let done = client.say(&mut hub, at(0), "d", &opening);
+        assert_eq!((code(&done), done.runs.len()), (Some(146), 0), "{opening:?}");
+    }
+    assert_eq!(client.say(&mut hub, at(0), "d", &rawdoc! { "count": "c" }).runs.len(), 1);
+}
+
+#[test]
+fn a_connection_has_a_thousand_transactions_at_most_though_their_sessions_end() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    let lsid = |number: u16| {
+        let bytes = [&number.to_be_bytes()[..], &[0; 14]].concat();
+        rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes } }
+    };
+    let start = |number: u16| {
+        rawdoc! { "insert": "c", "lsid": lsid(number), "txnNumber": 1_i64, "autocommit": false, "startTransaction": true }
+    };
+    for number in 0..1_000 {
+        assert_eq!(client.say(&mut hub, at(0), "d", &start(number)).runs.len(), 1, "{number}");
+        client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+        client.say(&mut hub, at(0), "admin", &rawdoc! { "endSessions": [lsid(number)] });
+        client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+    }
+
+    let done = client.say(&mut hub, at(0), "d", &start(1_000));
+    assert_eq!((code(&done), done.runs.len()), (Some(146), 0));
+
+    let abort = rawdoc! { "abortTransaction": 1, "lsid": lsid(7), "txnNumber": 1_i64, "autocommit": false };
+    client.say(&mut hub, at(0), "admin", &abort);
+    client.reply(&mut hub, at(0), &rawdoc! { "ok": 1 });
+    assert_eq!(client.say(&mut hub, at(0), "d", &start(1_000)).runs.len(), 1);
+}
+
+#[test]
 fn what_lets_go_of_nothing_waits_as_others_do_x_135() {
     let mut hub = Hub::open();
     let lsid = || rawdoc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
@@ -395,6 +438,24 @@ fn a_logout_is_not_sent_upstream_where_others_share_the_connection() {
     let done = client.say(&mut hub, at(0), "admin", &rawdoc! { "logout": 1 });
 
     assert_eq!((code(&done), done.runs.len()), (Some(115), 0));
+}
+
+#[test]
+fn the_last_error_of_a_connection_that_others_share_is_not_asked_for_upstream_x_133() {
+    let names = ["getLastError", "getlasterror", "getPrevError", "resetError", "reseterror", "forceerror"];
+    // Not for operators either.
+    let rule = Rule {
+        databases: vec![Pattern::new("*")],
+        collections: vec![Pattern::new("*")],
+        commands: names.map(Pattern::new).into(),
+    };
+    let mut hub = Hub::of(Users::open(Rules { allow: Some(vec![rule]), deny: Vec::new() }));
+    for name in names {
+        let mut command = RawDocumentBuf::new();
+        command.append(<&bson::raw::CStr>::try_from(name).unwrap(), 1);
+        let done = Client::greeted(&mut hub).say(&mut hub, at(0), "shop", &command);
+        assert_eq!((code(&done), done.runs.len()), (Some(115), 0), "{name}");
+    }
 }
 
 #[test]

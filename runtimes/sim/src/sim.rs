@@ -94,7 +94,8 @@ impl Sim {
         self.runtime.world().network().dns().set(host, Zone::Fails);
     }
 
-    /// Every lookup of these records that begins from now on, until they are [set](Self::set_dns), has no end.
+    /// Every lookup of these records that begins from now on, until they are [set](Self::set_dns), has no answer: it fails after ten seconds,
+    /// as one does whose only name server is silent.
     pub fn hang_dns(&self, host: &str) {
         self.runtime.world().network().dns().set(host, Zone::Hangs);
     }

@@ -220,8 +220,9 @@ impl Service {
 
     fn carry_out(&mut self, now: Instant, identity: &mut Identity, request: &Request<'_>) -> Outcome {
         api::check(request, self.parameters.require_api_version())?;
-        // The other commands of the store read.
-        common_arguments::check(request, !Store::knows(request.name) || changes_data(request))?;
+        // The other commands of the store read. An `aggregate` may end in a stage that writes, and takes one without, too.
+        let takes_write_concern = !Store::knows(request.name) || request.name == "aggregate" || changes_data(request);
+        common_arguments::check(request, takes_write_concern)?;
         if self.config.authorization && !identity.may_act() && !is_for_everybody(request.name) {
             return Err(fail(13, format!("Command {} requires authentication", request.name)));
         }

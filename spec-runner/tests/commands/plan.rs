@@ -41,3 +41,14 @@ fn a_connection_string_that_is_wrong_is_told() {
     assert!(stderr(&output).starts_with("error: ") && stderr(&output).contains("minPoolSize"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn a_connection_string_with_a_part_that_has_no_effect_is_a_warning_and_an_exit_status() {
+    for more in [&[][..], &["--json"]] {
+        let output = plan("mongodb://a/?maxPolSize=50", more);
+
+        let told = stderr(&output);
+        assert!(told.starts_with("warning: ") && told.contains("maxPolSize"), "{told}");
+        assert_eq!(output.status.code(), Some(1), "{more:?}");
+    }
+}

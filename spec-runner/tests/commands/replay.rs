@@ -23,6 +23,10 @@ struct Incident {
 
 impl Incident {
     fn happen() -> Self {
+        Self::labelled("nightly export")
+    }
+
+    fn labelled(label: &str) -> Self {
         let host = Host::start().unwrap();
         let server = host.serve(|address| ServerConfig::new(address.to_string())).unwrap();
         let uri = format!("mongodb://{}/?maxPoolSize=1&waitQueueTimeoutMS=50", server.address());
@@ -31,7 +35,7 @@ impl Incident {
             let (options, _) = ClientOptions::parse(&uri).unwrap();
             let builder = Client::<Smol>::builder(options).recorder(Recorder::new()).watch_holders(true);
             let client = builder.build().await.unwrap();
-            let (line, leaked) = (line!(), client.check_out().label("nightly export").await.unwrap());
+            let (line, leaked) = (line!(), client.check_out().label(label).await.unwrap());
             client.check_out().label("web").await.unwrap_err();
             let file = client.trace().unwrap();
             drop(leaked);
@@ -158,6 +162,42 @@ fn a_question_that_is_none_is_refused() {
 
     assert!(stderr(&output).contains("neither `slowest` nor `failures`"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_call_that_began_no_wait_is_told_and_an_exit_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let sparse = sparse("leak", directory.path());
+    let whole = incidents().join("leak.trace");
+
+    for (trace, more) in
+        [(&whole, &[][..]), (&whole, &["--json"]), (&whole, &["--what-if", "standard"]), (&sparse, &[])]
+    {
+        let output = replay(trace, &[&["--explain", "999999"], more].concat());
+
+        assert!(stderr(&output).contains("error: call 999999 began no check-out that waited"), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{more:?}");
+    }
+}
+
+#[test]
+fn a_label_is_printed_without_control_characters() {
+    let incident = Incident::labelled("nightly\u{1b}[2J\nexport");
+
+    for options in [&["--timeline"][..], &["--explain", "failures"]] {
+        let text = incident.replay(options);
+        let text = stdout(&text);
+        assert!(text.contains("nightly\\u{1b}[2J\\nexport") && !text.contains('\u{1b}'), "{options:?}: {text}");
+    }
+}
+
+#[test]
+fn the_timeline_shows_hellos_as_documents() {
+    let output = Incident::happen().replay(&["--timeline"]);
+
+    let text = stdout(&output);
+    assert!(text.contains(r#""isWritablePrimary": true"#), "{text}");
+    assert!(!text.contains("reply: ["), "{text}");
 }
 
 /// The incidents that are kept as files.

@@ -2,7 +2,7 @@
 
 use cmap_core::wire::{Compression, Compressor, Limits};
 
-use super::{COLLECTIONS, DATABASES};
+use super::{BETWEEN_SERVERS, COLLECTIONS, DATABASES};
 
 type Bytes = Vec<u8>;
 
@@ -40,18 +40,31 @@ const DEPTH: usize = 4;
 
 /// Keys that mean something to rules or servers somewhere.
 #[rustfmt::skip]
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "$lookup", "$unionWith", "$out", "$merge", "$facet", "from", "coll", "db", "into", "pipeline", "ns", "nsInfo", "viewOn", "to", "out",
-    "$db",
+    "$db", "ops", "root",
 ];
 
 /// Commands on a collection, whose other fields are of no matter.
 const PLAIN: [&str; 7] =
     ["drop", "listIndexes", "validate", "collStats", "listCollections", "convertToCapped", "deleteIndexes"];
 
+/// Names of collections that are not there, or that servers keep for themselves.
+const ODD_COLLECTIONS: [&[u8]; 9] = [
+    b"new",
+    b"\xff",
+    b"SECRET",
+    b"secret\0x",
+    b"",
+    b"a.secret",
+    b"system.views",
+    b"system.buckets.secret",
+    b"system.buckets.system.js",
+];
+
 /// How many kinds of commands there are. Of those, `explain` has another one in it.
-const KINDS: usize = 27;
-const EXPLAIN: usize = 26;
+const KINDS: usize = 28;
+const EXPLAIN: usize = 27;
 
 impl Commands<'_, '_> {
     pub(super) fn message(mut self, number: i32) -> Bytes {
@@ -63,6 +76,9 @@ impl Commands<'_, '_> {
             self.input.pick(&DATABASES)
         };
         fields.push(Field::text("$db", database));
+        if self.input.byte() >= 240 {
+            fields.push(Field::document(self.input.pick(&BETWEEN_SERVERS), document(&[])));
+        }
         let body = self.disturbed(fields);
         let how = self.input.byte();
         let mut sections = vec![(None, vec![body])];
@@ -125,12 +141,25 @@ impl Commands<'_, '_> {
                 let index = document(&[key, Field::text("name", "x")]);
                 vec![self.named("createIndexes"), Field::array("indexes", &[index])]
             }
+            25 => self.unknown(),
             _ => {
                 let name = self.input.pick(&PLAIN);
                 vec![self.named(name), self.anything("filter")]
             }
         };
         (fields, None)
+    }
+
+    /// A command that the hub does not know: it names its collection anywhere.
+    fn unknown(&mut self) -> Vec<Field> {
+        match self.input.below(3) {
+            0 => {
+                let namespace = self.named("ns");
+                vec![Field::document("group", self.disturbed(vec![namespace]))]
+            }
+            1 => vec![Field::int("copydb", 1), Field::text("fromdb", self.input.pick(&DATABASES))],
+            _ => vec![Field::int("filemd5", 1), self.named("root")],
+        }
     }
 
     fn view(&mut self, name: &str) -> Vec<Field> {
@@ -167,10 +196,17 @@ impl Commands<'_, '_> {
         };
         let (first, second) = (namespace(), namespace());
         let fields = vec![Field::int("bulkWrite", 1), Field::array("nsInfo", std::slice::from_ref(&first))];
-        match self.input.below(3) {
+        let writes = [("insert", "document"), ("update", "filter"), ("delete", "filter")];
+        let writes = writes.map(|(kind, with)| {
+            let position = i32::from(self.input.byte() % 3);
+            document(&[Field::int(kind, position), Field::document(with, document(&[]))])
+        });
+        match self.input.below(5) {
             0 => (fields, None),
             1 => (fields[..1].to_vec(), Some(("nsInfo", vec![first, second]))),
-            _ => (fields, Some(("nsInfo", vec![second]))),
+            2 => (fields, Some(("nsInfo", vec![second]))),
+            3 => (fields, Some(("ops", writes.into()))),
+            _ => ([fields, vec![Field::array("ops", &writes)]].concat(), None),
         }
     }
 
@@ -181,13 +217,13 @@ impl Commands<'_, '_> {
 
     fn collection(&mut self) -> Bytes {
         match self.input.byte() {
-            byte @ 0..224 => COLLECTIONS[usize::from(byte) % COLLECTIONS.len()].into(),
-            byte => [&b"new"[..], b"\xff", b"SECRET", b"secret\0x", b"", b"a.secret"][usize::from(byte) % 6].into(),
+            byte @ 0..208 => COLLECTIONS[usize::from(byte) % COLLECTIONS.len()].into(),
+            byte => ODD_COLLECTIONS[usize::from(byte) % ODD_COLLECTIONS.len()].into(),
         }
     }
 
     fn other_database(&mut self) -> &'static str {
-        self.input.pick(&["shop", "other", "crm", "shop.a", "crm\0x"])
+        self.input.pick(&["shop", "other", "crm", "shop.a", "crm\0x", "local", "config"])
     }
 
     fn namespace(&mut self) -> Bytes {

@@ -2,8 +2,8 @@
 //!
 //! The input decides on rules and on a few commands, each of which goes the way of a client's bytes through the hub's [`Line`]. What
 //! the line would run upstream runs on a test server, which says which collections it opens, or MongoDB would. The oracle knows the
-//! rules as pairs of patterns, and nothing of how the hub finds out what a command touches. `system.*`, `local`, `config` and commands
-//! that the hub does not know are left out: rules for collections do not reach them yet.
+//! rules as pairs of patterns, and nothing of how the hub finds out what a command touches. What is the server's own (`system.*`, `local`,
+//! `config`) is forbidden unless a pair names it in full, and the documents of a time series are that time series.
 
 mod commands;
 
@@ -25,12 +25,17 @@ use cmap_test_server::{ClientId, Peer, ServerConfig, ServerOutput, TestServer};
 
 use commands::{Commands, Input, op_msg};
 
-const DATABASES: [&str; 3] = ["shop", "other", "crm"];
+/// The first of them have the collections.
+const DATABASES: [&str; 5] = ["shop", "other", "crm", "local", "config"];
+const FILLED: usize = 3;
 const COLLECTIONS: [&str; 4] = ["orders", "secret", "secrets", "view"];
 
 /// Patterns of rules: a star is at the end.
-const OF_DATABASES: [&str; 5] = ["shop", "other", "crm", "o*", "*"];
-const OF_COLLECTIONS: [&str; 6] = ["orders", "secret", "secrets", "view", "sec*", "*"];
+const OF_DATABASES: [&str; 6] = ["shop", "other", "crm", "o*", "*", "local"];
+const OF_COLLECTIONS: [&str; 7] = ["orders", "secret", "secrets", "view", "sec*", "*", "system.views"];
+
+/// Fields that a server believes only from another one.
+const BETWEEN_SERVERS: [&str; 3] = ["$audit", "$client", "mayBypassWriteBlocking"];
 
 /// Most commands of an input: the first may make a view or a cursor that the next ones use.
 const COMMANDS: usize = 4;
@@ -94,14 +99,27 @@ impl Policy {
     }
 
     fn forbids(&self, namespace: &str) -> bool {
-        let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        let (database, mut collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        while let Some(series) = collection.strip_prefix("system.buckets.") {
+            collection = series;
+        }
         let fits = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
             Some(front) => name.starts_with(front),
             None => pattern == name,
         };
         let is_one =
             |pairs: &[(&str, &str)]| pairs.iter().any(|pair| fits(pair.0, database) && fits(pair.1, collection));
-        is_one(&self.deny) || self.allow.as_ref().is_some_and(|allow| !is_one(allow))
+        let has_named = |pair: &(&str, &str)| {
+            (!matches!(database, "local" | "config") || pair.0 == database)
+                && (!collection.starts_with("system.") || pair.1 == collection)
+                && fits(pair.0, database)
+                && fits(pair.1, collection)
+        };
+        let is_allowed = match &self.allow {
+            Some(allow) => allow.iter().any(has_named),
+            None => has_named(&("*", "*")),
+        };
+        is_one(&self.deny) || !is_allowed
     }
 }
 
@@ -186,10 +204,10 @@ impl Server {
         let mut machine = TestServer::new(config, Instant::ORIGIN);
         let client = machine.accept(Instant::ORIGIN, Peer::default());
         let mut server = Self { machine, client, requests: 0 };
-        for database in DATABASES {
+        for database in &DATABASES[..FILLED] {
             for collection in COLLECTIONS {
                 let insert =
-                    rawdoc! { "insert": collection, "documents": [{ "_id": 1 }, { "_id": 2 }], "$db": database };
+                    rawdoc! { "insert": collection, "documents": [{ "_id": 1 }, { "_id": 2 }], "$db": *database };
                 server.exchange(&op_msg(1, &[(None, vec![insert.into_bytes()])]));
             }
         }
@@ -201,6 +219,8 @@ impl Server {
     fn run(&mut self, forward: &Forward) -> Option<RawDocumentBuf> {
         let body = forward.body.clone().unwrap_or_else(|| forward.request.compose(None));
         assert_readable(&body);
+        let fields = body.iter().filter_map(Result::ok).map(|(key, _)| key.as_str().to_owned());
+        assert!(fields.skip(1).all(|key| !BETWEEN_SERVERS.contains(&key.as_str())), "the hub passes on {body:?}");
         let (mut out, fields) = (Vec::new(), [Appended::String("$db", &forward.request.database)]);
         self.requests += 1;
         let ids = MessageIds::request(self.requests);

@@ -233,10 +233,16 @@ fn with_time(concern: &RawDocument, after: Timestamp) -> RawDocumentBuf {
     concern
 }
 
+/// The body as it is, if not all of it can be read: then the read concern is there twice, and the command is not sent. One without its filter
+/// would concern every document.
 fn without_read_concern(body: &RawDocument) -> RawDocumentBuf {
     let mut rest = RawDocumentBuf::new();
-    for (name, value) in body.iter().map_while(Result::ok).filter(|(name, _)| name.as_str() != "readConcern") {
-        rest.append(name, value);
+    for field in body {
+        match field {
+            Ok((name, _)) if name.as_str() == "readConcern" => {}
+            Ok((name, value)) => rest.append(name, value),
+            Err(_) => return body.to_owned(),
+        }
     }
     rest
 }
@@ -274,4 +280,21 @@ pub(super) fn writes(retryability: Retryability) -> bool {
 /// with it (SES-10).
 pub(super) fn takes_session(command: &Command<'_>, outline: &Outline<'_>) -> bool {
     command.acknowledged && !WITHOUT_SESSION.contains(&outline.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_cannot_be_read_loses_no_filter_with_its_read_concern() {
+        let find = rawdoc! { "find": "c", "hint": "?", "readConcern": {}, "filter": { "owner": 7 } };
+        let bytes = find.as_bytes().iter().map(|byte| if *byte == b'?' { 0xff } else { *byte });
+        let damaged = RawDocumentBuf::from_bytes(bytes.collect()).unwrap();
+
+        assert_eq!(without_read_concern(&damaged), damaged);
+        assert_eq!(without_read_concern(&rawdoc! { "find": "c", "readConcern": {} }), rawdoc! { "find": "c" });
+    }
 }

@@ -6,10 +6,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `recorder` | what users ask for |
-//! | `trigger` | when a file is written, and where |
+//! | `trigger` | when a file is written |
+//! | `files` | where, under which name, and for how long |
 //! | `on_panic` | files of all clients when the program panics |
 //! | `holders` | the texts of those who make the calls |
 
+mod files;
 mod holders;
 mod on_panic;
 mod recorder;

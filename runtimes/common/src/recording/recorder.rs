@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::pool::CheckOutFailedReason;
 use cmap_core::trace::{Detail, RecorderOptions};
 
 use crate::events::{Event, PoolEvent};
@@ -58,7 +59,7 @@ impl Recorder {
     /// there when a check-out waits for more than two seconds or fails, and when the program panics.
     pub(crate) fn of_environment() -> Option<Self> {
         let directory = std::env::var_os(DIRECTORY).filter(|directory| !directory.is_empty())?;
-        Some(Self::new().directory(directory).when_wait_exceeds(LONG_WAIT).when(|_, event| is_failed_check_out(event)))
+        Some(Self::new().directory(directory).when_wait_exceeds(LONG_WAIT))
     }
 
     pub(crate) fn options(&self) -> RecorderOptions {
@@ -72,7 +73,8 @@ impl Recorder {
         self
     }
 
-    /// Where files are written: `cmap-<process>-<number>.trace`. It has to exist. Default nowhere.
+    /// Where files are written: `cmap-<process>-<seconds since 1970>-<number>.trace`, for their owner alone. It has to exist. It keeps a
+    /// hundred of such files, of all processes; beyond that the oldest is deleted. Default nowhere.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
@@ -85,9 +87,16 @@ impl Recorder {
         self
     }
 
-    /// Writes a file when a check-out has waited for longer than `limit`, whether or not it got its connection.
+    /// Writes a file when a check-out has waited for longer than `limit`, whether or not it got its connection; and when one has failed
+    /// sooner, since a caller that gives up before the limit has waited in vain as well.
     pub fn when_wait_exceeds(self, limit: Duration) -> Self {
-        self.when(move |_, event| wait(event).is_some_and(|wait| wait > limit))
+        self.when(move |_, event| match event {
+            Event::Pool(PoolEvent::ConnectionCheckedOut { duration, .. }) => *duration > limit,
+            Event::Pool(PoolEvent::ConnectionCheckOutFailed { reason, .. }) => {
+                *reason != CheckOutFailedReason::PoolClosed
+            }
+            _ => false,
+        })
     }
 
     /// How long recording goes on before the file is written, so that it shows what followed, too. Default one second.
@@ -101,20 +110,4 @@ impl Default for Recorder {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// How long the check-out waited that an event ends.
-fn wait(event: &Event) -> Option<Duration> {
-    let Event::Pool(event) = event else { return None };
-    if let PoolEvent::ConnectionCheckedOut { duration, .. } | PoolEvent::ConnectionCheckOutFailed { duration, .. } =
-        event
-    {
-        Some(*duration)
-    } else {
-        None
-    }
-}
-
-fn is_failed_check_out(event: &Event) -> bool {
-    matches!(event, Event::Pool(PoolEvent::ConnectionCheckOutFailed { .. }))
 }

@@ -1,4 +1,4 @@
-//! When a file is written, and where.
+//! When a file is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::on_panic;
 use super::recorder::{Predicate, Recorder};
+use super::{files, on_panic};
 use crate::events::Listeners;
 use crate::runtime::Runtime;
 use crate::topology::Topology;
@@ -65,7 +65,8 @@ impl<R: Runtime> Trigger<R> {
             runtime.sleep_until(at).await;
             if let Some(file) = topology.trace(reason) {
                 drop(topology);
-                let written = runtime.spawn_blocking(move || trigger.write(&file)).await;
+                let now = runtime.unix_time();
+                let written = runtime.spawn_blocking(move || trigger.write(now, &file)).await;
                 tell(written.unwrap_or_else(|| Err(io::Error::other(crate::error::RuntimeGone))));
             }
         });
@@ -80,25 +81,23 @@ impl<R: Runtime> Trigger<R> {
         is_due
     }
 
-    fn write(&self, file: &[u8]) -> io::Result<PathBuf> {
+    /// `now` is the time since 1970.
+    fn write(&self, now: Duration, file: &[u8]) -> io::Result<PathBuf> {
         static LAST: AtomicU32 = AtomicU32::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let path = self.directory.join(format!("cmap-{}-{number}.trace", std::process::id()));
-        // Under another name first, so that a file with the right name is always complete.
-        let unfinished = path.with_extension("part");
-        std::fs::write(&unfinished, file)?;
-        std::fs::rename(&unfinished, &path)?;
-        Ok(path)
+        static BEGAN: OnceLock<Duration> = OnceLock::new();
+        let number = || LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        files::write(&self.directory, *BEGAN.get_or_init(|| now), number, file)
     }
 }
 
 impl<R: Runtime> on_panic::Files for Trigger<R> {
     fn write_now(&self) {
         let Some(topology) = self.topology.get().and_then(Weak::upgrade) else { return };
-        if self.is_due(topology.clock().runtime().now())
+        let runtime = topology.clock().runtime();
+        if self.is_due(runtime.now())
             && let Some(file) = topology.trace_if_unlocked("panic")
         {
-            tell(self.write(&file));
+            tell(self.write(runtime.unix_time(), &file));
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Visitor<R: Runtime> {
     from: SocketAddr,
     /// Whose socket is parked.
     member: Option<ServerAddress>,
+    /// Whether it has said HELLO.
+    has_greeted: bool,
     /// How its greeting ended, if it was not parked.
     ended: NotParked,
 }
@@ -51,14 +53,14 @@ impl<R: Runtime> Visitor<R> {
         orders: Arc<Orders<R::Stream>>,
         from: SocketAddr,
     ) -> Self {
-        Self { shared, socket, orders, from, member: None, ended: NotParked::Left }
+        Self { shared, socket, orders, from, member: None, has_greeted: false, ended: NotParked::Left }
     }
 
     /// Sees to the socket until it is a connection, or has ended.
     pub(super) async fn attend(mut self, stream: R::Stream) {
         if let Err(why) = self.receive(stream).await {
             if why.is_a_failure() {
-                self.ended = NotParked::Failed;
+                self.ended = if self.has_greeted { NotParked::Refused } else { NotParked::Unheard };
             }
             let from = self.from;
             match self.member.clone() {
@@ -102,6 +104,7 @@ impl<R: Runtime> Visitor<R> {
             while let Some(output) = side.poll_output() {
                 match output {
                     ApplicationOutput::Greeted(hello) => {
+                        self.has_greeted = true;
                         if let Err((refusal, why)) = self.judge(&hello, &conversation.stream) {
                             let retry_after = match refusal {
                                 Refusal::Full => RETRY_LATER,

@@ -137,6 +137,29 @@ pub fn who_fails_again_and_again_is_turned_away_before_the_handshake<H: Harness<
     });
 }
 
+/// Sockets that say nothing and hang up, as those of health checks do, are not held against an agent of their address.
+pub fn who_hangs_up_before_a_hello_keeps_out_no_agent_of_that_address<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let agent = scene.agent(&server);
+        until(|| scene.parked() == 4).await;
+        let runtime = H::Runtime::current().unwrap();
+
+        for _ in 0..300 {
+            drop(runtime.connect(Target::Tcp(scene.listener.local_address())).await.unwrap());
+            until(|| scene.listener.greeting() < 64).await;
+        }
+        until(|| scene.listener.greeting() == 0).await;
+        agent.kill();
+        until(|| scene.parked() == 0).await;
+
+        let _agent = scene.agent(&server);
+        until(|| scene.parked() == 4).await;
+        assert_eq!(scene.told.count("have failed within a minute"), 0);
+    });
+}
+
 /// Of ten thousand sockets of one address that say nothing, at most 128 are held, each for ten seconds; those who are connected do
 /// not notice, and an agent is let in when they are gone.
 pub fn ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets<H: Harness<Runtime: Listen>>() {

@@ -440,7 +440,11 @@ mod tests {
         let greedy = named.replacen("certificate", "wanted = 300\ncertificate", 1);
         assert!(told(&greedy).contains("upstream.reverse.wanted = 300: an agent may have at most 256 sockets parked"));
         fs::write(&path, format!("{LEAST}{named}")).unwrap();
-        assert_eq!(read(&path).unwrap().reverse.unwrap().options.wanted, 4);
+        let options = read(&path).unwrap().reverse.unwrap().options;
+        assert_eq!((options.wanted, options.limits.max_failures), (4, 20));
+        let patient = named.replacen("certificate", "max-failures = 50\ncertificate", 1);
+        fs::write(&path, format!("{LEAST}{patient}")).unwrap();
+        assert_eq!(read(&path).unwrap().reverse.unwrap().options.limits.max_failures, 50);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(super) struct ReverseTable {
     token: Vec<TokenTable>,
     keep_alive_seconds: Option<u64>,
     wanted: Option<u16>,
+    max_failures: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +45,7 @@ struct TokenTable {
 
 /// Reads the files of the section, and checks it.
 pub(super) fn check(check: &Check<'_>, table: ReverseTable) -> Result<Reverse, ConfigError> {
-    let ReverseTable { address, certificate, authorities, token, keep_alive_seconds, wanted } = table;
+    let ReverseTable { address, certificate, authorities, token, keep_alive_seconds, wanted, max_failures } = table;
     if token.is_empty() && authorities.is_none() {
         let rule = "nobody would be let in; write a table [[upstream.reverse.token]], or `authorities` of agents' certificates";
         return Err(check.value("upstream.reverse.token", "(missing)", rule));
@@ -63,6 +64,10 @@ pub(super) fn check(check: &Check<'_>, table: ReverseTable) -> Result<Reverse, C
     }
     if let Some(seconds) = keep_alive_seconds {
         options.keep_alive = Duration::from_secs(check.positive("upstream.reverse.keep-alive-seconds", seconds)?);
+    }
+    if let Some(failures) = max_failures {
+        check.positive("upstream.reverse.max-failures", failures.into())?;
+        options.limits.max_failures = failures;
     }
     if let Some(wanted) = wanted {
         check.positive("upstream.reverse.wanted", wanted.into())?;

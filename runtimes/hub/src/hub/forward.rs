@@ -26,6 +26,9 @@ use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
 /// How long a cursor's server may be gone. Without a hub its driver would lose the cursor with the connection.
 const FOR_ITS_SERVER: Duration = Duration::from_secs(5);
 
+/// How often a command is repeated whose reply was lost. It may be what has killed the server, or hung it, and would do so to the next one.
+const MOST_AFTER_LOSSES: u32 = 2;
+
 /// The end of a command.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -64,6 +67,8 @@ struct Failed {
     outcome: Outcome,
     /// Whether the hub may repeat what its driver could.
     may_repeat: bool,
+    /// What the log is told beside that: addresses, users and settings upstream are the operator's.
+    for_operator: Option<String>,
 }
 
 struct Server {
@@ -81,13 +86,16 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_
     let deadline = request.arrived + shared.patience;
     let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
     let mut earlier = None;
+    let mut losses = 0;
     loop {
         let failed = match attempt(shared, forward, owner, sent_to, retry.deprioritized().to_vec()).await {
             Ok(outcome) => return outcome,
             Err(failed) => failed,
         };
-        let Failed { failure, server, outcome, may_repeat } = *failed;
-        if !may_repeat {
+        let Failed { failure, server, outcome, may_repeat, for_operator } = *failed;
+        losses += u32::from(failure.kind == FailureKind::Network);
+        if !may_repeat || losses > MOST_AFTER_LOSSES {
+            tell_operator(shared, owner, request, for_operator);
             return outcome;
         }
         retry.begin(true);
@@ -103,13 +111,26 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_
             _ => outcome,
         };
         match next {
-            Next::GiveUp(_) => return reported,
+            Next::GiveUp(_) => {
+                tell_operator(shared, owner, request, for_operator);
+                return reported;
+            }
             Next::RetryAt(at) => {
                 shared.activity.count_retry();
                 earlier = Some(reported);
                 tokio::time::sleep_until(shared.moment(at)).await;
             }
         }
+    }
+}
+
+/// Writes into the log why a command has failed, if there is room.
+fn tell_operator(shared: &Shared, owner: &Owner, request: &Request, why: Option<String>) {
+    if let Some(why) = why
+        && let Some(left_out) = shared.log_of_users.admit(shared.now())
+    {
+        let (user, command) = (&*owner.user, &*request.name);
+        tracing::warn!(target: "cmap::hub", user, command, left_out, "a command has failed upstream: {why}");
     }
 }
 
@@ -213,7 +234,7 @@ async fn exchange(
                 None => Ok(outcome),
                 Some(error) => {
                     let failure = of_server(FailureKind::WriteConcern { code: error.code }, &error);
-                    Err(Box::new(Failed { failure, server, outcome, may_repeat: true }))
+                    Err(Box::new(Failed { failure, server, outcome, may_repeat: true, for_operator: None }))
                 }
             };
         }
@@ -231,6 +252,7 @@ async fn exchange(
         server,
         outcome: Outcome { server: Some(address), reply, ok: false },
         may_repeat: true,
+        for_operator: None,
     }))
 }
 
@@ -315,7 +337,7 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
         CheckOutError::Selection(_) => (FailureKind::Selection, None),
         CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) | _ => (FailureKind::Client, None),
     };
-    let mut refusal = unanswered(request, format!("no server upstream took the command: {error}"));
+    let mut refusal = unanswered(request, told(kind).into());
     for label in [ErrorLabel::SystemOverloadedError, ErrorLabel::RetryableError] {
         if let CheckOutError::Pool(error) = error
             && error.has_label(label.name())
@@ -328,7 +350,20 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
         refusal = refusal.with_label(ErrorLabel::NoWritesPerformed);
     }
     let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
-    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal), may_repeat: true })
+    let (failure, for_operator) = (Failure::new(kind), Some(error.to_string()));
+    Box::new(Failed { failure, server, outcome: refused(&refusal), may_repeat: true, for_operator })
+}
+
+/// What a client may know of a command for which there was no connection upstream.
+fn told(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Selection => "no server upstream could take the command in time; try again later",
+        FailureKind::NotSentInTime => {
+            "no connection upstream was free in time; try again later, or ask for a larger maxPoolSize upstream"
+        }
+        FailureKind::Establish(_) => "no connection upstream could be made; try again later",
+        _ => "no server upstream took the command; try again later",
+    }
 }
 
 fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -> Box<Failed> {
@@ -346,13 +381,15 @@ fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -
     let refusal = if let CommandErrorKind::NotSent(problem) = &error.kind {
         Refusal::new(2, "BadValue", format!("the command cannot be sent: {problem}"))
     } else {
-        unanswered(request, format!("the connection upstream was lost: {error}"))
+        unanswered(request, "the connection upstream was lost; whether the command was carried out is not known".into())
     };
-    Box::new(Failed { failure: Failure::new(kind), server, outcome: refused(&refusal), may_repeat: true })
+    let (failure, for_operator) = (Failure::new(kind), Some(error.to_string()));
+    Box::new(Failed { failure, server, outcome: refused(&refusal), may_repeat: true, for_operator })
 }
 
 fn in_hub(kind: FailureKind, refusal: Refusal) -> Box<Failed> {
-    Box::new(Failed { failure: Failure::new(kind), server: None, outcome: refused(&refusal), may_repeat: true })
+    let (failure, outcome) = (Failure::new(kind), refused(&refusal));
+    Box::new(Failed { failure, server: None, outcome, may_repeat: true, for_operator: None })
 }
 
 fn refused(refusal: &Refusal) -> Outcome {

@@ -4,6 +4,7 @@
 //! out those for which there is a server.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use cmap_core::topology::Criteria;
 use cmap_tokio::{CheckOutError, Connection};
@@ -23,6 +24,16 @@ pub(super) struct Turn {
 pub(super) enum NoTurn {
     Place(NoPlace),
     Connection(CheckOutError),
+}
+
+impl NoTurn {
+    /// The same, after the wait for a server that came before.
+    fn after(mut self, waited: Duration) -> Self {
+        if let Self::Connection(CheckOutError::Selection(error)) = &mut self {
+            Arc::make_mut(error).waited = waited;
+        }
+        self
+    }
 }
 
 /// What the queue has to know of a command.
@@ -64,7 +75,8 @@ pub(super) async fn take(
         let is_there = tokio::time::timeout(left, shared.upstream.wait_until_one_suits(criteria)).await.is_ok();
         if !is_there {
             // It says what is known of the servers.
-            check_out(shared, owner, criteria, Duration::ZERO).await?;
+            let known = check_out(shared, owner, criteria, Duration::ZERO).await;
+            known.map_err(|no_turn| no_turn.after(patience.server))?;
         }
         let left = until.saturating_since(shared.now());
         place = parked.resume(class, patience.queue.min(left)).await.map_err(NoTurn::Place)?;

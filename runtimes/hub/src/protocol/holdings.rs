@@ -64,6 +64,11 @@ impl Holdings {
         self.cursors.len()
     }
 
+    /// How many transactions are open.
+    pub fn transactions(&self) -> usize {
+        self.transactions.len()
+    }
+
     /// Whether a cursor or a transaction is open.
     pub fn are_empty(&self) -> bool {
         self.cursors.is_empty() && self.transactions.is_empty()

@@ -35,11 +35,16 @@ pub(super) fn field<'d>(document: &'d RawDocument, name: &str) -> Result<Option<
         }
         let value = element.value().map_err(|error| Refusal::invalid_bson(&error))?;
         if found.replace(value).is_some() {
-            let message = format!("the field {} is there twice; send it once", names::shown(name));
-            return Err(Refusal::new(9, "FailedToParse", message));
+            return Err(there_twice(name));
         }
     }
     Ok(found)
+}
+
+/// A document has a field twice, of which the server might take the other one.
+pub(super) fn there_twice(name: &str) -> Refusal {
+    let message = format!("the field {} is there twice; send it once", names::shown(name));
+    Refusal::new(9, "FailedToParse", message)
 }
 
 /// A field's text, if the document has it, and it is one: another type is for the server to refuse.

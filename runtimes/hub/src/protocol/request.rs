@@ -201,8 +201,12 @@ impl Request {
                 "txnNumber" => {
                     request.number = Some(integer(value).ok_or_else(|| refused("txnNumber is no whole number"))?);
                 }
-                "startTransaction" => starts = value.as_bool(),
-                "autocommit" => autocommit = value.as_bool(),
+                "startTransaction" => {
+                    starts = Some(value.as_bool().ok_or_else(|| refused("startTransaction is no boolean"))?);
+                }
+                "autocommit" => {
+                    autocommit = Some(value.as_bool().ok_or_else(|| refused("autocommit is no boolean"))?);
+                }
                 "maxTimeMS" => request.max_time = positive_millis(value),
                 "$readPreference" => {
                     request.preference = preference(value).map_err(refused)?;
@@ -225,6 +229,11 @@ impl Request {
             if message.sequences().any(|sequence| !may_have(&request.name, sequence.identifier)) {
                 return Err(refused(
                     "the command has a document sequence that drivers do not send; put it into its document",
+                ));
+            }
+            if message.sequences().any(|sequence| !seen.insert(sequence.identifier)) {
+                return Err(refused(
+                    "a document sequence of the command is there twice, or is a field of its document, too",
                 ));
             }
             request.frame = Some(frame.into());
@@ -404,6 +413,20 @@ fn positive_millis(value: RawBsonRef<'_>) -> Option<Duration> {
     (millis > 0).then(|| Duration::from_millis(millis))
 }
 
+const BAD_TAGS: &str = "the tags of $readPreference are no array of documents with strings";
+const TAGS_AT_PRIMARY: &str = "$readPreference has tags beside the mode primary";
+const BAD_STALENESS: &str = "maxStalenessSeconds of $readPreference is no whole number";
+
+/// The tag sets; `None` if one of them cannot be read: with a tag less it would suit more servers.
+fn tag_sets(value: RawBsonRef<'_>) -> Option<Vec<TagSet>> {
+    let tag = |field: bson::error::Result<(&CStr, RawBsonRef<'_>)>| {
+        let (key, tag) = field.ok()?;
+        Some((key.as_str().into(), tag.as_str()?.into()))
+    };
+    let set = |set: bson::error::Result<RawBsonRef<'_>>| set.ok()?.as_document()?.iter().map(tag).collect();
+    value.as_array()?.into_iter().map(set).collect()
+}
+
 fn preference(value: RawBsonRef<'_>) -> Result<Option<ReadPreference>, &'static str> {
     let document = value.as_document().ok_or("$readPreference is no document")?;
     let mode = match document.get_str("mode") {
@@ -415,15 +438,12 @@ fn preference(value: RawBsonRef<'_>) -> Result<Option<ReadPreference>, &'static 
         Ok(_) | Err(_) => return Err("$readPreference has no mode that is known"),
     };
     let mut preference = ReadPreference::new(mode);
-    if let Ok(sets) = document.get_array("tags") {
-        let set = |set: RawBsonRef<'_>| -> Option<TagSet> {
-            let fields = set.as_document()?.iter().filter_map(Result::ok);
-            Some(fields.filter_map(|(key, tag)| Some((key.as_str().into(), tag.as_str()?.into()))).collect())
-        };
-        let sets = sets.into_iter().filter_map(Result::ok).filter_map(set).collect();
-        preference = preference.with_tag_sets(sets).map_err(|_| "$readPreference has tags beside the mode primary")?;
+    if let Some(sets) = document.get("tags").map_err(|_| BAD_TAGS)? {
+        preference = preference.with_tag_sets(tag_sets(sets).ok_or(BAD_TAGS)?).map_err(|_| TAGS_AT_PRIMARY)?;
     }
-    let staleness = document.get("maxStalenessSeconds").ok().flatten().and_then(integer);
+    let staleness = document.get("maxStalenessSeconds").map_err(|_| BAD_STALENESS)?;
+    let staleness = staleness.map(|seconds| integer(seconds).ok_or(BAD_STALENESS)).transpose()?;
+    // Minus one stands for no limit.
     if let Some(seconds) = staleness.and_then(|seconds| u64::try_from(seconds).ok()) {
         let limit = MaxStaleness::AtMost(Duration::from_secs(seconds));
         preference = preference
@@ -477,6 +497,22 @@ mod tests {
     }
 
     #[test]
+    fn a_read_preference_that_cannot_be_read_selects_no_other_server() {
+        for (field, value) in [
+            ("tags", bson::bson!([{ "dc": 5 }])),
+            ("tags", bson::bson!([{ "dc": "ny" }, "any"])),
+            ("tags", bson::bson!({ "dc": "ny" })),
+            ("maxStalenessSeconds", bson::bson!("90")),
+        ] {
+            let mut preference = bson::doc! { "mode": "secondary" };
+            preference.insert(field, value);
+            let preference = RawDocumentBuf::try_from(&preference).unwrap();
+            let find = rawdoc! { "find": "c", "$db": "d", "$readPreference": preference };
+            assert!(matches!(read(&find), Err(Fault::Refused(_))), "{find:?}");
+        }
+    }
+
+    #[test]
     fn a_session_that_names_a_user_is_refused() {
         let id = session_document(&[7; 16]);
         let mut foreign = id.clone();
@@ -507,6 +543,10 @@ mod tests {
         assert_eq!(part("find", false), Some(Part::Continues));
         assert_eq!(part("commitTransaction", false), Some(Part::Ends));
         assert!(read(&rawdoc! { "find": "c", "autocommit": false, "$db": "d" }).is_err(), "without a session");
+        assert!(
+            read(&rawdoc! { "find": "c", "autocommit": 0, "$db": "d" }).is_err(),
+            "a server could take it for false"
+        );
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Which commands a user may run on which collections.
 
-use super::operators::is_operators;
+use super::ordinary::{is_database_of_the_server, is_ordinary, is_system_collection};
 use super::pattern::Pattern;
 use crate::protocol::Target;
 
 /// What reaches every collection of a database. A rule that denies one of them denies these, too.
 const REACHES_ALL: [&str; 2] = ["$changeStream", "dropDatabase"];
 
-/// What a user may do. By default every command on every collection, except operators' commands.
+/// What a user may do. By default every command on every collection, except operators' commands and the server's own collections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// What is allowed; `None` is everything.
@@ -46,13 +46,10 @@ impl Rules {
     }
 
     fn allow(&self, target: &Target) -> bool {
-        let is_operators = is_operators(&target.action);
-        let suits = |rule: &Rule| {
-            rule.concerns(target) && (!is_operators || rule.commands.iter().any(|it| it.names(&target.action)))
-        };
+        let needs = Named::of(target);
         let is_allowed = match &self.allow {
-            Some(rules) => rules.iter().any(suits),
-            None => !is_operators,
+            Some(rules) => rules.iter().any(|rule| rule.concerns(target) && needs.are_met_by(rule, target)),
+            None => needs == Named::default(),
         };
         let reaches_all = target.collection.is_empty() && REACHES_ALL.contains(&target.action.as_str());
         let is_denied = |rule: &Rule| {
@@ -70,6 +67,31 @@ impl Rule {
         any(&self.databases, &target.database)
             && any(&self.collections, &target.collection)
             && any(&self.commands, &target.action)
+    }
+}
+
+/// What a rule has to name in full to allow a target, because it is operators'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Named {
+    database: bool,
+    collection: bool,
+    command: bool,
+}
+
+impl Named {
+    fn of(target: &Target) -> Self {
+        Self {
+            database: is_database_of_the_server(target),
+            collection: is_system_collection(target),
+            command: !is_ordinary(&target.action),
+        }
+    }
+
+    fn are_met_by(self, rule: &Rule, target: &Target) -> bool {
+        let names = |patterns: &[Pattern], name: &str| patterns.iter().any(|pattern| pattern.names(name));
+        (!self.database || names(&rule.databases, &target.database))
+            && (!self.collection || names(&rule.collections, &target.collection))
+            && (!self.command || names(&rule.commands, &target.action))
     }
 }
 
@@ -101,6 +123,35 @@ mod tests {
         {
             assert!(rules.check(&[target(operators, "admin.")]).is_err(), "{operators}");
         }
+    }
+
+    #[test]
+    fn the_servers_own_collections_need_a_rule_that_names_them_in_full_x_133() {
+        let of = |databases: &str, collections: &str| Rules {
+            allow: Some(vec![rule(&[databases], &[collections], &["*"])]),
+            deny: Vec::new(),
+        };
+
+        for place in ["shop.system.views", "admin.system.users", "local.oplog.rs", "config.shards", "config."] {
+            let target = target("find", place);
+            let (database, collection) = place.split_once('.').unwrap();
+            assert!(Rules::default().check(&[target.clone()]).is_err(), "{place}");
+            assert!(of("*", "*").check(&[target.clone()]).is_err(), "{place}");
+            assert_eq!(of(database, collection).check(&[target]), Ok(()), "{place}");
+        }
+        assert!(of("*", "system.*").check(&[target("insert", "shop.system.js")]).is_err());
+        assert_eq!(of("local", "*").check(&[target("find", "local.oplog.rs")]), Ok(()));
+        assert_eq!(Rules::default().check(&[target("find", "shop.systems"), target("find", "locals.c")]), Ok(()));
+    }
+
+    #[test]
+    fn a_command_that_the_hub_does_not_know_needs_a_rule_that_names_it_x_133() {
+        let of = |command: &str| Rules { allow: Some(vec![rule(&["*"], &["*"], &[command])]), deny: Vec::new() };
+        let unknown = target("filemd5", "shop.");
+
+        assert!(Rules::default().check(&[unknown.clone()]).is_err());
+        assert!(of("*").check(&[unknown.clone()]).is_err());
+        assert_eq!(of("filemd5").check(&[unknown]), Ok(()));
     }
 
     #[test]

@@ -201,3 +201,43 @@ async fn a_hub_that_leaves_retries_to_drivers_sends_a_command_once_x_134() {
 
     assert_eq!(codes, [[None, None], [Some(6), None]]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_reply_is_lost_is_repeated_twice_at_most_x_134() {
+    let servers = Servers::replica_set().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let house = Plan::before(&servers, "heartbeatFrequencyMS=500").start().await;
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }], "lsid": { "id": id }, "txnNumber": 1_i64 };
+
+    for (name, command) in [("find", rawdoc! { "find": "c" }), ("insert", insert)] {
+        for (losses, is_lost) in [(2, false), (3, true)] {
+            // It kills what serves it.
+            let fail_point = rawdoc! {
+                "configureFailPoint": "failCommand", "mode": { "times": losses },
+                "data": { "failCommands": [name], "closeConnection": true },
+            };
+            directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+            let reply = ask(&mut connection, "test", command.clone()).await;
+            assert_eq!(code(&reply), is_lost.then_some(6), "{name} after {losses} losses: {reply:?}");
+            assert_eq!(code(&ask(&mut connection, "test", command.clone()).await), None, "{name}: no loss is left");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_operator_has_set_up_is_in_no_error_x_134() {
+    // Nobody listens there.
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let uri = format!("mongodb://upstream-user:secret@{nowhere}/?maxPoolSize=3");
+    let house = Plan::at(&uri).upstream("patience-ms = 300").start().await;
+    let mut connection = house.client().await.check_out().await.unwrap();
+
+    let reply = ask(&mut connection, "test", rawdoc! { "find": "c" }).await;
+
+    let error = CommandReply::read(&reply).failure().unwrap();
+    assert_eq!(error.code, Some(6));
+    assert_eq!(error.message, "no server upstream could take the command in time; try again later");
+}

@@ -181,7 +181,8 @@ impl Server {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Loses one connection by chance, as a router that forgets it: neither end is told. Returns whether there was one.
+    /// Loses one connection by chance, as a router that forgets it: neither end is told. Returns whether there was one that
+    /// was not lost yet.
     pub fn lose_connection(&self) -> bool {
         self.host.runtime.world().network().lose_one(self.host.ip)
     }

@@ -70,6 +70,10 @@ impl Connection {
         self.ends[0].host
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// It is lost, and the end that connected has gone.
     pub(super) fn is_abandoned(&self) -> bool {
         self.is_lost && self.ends[0].is_gone

@@ -72,9 +72,10 @@ impl Network {
         self.hosts.get_mut(&host).into_iter().for_each(|host| host.reachability = reachability);
     }
 
-    /// One connection of `host`, by chance, is lost without a word. Returns whether there was one.
+    /// One connection of `host`, by chance, is lost without a word. Returns whether there was one that was not lost yet.
     pub(crate) fn lose_one(&mut self, host: IpAddr) -> bool {
-        let keys = self.connections_of(host);
+        let is_there = |key: &usize| self.connections.get(*key).is_some_and(|connection| !connection.is_lost());
+        let keys: Vec<_> = self.connections_of(host).into_iter().filter(is_there).collect();
         let Some(last) = (keys.len() as u64).checked_sub(1) else { return false };
         let chosen = usize::try_from(self.random.up_to(last)).unwrap_or_default();
         keys.get(chosen).into_iter().for_each(|key| self.lose(*key));

@@ -142,6 +142,21 @@ fn a_lost_connection_ends_at_its_server_when_its_client_has_gone() {
 }
 
 #[test]
+fn a_connection_is_lost_once() {
+    let sim = Sim::new(8);
+    let server = sim.server("db.example.com");
+
+    sim.run(async {
+        let client = Client::connect("mongodb://db.example.com/?serverMonitoringMode=poll").await.unwrap();
+        drop(client.check_out().await.unwrap());
+
+        let lost = (0..100).filter(|_| server.lose_connection()).count();
+
+        assert!((1..10).contains(&lost), "{lost}");
+    });
+}
+
+#[test]
 fn a_clock_that_is_set_goes_on_from_there_and_time_as_before() {
     let sim = Sim::new(7);
     sim.run(async {

@@ -232,6 +232,18 @@ fn a_lookup_that_hangs_stalls_nobody_dns_14() {
 }
 
 #[test]
+fn lookups_without_an_answer_fail_after_ten_seconds_each() {
+    let sim = Sim::new(10);
+    sim.hang_dns("cluster.example.com");
+
+    let connected = sim.run(async { Client::connect(URI).await.is_ok() });
+
+    assert!(!connected);
+    let elapsed = sim.elapsed();
+    assert!((Duration::from_secs(10)..=Duration::from_secs(20)).contains(&elapsed), "{elapsed:?}");
+}
+
+#[test]
 fn a_lookup_ends_with_its_client() {
     for is_closed in [true, false] {
         let sim = Sim::new(9);

@@ -75,6 +75,12 @@ impl Involved<'_> {
                         .filter_map(|(_, it)| it.as_str())
                         .for_each(|it| self.full(it));
                 }
+                ("copydb", "fromdb", RawBsonRef::String(other)) => self.all_of(|name| name == other),
+                ("group", "group", RawBsonRef::Document(group)) => {
+                    let named = fields(group).filter(|(name, _)| *name == "ns").filter_map(|(_, it)| it.as_str());
+                    named.for_each(|collection| self.open(database, collection));
+                }
+                ("filemd5", "root", RawBsonRef::String(bucket)) => self.open(database, &format!("{bucket}.chunks")),
                 ("getMore", "collection", RawBsonRef::String(collection))
                 | ("create" | "collMod", "viewOn", RawBsonRef::String(collection))
                 | ("cloneCollectionAsCapped", "toCollection", RawBsonRef::String(collection)) => {
@@ -103,9 +109,14 @@ impl Involved<'_> {
         let first = stages.filter_map(|stages| values(stages).next()?.as_document());
         for (_, options) in first.flat_map(fields).filter(|(name, _)| *name == "$changeStream") {
             let of_all = options.as_document().is_some_and(|it| it.get_bool("allChangesForCluster").unwrap_or(false));
-            for (name, collections) in self.catalog.databases().filter(|(name, _)| of_all || *name == database) {
-                collections.keys().for_each(|collection| self.open(name, collection));
-            }
+            self.all_of(|name| of_all || name == database);
+        }
+    }
+
+    /// Every collection of these databases.
+    fn all_of(&self, is_one: impl Fn(&str) -> bool) {
+        for (name, collections) in self.catalog.databases().filter(|(name, _)| is_one(name)) {
+            collections.keys().for_each(|collection| self.open(name, collection));
         }
     }
 

@@ -44,6 +44,8 @@ fn a_write_concern_has_known_fields_of_known_types() {
     assert_eq!(code(&insert(rawdoc! { "wtimeout": "1" })), Some(14));
     assert_eq!(code(&insert(rawdoc! { "journal": true })), Some(40415));
     assert_eq!(code(&rawdoc! { "find": "c", "writeConcern": { "w": 1 } }), Some(72), "it writes nothing");
+    let aggregate = rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {}, "writeConcern": { "w": 1 } };
+    assert_eq!(code(&aggregate), None, "it may write");
 }
 
 #[test]

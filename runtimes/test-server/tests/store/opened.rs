@@ -46,4 +46,6 @@ fn stages_and_commands_that_the_store_lacks_open_what_they_do_in_mongodb() {
         opens(&mut server, doc! { "mapReduce": "pets", "out": { "merge": "m", "db": "other" } }),
         ["other.m", "test.pets"]
     );
+    assert_eq!(opens(&mut server, doc! { "group": { "ns": "a" } }), ["test.a"]);
+    assert_eq!(opens(&mut server, doc! { "filemd5": 1, "root": "fs" }), ["test.fs.chunks"]);
 }

@@ -1,7 +1,7 @@
 //! The command line of `plan`.
 
 use clap::{Args, ValueEnum};
-use cmap_core::options::{ClientOptions, ConnectionStringError, ServerMonitoringMode};
+use cmap_core::options::{ClientOptions, ConnectionStringError, ServerMonitoringMode, Warning};
 
 use super::deploy::Deploy;
 use super::deployment::Deployment;
@@ -144,6 +144,14 @@ impl PlanArgs {
             others: self.others,
             limit: self.limit,
         })
+    }
+
+    /// The parts of the connection string that have no effect, or not the one that they seem to have.
+    ///
+    /// # Errors
+    /// It is wrong.
+    pub fn warnings(&self) -> Result<Vec<Warning>, PlanError> {
+        Ok(ClientOptions::parse(&self.uri)?.1)
     }
 
     /// What was measured, if anything.

@@ -49,7 +49,8 @@ impl Plan {
     }
 }
 
-/// Prints the plan. The exit status: 0, or 1 if there are warnings, or 2 if the arguments cannot be used.
+/// Prints the plan, and what of the connection string has no effect. The exit status: 0, or 1 if there are warnings, or 2 if the arguments
+/// cannot be used.
 ///
 /// # Errors
 /// Nothing more can be printed.
@@ -61,5 +62,10 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::Res
     let print = if args.json { report::json } else { report::text };
     print(&plan, out)?;
     out.flush()?;
-    Ok(u8::from(!plan.warnings.is_empty()))
+    let ignored = match args.warnings() {
+        Ok(ignored) => ignored,
+        Err(error) => return writeln!(err, "error: {error}").map(|()| 2),
+    };
+    ignored.iter().try_for_each(|warning| writeln!(err, "warning: {warning}"))?;
+    Ok(u8::from(!plan.warnings.is_empty() || !ignored.is_empty()))
 }

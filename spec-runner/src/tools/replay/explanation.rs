@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::args::Explained;
 
-/// Prints the waits that are asked for, the longest first.
+/// Prints the waits that are asked for, the longest first, and returns them.
 pub(super) fn print(
     trace: &Trace,
     explained: Explained,
     json: bool,
     out: &mut dyn Write,
-) -> io::Result<Result<(), Box<Divergence>>> {
+) -> io::Result<Result<Vec<Wait>, Box<Divergence>>> {
     let waits = match explain(trace, explained.0) {
         Ok(waits) => waits,
         Err(divergence) => return Ok(Err(divergence)),
@@ -30,7 +30,7 @@ pub(super) fn print(
         }
         print_waits(&waits, out)?;
     }
-    Ok(Ok(()))
+    Ok(Ok(waits))
 }
 
 /// Prints explained waits.

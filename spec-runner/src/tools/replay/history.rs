@@ -7,7 +7,7 @@ use cmap_core::time::Instant;
 use cmap_core::trace::{Divergence, History, Occurrence, Period, RecorderOptions, Trace, Wait, WaitEnd, waits};
 
 use super::args::ReplayArgs;
-use super::{explanation, hosts, status, write_file};
+use super::{explained_status, explanation, hosts, write_file};
 
 /// The file of what a sparse recorder would have kept, in as much memory as it has by default.
 pub(super) fn of(trace: &Trace) -> Result<Vec<u8>, Box<Divergence>> {
@@ -34,7 +34,7 @@ pub(super) fn run(
         return write_file(hosts::replaced_in(trace, history), copy, err);
     }
     if let Some(explained) = args.explain {
-        return status(explanation::print(trace, explained, args.json, out)?, err);
+        return explained_status(explained, explanation::print(trace, explained, args.json, out)?, err);
     }
     if args.timeline {
         print_timeline(history, args.until, out)?;

@@ -1,9 +1,10 @@
-//! A copy of a trace in which hosts have other names, for those who must not know them (X-98).
+//! A copy of a trace in which hosts and users have other names, for those who must not know them (X-98).
 //!
 //! Every label of a name gets a name of its own, in the same order, so that what depends on domains or on the order of names
 //! stays as it was. The names come from a key that nobody keeps. Wherever a name stands, it is replaced: in addresses,
 //! descriptions and DNS records, and in the texts of errors; the replies to heartbeats are left out. Then the calls are made again
-//! with the new names, and recorded. A history has no calls, and its texts get the new names.
+//! with the new names, and recorded. A history has no calls, and its texts get the new names. A user is named by the text of a refused
+//! login alone, in quotation marks, and is replaced wherever that name stands in such.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +53,8 @@ pub(super) fn replaced(trace: &Trace) -> Result<Vec<u8>, HostsError> {
 
 /// The file of the copy of what a sparse recorder wrote.
 pub(super) fn replaced_in(trace: &Trace, history: &History) -> Result<Vec<u8>, HostsError> {
-    let mut found = BTreeSet::new();
-    collect(&serde_json::to_value(history)?, None, &mut found);
+    let mut found = Found::default();
+    found.collect(&serde_json::to_value(history)?, None);
     let names = Names::new(&found);
     let copy: History = names.replace(history, &BTreeMap::new())?;
     let (header, texts) = names.around(trace);
@@ -104,22 +105,24 @@ const EMPTY_DOCUMENT: [u8; 5] = [5, 0, 0, 0, 0];
 struct Names {
     /// The longest first, so that a name within another one is not taken for it.
     of_hosts: Vec<(String, String)>,
+    /// In quotation marks.
+    of_users: Vec<(String, String)>,
 }
 
 impl Names {
     fn of(trace: &Trace) -> Result<Self, HostsError> {
-        let mut found = BTreeSet::new();
+        let mut found = Found::default();
         for segment in &trace.segments {
-            collect(&serde_json::to_value(&segment.snapshot)?, None, &mut found);
+            found.collect(&serde_json::to_value(&segment.snapshot)?, None);
             for item in &segment.items {
-                collect(&serde_json::to_value(item)?, None, &mut found);
+                found.collect(&serde_json::to_value(item)?, None);
             }
         }
         Ok(Self::new(&found))
     }
 
-    fn new(found: &BTreeSet<String>) -> Self {
-        let all: BTreeSet<&str> = found.iter().flat_map(|name| labels(name)).collect();
+    fn new(found: &Found) -> Self {
+        let all: BTreeSet<&str> = found.hosts.iter().flat_map(|name| labels(name)).collect();
         let key = RandomState::new();
         let named = |(rank, label)| (label, format!("n{rank:03}-{:06x}", key.hash_one(label) & 0xff_ffff));
         let named: BTreeMap<&str, String> = all.into_iter().enumerate().map(named).collect();
@@ -127,9 +130,10 @@ impl Names {
             let others: Vec<&str> = labels(name).filter_map(|label| named.get(label)).map(String::as_str).collect();
             (name.clone(), others.join("."))
         };
-        let mut of_hosts: Vec<(String, String)> = found.iter().map(whole).collect();
+        let mut of_hosts: Vec<(String, String)> = found.hosts.iter().map(whole).collect();
         of_hosts.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        Self { of_hosts }
+        let of_user = |user: &String| (user.clone(), format!("\"user-{:06x}\"", key.hash_one(user) & 0xff_ffff));
+        Self { of_hosts, of_users: found.users.iter().map(of_user).collect() }
     }
 
     /// What a trace has beside its calls, with the new names.
@@ -175,8 +179,9 @@ impl Names {
 
     /// A text with the new names.
     fn text(&self, text: &str) -> String {
+        let text = self.of_users.iter().fold(text.to_owned(), |text, (user, other)| text.replace(user, other));
         let mut replaced = String::with_capacity(text.len());
-        let mut rest = text;
+        let mut rest = text.as_str();
         while let Some(next) = rest.chars().next() {
             let is_beginning = !replaced.ends_with(is_of_name);
             let host = self.of_hosts.iter().find(|(name, _)| is_beginning && stands_first(rest, name));
@@ -209,20 +214,45 @@ fn labels(name: &str) -> Box<dyn Iterator<Item = &str> + '_> {
     if name.parse::<IpAddr>().is_ok() { Box::new(std::iter::once(name)) } else { Box::new(name.split('.')) }
 }
 
-/// Collects the names of hosts: those in fields that hold hosts, and the IP addresses in texts.
-fn collect(value: &Value, key: Option<&str>, found: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) if key.is_some_and(is_of_host) => {
-            let host = without_port(text).trim_end_matches('.');
-            if !host.is_empty() {
-                found.insert(host.to_owned());
+/// The names that are found in a trace.
+#[derive(Default)]
+struct Found {
+    hosts: BTreeSet<String>,
+    /// In quotation marks.
+    users: BTreeSet<String>,
+}
+
+impl Found {
+    /// Collects the names of hosts, which are those in fields that hold hosts and the IP addresses in texts; and those of users.
+    fn collect(&mut self, value: &Value, key: Option<&str>) {
+        match value {
+            Value::String(text) if key.is_some_and(is_of_host) => {
+                let host = without_port(text).trim_end_matches('.');
+                if !host.is_empty() {
+                    self.hosts.insert(host.to_owned());
+                }
             }
+            Value::String(text) => {
+                self.hosts.extend(addresses(text));
+                self.users.extend(user(text));
+            }
+            Value::Array(values) => values.iter().for_each(|value| self.collect(value, key)),
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| self.collect(value, Some(key))),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-        Value::String(text) => found.extend(addresses(text)),
-        Value::Array(values) => values.iter().for_each(|value| collect(value, key, found)),
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| collect(value, Some(key), found)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// The user in the text of a refused login, in quotation marks.
+fn user(text: &str) -> Option<String> {
+    let (_, quoted) = text.split_once("refused the login of \"")?;
+    let mut is_escaped = false;
+    let end = quoted.find(|character| {
+        let ends = character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        ends
+    })?;
+    Some(format!("\"{}\"", quoted.get(..end)?))
 }
 
 /// Whether a field names hosts.
@@ -283,4 +313,26 @@ fn without_digests(mut value: Value) -> Value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_another_name_wherever_it_is_quoted() {
+        let mut found = Found::default();
+        let refused =
+            r#"the server refused the login of "an\"na": Could not find user "an\"na" for db "admin"; check it"#;
+        found.collect(&refused.into(), None);
+
+        let told = Names::new(&found).text(refused);
+
+        assert!(!told.contains("na\""), "{told}");
+        assert!(
+            told.starts_with("the server refused the login of \"user-") && told.contains("for db \"admin\""),
+            "{told}"
+        );
+        assert_eq!(told.matches("\"user-").count(), 2, "{told}");
+    }
 }

@@ -7,13 +7,15 @@
 //! 5. `history` tells what a sparse recorder wrote;
 //! 6. `explanation` prints the waits that are asked for, as text or as JSON;
 //! 7. `what_if` estimates them with other options;
-//! 8. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files.
+//! 8. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files;
+//! 9. `lines` keeps texts of the trace from the terminal's controls.
 
 mod args;
 mod drawing;
 mod explanation;
 mod history;
 mod hosts;
+mod lines;
 mod page;
 mod perfetto;
 mod picture;
@@ -26,7 +28,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
-use cmap_core::trace::{Divergence, WhatIfError};
+use cmap_core::trace::{Question, Wait, WhatIfError};
+
+use self::lines::Lines;
 
 pub use self::args::{Explained, ReplayArgs};
 pub use self::what_if::WhatIf;
@@ -36,6 +40,7 @@ pub use self::what_if::WhatIf;
 /// # Errors
 /// Nothing more can be printed.
 pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+    let (out, err) = (&mut Lines(out), &mut Lines(err));
     let trace = match source::read(&args.trace) {
         Ok(trace) => trace,
         Err(error) => return writeln!(err, "error: {}: {error}", args.trace.display()).map(|()| 2),
@@ -54,7 +59,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
     }
     if let Some(explained) = args.explain.filter(|_| !args.what_if.is_empty()) {
         return match what_if::print(&trace, explained, &args.what_if, args.json, out)? {
-            Ok(()) => Ok(0),
+            Ok(waits) => found(explained, &waits, err),
             Err(WhatIfError::Divergence(divergence)) => writeln!(err, "error: {divergence}").map(|()| 1),
             Err(error) => writeln!(err, "error: {error}").map(|()| 2),
         };
@@ -63,7 +68,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -> io::R
         source::write_lines(&trace, out)?;
         Ok(())
     } else if let Some(explained) = args.explain {
-        explanation::print(&trace, explained, args.json, out)?
+        return explained_status(explained, explanation::print(&trace, explained, args.json, out)?, err);
     } else if args.timeline {
         timeline::print(&trace, args.until, out)?
     } else {
@@ -84,9 +89,31 @@ fn write_file<E: Display>(file: Result<Vec<u8>, E>, path: &Path, err: &mut dyn W
 }
 
 /// The exit status of what makes the calls again.
-fn status(outcome: Result<(), Box<Divergence>>, err: &mut dyn Write) -> io::Result<u8> {
+fn status<E: Display>(outcome: Result<(), E>, err: &mut dyn Write) -> io::Result<u8> {
     match outcome {
         Ok(()) => Ok(0),
         Err(divergence) => writeln!(err, "error: {divergence}").map(|()| 1),
+    }
+}
+
+/// The exit status of an explanation of these waits.
+fn explained_status<E: Display>(
+    explained: Explained,
+    waits: Result<Vec<Wait>, E>,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
+    match waits {
+        Ok(waits) => found(explained, &waits, err),
+        Err(divergence) => status(Err(divergence), err),
+    }
+}
+
+/// Whether a wait that was asked for by its call is there.
+fn found(explained: Explained, waits: &[Wait], err: &mut dyn Write) -> io::Result<u8> {
+    match explained.0 {
+        Question::Call(call) if waits.is_empty() => {
+            writeln!(err, "error: call {call} began no check-out that waited; --timeline shows the calls").map(|()| 1)
+        }
+        _ => Ok(0),
     }
 }

@@ -1,8 +1,10 @@
 //! Prints the calls of a trace in their order, with what they returned and what followed.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use bson::{Document, RawDocument};
 use cmap_core::time::Instant;
 use cmap_core::trace::{Divergence, Note, Replay, Step, Trace};
 
@@ -25,7 +27,8 @@ pub(super) fn print(
 
 fn print_step(trace: &Trace, step: &Step<'_>, out: &mut dyn Write) -> io::Result<()> {
     let seconds = age(step.at).as_secs_f64();
-    writeln!(out, "{:>7} {seconds:>14.6} s  {:?} -> {:?}", step.number, step.input, step.answer)?;
+    let call = with_documents(format_args!("{:?} -> {:?}", step.input, step.answer));
+    writeln!(out, "{:>7} {seconds:>14.6} s  {call}", step.number)?;
     for note in &step.notes {
         match note {
             Note::Holder(text) => writeln!(out, "{:26}by {}", "", trace.text(*text).unwrap_or("somebody"))?,
@@ -33,9 +36,55 @@ fn print_step(trace: &Trace, step: &Step<'_>, out: &mut dyn Write) -> io::Result
             other => writeln!(out, "{:26}{other:?}", "")?,
         }
     }
-    step.outputs.iter().try_for_each(|output| writeln!(out, "{:26}{output:?}", ""))
+    let mut outputs = step.outputs.iter().map(|output| with_documents(format_args!("{output:?}")));
+    outputs.try_for_each(|output| writeln!(out, "{:26}{output}", ""))
+}
+
+/// The text, with a document in place of each list of the bytes of one: the replies to hellos are kept as bytes.
+fn with_documents(text: fmt::Arguments<'_>) -> String {
+    let text = text.to_string();
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some((before, list)) = rest.split_once('[') {
+        shown.push_str(before);
+        match list.split_once(']').and_then(|(bytes, after)| Some((document(bytes)?, after))) {
+            Some((document, after)) => {
+                shown.push_str(&document.to_string());
+                rest = after;
+            }
+            None => {
+                shown.push('[');
+                rest = list;
+            }
+        }
+    }
+    shown + rest
+}
+
+/// The document of these bytes, if they are one.
+fn document(list: &str) -> Option<Document> {
+    let bytes: Vec<u8> = list.split(", ").map(|byte| byte.parse().ok()).collect::<Option<_>>()?;
+    RawDocument::from_bytes(&bytes).ok()?.try_into().ok()
 }
 
 fn age(at: Instant) -> Duration {
     at.saturating_since(Instant::ORIGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_hello_are_shown_as_a_document() {
+        let hello = rawdoc! { "isWritablePrimary": true, "hosts": ["a:1"] };
+        let text = format!("Succeeded {{ reply: {:?}, awaited: true, ids: [1, 2] }}", hello.as_bytes());
+
+        let shown = with_documents(format_args!("{text}"));
+
+        let reply = r#"{ "isWritablePrimary": true, "hosts": ["a:1"] }"#;
+        assert_eq!(shown, format!("Succeeded {{ reply: {reply}, awaited: true, ids: [1, 2] }}"));
+    }
 }

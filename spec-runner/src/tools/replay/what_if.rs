@@ -66,14 +66,14 @@ struct Both {
     estimated_failures: usize,
 }
 
-/// Explains the waits that are asked for, and estimates them with other options.
+/// Explains the waits that are asked for, estimates them with other options, and returns them.
 pub(super) fn print(
     trace: &Trace,
     explained: Explained,
     asked: &[WhatIf],
     json: bool,
     out: &mut dyn Write,
-) -> io::Result<Result<(), WhatIfError>> {
+) -> io::Result<Result<Vec<Wait>, WhatIfError>> {
     let waits = match explain(trace, explained.0) {
         Ok(waits) => waits,
         Err(divergence) => return Ok(Err(WhatIfError::Divergence(divergence))),
@@ -88,13 +88,13 @@ pub(super) fn print(
     if json {
         let estimates = estimates.iter().map(|(changes, estimate)| told(changes, estimate, &waits)).collect();
         serde_json::to_writer_pretty(&mut *out, &Answer { waits: waits.iter().map(Told::of).collect(), estimates })?;
-        return writeln!(out).map(Ok);
+        return writeln!(out).map(|()| Ok(waits));
     }
     explanation::print_waits(&waits, out)?;
     if !waits.is_empty() {
         print_estimates(&estimates, &waits, out)?;
     }
-    Ok(Ok(()))
+    Ok(Ok(waits))
 }
 
 fn changes(trace: &Trace, waits: &[Wait], asked: &[WhatIf]) -> Vec<Changes> {

@@ -54,6 +54,13 @@ const MAX_FAILED_LOGINS: u32 = 3;
 /// How many bytes may wait while a command runs; a client that sends ahead has to wait from then on.
 const MAX_BACKLOG: usize = 64 * 1024;
 
+/// Commands about the last error on a connection. Servers know some in lower case, too.
+const OF_LAST_ERROR: [&str; 4] = ["forceError", "getLastError", "getPrevError", "resetError"];
+
+fn is_of_last_error(name: &str) -> bool {
+    OF_LAST_ERROR.iter().any(|command| command.eq_ignore_ascii_case(name))
+}
+
 /// Where a compressed message names its compressor.
 const COMPRESSOR_AT: usize = HEADER_LEN + 8;
 
@@ -410,6 +417,11 @@ impl Line {
             // Upstream it would log out a connection that others share.
             "logout" => {
                 let message = "a login at this hub lasts until its connection ends; close the connection";
+                return Err(Refusal::new(115, "CommandNotSupported", message));
+            }
+            name if is_of_last_error(name) => {
+                let message = "the hub's connections are shared, so the last error on one is anybody's; send writes with a writeConcern \
+                               and read their replies";
                 return Err(Refusal::new(115, "CommandNotSupported", message));
             }
             "connectionStatus" => return Ok(Answer::Reply(self.status())),

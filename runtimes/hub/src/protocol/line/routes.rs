@@ -21,6 +21,9 @@ use crate::users::User;
 /// How many cursors a connection may have open.
 const MAX_CURSORS: usize = 1_000;
 
+/// How many transactions a connection may have open. Drivers have one.
+const MAX_TRANSACTIONS: usize = 1_000;
+
 impl Line {
     /// A command of `user`.
     pub(super) fn command(
@@ -73,6 +76,10 @@ impl Line {
                 return Err(Refusal::new(146, "ExceededMemoryLimit", message));
             }
             _ => {}
+        }
+        if request.part == Some(Part::Starts) && self.holdings.transactions() >= MAX_TRANSACTIONS {
+            let message = format!("the connection has {MAX_TRANSACTIONS} transactions open; end some of them");
+            return Err(Refusal::new(146, "ExceededMemoryLimit", message));
         }
         let known = request.session.zip(request.number).and_then(|(id, number)| self.holdings.transaction(&id, number));
         let selector = request.selector();
