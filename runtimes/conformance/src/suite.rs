@@ -217,6 +217,7 @@ macro_rules! conformance {
                 a_user_who_was_removed_gets_no_connection,
                 users_are_served_again_after_their_server_was_gone,
                 many_tasks_of_three_users_keep_to_one_limit,
+                the_clients_own_wrong_password_is_nobody_elses_matter,
             }
             limits {
                 ten_thousand_waiters_are_all_served,
