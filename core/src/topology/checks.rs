@@ -176,7 +176,7 @@ impl<C> Topology<C> {
                 }
             }
         }
-        self.begin_warm_ups();
+        self.advance_warm_ups();
     }
 
     /// Begins a check-out that waited for a server in the pool of the one that was chosen.
