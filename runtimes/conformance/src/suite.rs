@@ -79,6 +79,9 @@ macro_rules! conformance {
                 an_authority_that_is_not_trusted_is_said_so,
                 a_client_without_tls_is_told_that_the_server_expects_it,
             }
+            datagrams {
+                the_answer_to_a_datagram_comes_from_whom_it_was_sent_to: "it needs sockets of the system",
+            }
             derivations {
                 a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind: "it needs work that takes time",
                 a_derivation_that_takes_too_long_is_said_so: "it needs work that takes time",
@@ -214,10 +217,10 @@ macro_rules! conformance {
                 the_coldest_connection_of_another_user_makes_room,
                 the_status_names_the_pool_of_each_user,
                 a_users_wrong_password_is_nobody_elses_matter,
+                the_clients_own_wrong_password_is_nobody_elses_matter,
                 a_user_who_was_removed_gets_no_connection,
                 users_are_served_again_after_their_server_was_gone,
                 many_tasks_of_three_users_keep_to_one_limit,
-                the_clients_own_wrong_password_is_nobody_elses_matter,
             }
             limits {
                 ten_thousand_waiters_are_all_served,
