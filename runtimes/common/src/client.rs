@@ -26,7 +26,8 @@ use crate::topology::ServerStatus;
 use crate::watch::Metrics;
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
-/// A client of one server, with a pool of connections to it.
+/// A client of a deployment: a replica set, a sharded cluster, a load balancer or one server, with a pool of connections to each
+/// server.
 ///
 /// Cheap to clone; all clones are one client. It lives in the runtime it was made in and can be used from every thread
 /// and every other runtime. When the last clone is dropped, the client is closed: connections in use may still be used,
