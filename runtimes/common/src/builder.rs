@@ -364,6 +364,7 @@ impl<R: Runtime, T> Builder<R, T> {
             keys: Arc::new(Keys::default()),
             clock,
             names,
+            seeds: options.hosts.clone(),
             listener,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),

@@ -127,7 +127,7 @@ fn eligible<'a>(
 }
 
 /// Whether the server has every tag of the set (SEL-30).
-fn matches(server: &ServerDescription, set: &TagSet) -> bool {
+pub(super) fn matches(server: &ServerDescription, set: &TagSet) -> bool {
     set.iter().all(|(name, value)| server.tags.get(name) == Some(value))
 }
 
