@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::server_selector::ServerSelector;
 use super::staleness::MaxStalenessError;
-use super::suitable::matches;
 use crate::error_text::readable_debug;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::options::ReadMode;
@@ -112,7 +111,7 @@ impl SelectionError {
         };
         let sets = preference.tag_sets();
         let mut meant = self.topology.servers.iter().filter(|server| is_meant(server)).peekable();
-        !sets.is_empty() && meant.peek().is_some() && !meant.any(|server| sets.iter().any(|set| matches(server, set)))
+        !sets.is_empty() && meant.peek().is_some() && !meant.any(|server| sets.iter().any(|set| server.has_tags(set)))
     }
 }
 
