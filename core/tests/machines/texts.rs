@@ -12,6 +12,9 @@
 //! | a read whose tags nobody has | `tags_that_no_member_has_are_said_so` |
 //! | a client of a port for something else | `a_server_that_speaks_another_protocol_is_told_by_its_name` |
 //! | a command of many large documents | `documents_that_are_too_long_together_are_told_from_a_document_that_is_too_long` |
+//!
+//! Those of adapters: a refused login and a silent TLS handshake in their suite (`logins`, `unusable`), names that lead nowhere in
+//! `establish/resolve.rs`, certificates in `conformance/tests/tls/trust.rs`, name servers in `dns/transport.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

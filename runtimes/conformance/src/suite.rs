@@ -107,6 +107,7 @@ macro_rules! conformance {
                 a_callers_own_tls_configuration_is_not_warned_of,
                 a_server_that_is_too_old_is_said_so,
                 what_is_no_mongodb_is_said_so,
+                a_server_that_is_silent_in_the_tls_handshake_is_said_so,
                 a_refused_connection_fails_check_outs_in_time,
                 a_host_that_cannot_be_resolved_is_named,
                 a_server_that_never_accepts_is_given_up,
