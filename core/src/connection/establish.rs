@@ -190,8 +190,10 @@ impl Establish {
 
     /// Says whose login was refused, and what to check.
     fn refused_login(&self, error: &ServerError) -> String {
-        let user = self.options.credential.as_ref().and_then(|credential| credential.username.as_deref());
-        let of_user = user.map_or_else(String::new, |user| alloc::format!(" of {user:?}"));
+        let credential = self.options.credential.as_deref();
+        let user = credential.and_then(|credential| Some((credential.username.as_deref()?, &credential.source)));
+        let of_user = user
+            .map_or_else(String::new, |(user, database)| alloc::format!(" of {user:?} in the database {database:?}"));
         match error.message.as_str() {
             NO_REASON => {
                 alloc::format!("the server refused the login{of_user} ({AUTHENTICATION_FAILED}); {CREDENTIAL_ADVICE}")

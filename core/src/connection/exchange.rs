@@ -97,6 +97,9 @@ pub enum ProtocolError {
     /// It is a record of TLS, from a server that expects TLS.
     #[error("the server speaks TLS at this port; set tls=true")]
     Tls,
+    /// It is of another protocol that a port may be for.
+    #[error("the server speaks {0} at this port, and not MongoDB's protocol; check host and port")]
+    OtherProtocol(&'static str),
     /// It is a message, but no OP_MSG.
     #[error("the server answered in another protocol than it was asked in; is it older than MongoDB 4.2?")]
     NotOpMsg,
@@ -342,6 +345,13 @@ impl Connection {
             self.state = State::Broken;
             return Err(ProtocolError::Tls);
         }
+        if self.last_request == 1
+            && self.frames.pending() == 0
+            && let Some(name) = other_protocol(input)
+        {
+            self.state = State::Broken;
+            return Err(ProtocolError::OtherProtocol(name));
+        }
         self.read(input)
     }
 
@@ -386,4 +396,16 @@ impl From<WireError> for ProtocolError {
     fn from(error: WireError) -> Self {
         Self::Wire(error)
     }
+}
+
+/// The protocol whose first bytes are these. As the length of a message they would be too large.
+fn other_protocol(input: &[u8]) -> Option<&'static str> {
+    const PREFIXES: [(&[u8], &str); 5] = [
+        (b"HTTP/", "HTTP"),
+        (b"SSH-", "SSH"),
+        (b"-ERR", "Redis' protocol"),
+        (b"-NOAUTH", "Redis' protocol"),
+        (b"220 ", "SMTP or FTP"),
+    ];
+    PREFIXES.into_iter().find(|(prefix, _)| input.starts_with(prefix)).map(|(_, name)| name)
 }

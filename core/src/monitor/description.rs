@@ -10,6 +10,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::address::ServerAddress;
+use crate::options::TagSet;
 use crate::pool::Cause;
 use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
@@ -114,6 +115,11 @@ impl ServerDescription {
     /// A server that `error` speaks against.
     pub fn unknown(address: Arc<ServerAddress>, error: Cause) -> Self {
         Self { error: Some(error), ..Self::new(address, ServerType::Unknown) }
+    }
+
+    /// Whether it has every tag of the set (SEL-30).
+    pub(crate) fn has_tags(&self, set: &TagSet) -> bool {
+        set.iter().all(|(name, value)| self.tags.get(name) == Some(value))
     }
 
     /// Whether both say the same of the server, apart from figures that every check changes (SDAM-17).

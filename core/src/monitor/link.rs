@@ -144,7 +144,10 @@ impl Link {
     /// The failure to report when the deadline is reached.
     pub(super) fn overdue(&self) -> Failure {
         let text = match self.stage {
-            Stage::Connecting => "the server could not be reached within connectTimeoutMS",
+            Stage::Connecting => {
+                "there was no connection within connectTimeoutMS: the server could not be reached, or did not answer in the TLS \
+                 handshake"
+            }
             Stage::Idle | Stage::Asking { .. } => "the server did not answer the monitor's hello in time",
         };
         Failure::new(Fault::Timeout, text)

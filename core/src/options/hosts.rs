@@ -21,7 +21,9 @@ pub enum HostProblem {
     #[error("has a slash but does not end in .sock; write a Unix socket as %2Fpath%2Fto%2Fname.sock")]
     Slash,
     /// The port is not a number from 1 to 65535.
-    #[error("has a port that is not a number from 1 to 65535; write host:port")]
+    #[error(
+        "has a port that is not a number from 1 to 65535; write host:port, and in a password %2F for / and %3F for ?"
+    )]
     Port,
     /// More than one colon without brackets.
     #[error("has more than one :; write an IPv6 address in brackets, [::1]:port")]

@@ -180,9 +180,23 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.is_named(name) || key.was_named(name))
 }
 
-/// The option whose name is at most two letters away from `name`.
+/// Names by which other programs, and older drivers, call an option.
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("j", "journal"),
+    ("sslCAFile", "tlsCAFile"),
+    ("ssl_ca_certs", "tlsCAFile"),
+    ("sslPEMKeyFile", "tlsCertificateKeyFile"),
+    ("sslPEMKeyPassword", "tlsCertificateKeyFilePassword"),
+    ("sslAllowInvalidCertificates", "tlsAllowInvalidCertificates"),
+    ("poolSize", "maxPoolSize"),
+];
+
+/// The option that is called `name` elsewhere, or whose name is at most two letters away.
 pub(super) fn similar(name: &str) -> Option<&'static str> {
     const MOST: usize = 2;
+    if let Some((_, meant)) = ELSEWHERE.iter().find(|(elsewhere, _)| elsewhere.eq_ignore_ascii_case(name)) {
+        return Some(meant);
+    }
     let name = name.to_ascii_lowercase();
     let near = KEYS.iter().filter(|key| key.name.len().abs_diff(name.len()) <= MOST && key.name.len() > 2 * MOST);
     let measured = near.map(|key| (distance(&key.name.to_ascii_lowercase(), &name), key.name));
@@ -236,7 +250,14 @@ mod tests {
         {
             assert_eq!(similar(written), Some(meant));
         }
-        assert_eq!((similar("fsync"), similar("j"), similar("")), (None, None, None));
+        assert_eq!((similar("fsync"), similar("k"), similar("")), (None, None, None));
+    }
+
+    #[test]
+    fn a_name_of_another_driver_is_recognised() {
+        assert_eq!(similar("j"), Some("journal"));
+        assert_eq!(similar("sslCAFile"), Some("tlsCAFile"));
+        assert!(ELSEWHERE.iter().all(|(elsewhere, meant)| find(elsewhere).is_none() && find(meant).is_some()));
     }
 
     #[test]

@@ -166,7 +166,10 @@ impl CheckOutError {
             CheckOutErrorKind::Timeout(WaitLimit::Deadline) if self.waited.is_zero() => {
                 Some("its time was up before it began: allow more for the whole operation")
             }
-            CheckOutErrorKind::Timeout(limit) => Some(self.advice_on_waiting(*limit)),
+            CheckOutErrorKind::Timeout(limit) => {
+                let of_bound = self.bound_by.and_then(WaitBound::advice);
+                Some(of_bound.unwrap_or_else(|| self.advice_on_waiting(*limit)))
+            }
             CheckOutErrorKind::WaitQueueFull { .. } => {
                 Some("try again after a pause, or raise maxPoolSize or maxWaitQueueDepth")
             }

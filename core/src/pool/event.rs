@@ -101,8 +101,8 @@ pub enum ConnectionClosedReason {
     Error,
     /// The pool was closed.
     PoolClosed,
-    /// There were more connections than the limits allow, because these have become smaller. Not the
-    /// specification's, and never seen while no limit is changed.
+    /// There were more connections than the limits allow, because these have become smaller, or one of another pool
+    /// needed the room: another server's or another user's. Not the specification's.
     Surplus,
 }
 

@@ -85,10 +85,10 @@ impl Statistics {
         Self { period, stats: self.stats.since(&earlier.stats), durations }
     }
 
-    /// A total of the period as a number per second, rounded down.
-    pub fn per_second(&self, total: u64) -> u64 {
-        let rate = u128::from(total).saturating_mul(1_000_000_000).checked_div(self.period.as_nanos());
-        rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+    /// A total of the period as a number per second; 0 for a period without length.
+    pub fn per_second(&self, total: u64) -> f64 {
+        let seconds = self.period.as_secs_f64();
+        if seconds > 0.0 { total as f64 / seconds } else { 0.0 }
     }
 }
 

@@ -38,6 +38,11 @@ pub enum WaitBound {
     MaxConnections,
     /// Its turn: connections are there or may be created, and others are before it, or its driver came late.
     Turn,
+    /// The connection of its key (X-86).
+    Affinity {
+        /// How long that has been in use; zero if it is being checked.
+        in_use_for: Duration,
+    },
 }
 
 /// Connections in use of one kind, as an adapter knows them that watches their holders.
@@ -102,6 +107,12 @@ impl<C> Pool<C> {
 
     /// The same for a check-out that waits, where `others` is what those lack that have no pending connection.
     pub(super) fn wait_bound_of(&self, check_out: Key, others: WaitBound) -> WaitBound {
+        if let Some(awaited) = self.wait_queue.awaited(check_out) {
+            let awaited = self.handle(awaited);
+            let since = self.connections_in_use().find(|held| held.connection == awaited).map(|held| held.since);
+            let in_use_for = since.map_or(Duration::ZERO, |since| self.now.saturating_since(since));
+            return WaitBound::Affinity { in_use_for };
+        }
         let own = self.wait_queue.pending(check_out).and_then(|pending| self.establishing_at(pending));
         own.map_or(others, WaitBound::Establishment)
     }
@@ -123,6 +134,35 @@ impl WaitBound {
             Self::Backoff => f.write_str("; the pause after the refusal of an overloaded server bound"),
             Self::CreationRate => f.write_str("; maxNewConnectionsPerSecond bound"),
             Self::MaxConnections => f.write_str("; the limit of connections that pools share bound"),
+            Self::Affinity { in_use_for: Duration::ZERO } => {
+                f.write_str("; affinity bound: the connection of its key was being checked")
+            }
+            Self::Affinity { in_use_for } => {
+                write!(f, "; affinity bound: the connection of its key has been in use for {in_use_for:?}")
+            }
+        }
+    }
+
+    /// What to do about it, where the limit itself is the answer.
+    pub(super) fn advice(self) -> Option<&'static str> {
+        match self {
+            Self::Affinity { .. } => Some(
+                "check in the connection of a key before its next check-out, allow more time, or take any connection by \
+                 Affinity::Prefer",
+            ),
+            Self::CreationRate => {
+                Some("raise maxNewConnectionsPerSecond, keep connections ready by minPoolSize, or allow more time")
+            }
+            Self::MaxConnections => Some(
+                "raise the limit that pools share (max_connections, or maxPoolSize for the users of a server), or look for \
+                 connections that are kept too long",
+            ),
+            Self::NoTime
+            | Self::MaxPoolSize { .. }
+            | Self::Establishment(_)
+            | Self::MaxConnecting { .. }
+            | Self::Backoff
+            | Self::Turn => None,
         }
     }
 }

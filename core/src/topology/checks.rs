@@ -176,7 +176,7 @@ impl<C> Topology<C> {
                 }
             }
         }
-        self.begin_warm_ups();
+        self.advance_warm_ups();
     }
 
     /// Begins a check-out that waited for a server in the pool of the one that was chosen.
@@ -194,7 +194,7 @@ impl<C> Topology<C> {
         let server = self.pool_for(server, waiter.request.identity);
         let Some((known, origins)) = self.servers.with_origins(server) else { return };
         let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
-        if delivery.is_none() && self.options.reselect {
+        if delivery.is_none() {
             origins.note_waiter(check_out, waiter);
         }
         // In front of the outputs that the pool has just made.

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use super::{MonitorCall, Topology};
-use crate::connection::EstablishError;
+use crate::connection::{EstablishError, Fault};
 use crate::monitor::{Call, ServerDescription, ServerType};
 use crate::pool::{ApiMisuse, Cause, Clear, Handle, PhaseTimes, Pool, Reaction, Refused};
 use crate::server::reaction::{self, Circumstances, Reactions};
-use crate::server::{OperationError, ServerId};
+use crate::server::{OperationError, Server, ServerId, StateChange};
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
@@ -81,7 +81,7 @@ impl<C> Topology<C> {
         // That the server refuses an old credential says nothing about it.
         circumstances.is_stale |= self.servers.get(id).is_some_and(|server| {
             server.pool.is_refused_as_outdated(connection, &error)
-                || (server.of_identity.is_some() && error.is_about_the_credential())
+                || (self.acts_for_several_users(server) && is_about_the_user(&error))
         });
         let reactions = reaction::to_establish_error(&error, circumstances);
         let is_pending = self.servers.get(id).map_or(Ok(false), |server| server.pool.is_pending(connection))?;
@@ -246,6 +246,12 @@ impl<C> Topology<C> {
         }
     }
 
+    /// Whether the connections of a pool are one user's of several: of an identity, or of the credential of the options beside
+    /// identities.
+    fn acts_for_several_users(&self, pool: &Server<C>) -> bool {
+        pool.of_identity.is_some() || self.has_identities()
+    }
+
     fn react(&mut self, pool: ServerId, reactions: Reactions) {
         let server = self.member_of(pool);
         let Reactions { clear: _, mark_unknown, cancel_check, request_check } = reactions;
@@ -258,4 +264,13 @@ impl<C> Topology<C> {
         }
         self.hurry_monitor(server);
     }
+}
+
+/// Whether a server has refused this user, and said nothing about itself: a server that shuts down or recovers refuses everybody.
+fn is_about_the_user(error: &EstablishError) -> bool {
+    let announces_change = match error.fault {
+        Fault::Server { code } => StateChange::of(code, &error.message).is_some(),
+        Fault::Network | Fault::Timeout | Fault::Other => false,
+    };
+    error.is_about_the_credential() && !announces_change
 }

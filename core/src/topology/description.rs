@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::topology_options::TopologyOptions;
 use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
+use crate::pool::Cause;
 
 /// The type of a topology (TOP-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,12 +47,24 @@ pub struct TopologyDescription {
     pub max_set_version: Option<i64>,
     /// Its servers, in the order in which they were found; none before it opens and after it is closed.
     pub servers: Vec<Arc<ServerDescription>>,
+    /// The last servers that were found not to belong to it, the latest last: unknown, with the reason as their error.
+    pub removed: Vec<Arc<ServerDescription>>,
 }
+
+/// The most servers that have left and are remembered.
+const MOST_REMOVED: usize = 8;
 
 impl TopologyDescription {
     /// A topology of which nothing is known but its type and its servers.
     pub fn of_servers(topology_type: TopologyType, servers: Vec<Arc<ServerDescription>>) -> Self {
-        Self { topology_type, set_name: None, max_election_id: None, max_set_version: None, servers }
+        Self {
+            topology_type,
+            set_name: None,
+            max_election_id: None,
+            max_set_version: None,
+            servers,
+            removed: Vec::new(),
+        }
     }
 
     /// The topology that a client with these options begins with (TOP-4).
@@ -90,13 +103,34 @@ impl TopologyDescription {
 
     /// Whether both say the same, apart from figures that every check changes.
     pub fn is_same(&self, other: &Self) -> bool {
-        let Self { topology_type, set_name, max_election_id, max_set_version, servers } = self;
+        let Self { topology_type, set_name, max_election_id, max_set_version, servers, removed: _ } = self;
         *topology_type == other.topology_type
             && *set_name == other.set_name
             && *max_election_id == other.max_election_id
             && *max_set_version == other.max_set_version
             && servers.len() == other.servers.len()
             && servers.iter().zip(&other.servers).all(|(one, other)| Arc::ptr_eq(one, other) || one.is_same(other))
+    }
+
+    /// Removes the servers that `stays` does not want, and remembers why.
+    pub(super) fn remove_unless(&mut self, stays: impl Fn(&ServerAddress) -> bool, why: &str) {
+        let (staying, leaving): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.servers).into_iter().partition(|server| stays(&server.address));
+        self.servers = staying;
+        for server in leaving {
+            self.removed.retain(|known| known.address != server.address);
+            self.removed.push(Arc::new(ServerDescription::unknown(Arc::clone(&server.address), Cause::new(why))));
+        }
+        let forgotten = self.removed.len().saturating_sub(MOST_REMOVED);
+        self.removed.drain(..forgotten);
+    }
+
+    /// Adds servers of which nothing is known.
+    pub(super) fn add<'a>(&mut self, added: impl IntoIterator<Item = &'a ServerAddress>) {
+        for address in added {
+            self.removed.retain(|known| *known.address != *address);
+            self.servers.push(unknown(address));
+        }
     }
 
     /// Whether a pool is kept for a server of `server_type` (TOP-46).

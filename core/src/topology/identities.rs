@@ -7,8 +7,8 @@
 //! of another identity is closed for it.
 //!
 //! A pool of an identity is made by its first check-out, and does what its server's pool does: it is ready, cleared and
-//! closed with it. It keeps up no minPoolSize. That a server refuses an identity's credential says nothing about the
-//! server, and clears nothing.
+//! closed with it. It keeps up no minPoolSize. That a server refuses the credential of one user, an identity's or that of the
+//! options, says nothing about the server while there are several users, and clears nothing.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -142,6 +142,11 @@ impl<C> Topology<C> {
     /// The identity that a check-out asks for and nobody knows.
     pub(super) fn unknown_identity(&self, request: &CheckOutRequest) -> Option<IdentityId> {
         request.identity.filter(|identity| !self.identities.known.contains(identity))
+    }
+
+    /// Whether there are identities beside the credential of the options.
+    pub(super) fn has_identities(&self) -> bool {
+        !self.identities.known.is_empty()
     }
 
     /// Whether the pools of a server share its limits.

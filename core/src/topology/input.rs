@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::seed_list::SrvRecord;
 use super::{CheckOut, Criteria, SelectionDetail, SelectionId, Topology, WarmUpError, WarmUpId};
+use crate::address::ServerAddress;
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolLimits, PoolOptionsError};
@@ -113,8 +114,8 @@ pub enum Answer {
     Identity(IdentityId),
     /// The warm-up that it began.
     WarmUp(WarmUpId),
-    /// What the warm-up lacked that it gave up.
-    WarmUpCancelled(Option<WarmUpError>),
+    /// The servers that the warm-up has made warm that it ended, or what one of them lacked.
+    WarmUpCancelled(Option<Result<Vec<ServerAddress>, WarmUpError>>),
     /// The call made no sense, and nothing has changed.
     Misuse(ApiMisuse),
     /// The new limits contradict each other, and nothing has changed.

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,8 +53,8 @@ pub enum Output<C> {
     WarmedUp {
         /// The warm-up.
         warm_up: WarmUpId,
-        /// Whether every server that suited has what was asked for, and otherwise why not.
-        result: Result<(), WarmUpError>,
+        /// The servers that suited, if each of them has what was asked for, and otherwise why not.
+        result: Result<Vec<ServerAddress>, WarmUpError>,
     },
     /// Something that happened to the selection of a server.
     Selection(SelectionEvent),

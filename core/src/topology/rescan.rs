@@ -7,7 +7,6 @@
 
 use alloc::vec::Vec;
 
-use super::description::unknown;
 use super::seed_list::{Change, SrvPolling, SrvRecord};
 use super::{Output, Topology, TopologyDescription, TopologyEvent};
 use crate::address::ServerAddress;
@@ -73,8 +72,8 @@ impl TopologyDescription {
     /// This topology after `change`. New servers are unknown.
     fn with(&self, change: Change) -> Self {
         let mut topology = self.clone();
-        topology.servers.retain(|known| !change.removed.contains(&*known.address));
-        topology.servers.extend(change.added.iter().map(unknown));
+        topology.remove_unless(|address| !change.removed.contains(address), "DNS does not list it any more");
+        topology.add(&change.added);
         topology
     }
 }

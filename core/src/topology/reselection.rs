@@ -5,6 +5,7 @@
 //! anew. Its pool reports the failure as the specification has it; its caller waits on. Errors that time does not mend
 //! end it: a wrong password, a certificate, an option. The pool's backoff holds for it as for any other check-out.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -95,13 +96,18 @@ impl Origins {
 
 impl<C> Topology<C> {
     /// Takes over an output of a pool. A failure that another server may spare the caller sends its check-out back.
-    pub(super) fn take_output(&mut self, server: ServerId, output: pool::Output<C>) {
-        if let pool::Output::Action(Action::Fail { check_out, error }) = &output
-            && self.may_reselect(error)
+    pub(super) fn take_output(&mut self, server: ServerId, mut output: pool::Output<C>) {
+        if let pool::Output::Action(Action::Fail { check_out, error }) = &mut output
             && let Some(waiter) = self.servers.origins(server).and_then(|origins| origins.take(*check_out))
-            && waiter.limit > self.now
         {
-            return self.reselect(*check_out, waiter);
+            if waiter.limit > self.now && self.may_reselect(error) {
+                return self.reselect(*check_out, waiter);
+            }
+            // Its caller has waited since then, for a server and in other pools, too.
+            let waited = self.now.saturating_since(waiter.arrived_at);
+            if waited > error.waited {
+                Arc::make_mut(error).waited = waited;
+            }
         }
         if let pool::Output::Action(Action::WarmedUp { warm_up, result }) = output {
             return self.end_part(server, warm_up, result);

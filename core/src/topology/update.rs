@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::description::{TopologyDescription, TopologyType, unknown};
+use super::description::{TopologyDescription, TopologyType};
 use super::transition::{Step, step};
 use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
@@ -67,9 +67,12 @@ impl TopologyDescription {
             Step::Keep => {}
             Step::Standalone if seeds == 1 => update.topology.topology_type = TopologyType::Single,
             Step::BecomeSharded => update.topology.topology_type = TopologyType::Sharded,
-            Step::Standalone | Step::Remove => update.remove(),
+            Step::Standalone => {
+                update.remove("it is a standalone server, and the connection string names others beside it")
+            }
+            Step::Remove => update.remove_stranger(),
             Step::RemoveAndCheckPrimary => {
-                update.remove();
+                update.remove_stranger();
                 update.check_primary();
             }
             Step::CheckPrimary => update.check_primary(),
@@ -100,9 +103,28 @@ impl TopologyDescription {
 
 impl Update {
     /// The server leaves the topology (TOP-35).
-    fn remove(&mut self) {
+    fn remove(&mut self, why: &str) {
         let address = &self.server.address;
-        self.topology.servers.retain(|known| known.address != *address);
+        self.topology.remove_unless(|known| *known != **address, why);
+    }
+
+    /// The server leaves a topology of another kind.
+    fn remove_stranger(&mut self) {
+        let why = match (self.server.server_type, &self.topology.set_name) {
+            (server_type, Some(set)) => format!("it is {server_type}, and no member of the set {set:?}"),
+            (server_type, None) => format!("it is {server_type}, and the deployment {}", self.topology.topology_type),
+        };
+        self.remove(&why);
+    }
+
+    /// The server leaves the topology's set, or has never been of it.
+    fn remove_member(&mut self) {
+        let wanted = self.topology.set_name.as_deref().unwrap_or_default();
+        let why = match &self.server.me {
+            Some(me) if self.server.set_name.as_deref() == Some(wanted) => format!("it calls itself {me:?}"),
+            Some(_) | None => format!("it belongs to {}, not to {wanted:?}", of_set(&self.server)),
+        };
+        self.remove(&why);
     }
 
     /// TOP-21.
@@ -117,18 +139,18 @@ impl Update {
     fn learn_without_primary(&mut self) {
         self.topology.topology_type = TopologyType::ReplicaSetNoPrimary;
         if !self.adopt_set_name() {
-            return self.remove();
+            return self.remove_member();
         }
         self.add_members();
         if self.names_itself_otherwise() {
-            self.remove();
+            self.remove_member();
         }
     }
 
     /// A member of a set whose primary is known, or was until now (TOP-25).
     fn learn_from_member(&mut self) {
         if self.topology.set_name != self.server.set_name || self.names_itself_otherwise() {
-            self.remove();
+            self.remove_member();
         }
         self.check_primary();
     }
@@ -136,7 +158,7 @@ impl Update {
     /// A primary: its word counts if its election is not older than the last one known (TOP-26 to TOP-33).
     fn learn_from_primary(&mut self) {
         if !self.adopt_set_name() {
-            self.remove();
+            self.remove_member();
             return self.check_primary();
         }
         if let Err(stale) = self.accept_election() {
@@ -146,7 +168,8 @@ impl Update {
         self.replace_other_primaries();
         self.add_members();
         let members: BTreeSet<ServerAddress> = self.members().collect();
-        self.topology.servers.retain(|known| members.contains(&*known.address));
+        let why = format!("the primary {} does not name it as a member", self.server.address);
+        self.topology.remove_unless(|address| members.contains(address), &why);
         self.check_primary();
     }
 
@@ -214,8 +237,8 @@ impl Update {
     fn add_members(&mut self) {
         let members: Vec<ServerAddress> = self.members().collect();
         let mut known = self.topology.addresses();
-        let added: Vec<_> = members.iter().filter(|member| known.insert(member)).map(unknown).collect();
-        self.topology.servers.extend(added);
+        let added: Vec<_> = members.iter().filter(|member| known.insert(member)).collect();
+        self.topology.add(added);
     }
 
     /// The members that the server names. What is no address names no server.
@@ -248,6 +271,7 @@ fn of_set(server: &ServerDescription) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::description::unknown;
     use super::*;
 
     #[test]

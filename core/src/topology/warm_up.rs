@@ -1,8 +1,8 @@
 //! Warm-up of a deployment: connections to every server that suits, before anybody needs them.
 //!
-//! It waits until a server suits, and then warms up the pools of all that do at that moment. It ends once each of them has
-//! what was asked for, or with the first error of one. A server that leaves meanwhile does not count; if it was the last,
-//! the warm-up waits for another one.
+//! It warms up the pool of each server that suits, as soon as that is found. It ends once each of them has what was asked for and
+//! every server has been checked, so that no other one may suit; or with the first error of a pool. A server that leaves meanwhile
+//! does not count; if it was the last, the warm-up waits for another one.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -11,9 +11,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Criteria, Output, Phase, SelectionError, SelectionErrorKind, Topology};
+use super::{Criteria, Output, Phase, SelectionError, SelectionErrorKind, ServerSelector, Topology, TopologyType};
+use crate::address::ServerAddress;
+use crate::options::ReadMode;
 use crate::pool::{self, WarmUpErrorKind};
-use crate::server::ServerId;
+use crate::server::{ServerDescription, ServerId, ServerType};
 use crate::time::Instant;
 
 /// One warm-up of a deployment; never reused.
@@ -45,53 +47,69 @@ struct WarmUp {
     criteria: Criteria,
     connections: Option<u32>,
     begun_at: Instant,
-    /// The pools that lack something. None at all: it waits for a server.
+    /// The pools that lack something.
     parts: Vec<(ServerId, pool::WarmUpId)>,
+    /// The pools that have what was asked for.
+    warm: Vec<ServerId>,
+}
+
+impl WarmUp {
+    fn has_server(&self) -> bool {
+        !self.parts.is_empty() || !self.warm.is_empty()
+    }
+
+    fn has(&self, server: ServerId) -> bool {
+        self.parts.iter().any(|&(known, _)| known == server) || self.warm.contains(&server)
+    }
 }
 
 impl WarmUps {
     /// Whether one waits for a server, which every check may find.
     pub(super) fn wait_for_server(&self) -> bool {
-        self.open.values().any(|warm_up| warm_up.parts.is_empty())
+        self.open.values().any(|warm_up| !warm_up.has_server())
     }
 }
 
 impl<C> Topology<C> {
     /// Has as many connections established to every server that suits `criteria` as `connections` says, or as minPoolSize
-    /// does where it says nothing. [`Output::WarmedUp`] follows, exactly once, unless the warm-up is cancelled; it
-    /// has no time limit of its own.
+    /// does where it says nothing. With no connections at all it ends as soon as a server suits. [`Output::WarmedUp`] follows,
+    /// exactly once, unless the warm-up is cancelled; it has no time limit of its own.
     pub fn warm_up(&mut self, now: Instant, criteria: &Criteria, connections: Option<u32>) -> WarmUpId {
         self.advance(now);
         self.warm_ups.begun = self.warm_ups.begun.saturating_add(1);
         let id = WarmUpId(self.warm_ups.begun);
-        let warm_up = WarmUp { criteria: criteria.clone(), connections, begun_at: self.now, parts: Vec::new() };
+        let criteria = criteria.clone();
+        let warm_up = WarmUp { criteria, connections, begun_at: self.now, parts: Vec::new(), warm: Vec::new() };
         if self.phase == Phase::Closed {
             let error = self.selection_error_of(&warm_up, SelectionErrorKind::Closed);
             self.outputs.push_back(Output::WarmedUp { warm_up: id, result: Err(error) });
         } else {
             self.warm_ups.open.insert(id, warm_up);
-            self.begin_warm_up(id);
-            if self.warm_ups.open.get(&id).is_some_and(|warm_up| warm_up.parts.is_empty()) {
+            self.advance_warm_up(id);
+            if self.warm_ups.open.get(&id).is_some_and(|warm_up| !warm_up.has_server()) {
                 self.hurry_monitors();
             }
         }
         id
     }
 
-    /// Gives up a warm-up, whose time was up: returns what it lacks. `None` if it has ended: then its [`Output::WarmedUp`]
-    /// has come, or is among the outputs.
-    pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<WarmUpError> {
+    /// Ends a warm-up whose time is up: with the servers that are warm, if no server was found that lacks anything. `None` if it has
+    /// ended before: then its [`Output::WarmedUp`] has come, or is among the outputs.
+    pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<Result<Vec<ServerAddress>, WarmUpError>> {
         self.advance(now);
         let warm_up = self.warm_ups.open.remove(&id)?;
-        let lacks = self.cancel_parts(&warm_up);
-        Some(lacks.unwrap_or_else(|| self.selection_error_of(&warm_up, SelectionErrorKind::Timeout)))
+        if let Some(lacks) = self.cancel_parts(&warm_up) {
+            return Some(Err(lacks));
+        }
+        let warm = self.warm_servers(&warm_up);
+        let nothing = || self.selection_error_of(&warm_up, SelectionErrorKind::Timeout);
+        Some(if warm.is_empty() { Err(nothing()) } else { Ok(warm) })
     }
 
-    /// Begins those that waited for a server, where one suits now.
-    pub(super) fn begin_warm_ups(&mut self) {
-        let waiting = self.warm_ups.open.iter().filter(|(_, warm_up)| warm_up.parts.is_empty()).map(|(&id, _)| id);
-        for id in waiting.collect::<Vec<_>>() {
-            self.begin_warm_up(id);
+    /// The description has changed: other servers may suit those that have not ended.
+    pub(super) fn advance_warm_ups(&mut self) {
+        for id in self.warm_ups.open.keys().copied().collect::<Vec<_>>() {
+            self.advance_warm_up(id);
         }
     }
 
@@ -119,25 +137,61 @@ impl<C> Topology<C> {
         let has_left = self.servers.get(server).is_none_or(|server| server.has_left());
         match result {
             Err(error) if error.kind == WarmUpErrorKind::PoolClosed && has_left && self.phase != Phase::Closed => {
-                self.begin_warm_up(id);
+                self.advance_warm_up(id);
             }
             Err(error) => self.end_warm_up(id, Err(error.into())),
-            Ok(()) if warm_up.parts.is_empty() => self.end_warm_up(id, Ok(())),
-            Ok(()) => {}
+            Ok(()) => {
+                warm_up.warm.push(server);
+                self.end_if_warm(id);
+            }
         }
     }
 
-    fn end_warm_up(&mut self, id: WarmUpId, result: Result<(), WarmUpError>) {
+    fn end_warm_up(&mut self, id: WarmUpId, result: Result<Vec<ServerAddress>, WarmUpError>) {
         if let Some(warm_up) = self.warm_ups.open.remove(&id) {
             let _ = self.cancel_parts(&warm_up);
             self.outputs.push_back(Output::WarmedUp { warm_up: id, result });
         }
     }
 
-    /// Begins a warm-up in the pools of the servers that suit it, if there are any.
-    fn begin_warm_up(&mut self, id: WarmUpId) {
+    /// Ends a warm-up whose servers are warm, if no other one may suit.
+    fn end_if_warm(&mut self, id: WarmUpId) {
+        let Some(warm_up) = self.warm_ups.open.get(&id) else { return };
+        if !warm_up.parts.is_empty() || self.may_find_others(warm_up) {
+            return;
+        }
+        let warm = self.warm_servers(warm_up);
+        if !warm.is_empty() {
+            self.end_warm_up(id, Ok(warm));
+        }
+    }
+
+    /// Whether a server that was not checked yet may suit as well.
+    fn may_find_others(&self, warm_up: &WarmUp) -> bool {
+        if self.phase != Phase::Monitored || warm_up.connections == Some(0) {
+            return false;
+        }
+        let has_primary = self.description.topology_type == TopologyType::ReplicaSetWithPrimary;
+        let is_for_the_primary = match &warm_up.criteria.selector {
+            ServerSelector::Writable => true,
+            ServerSelector::ReadPreference(preference) => preference.mode() == ReadMode::Primary,
+            ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) | ServerSelector::Among { .. } => false,
+        };
+        let is_unchecked = |server: &ServerDescription| {
+            server.server_type == ServerType::Unknown && server.error.is_none() && server.last_update_time.is_none()
+        };
+        !(has_primary && is_for_the_primary) && self.description.servers.iter().any(|server| is_unchecked(server))
+    }
+
+    fn warm_servers(&self, warm_up: &WarmUp) -> Vec<ServerAddress> {
+        let known = warm_up.warm.iter().filter_map(|&id| self.servers.get(id)).filter(|server| !server.has_left());
+        known.map(|server| ServerAddress::clone(&server.description.address)).collect()
+    }
+
+    /// Begins a warm-up in the pools of the servers that suit it and that it has not begun in, and ends it if nothing is left to do.
+    fn advance_warm_up(&mut self, id: WarmUpId) {
         let now = self.now;
-        let Some(warm_up) = self.warm_ups.open.get(&id).filter(|warm_up| warm_up.parts.is_empty()) else { return };
+        let Some(warm_up) = self.warm_ups.open.get(&id) else { return };
         let connections = warm_up.connections;
         let servers = match self.suitable_pools(&warm_up.criteria) {
             Ok(servers) => servers,
@@ -146,18 +200,20 @@ impl<C> Topology<C> {
                 return self.end_warm_up(id, Err(error));
             }
         };
+        let new: Vec<ServerId> = servers.into_iter().filter(|&server| !warm_up.has(server)).collect();
         // All of them first: one that ends at once must not end the whole.
         let mut begun = Vec::new();
-        for server in servers {
+        for server in new {
             self.lend_permits(server);
             let part = self.servers.get_mut(server).map(|server| server.pool.warm_up(now, connections));
             self.note_call(server);
             begun.extend(part.map(|part| (server, part)));
         }
         if let Some(warm_up) = self.warm_ups.open.get_mut(&id) {
-            warm_up.parts.clone_from(&begun);
+            warm_up.parts.extend(&begun);
         }
         begun.into_iter().for_each(|(server, _)| self.collect(server));
+        self.end_if_warm(id);
     }
 
     fn suitable_pools(&self, criteria: &Criteria) -> Result<Vec<ServerId>, SelectionErrorKind> {

@@ -156,6 +156,7 @@ fn limit<C>(
             WaitBound::CreationRate => Limit::CreationRate,
             WaitBound::MaxConnections => Limit::MaxConnections,
             WaitBound::NoTime | WaitBound::Turn => Limit::Turn,
+            WaitBound::Affinity { .. } => Limit::Affinity,
         },
     }
 }

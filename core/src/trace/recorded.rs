@@ -14,6 +14,7 @@ use core::time::Duration;
 
 use super::history::History;
 use super::tape::{Contents, RecorderOptions, Tape};
+use crate::address::ServerAddress;
 use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolLimits, PoolOptionsError};
@@ -370,8 +371,8 @@ impl<C> Recorded<C> {
     }
 
     /// [`Topology::cancel_warm_up`].
-    pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<WarmUpError> {
-        let answer = |lacked: &Option<WarmUpError>| Answer::WarmUpCancelled(lacked.clone());
+    pub fn cancel_warm_up(&mut self, now: Instant, id: WarmUpId) -> Option<Result<Vec<ServerAddress>, WarmUpError>> {
+        let answer = |ended: &Option<_>| Answer::WarmUpCancelled(ended.clone());
         self.make(now, || Input::CancelWarmUp(id), |machine| machine.cancel_warm_up(now, id), answer)
     }
 
@@ -473,7 +474,6 @@ mod tests {
 
     use super::super::{Header, Replay, Trace};
     use super::*;
-    use crate::address::ServerAddress;
     use crate::options::PoolOptions;
     use crate::topology::TopologyOptions;
 

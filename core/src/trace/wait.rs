@@ -117,6 +117,8 @@ pub enum Limit<H = String> {
     Turn,
     /// Nothing in the pool: it had its connection, and its task was not run.
     LateWakeUp,
+    /// The connection of its key was in use, or being checked.
+    Affinity,
 }
 
 /// A connection in use while others waited.
@@ -221,6 +223,7 @@ impl Limit<u32> {
             Self::MaxConnections => Limit::MaxConnections,
             Self::Turn => Limit::Turn,
             Self::LateWakeUp => Limit::LateWakeUp,
+            Self::Affinity => Limit::Affinity,
         }
     }
 }
@@ -247,6 +250,7 @@ impl<H: Clone> Limit<H> {
             Self::MaxConnections => "shared limit",
             Self::Turn => "turn",
             Self::LateWakeUp => "late wake-up",
+            Self::Affinity => "affinity",
         }
     }
 
@@ -262,7 +266,8 @@ impl<H: Clone> Limit<H> {
             | Self::CreationRate
             | Self::MaxConnections
             | Self::Turn
-            | Self::LateWakeUp => {}
+            | Self::LateWakeUp
+            | Self::Affinity => {}
         }
         self
     }

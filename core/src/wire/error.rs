@@ -161,6 +161,14 @@ pub enum EncodeError {
         /// The greatest length allowed.
         max: usize,
     },
+    /// The command, which is a document with all that it inserts, is longer than the server takes (MSG-4).
+    #[error("the command has {length} bytes with all of its documents, and the server takes {max}: send fewer at once")]
+    CommandTooLong {
+        /// The command's length so far.
+        length: usize,
+        /// The greatest length allowed.
+        max: usize,
+    },
     /// A document is longer than the server takes (MSG-4).
     #[error("a document has {length} bytes; the server takes {max}")]
     DocumentTooLong {

@@ -38,7 +38,7 @@ pub(super) fn append_body(
     max: usize,
 ) -> Result<(), EncodeError> {
     let start = out.len();
-    let too_long = |length: usize| EncodeError::DocumentTooLong { length, max };
+    let too_long = |length: usize| EncodeError::CommandTooLong { length, max };
     if body.as_bytes().len() > max {
         return Err(too_long(body.as_bytes().len()));
     }
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(appended(&body, &[Field::Int32("a\0b", 1)]), Err(EncodeError::NulInName { name: "a\0b".into() }));
         assert_eq!(
             appended(&body, &[Field::Int64("maxTimeMS", 1)]),
-            Err(EncodeError::DocumentTooLong { length: length + 19, max: 200 })
+            Err(EncodeError::CommandTooLong { length: length + 19, max: 200 })
         );
     }
 }

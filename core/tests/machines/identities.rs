@@ -123,11 +123,14 @@ impl Driver {
     }
 
     fn fail(&mut self, nth: usize, phase: Phase) {
+        self.fail_with(nth, EstablishError::new(phase, Fault::Other, "refused"));
+    }
+
+    fn fail_with(&mut self, nth: usize, error: EstablishError) {
         if self.pending.is_empty() {
             return;
         }
         let connection = self.pending.remove(nth % self.pending.len());
-        let error = EstablishError::new(phase, Fault::Other, "refused");
         self.topology.handle_establish_failed(self.now, connection, error).unwrap();
         self.drain();
     }
@@ -375,6 +378,51 @@ fn a_users_refused_login_clears_nothing_x_92() {
     driver.fail(0, Phase::Authenticate);
 
     assert_eq!((driver.cleared, driver.waiting.len()), (0, 0));
+}
+
+/// Two users have a connection each, and the first of them, whose credential is that of the options, asks for another one.
+fn with_a_login_of_the_first_user() -> Driver {
+    let mut driver = Driver::new();
+    driver.check_out(0);
+    driver.check_out(1);
+    driver.establish_all();
+    driver.check_out(0);
+    assert_eq!(driver.topology.identity_of(driver.pending[0]), None);
+    driver
+}
+
+#[test]
+fn a_refused_login_of_the_clients_own_user_clears_nothing_while_there_are_other_users_x_92() {
+    let mut driver = with_a_login_of_the_first_user();
+
+    driver.fail(0, Phase::Authenticate);
+
+    assert_eq!((driver.cleared, driver.waiting.len()), (0, 0));
+    driver.check_out(1);
+    assert_eq!(driver.pending.len(), 1, "the server still takes the check-outs of others");
+}
+
+#[test]
+fn a_login_that_is_refused_by_a_server_that_shuts_down_clears_the_pools_of_all_users() {
+    let mut driver = with_a_login_of_the_first_user();
+
+    let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(91) }, "shutting down");
+    driver.fail_with(0, error);
+
+    assert_eq!(driver.cleared, 2);
+}
+
+#[test]
+fn a_refused_login_clears_the_pool_again_once_the_other_users_are_removed_sdam_8() {
+    let mut driver = with_a_login_of_the_first_user();
+    for user in driver.users.clone().into_iter().flatten() {
+        driver.topology.remove_identity(driver.now, user);
+    }
+    driver.drain();
+
+    driver.fail(0, Phase::Authenticate);
+
+    assert_eq!(driver.cleared, 1);
 }
 
 #[test]

@@ -61,6 +61,7 @@ mod sockets;
 mod sparse;
 mod srv_polling;
 mod statistics;
+mod texts;
 mod topology;
 mod topology_reference;
 mod trace;

@@ -6,7 +6,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{PoolOptions, ReadMode, ReadPreference};
-use cmap_core::pool::{self, Action, CheckOutId, CheckOutRequest, Handle, WarmUpErrorKind};
+use cmap_core::pool::{self, Action, Cause, CheckOutId, CheckOutRequest, Handle, WarmUpErrorKind};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
@@ -19,7 +19,7 @@ struct Set {
     topology: Topology<()>,
     /// The connections to be established, and their servers.
     connecting: Vec<(String, Handle)>,
-    ended: Vec<(WarmUpId, Result<(), WarmUpError>)>,
+    ended: Vec<(WarmUpId, Result<Vec<ServerAddress>, WarmUpError>)>,
     failed: Vec<CheckOutId>,
     /// How often a monitor was asked for a check.
     hurried: usize,
@@ -35,7 +35,7 @@ fn it_warms_up_the_primary_alone_if_writes_are_meant() {
     let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), Some(2)));
 
     assert_eq!(set.establish(), [("one.example".to_owned(), 2)]);
-    assert_eq!(set.ended, [(warm_up, Ok(()))]);
+    assert_eq!(set.ended, [(warm_up, Ok(vec![address("one.example")]))]);
 }
 
 #[test]
@@ -46,7 +46,68 @@ fn it_ends_when_every_server_that_suits_has_its_connections() {
 
     let expected = ["one.example", "three.example", "two.example"].map(|name| (name.to_owned(), 3));
     assert_eq!(set.establish(), expected);
-    assert_eq!(set.ended, [(warm_up, Ok(()))]);
+    assert_eq!(set.warm(warm_up), MEMBERS);
+}
+
+#[test]
+fn servers_that_are_found_while_it_goes_on_are_warmed_up_too() {
+    let mut set = Set::opened(&MEMBERS);
+    let warm_up = set.call(|set| set.warm_up(NOW, &nearest(), Some(1)));
+
+    set.learn(describe("two.example", ServerType::RsSecondary, &MEMBERS));
+    assert_eq!(set.establish(), [("two.example".to_owned(), 1)]);
+    assert_eq!(set.ended, [], "two servers have not been checked yet");
+    set.learn(describe("one.example", ServerType::RsPrimary, &MEMBERS));
+    set.learn(describe("three.example", ServerType::RsSecondary, &MEMBERS));
+
+    assert_eq!(set.establish(), [("one.example".to_owned(), 1), ("three.example".to_owned(), 1)]);
+    assert_eq!(set.warm(warm_up), MEMBERS);
+}
+
+#[test]
+fn a_server_whose_check_fails_does_not_hold_it_up() {
+    let mut set = Set::opened(&MEMBERS[..2]);
+    let warm_up = set.call(|set| set.warm_up(NOW, &nearest(), Some(1)));
+    set.learn(describe("one.example", ServerType::RsPrimary, &MEMBERS[..2]));
+    set.establish();
+    assert_eq!(set.ended, []);
+
+    set.lose("two.example");
+
+    assert_eq!(set.warm(warm_up), ["one.example"]);
+}
+
+#[test]
+fn for_writes_it_waits_for_no_secondary() {
+    let mut set = Set::opened(&MEMBERS);
+    let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), Some(1)));
+
+    set.learn(describe("one.example", ServerType::RsPrimary, &MEMBERS));
+    set.establish();
+
+    assert_eq!(set.warm(warm_up), ["one.example"]);
+}
+
+#[test]
+fn one_to_no_connections_ends_with_the_first_server() {
+    let mut set = Set::opened(&MEMBERS);
+    let warm_up = set.call(|set| set.warm_up(NOW, &nearest(), Some(0)));
+
+    set.learn(describe("two.example", ServerType::RsSecondary, &MEMBERS));
+
+    assert_eq!(set.warm(warm_up), ["two.example"]);
+}
+
+#[test]
+fn when_its_time_is_up_the_servers_that_were_found_are_enough() {
+    let mut set = Set::opened(&MEMBERS);
+    let warm_up = set.call(|set| set.warm_up(NOW, &nearest(), Some(1)));
+    set.learn(describe("one.example", ServerType::RsPrimary, &MEMBERS));
+    set.establish();
+
+    let ended = set.call(|set| set.cancel_warm_up(NOW, warm_up));
+
+    assert_eq!(ended, Some(Ok(vec![address("one.example")])));
 }
 
 #[test]
@@ -58,7 +119,7 @@ fn it_waits_for_a_server() {
     set.learn(describe("one.example", ServerType::RsPrimary, &MEMBERS));
 
     assert_eq!(set.establish(), [("one.example".to_owned(), 1)]);
-    assert_eq!(set.ended, [(warm_up, Ok(()))]);
+    assert_eq!(set.warm(warm_up), ["one.example"]);
 }
 
 #[test]
@@ -87,7 +148,7 @@ fn a_server_that_leaves_does_not_count() {
         set.call(|set| set.handle_established(NOW, connection, ()).unwrap());
     }
 
-    assert_eq!(set.ended, [(warm_up, Ok(()))]);
+    assert_eq!(set.warm(warm_up), ["one.example", "two.example"]);
 }
 
 #[test]
@@ -112,7 +173,7 @@ fn one_that_is_given_up_says_what_it_lacks() {
     let (_, connection) = set.connecting.remove(0);
     set.call(|set| set.handle_established(NOW, connection, ()).unwrap());
 
-    let error = set.call(|set| set.cancel_warm_up(NOW, warm_up)).unwrap();
+    let error = set.call(|set| set.cancel_warm_up(NOW, warm_up)).unwrap().unwrap_err();
 
     assert_eq!(
         error.to_string(),
@@ -156,7 +217,7 @@ fn one_that_found_no_server_says_what_is_known() {
     let mut set = Set::opened(&MEMBERS);
     let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), None));
 
-    let WarmUpError::Selection(error) = set.call(|set| set.cancel_warm_up(NOW, warm_up)).unwrap() else {
+    let Some(Err(WarmUpError::Selection(error))) = set.call(|set| set.cancel_warm_up(NOW, warm_up)) else {
         panic!("no server is known")
     };
 
@@ -235,9 +296,27 @@ impl Set {
     }
 
     fn learn(&mut self, description: ServerDescription) {
-        let found = self.topology.servers().find(|(_, server)| *server.description().address == *description.address);
+        self.check(&description.address.clone(), Finding::Description(Box::new(description)));
+    }
+
+    /// A check of the server fails.
+    fn lose(&mut self, name: &str) {
+        self.check(&address(name), Finding::Failure { fault: Fault::Network, cause: Cause::new("refused") });
+    }
+
+    fn check(&mut self, address: &ServerAddress, finding: Finding) {
+        let found = self.topology.servers().find(|(_, server)| *server.description().address == *address);
         let server = found.unwrap().0;
-        self.call(|set| set.handle_check(NOW, server, Finding::Description(Box::new(description))).unwrap());
+        self.call(|set| set.handle_check(NOW, server, finding).unwrap());
+    }
+
+    /// The names of the servers that a warm-up, the only one that has ended, has made warm.
+    fn warm(&self, warm_up: WarmUpId) -> Vec<String> {
+        let [(ended, Ok(servers))] = &self.ended[..] else { panic!("{:?}", self.ended) };
+        assert_eq!(*ended, warm_up);
+        let mut names: Vec<_> = servers.iter().map(ToString::to_string).collect();
+        names.sort_by_key(|name| MEMBERS.iter().position(|member| name.starts_with(member)));
+        names.into_iter().map(|name| name.trim_end_matches(":27017").to_owned()).collect()
     }
 
     /// Establishes connections until no more are asked for; says how many to which server.

@@ -207,10 +207,10 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. The
-    /// first that answers counts, each has 5 s, and `localhost` needs none. Addresses of one version will do: those of the other
-    /// are waited for no longer than a second then. For networks with name servers of their own, and for platforms on which
-    /// the system's are not known.
+    /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. They are asked
+    /// over UDP, and over TCP where that fails. The first that answers counts, each has 3 s, and `localhost` needs none. Addresses of
+    /// one version will do: those of the other are waited for no longer than a second then. For networks with name servers of their
+    /// own, and for platforms on which the system's are not known.
     #[cfg(feature = "srv")]
     #[cfg_attr(docsrs, doc(cfg(feature = "srv")))]
     pub fn name_servers(mut self, servers: impl IntoIterator<Item = SocketAddr>) -> Self {
@@ -364,6 +364,7 @@ impl<R: Runtime, T> Builder<R, T> {
             keys: Arc::new(Keys::default()),
             clock,
             names,
+            seeds: options.hosts.clone(),
             listener,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
@@ -426,7 +427,7 @@ fn recorded<R: Runtime, C>(
 }
 
 /// The default of connectTimeoutMS (URI-12).
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The seed of a pool's backoff jitter, and the number that tells the pool from others. Clients that are refused together
 /// must not come back together; if there are no random numbers, at least the clients of one process differ.

@@ -26,7 +26,8 @@ use crate::topology::ServerStatus;
 use crate::watch::Metrics;
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
-/// A client of one server, with a pool of connections to it.
+/// A client of a deployment: a replica set, a sharded cluster, a load balancer or one server, with a pool of connections to each
+/// server.
 ///
 /// Cheap to clone; all clones are one client. It lives in the runtime it was made in and can be used from every thread
 /// and every other runtime. When the last clone is dropped, the client is closed: connections in use may still be used,
@@ -250,16 +251,20 @@ impl<R: Runtime> Client<R> {
         self.pool.resize(limits.into())
     }
 
-    /// Waits until as many connections are established to every server that takes writes, so that the first requests need
-    /// not; `None` means minPoolSize. At most for a [`Duration`], or until a [`Deadline`]; the time includes that until a
-    /// server is known. Call it again after an error that passes: what was established stays.
+    /// Waits until every server has been checked, and as many connections are established to each that takes writes, so that the
+    /// first requests need not wait; `None` means minPoolSize. Returns these servers.
+    ///
+    /// It waits for at most a [`Duration`], or until a [`Deadline`]. A server that has not answered by then does not count. Call it
+    /// again after an error that passes: what was established stays.
     ///
     /// ```
     /// use std::time::Duration;
     /// use cmap_runtime::{Client, Runtime, WarmUpError};
     ///
     /// async fn begin<R: Runtime>(client: &Client<R>) -> Result<(), WarmUpError> {
-    ///     client.warm_up(10, Duration::from_secs(5)).await
+    ///     let servers = client.warm_up(10, Duration::from_secs(5)).await?;
+    ///     println!("{} servers are warm", servers.len());
+    ///     Ok(())
     /// }
     /// ```
     ///
@@ -270,7 +275,7 @@ impl<R: Runtime> Client<R> {
         &self,
         connections: impl Into<Option<u32>>,
         limit: impl Into<Limit>,
-    ) -> Result<(), WarmUpError> {
+    ) -> Result<Vec<ServerAddress>, WarmUpError> {
         self.warm_up_for(ServerSelector::Writable, connections, limit).await
     }
 
@@ -283,7 +288,7 @@ impl<R: Runtime> Client<R> {
         selector: impl Into<ServerSelector>,
         connections: impl Into<Option<u32>>,
         limit: impl Into<Limit>,
-    ) -> Result<(), WarmUpError> {
+    ) -> Result<Vec<ServerAddress>, WarmUpError> {
         self.pool.warm_up_for(selector.into(), connections.into(), limit.into()).await
     }
 

@@ -300,6 +300,15 @@ impl CheckOutError {
         }
     }
 
+    /// Whether the error carries this label: `SystemOverloadedError` or `RetryableError` after the refusal of an overloaded server
+    /// (CMAP-50) and where too many waited, or one that a server has put on a refused login.
+    pub fn has_label(&self, label: &str) -> bool {
+        match self {
+            Self::Pool(error) => error.has_label(label),
+            Self::Selection(_) | Self::NoAffinity | Self::RuntimeGone(_) => false,
+        }
+    }
+
     /// Whether a retry makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server (CMAP-50).
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -215,7 +215,7 @@ impl<R: Runtime> Pool<R> {
         connections: impl Into<Option<u32>>,
         limit: impl Into<Limit>,
     ) -> Result<(), WarmUpError> {
-        self.warm_up_for(ServerSelector::Writable, connections.into(), limit.into()).await
+        self.warm_up_for(ServerSelector::Writable, connections.into(), limit.into()).await.map(drop)
     }
 
     pub(crate) async fn warm_up_for(
@@ -223,7 +223,7 @@ impl<R: Runtime> Pool<R> {
         selector: ServerSelector,
         connections: Option<u32>,
         limit: Limit,
-    ) -> Result<(), WarmUpError> {
+    ) -> Result<Vec<ServerAddress>, WarmUpError> {
         let topology = Arc::clone(self.topology());
         let (criteria, limit) = (Criteria { selector, ..Criteria::default() }, topology.left(limit));
         // Boxed, so that the futures of callers stay small.

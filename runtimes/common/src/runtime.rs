@@ -94,7 +94,7 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     }
 
     /// The SRV records of a name, none if there are none: the servers of a `mongodb+srv` connection string. Called only in tasks
-    /// of this runtime. The default asks the system's name servers over TCP, and needs the feature `srv`.
+    /// of this runtime. The default asks the system's name servers, and needs the feature `srv`.
     ///
     /// # Errors
     /// No name server answers, or the runtime has ended.
@@ -120,6 +120,17 @@ pub trait Runtime: Clone + Send + Sync + 'static {
 
     /// Connects a socket. Called only in tasks of this runtime.
     fn connect(&self, target: Target) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Sends `message` to `to` from a UDP socket of its own, and returns the first datagram that `to` sends back, cut at
+    /// [`MAX_DATAGRAM`](crate::net::MAX_DATAGRAM): a question to a name server. Called only in tasks of this runtime. Dropping the
+    /// future closes the socket. By default it fails, and name servers are asked over TCP alone.
+    ///
+    /// # Errors
+    /// Those of the socket; `Unsupported` by default.
+    fn exchange_datagram(&self, to: SocketAddr, message: Vec<u8>) -> impl Future<Output = io::Result<Vec<u8>>> + Send {
+        let _ = (to, message);
+        std::future::ready(Err(io::ErrorKind::Unsupported.into()))
+    }
 
     /// Fills `bytes` with random bytes that nobody can guess: nonces, and seeds of jitter. The default are the system's.
     ///

@@ -5,7 +5,7 @@
 
 use std::future::{Future, pending};
 use std::io::{self, Read};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::thread;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use async_executor::Executor;
 use async_io::{Async, Timer};
 use bson::rawdoc;
-use cmap_runtime::net::{EitherStream, HalfClosing, set_up_tcp};
+use cmap_runtime::net::{EitherStream, HalfClosing, MAX_DATAGRAM, set_up_tcp, udp_socket};
 use cmap_runtime::runtime::Target;
 use cmap_runtime::{Client, Runtime, RuntimeGone};
 
@@ -84,6 +84,16 @@ impl Runtime for Own {
             #[cfg(unix)]
             Target::Unix(path) => Ok(EitherStream::Right(HalfClosing(Async::<Unix>::connect(path).await?))),
         }
+    }
+
+    // Optional: without it name servers are asked over TCP alone.
+    async fn exchange_datagram(&self, to: SocketAddr, message: Vec<u8>) -> io::Result<Vec<u8>> {
+        let socket = Async::new(udp_socket(to)?)?;
+        socket.send(&message).await?;
+        let mut reply = vec![0; MAX_DATAGRAM];
+        let length = socket.recv(&mut reply).await?;
+        reply.truncate(length);
+        Ok(reply)
     }
 }
 

@@ -92,6 +92,21 @@ pub fn a_users_wrong_password_is_nobody_elses_matter<H: Harness>() {
     });
 }
 
+pub fn the_clients_own_wrong_password_is_nobody_elses_matter<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client: ClientOf<H> = super::connect::<H>(&server.uri_as("app:mistyped", "")).await.unwrap();
+        let app = client.add_identity(credential("app", "secret").unwrap()).unwrap();
+        drop(client.check_out().identity(app).await.unwrap());
+
+        let error = establish_error(client.check_out().await);
+
+        assert_eq!(error.phase, Phase::Authenticate);
+        assert_eq!(client.stats().cleared, 0);
+        assert_eq!(client.check_out().identity(app).await.unwrap().id().get(), 1);
+    });
+}
+
 pub fn the_status_names_the_pool_of_each_user<H: Harness>() {
     run::<H>(async {
         let server = secure();

@@ -296,6 +296,10 @@ impl<R: Runtime> Runtime for Lab<R> {
         let stream = self.runtime.connect(target).await?;
         Ok(LabStream { stream, conditions: Arc::clone(&self.conditions), hesitated: false })
     }
+
+    async fn exchange_datagram(&self, to: SocketAddr, message: Vec<u8>) -> io::Result<Vec<u8>> {
+        self.runtime.exchange_datagram(to, message).await
+    }
 }
 
 impl<T, J: FnOnce() -> T> LabJob<J> {

@@ -26,6 +26,7 @@ pub mod clock_steps;
 pub mod closing;
 pub mod command_defaults;
 pub mod cursors;
+pub mod datagrams;
 pub mod derivations;
 #[cfg(unix)]
 pub mod descriptors;

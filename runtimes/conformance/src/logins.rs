@@ -137,7 +137,7 @@ async fn refused<H: Harness>(user: &str, password: &str) {
     let Err(error) = &outcome else { panic!("it got a connection") };
     let text = told(error);
     let expected = format!(
-        "authentication failed: the server refused the login of \"{user}\" (18); check the user name, the password, \
+        "authentication failed: the server refused the login of \"{user}\" in the database \"admin\" (18); check the user name, the password, \
          authSource and authMechanism"
     );
     assert!(text.contains(&expected), "{text}");

@@ -25,6 +25,7 @@ pub fn a_full_wait_queue_refuses_with_the_labels_of_an_overload<H: Harness>() {
 
         let error = client.check_out().await.unwrap_err();
 
+        assert!(error.has_label("SystemOverloadedError") && !error.has_label("NoSuchLabel"));
         let CheckOutError::Pool(error) = error else { panic!("{error}") };
         assert_eq!(error.kind, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth: 2 });
         assert!(error.has_label("SystemOverloadedError") && error.has_label("RetryableError") && error.is_retryable());

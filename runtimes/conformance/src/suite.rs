@@ -79,6 +79,9 @@ macro_rules! conformance {
                 an_authority_that_is_not_trusted_is_said_so,
                 a_client_without_tls_is_told_that_the_server_expects_it,
             }
+            datagrams {
+                the_answer_to_a_datagram_comes_from_whom_it_was_sent_to: "it needs sockets of the system",
+            }
             derivations {
                 a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_behind: "it needs work that takes time",
                 a_derivation_that_takes_too_long_is_said_so: "it needs work that takes time",
@@ -104,6 +107,7 @@ macro_rules! conformance {
                 a_callers_own_tls_configuration_is_not_warned_of,
                 a_server_that_is_too_old_is_said_so,
                 what_is_no_mongodb_is_said_so,
+                a_server_that_is_silent_in_the_tls_handshake_is_said_so,
                 a_refused_connection_fails_check_outs_in_time,
                 a_host_that_cannot_be_resolved_is_named,
                 a_server_that_never_accepts_is_given_up,
@@ -214,6 +218,7 @@ macro_rules! conformance {
                 the_coldest_connection_of_another_user_makes_room,
                 the_status_names_the_pool_of_each_user,
                 a_users_wrong_password_is_nobody_elses_matter,
+                the_clients_own_wrong_password_is_nobody_elses_matter,
                 a_user_who_was_removed_gets_no_connection,
                 users_are_served_again_after_their_server_was_gone,
                 many_tasks_of_three_users_keep_to_one_limit,

@@ -125,9 +125,29 @@ pub fn what_is_no_mongodb_is_said_so<H: Harness>() {
         let error = client.check_out_within(Some(Duration::from_millis(1))).await.unwrap_err();
 
         assert!(error.to_string().contains(&client.address().to_string()), "{error}");
-        assert!(told(&error).contains("the server sent what is no message"), "{}", told(&error));
+        assert!(
+            told(&error)
+                .contains("the server speaks HTTP at this port, and not MongoDB's protocol; check host and port"),
+            "{}",
+            told(&error)
+        );
         server.set_manners(Manners::Serve);
         recovered("a server that was no MongoDB", &client).await;
+    });
+}
+
+pub fn a_server_that_is_silent_in_the_tls_handshake_is_said_so<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { tls: Some(Hosts::Local), ..Setup::default() });
+        server.set_manners(Manners::NeverAnswer);
+        let client = client::<H>(&server, "tlsInsecure=true&connectTimeoutMS=200").await;
+        wait_for_failed_check::<H>(&client).await;
+
+        let error = client.check_out_within(Some(Duration::from_millis(1))).await.unwrap_err();
+
+        let expected = "there was no connection within connectTimeoutMS: the server could not be reached, or did not answer in the TLS \
+                        handshake";
+        assert!(told(&error).contains(expected), "{}", told(&error));
     });
 }
 

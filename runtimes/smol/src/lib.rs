@@ -23,11 +23,11 @@ mod listen;
 
 use std::future::Future;
 use std::io::{self, Read};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use cmap_runtime::net::{EitherStream, HalfClosing, set_up_tcp};
+use cmap_runtime::net::{EitherStream, HalfClosing, MAX_DATAGRAM, set_up_tcp, udp_socket};
 use cmap_runtime::runtime::Target;
 use smol::{Async, Timer};
 use socket2::SockRef;
@@ -145,5 +145,14 @@ impl Runtime for Smol {
             #[cfg(unix)]
             Target::Unix(path) => Ok(EitherStream::Right(HalfClosing(Async::<Unix>::connect(path).await?))),
         }
+    }
+
+    async fn exchange_datagram(&self, to: SocketAddr, message: Vec<u8>) -> io::Result<Vec<u8>> {
+        let socket = Async::new(udp_socket(to)?)?;
+        socket.send(&message).await?;
+        let mut reply = vec![0; MAX_DATAGRAM];
+        let length = socket.recv(&mut reply).await?;
+        reply.truncate(length);
+        Ok(reply)
     }
 }

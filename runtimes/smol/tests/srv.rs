@@ -1,9 +1,9 @@
-//! SRV records and addresses over a real socket: from a name server that answers, after one that does not.
+//! SRV records and addresses over real sockets: from a name server that answers, after one that does not; over UDP, over TCP.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test is told by its name and fails by panicking")]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +35,52 @@ fn name_server_of_two(reply: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) -> So
         }
     });
     address
+}
+
+/// A name server that answers one datagram by `reply`, made of the question, or not at all. Nobody listens over TCP.
+fn datagram_server(reply: impl FnOnce(Vec<u8>) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || answer_datagram(&socket, reply));
+    address
+}
+
+/// A name server that answers one datagram by `reply`, and one question over TCP by one record.
+fn server_of_both(reply: impl FnOnce(Vec<u8>) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
+    let address = name_server(one_record);
+    let socket = UdpSocket::bind(address).unwrap();
+    thread::spawn(move || answer_datagram(&socket, reply));
+    address
+}
+
+fn answer_datagram(socket: &UdpSocket, reply: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
+    let mut question = vec![0; 512];
+    let (length, from) = socket.recv_from(&mut question).unwrap();
+    // Without the record at its end that says how long the answer may be.
+    question.truncate(length - 11);
+    question[11] = 0;
+    if let Some(reply) = reply(question) {
+        socket.send_to(&reply, from).unwrap();
+    }
+    thread::sleep(Duration::from_secs(60));
+}
+
+/// The answer that more would have been said, had there been room.
+fn cut(question: Vec<u8>) -> Vec<u8> {
+    let mut reply = question;
+    reply[2..4].copy_from_slice(&[0x83, 0x80]);
+    reply
+}
+
+/// The records that a name server has, and how long it takes to get them.
+fn asked(server: SocketAddr) -> (std::io::Result<Vec<SrvRecord>>, Duration) {
+    let start = Smol.now();
+    let records = smol::block_on(srv_records(&Smol, &[server], NAME));
+    (records, Smol.now() - start)
+}
+
+fn expected() -> [SrvRecord; 1] {
+    [SrvRecord::new("b.example.com", 27018, Duration::from_secs(300))]
 }
 
 fn question(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
@@ -108,12 +154,52 @@ fn the_name_server_that_answers_is_believed() {
 }
 
 #[test]
-fn an_error_names_the_server_and_the_reason() {
+fn an_error_names_the_server_the_transport_and_the_reason() {
     let unused = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
 
     let error = smol::block_on(srv_records(&Smol, &[unused], NAME)).unwrap_err().to_string();
 
-    assert!(error.starts_with(&format!("the name server {unused}: ")), "{error}");
+    let refused = "Connection refused (os error 111)";
+    #[cfg(target_os = "linux")]
+    assert_eq!(error, format!("the name server {unused}: over UDP: {refused}; over TCP: {refused}"));
+    #[cfg(not(target_os = "linux"))]
+    assert!(error.starts_with(&format!("the name server {unused}: over UDP: ")), "{error}");
+}
+
+#[test]
+fn a_name_server_is_asked_over_udp() {
+    let (records, took) = asked(datagram_server(|question| Some(one_record(question))));
+
+    assert_eq!(records.unwrap(), expected());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn an_answer_that_was_cut_is_asked_for_over_tcp() {
+    let (records, took) = asked(server_of_both(|question| Some(cut(question))));
+
+    assert_eq!(records.unwrap(), expected());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_name_server_that_udp_does_not_reach_is_asked_over_tcp_after_a_second() {
+    let (records, took) = asked(server_of_both(|_| None));
+
+    assert_eq!(records.unwrap(), expected());
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn an_answer_over_udp_is_taken_though_it_comes_late() {
+    let late = |question| {
+        thread::sleep(Duration::from_millis(1_500));
+        Some(one_record(question))
+    };
+
+    let (records, _) = asked(datagram_server(late));
+
+    assert_eq!(records.unwrap(), expected());
 }
 
 #[test]

@@ -37,6 +37,17 @@ pub struct Identity {
     key: KeyPair,
 }
 
+/// A server's certificate for `hosts` that is its own authority (CA:TRUE), as `openssl req -x509` makes it.
+///
+/// # Errors
+/// See [`Authority::new`].
+pub fn self_signed(hosts: &[&str], validity: Validity) -> Result<Identity, CertificateError> {
+    let mut params = params(hosts, "self-signed", OffsetDateTime::now_utc(), validity)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    Ok(Identity { certificate: params.self_signed(&key)?.into(), key })
+}
+
 /// When a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {

@@ -23,14 +23,15 @@ mod stream;
 
 use std::future::Future;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Context;
 use std::time::Instant;
 
-use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::net::{EitherStream, MAX_DATAGRAM, set_up_tcp, udp_socket};
 use cmap_runtime::runtime::Target;
 use socket2::SockRef;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Handle;
 
 #[cfg(feature = "reverse")]
@@ -152,5 +153,14 @@ impl Runtime for Tokio {
             #[cfg(unix)]
             Target::Unix(path) => Ok(EitherStream::Right(TokioStream(Unix::connect(path).await?))),
         }
+    }
+
+    async fn exchange_datagram(&self, to: SocketAddr, message: Vec<u8>) -> io::Result<Vec<u8>> {
+        let socket = UdpSocket::from_std(udp_socket(to)?)?;
+        socket.send(&message).await?;
+        let mut reply = vec![0; MAX_DATAGRAM];
+        let length = socket.recv(&mut reply).await?;
+        reply.truncate(length);
+        Ok(reply)
     }
 }

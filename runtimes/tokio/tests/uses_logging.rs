@@ -63,5 +63,6 @@ async fn a_slow_use_is_a_warning_and_the_end_has_a_report() {
     let message = &report["message"];
     assert!(message.starts_with("connections were not given back in time\n"), "{message}");
     assert!(message.contains("still in use: 1") && message.contains("\"leak\""), "{message}");
+    assert!(!message.contains("uses by"), "the report came before: {message}");
     drop(leaked);
 }

@@ -12,6 +12,7 @@ use super::server_selector::ServerSelector;
 use super::staleness::MaxStalenessError;
 use crate::error_text::readable_debug;
 use crate::monitor::{ServerDescription, ServerType};
+use crate::options::ReadMode;
 use crate::pool::IdentityId;
 use crate::topology::{TopologyDescription, TopologyType};
 
@@ -74,8 +75,12 @@ impl SelectionError {
     fn advice(&self) -> &'static str {
         let servers = &self.topology.servers;
         let is_available = |server: &ServerDescription| server.server_type != ServerType::Unknown;
-        if servers.is_empty() {
+        if servers.is_empty() && !self.topology.removed.is_empty() {
+            "correct the hosts or replicaSet in the connection string"
+        } else if servers.is_empty() {
             "see whether the hosts of the connection string belong to one deployment"
+        } else if self.lacks_tags() {
+            "no member has these tags: see which they have (rs.conf()), or widen the read preference"
         } else if servers.iter().any(|server| is_available(server)) {
             match (self.topology.topology_type, &self.selector) {
                 (TopologyType::ReplicaSetNoPrimary, ServerSelector::Writable) => "see why the set elects no primary",
@@ -93,6 +98,20 @@ impl SelectionError {
         } else {
             "see whether the servers run and can be reached"
         }
+    }
+}
+
+impl SelectionError {
+    /// Whether there are members for the read preference, but none with its tags.
+    fn lacks_tags(&self) -> bool {
+        let ServerSelector::ReadPreference(preference) = &self.selector else { return false };
+        let is_meant = |server: &ServerDescription| match server.server_type {
+            ServerType::RsPrimary => preference.mode() == ReadMode::Nearest,
+            server_type => server_type == ServerType::RsSecondary,
+        };
+        let sets = preference.tag_sets();
+        let mut meant = self.topology.servers.iter().filter(|server| is_meant(server)).peekable();
+        !sets.is_empty() && meant.peek().is_some() && !meant.any(|server| sets.iter().any(|set| server.has_tags(set)))
     }
 }
 
@@ -156,7 +175,8 @@ impl fmt::Display for States<'_> {
                 None => states.push(alloc::vec![server]),
             }
         }
-        if states.is_empty() {
+        let removed = &self.0.removed;
+        if states.is_empty() && removed.is_empty() {
             return f.write_str("the topology has no servers");
         }
         for (index, state) in states.iter().take(SHOWN).enumerate() {
@@ -164,9 +184,15 @@ impl fmt::Display for States<'_> {
             write_state(f, state)?;
         }
         match states.len().saturating_sub(SHOWN) {
-            0 => Ok(()),
-            hidden => write!(f, ", and {hidden} other states"),
+            0 => {}
+            hidden => write!(f, ", and {hidden} other states")?,
         }
+        for (index, server) in removed.iter().enumerate() {
+            f.write_str(if index == 0 && states.is_empty() { "" } else { ", " })?;
+            write!(f, "{} was left out", server.address)?;
+            server.error.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))?;
+        }
+        Ok(())
     }
 }
 
@@ -192,7 +218,7 @@ mod tests {
 
     use super::super::topologies::{address, server, set_of_three, topology};
     use super::*;
-    use crate::options::{ReadMode, ReadPreference};
+    use crate::options::ReadPreference;
     use crate::pool::Cause;
 
     fn timeout(topology: TopologyDescription, selector: ServerSelector) -> String {

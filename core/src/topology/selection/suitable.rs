@@ -7,7 +7,7 @@ use super::server_selector::ServerSelector;
 use super::staleness::{MaxStalenessError, StalenessLimit};
 use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
-use crate::options::{ReadMode, ReadPreference, TagSet};
+use crate::options::{ReadMode, ReadPreference};
 use crate::topology::{TopologyDescription, TopologyType};
 
 impl TopologyDescription {
@@ -122,13 +122,8 @@ fn eligible<'a>(
         return select(candidates, |_| true);
     }
     let mut matching =
-        preference.tag_sets().iter().map(|set| select(candidates.clone(), |server| matches(server, set)));
+        preference.tag_sets().iter().map(|set| select(candidates.clone(), |server| server.has_tags(set)));
     matching.find(|matching| !matching.is_empty()).unwrap_or_default()
-}
-
-/// Whether the server has every tag of the set (SEL-30).
-fn matches(server: &ServerDescription, set: &TagSet) -> bool {
-    set.iter().all(|(name, value)| server.tags.get(name) == Some(value))
 }
 
 fn select<'a>(

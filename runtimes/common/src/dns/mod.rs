@@ -1,12 +1,10 @@
 //! SRV and TXT records, from the system's name servers; and all names, from those that the user names.
 //!
-//! Questions go over TCP, which every runtime has already: answers are never cut, and none is forged by somebody who cannot see
-//! the question. A round trip more does not matter to a client that asks once, and then once in a minute at most.
-//!
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | which name server is asked, and for how long |
 //! | `message` | questions to bytes, and bytes to answers |
+//! | `transport` | one question to one name server, over UDP and TCP |
 //! | `exchange` | one question and its answer on a stream |
 //! | `name_servers` | the system's name servers |
 //! | `addresses` | the addresses of a host |
@@ -15,23 +13,23 @@ mod addresses;
 mod exchange;
 mod message;
 mod name_servers;
+mod transport;
 
-use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::time::Duration;
 
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 
 pub(crate) use self::addresses::addresses;
-use self::exchange::exchange;
-use self::message::{Kind, answer, question};
+use self::message::{Kind, QuestionBytes};
 use crate::error::RuntimeGone;
-use crate::runtime::{Runtime, Target};
+use crate::runtime::Runtime;
 
-/// How long a name server has for an answer, and how often all of them are asked: what `resolv.conf` has by default.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a name server has for an answer: so short that the third of them is asked within the default of connectTimeoutMS.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often all of them are asked, as `resolv.conf` has it by default.
 const ATTEMPTS: usize = 2;
 
 /// The SRV records of `name`, from the system's name servers.
@@ -62,7 +60,7 @@ async fn system_servers<R: Runtime>(runtime: &R) -> io::Result<Vec<SocketAddr>> 
 async fn ask<R: Runtime>(runtime: &R, servers: &[SocketAddr], name: &str, kind: Kind) -> io::Result<Vec<u8>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the system names no name server");
     for server in servers.iter().cycle().take(servers.len() * ATTEMPTS) {
-        match within(runtime, PATIENCE, ask_one(runtime, *server, name, kind)).await {
+        match ask_one(runtime, *server, name, kind).await {
             Ok(reply) => return Ok(reply),
             Err(error) => last = io::Error::new(error.kind(), format!("the name server {server}: {error}")),
         }
@@ -73,26 +71,8 @@ async fn ask<R: Runtime>(runtime: &R, servers: &[SocketAddr], name: &str, kind: 
 async fn ask_one<R: Runtime>(runtime: &R, server: SocketAddr, name: &str, kind: Kind) -> io::Result<Vec<u8>> {
     let mut id = [0; 2];
     runtime.fill_random(&mut id)?;
-    let id = u16::from_be_bytes(id);
-    let question = question(id, name, kind)?;
-    let mut stream = runtime.connect(Target::Tcp(server)).await?;
-    let reply = exchange(&mut stream, &question).await?;
-    answer(id, &reply)?;
+    let question = QuestionBytes::new(u16::from_be_bytes(id), name, kind)?;
+    let reply = transport::ask(runtime, server, &question, PATIENCE).await?;
+    question.check(&reply)?;
     Ok(reply)
-}
-
-/// `work`, if it ends within `limit`.
-async fn within<R: Runtime, T>(
-    runtime: &R,
-    limit: Duration,
-    work: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    let end = runtime.sleep_until(runtime.now() + limit);
-    let (mut work, mut end) = (pin!(work), pin!(end));
-    poll_fn(|cx| {
-        let timed_out = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}"));
-        let done = work.as_mut().poll(cx);
-        if done.is_ready() { done } else { end.as_mut().poll(cx).map(|()| Err(timed_out())) }
-    })
-    .await
 }

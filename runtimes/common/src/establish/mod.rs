@@ -27,7 +27,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
 pub(crate) use self::keys::Keys;
-use self::resolve::resolve;
+use self::resolve::{NamedBy, resolve};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::host::{LastAddress, Unreachable, race};
@@ -83,6 +83,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
     pub(crate) names: Names,
+    /// The servers that the user has named, or DNS for the user.
+    pub(crate) seeds: Vec<ServerAddress>,
     /// Whose sockets are taken, instead of connecting.
     pub(crate) listener: Option<ReverseListener<R>>,
 }
@@ -300,7 +302,12 @@ impl<R: Runtime> Establisher<R> {
         if self.settings.listener.is_some() {
             return Ok(Vec::new());
         }
-        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address).await
+        resolve(self.settings.clock.runtime(), &self.settings.names, &self.address, self.named_by()).await
+    }
+
+    /// Who has named the server.
+    fn named_by(&self) -> NamedBy {
+        if self.settings.seeds.contains(&self.address) { NamedBy::User } else { NamedBy::Deployment }
     }
 
     /// The error for a stream that failed in `phase`.
@@ -336,7 +343,11 @@ impl<R: Runtime> Establisher<R> {
     async fn secure(&self, stream: Transport<R::Stream>) -> Result<Transport<R::Stream>, EstablishError> {
         #[cfg(feature = "__rustls")]
         if let Some((config, host)) = self.tls() {
-            let secured = tls::connect(config, host, stream).await.map_err(|error| error.establish_error())?;
+            let secured = tls::connect(config, host, stream).await.map_err(|error| {
+                let note = if error.is_about_the_name() { self.named_by().note() } else { "" };
+                let error = error.establish_error();
+                EstablishError::new(error.phase, error.fault, error.message + note)
+            })?;
             return Ok(Transport::Tls(Box::new(secured)));
         }
         Ok(stream)

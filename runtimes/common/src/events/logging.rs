@@ -176,10 +176,11 @@ fn value(value: &LogValue) -> &dyn Value {
     }
 }
 
-/// What uses took, of a client that is closed; at level WARN if some of them have not ended in time.
+/// What uses took, of a client that is closed; or, at level WARN, those alone that have not ended in time.
 pub(crate) fn uses(report: &UseReport, has_leaks: bool) {
     if has_leaks {
-        tracing::warn!(target: CONNECTION, event = "Leaks", "connections were not given back in time\n{report}");
+        let leaks = report.leaks();
+        tracing::warn!(target: CONNECTION, event = "Leaks", "connections were not given back in time\n{leaks}");
     } else {
         tracing::info!(target: CONNECTION, event = "Uses", "{report}");
     }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -35,6 +35,21 @@ pub fn set_up_tcp(socket: SockRef<'_>) -> io::Result<()> {
     let keep_alive = keep_alive.with_retries(9);
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&keep_alive)
+}
+
+/// The longest datagram that [`exchange_datagram`](crate::Runtime::exchange_datagram) receives.
+pub const MAX_DATAGRAM: usize = 4_096;
+
+/// A UDP socket that sends to `to`, and receives from there alone. It does not block.
+///
+/// # Errors
+/// The operating system refused.
+pub fn udp_socket(to: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// The advice for an error of opening a socket, to be appended to it; empty if there is none.

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use rustls::CertificateError;
+use rustls::{CertificateError, OtherError};
+
+use super::public_key::UnusableKey;
 
 /// Why the server's certificate is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +18,8 @@ pub enum CertificateProblem {
     BadSignature,
     /// It is for other hosts.
     WrongHost {
-        /// The hosts that it is for, if they are known: host names, perhaps with a wildcard, and IP addresses.
+        /// The hosts that it is for, if they are known: host names, perhaps with a wildcard, and IP addresses. One that stands as
+        /// a host name there, and looks like an address, says so.
         names: Vec<String>,
     },
     /// It has expired.
@@ -31,8 +34,15 @@ pub enum CertificateProblem {
     },
     /// Its authority has revoked it.
     Revoked,
-    /// It is an authority's own certificate, which no server may present as its own.
+    /// It is an authority's own certificate, which a server may show only if it is trusted byte for byte.
     Authority,
+    /// It is of X.509's version 1 or 2, which have no host names.
+    OldVersion,
+    /// Nothing can be verified with its key.
+    UnusableKey {
+        /// The length of an RSA key that is too short.
+        rsa_bits: Option<usize>,
+    },
     /// Anything else, as rustls tells it.
     Other(String),
 }
@@ -56,23 +66,42 @@ impl From<&CertificateError> for CertificateProblem {
             }
             CertificateError::NotValidYet => Self::NotYetValid { seconds_ahead: None },
             CertificateError::Revoked => Self::Revoked,
-            // webpki's own errors, which rustls hands on.
-            CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => Self::Authority,
-            CertificateError::Other(other) => Self::Other(other.to_string()),
+            CertificateError::Other(OtherError(other)) => match other.downcast_ref::<UnusableKey>() {
+                Some(&UnusableKey { rsa_bits }) => Self::UnusableKey { rsa_bits },
+                // webpki's own errors, which rustls hands on.
+                None if other.to_string() == AUTHORITY => Self::Authority,
+                None if other.to_string() == "UnsupportedCertVersion" => Self::OldVersion,
+                None => Self::Other(other.to_string()),
+            },
             other => Self::Other(other.to_string()),
         }
     }
+}
+
+/// webpki's error for an authority's certificate that a server shows as its own.
+const AUTHORITY: &str = "CaUsedAsEndEntity";
+
+/// Whether the certificate of a server is one of an authority.
+pub(super) fn is_of_authority(error: &rustls::Error) -> bool {
+    matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other)) if other.0.to_string() == AUTHORITY)
 }
 
 /// The name in webpki's description of it, `DnsName("db.example")` or `IpAddress(0::1)`. The owner of the certificate chose the name, so
 /// characters that a log would obey are escaped.
 fn bare_name(described: &str) -> String {
     let inside = described.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(described);
-    match inside.parse::<IpAddr>() {
-        Ok(address) => address.to_string(),
-        Err(_) => inside.trim_matches('"').escape_debug().to_string(),
+    if let Ok(address) = inside.parse::<IpAddr>() {
+        return address.to_string();
+    }
+    let name = inside.trim_matches('"');
+    match name.parse::<IpAddr>() {
+        Ok(address) => format!("{address}{AS_HOST_NAME}"),
+        Err(_) => name.escape_debug().to_string(),
     }
 }
+
+/// Follows an address that a certificate has as a host name, where no client looks for it.
+const AS_HOST_NAME: &str = " as a host name";
 
 impl fmt::Display for CertificateProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,6 +117,11 @@ impl fmt::Display for CertificateProblem {
                 "it is for another host; connect by a name in its subjectAltName, or give the server a certificate \
                  for this one",
             ),
+            Self::WrongHost { names } if names.iter().any(|name| name.ends_with(AS_HOST_NAME)) => write!(
+                f,
+                "it is for {}; give the server one whose subjectAltName has the address as an address (IP:, not DNS:)",
+                names.join(", ")
+            ),
             Self::WrongHost { names } => write!(
                 f,
                 "it is for {}; connect by such a name, or give the server a certificate for this one",
@@ -101,9 +135,16 @@ impl fmt::Display for CertificateProblem {
             }
             Self::Revoked => f.write_str("its authority has withdrawn it; give the server a new one"),
             Self::Authority => f.write_str(
-                "it is an authority's own (CA:TRUE), which no server may show; let the authority sign one for the \
-                 server, and set tlsCAFile to the authority's",
+                "it is an authority's own (CA:TRUE); set tlsCAFile to this very certificate, or let the authority sign one for \
+                 the server",
             ),
+            Self::OldVersion => f.write_str(
+                "it is of X.509's version 1, which names no hosts; make one of version 3 with a subjectAltName (openssl x509 \
+                 -req -extfile), or, for tests alone, set tlsAllowInvalidCertificates",
+            ),
+            Self::UnusableKey { rsa_bits } => {
+                write!(f, "{}; give the server a certificate with another key", UnusableKey { rsa_bits: *rsa_bits })
+            }
             Self::Other(reason) => write!(f, "{reason}; give the server a certificate that can be verified"),
         }
     }
@@ -132,6 +173,7 @@ mod tests {
     fn names_are_told_without_what_webpki_writes_around_them() {
         assert_eq!(bare_name("DnsName(\"*.db.example\")"), "*.db.example");
         assert_eq!(bare_name("IpAddress(0::1)"), "::1");
+        assert_eq!(bare_name("DnsName(\"127.0.0.1\")"), "127.0.0.1 as a host name");
         assert_eq!(bare_name("DirectoryName"), "DirectoryName");
         assert_eq!(bare_name("DnsName(\"a\nWARN all is well\")"), r"a\nWARN all is well");
     }

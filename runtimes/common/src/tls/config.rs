@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cmap_core::options::{Secret, TlsOptions};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -22,7 +21,7 @@ use super::config_error::{PemOrigin, PemProblem, TlsConfigError};
 use super::listener::Source;
 use super::pem::{Kind, sections};
 use super::provider::default_provider;
-use super::verifier::{Accepted, RelaxedVerifier};
+use super::verifier::{Accepted, Authorities, Verifier};
 use crate::runtime::Runtime;
 
 /// TLS as the options say, ready for any number of connections. Cloning it is cheap, and connections of clones resume
@@ -106,7 +105,7 @@ impl TlsConfig {
 
     fn assemble(
         options: &TlsOptions,
-        authorities: Option<RootCertStore>,
+        authorities: Option<Authorities>,
         certificate_key: Option<CertifiedKey>,
     ) -> Result<Self, TlsConfigError> {
         // Named here and never installed for the process, which a library must not decide for.
@@ -162,35 +161,32 @@ impl fmt::Debug for PemTexts<'_> {
 /// The verifier of the server's certificate.
 fn verifier(
     options: &TlsOptions,
-    authorities: Option<RootCertStore>,
+    authorities: Option<Authorities>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, TlsConfigError> {
-    let relaxed = |accepted| Arc::new(RelaxedVerifier { accepted, provider: Arc::clone(provider) });
-    if options.accepts_invalid_certificates() {
-        return Ok(relaxed(Accepted::AnyCertificate));
-    }
-    Ok(match authorities {
-        Some(authorities) if options.accepts_invalid_hostnames() => relaxed(Accepted::AnyHostName(authorities)),
-        Some(authorities) => WebPkiServerVerifier::builder_with_provider(authorities.into(), Arc::clone(provider))
-            .build()
-            .map_err(|error| TlsConfigError::Cryptography(rustls::Error::General(error.to_string())))?,
+    let accepted = match authorities {
+        _ if options.accepts_invalid_certificates() => Accepted::AnyCertificate,
+        Some(authorities) if options.accepts_invalid_hostnames() => Accepted::AnyHostName(authorities),
+        Some(authorities) => Accepted::Trusted(authorities),
         // The system's own verifier cannot leave the host name out.
-        None if options.accepts_invalid_hostnames() => relaxed(Accepted::AnyHostName(system_authorities()?)),
-        None => Arc::new(
-            rustls_platform_verifier::Verifier::new(Arc::clone(provider)).map_err(TlsConfigError::SystemAuthorities)?,
-        ),
-    })
+        None if options.accepts_invalid_hostnames() => Accepted::AnyHostName(system_authorities()?),
+        None => {
+            let of_system = rustls_platform_verifier::Verifier::new(Arc::clone(provider));
+            return Ok(Arc::new(of_system.map_err(TlsConfigError::SystemAuthorities)?));
+        }
+    };
+    Ok(Arc::new(Verifier { accepted, provider: Arc::clone(provider) }))
 }
 
-fn system_authorities() -> Result<RootCertStore, TlsConfigError> {
+fn system_authorities() -> Result<Authorities, TlsConfigError> {
     let found = rustls_native_certs::load_native_certs();
-    let mut authorities = RootCertStore::empty();
-    let (added, _ignored) = authorities.add_parsable_certificates(found.certs);
+    let mut roots = RootCertStore::empty();
+    let (added, _ignored) = roots.add_parsable_certificates(found.certs.iter().cloned());
     if added == 0 {
         let reason = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
         return Err(TlsConfigError::SystemAuthorities(rustls::Error::General(reason)));
     }
-    Ok(authorities)
+    Ok(Authorities { roots, certificates: found.certs })
 }
 
 /// PEM text and where it comes from.
@@ -227,16 +223,17 @@ impl Pem {
         Ok(Self { origin, text })
     }
 
-    pub(super) fn authorities(&self) -> Result<RootCertStore, TlsConfigError> {
-        let mut authorities = RootCertStore::empty();
+    pub(super) fn authorities(&self) -> Result<Authorities, TlsConfigError> {
+        let mut authorities = Authorities { roots: RootCertStore::empty(), certificates: Vec::new() };
         let sections = sections(&self.text).map_err(|problem| self.origin.error(problem))?;
         let certificates = sections.iter().filter(|section| section.kind == Kind::Certificate);
         for (position, section) in (1..).zip(certificates) {
-            authorities
-                .add(CertificateDer::from(section.der.to_vec()))
-                .map_err(|source| self.origin.error(PemProblem::BadCertificate { position, source }))?;
+            let certificate = CertificateDer::from(section.der.to_vec());
+            let added = authorities.roots.add(certificate.clone());
+            added.map_err(|source| self.origin.error(PemProblem::BadCertificate { position, source }))?;
+            authorities.certificates.push(certificate);
         }
-        if authorities.is_empty() {
+        if authorities.roots.is_empty() {
             return Err(self.origin.error(PemProblem::NoCertificate));
         }
         Ok(authorities)

@@ -78,6 +78,11 @@ impl TlsError {
         error.get_ref()?.downcast_ref()
     }
 
+    /// Whether the certificate is for other hosts.
+    pub(crate) fn is_about_the_name(&self) -> bool {
+        matches!(self, Self::Certificate { problem: CertificateProblem::WrongHost { .. }, .. })
+    }
+
     /// The side at fault.
     pub fn fault(&self) -> Fault {
         match self {

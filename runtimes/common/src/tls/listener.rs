@@ -53,7 +53,7 @@ pub(crate) fn configure<R: Runtime>(
         .map_err(TlsConfigError::Cryptography)?;
     let builder = match authorities.transpose()? {
         None => builder.with_no_client_auth(),
-        Some(authorities) => builder.with_client_cert_verifier(verifier(authorities, files, provider)?),
+        Some(authorities) => builder.with_client_cert_verifier(verifier(authorities.roots, files, provider)?),
     };
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![alpn.to_vec()];

@@ -10,10 +10,10 @@
 //! | option | effect |
 //! |---|---|
 //! | none | the operating system decides which authorities are trusted, and the certificate must be for the host |
-//! | `tlsCAFile` | the authorities in the file are trusted, and no others |
+//! | `tlsCAFile` | the authorities in the file are trusted, and no others; a server may show a certificate of the file itself |
 //! | `tlsCertificateKeyFile`, `tlsCertificateKeyFilePassword` | the certificate that is shown when the server asks (TLS-4) |
 //! | `tlsAllowInvalidHostnames` | the certificate may be for another host; a trusted authority must have signed it |
-//! | `tlsAllowInvalidCertificates`, `tlsInsecure` | any certificate is accepted, for any host |
+//! | `tlsAllowInvalidCertificates`, `tlsInsecure` | any certificate is accepted, of any version, for any host |
 //! | `tlsDisableOCSPEndpointCheck`, `tlsDisableCertificateRevocationCheck` | none: rustls asks nobody about revocation, and what macOS and Windows do about it is not ours to switch off |
 //!
 //! Even with relaxed checks the server must prove that it has the key of its certificate.
@@ -29,6 +29,7 @@ mod error;
 pub(crate) mod listener;
 mod pem;
 mod provider;
+mod public_key;
 mod server_name;
 mod session;
 mod stream;

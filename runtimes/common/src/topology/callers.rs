@@ -235,13 +235,15 @@ impl<R: Runtime> Topology<R> {
     /// Looks for the answer of the check-out that waits at `place`.
     #[inline(never)]
     pub(crate) fn poll_check_out(&self, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
+        #[cfg(feature = "trace")]
+        let now = self.clock.now();
         let mut state = self.lock();
         let found = state.waiters.poll(place, cx.waker());
         #[cfg(feature = "trace")]
         if state.machine.is_recording()
             && let Some(Found::Answer(Ok(delivery))) = &found
         {
-            state.record_taken(self.clock.now(), CheckOut::Started(delivery.check_out));
+            state.record_taken(now, CheckOut::Started(delivery.check_out));
         }
         drop(state);
         match found {

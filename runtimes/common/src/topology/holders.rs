@@ -74,18 +74,20 @@ impl<R: Runtime> Topology<R> {
 
     /// Who holds a connection, the longest use first.
     pub(crate) fn in_use(&self) -> Vec<Holder> {
-        self.lock().holders(self.clock().now())
+        let now = self.clock().now();
+        self.lock().holders(now)
     }
 
     /// The check-outs that wait: for a server first, then those of each server in their order.
     pub(crate) fn waiting(&self) -> Vec<WaitingCheckOut> {
-        self.lock().waiting_check_outs(self.clock().now())
+        let now = self.clock().now();
+        self.lock().waiting_check_outs(now)
     }
 
     /// All of it at one moment.
     pub(crate) fn status(&self, options: &ClientOptions) -> ClientStatus {
-        let state = self.lock();
         let now = self.clock().now();
+        let state = self.lock();
         ClientStatus {
             uptime: now.saturating_since(Instant::ORIGIN),
             options: options.set_by_user().map(|(name, value)| (name, shown(&value))).collect(),
@@ -99,15 +101,15 @@ impl<R: Runtime> Topology<R> {
 
     /// What all pools have done until now.
     pub(crate) fn statistics(&self) -> Statistics {
-        let state = self.lock();
-        state.machine.statistics(self.clock().now())
+        let now = self.clock().now();
+        self.lock().machine.statistics(now)
     }
 
     /// What the pools of each server have done until now: its own, and those of further users.
     #[cfg(feature = "metrics")]
     pub(crate) fn pool_figures(&self) -> Vec<PoolFigures> {
-        let state = self.lock();
         let now = self.clock().now();
+        let state = self.lock();
         let figures = state.shown_pools().map(|(id, pool)| {
             let (min_pool_size, max_pool_size) = pool.sizes();
             let (address, user) = (state.address_of(id), self.user_of(&state, id));

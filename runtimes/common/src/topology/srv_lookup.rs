@@ -1,7 +1,8 @@
 //! Looking up the SRV records of a client's connection string again, in a task of its own: it delays nothing else (DNS-14).
 //!
-//! The task holds the topology weakly, and ends with it, or when the client is closed, however long DNS takes.
+//! The task holds the topology weakly. It ends with it, or when the client is closed, and gives up after connectTimeoutMS.
 
+use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -29,10 +30,14 @@ impl SrvLookup {
 
 /// Looks up the SRV records of `name`, and hands the answer to `topology`.
 pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort: Arc<Abort>) {
-    let (names, runtime) = (topology.settings.names.clone(), topology.clock.runtime().clone());
-    let (topology, home) = (Arc::downgrade(topology), runtime.clone());
+    let (names, clock) = (topology.settings.names.clone(), topology.clock.clone());
+    let until = clock.deadline(topology.settings.timeout);
+    let (topology, home) = (Arc::downgrade(topology), clock.runtime().clone());
     home.spawn(async move {
-        let Ok(answer) = abort.during(names.srv(&runtime, &name)).await else { return };
+        let lookup = clock.before(until, names.srv(clock.runtime(), &name));
+        let Ok(answer) = abort.during(lookup).await else { return };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer within connectTimeoutMS");
+        let answer = answer.unwrap_or_else(|| Err(late()));
         if let Some(topology) = topology.upgrade() {
             topology.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
         }

@@ -23,7 +23,11 @@ struct Bench {
     age: Arc<Mutex<Duration>>,
     /// In the order in which they were begun. They are kept, because a task that is dropped says that its runtime has ended.
     tasks: Arc<Mutex<Vec<Task>>>,
+    /// Called whenever the time is asked for.
+    on_now: Arc<Mutex<Option<OnNow>>>,
 }
+
+type OnNow = Arc<dyn Fn() + Send + Sync>;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -52,6 +56,8 @@ impl Runtime for Bench {
     #[expect(clippy::disallowed_methods, reason = "there is no other way to an instant")]
     fn now(&self) -> Time {
         static ORIGIN: LazyLock<Time> = LazyLock::new(Time::now);
+        let on_now = self.on_now.lock().unwrap().clone();
+        on_now.into_iter().for_each(|on_now| on_now());
         *ORIGIN + *self.age.lock().unwrap()
     }
 
@@ -133,6 +139,30 @@ fn learn(topology: &Arc<Topology<Bench>>, description: ServerDescription) {
         let (server, _) = server.unwrap();
         machine.handle_check(now, server, Finding::Description(Box::new(description))).unwrap();
     });
+}
+
+#[test]
+fn no_lock_of_the_client_is_held_while_its_runtime_says_the_time() {
+    let (client, bench, _) = client("a:1");
+    let topology = Arc::downgrade(client.topology());
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    *bench.on_now.lock().unwrap() = Some(Arc::new(move || {
+        let topology = topology.upgrade().unwrap();
+        assert!(topology.state.try_lock().is_ok(), "the runtime is asked under the lock");
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }));
+
+    learn(client.topology(), describe("a:1", ServerType::Standalone));
+    let mut waits = pin!(client.check_out().into_future());
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let shown = (client.in_use(), client.waiting(), client.status(), client.statistics(), client.uses());
+    drop((shown, client.resize(PoolLimits::default())));
+    bench.run_driver();
+
+    assert!(asked.load(std::sync::atomic::Ordering::Relaxed) > 8);
+    *bench.on_now.lock().unwrap() = None;
 }
 
 #[test]

@@ -32,7 +32,8 @@ impl<R: Runtime> Topology<R> {
 
     /// What uses took.
     pub(crate) fn uses(&self) -> UseReport {
-        self.lock().use_report(self.clock().now())
+        let now = self.clock().now();
+        self.lock().use_report(now)
     }
 
     /// Tells the log what uses took, once, and what was not given back.
@@ -40,12 +41,13 @@ impl<R: Runtime> Topology<R> {
         if !self.watches_uses() {
             return;
         }
+        let now = self.clock().now();
         let mut state = self.lock();
         let Some(uses) = state.watch.as_mut().and_then(|watch| watch.uses.as_mut()) else { return };
         if std::mem::replace(&mut uses.was_told, true) && !is_over {
             return;
         }
-        let report = state.use_report(self.clock().now());
+        let report = state.use_report(now);
         drop(state);
         #[cfg(feature = "tracing")]
         crate::events::logging::uses(&report, is_over);

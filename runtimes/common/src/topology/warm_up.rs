@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use cmap_core::address::ServerAddress;
 use cmap_core::time::Instant;
 use cmap_core::topology::{self, Criteria, WarmUpId};
 
@@ -22,7 +23,7 @@ pub(super) enum Wait {
     /// Until this task is woken.
     Sleeping(Option<Waker>),
     /// It is over.
-    Over(Result<(), WarmUpError>),
+    Over(Result<Vec<ServerAddress>, WarmUpError>),
 }
 
 /// One warm-up. Dropping it gives it up.
@@ -32,13 +33,13 @@ struct WarmUp<'a, R: Runtime> {
 }
 
 impl<R: Runtime> Topology<R> {
-    /// Waits until every server that suits has as many connections, for at most `limit`.
+    /// Waits until every server that suits has as many connections, for at most `limit`. Returns these servers.
     pub(crate) async fn warm_up(
         self: Arc<Self>,
         criteria: Criteria,
         connections: Option<u32>,
         limit: Option<Duration>,
-    ) -> Result<(), WarmUpError> {
+    ) -> Result<Vec<ServerAddress>, WarmUpError> {
         let warm_up = self.begin_warm_up(&criteria, connections)?;
         let end = Arc::new(Abort::default());
         let timer = self.limit(limit, &end);
@@ -65,7 +66,7 @@ impl<R: Runtime> Topology<R> {
 }
 
 impl<R: Runtime> WarmUp<'_, R> {
-    fn poll(&self, cx: &Context<'_>) -> Poll<Result<(), WarmUpError>> {
+    fn poll(&self, cx: &Context<'_>) -> Poll<Result<Vec<ServerAddress>, WarmUpError>> {
         let mut state = self.topology.lock();
         let before = match state.warm_ups.get_mut(&self.id) {
             Some(Wait::Sleeping(waker)) => waker.replace(cx.waker().clone()),
@@ -79,11 +80,12 @@ impl<R: Runtime> WarmUp<'_, R> {
     }
 
     /// Its time is up, or the client has ended.
-    fn give_up(&self) -> Result<(), WarmUpError> {
+    fn give_up(&self) -> Result<Vec<ServerAddress>, WarmUpError> {
         self.topology.drive_with(|state, now, _| match state.warm_ups.get(&self.id) {
             Some(Wait::Over(result)) => result.clone(),
             Some(Wait::Sleeping(_)) => {
-                state.machine.cancel_warm_up(now, self.id).map_or(Ok(()), |error| Err(error.into()))
+                let ended = state.machine.cancel_warm_up(now, self.id);
+                ended.unwrap_or_else(|| Ok(Vec::new())).map_err(Into::into)
             }
             None => Err(RuntimeGone.into()),
         })
@@ -102,7 +104,11 @@ impl<R: Runtime> Drop for WarmUp<'_, R> {
 
 impl<R: Runtime> State<R> {
     /// A warm-up has ended; returns the task to wake.
-    pub(super) fn end_warm_up(&mut self, id: WarmUpId, result: Result<(), topology::WarmUpError>) -> Option<Waker> {
+    pub(super) fn end_warm_up(
+        &mut self,
+        id: WarmUpId,
+        result: Result<Vec<ServerAddress>, topology::WarmUpError>,
+    ) -> Option<Waker> {
         let wait = self.warm_ups.get_mut(&id)?;
         match std::mem::replace(wait, Wait::Over(result.map_err(Into::into))) {
             Wait::Sleeping(waker) => waker,

@@ -232,6 +232,22 @@ impl fmt::Display for SlowUse {
     }
 }
 
+impl UseReport {
+    /// The uses that are not over, as a part of the report.
+    pub(crate) fn leaks(&self) -> impl fmt::Display + '_ {
+        Leaks(&self.in_use)
+    }
+}
+
+struct Leaks<'a>(&'a [Holder]);
+
+impl fmt::Display for Leaks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "still in use: {}", self.0.len())?;
+        self.0.iter().try_for_each(|holder| writeln!(f, "  {holder}"))
+    }
+}
+
 impl fmt::Display for UseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:32} {:>9} {:>12} {:>12} {:>12}", "uses by", "count", "mean", "deviation", "longest")?;
@@ -243,8 +259,7 @@ impl fmt::Display for UseReport {
         }
         writeln!(f, "the slowest:")?;
         self.slowest.iter().try_for_each(|over| writeln!(f, "  {over}"))?;
-        writeln!(f, "still in use: {}", self.in_use.len())?;
-        self.in_use.iter().try_for_each(|holder| writeln!(f, "  {holder}"))?;
+        self.leaks().fmt(f)?;
         match self.folded_labels {
             0 => Ok(()),
             folded => writeln!(f, "labels beyond the 128 that are known were given {folded} times"),

@@ -9,7 +9,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
-pub(crate) use cmap_test_server::certificates::{Identity, Validity};
+pub(crate) use cmap_test_server::certificates::{Identity, Validity, self_signed};
 
 /// Signs certificates.
 pub(crate) struct Authority(certificates::Authority);

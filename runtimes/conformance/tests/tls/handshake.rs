@@ -11,8 +11,11 @@ use cmap_core::options::{Secret, TlsOptions};
 use cmap_runtime::tls::{CertificateProblem, PemTexts, TlsConfig, TlsConfigError, TlsError, TlsStream, connect};
 use futures_io::{AsyncRead as _, AsyncWrite as _};
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
@@ -39,14 +42,45 @@ pub(crate) fn server_with(
     Arc::new(config)
 }
 
+/// A server whose certificate is of version 1, as `openssl x509 -req` makes it.
+pub(crate) fn server_of_version_1(version: &'static SupportedProtocolVersion) -> Arc<ServerConfig> {
+    let pem = include_bytes!("version_1.pem");
+    let certificate = CertificateDer::from_pem_slice(pem).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pem).unwrap();
+    server_showing(certificate, &key, version)
+}
+
+/// A server that shows `certificate`, and has `key`.
+pub(crate) fn server_showing(
+    certificate: CertificateDer<'static>,
+    key: &PrivateKeyDer<'_>,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ServerConfig> {
+    let key = aws_lc_rs::sign::any_supported_type(key).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key))));
+    Arc::new(config)
+}
+
 /// A client that trusts `authority`, with more options as `change` sets them.
 pub(crate) fn client(authority: &Authority, change: impl FnOnce(&mut TlsOptions)) -> TlsConfig {
     let mut options = TlsOptions::default();
     change(&mut options);
-    let authorities = authority.pem();
+    client_of(&options, &authority.pem())
+}
+
+/// A client with this PEM text as its tlsCAFile.
+pub(crate) fn client_trusting(authorities: &str) -> TlsConfig {
+    client_of(&TlsOptions::default(), authorities)
+}
+
+fn client_of(options: &TlsOptions, authorities: &str) -> TlsConfig {
     let mut texts = PemTexts::default();
     texts.authorities = Some(authorities.as_bytes());
-    TlsConfig::with_pem(&options, texts).unwrap()
+    TlsConfig::with_pem(options, texts).unwrap()
 }
 
 /// A client that trusts `authority` and has `pem` as its tlsCertificateKeyFile.

@@ -8,8 +8,10 @@ use rustls::AlertDescription;
 use rustls::server::NoClientAuth;
 use rustls::version::{TLS12, TLS13};
 
-use super::authority::{Authority, Validity};
-use super::handshake::{HOST, client, echo, problem, refusal, server, server_with};
+use super::authority::{Authority, Identity, Validity, self_signed};
+use super::handshake::{
+    HOST, client, client_trusting, echo, problem, refusal, server, server_of_version_1, server_with,
+};
 use super::peer::{Peer, run};
 
 #[test]
@@ -116,12 +118,50 @@ fn a_certificate_out_of_its_time_is_refused() {
 
 #[test]
 fn an_authoritys_own_certificate_is_no_servers() {
-    let authority = Authority::new();
-    let config = server(&authority.as_identity());
+    let config = server(&Authority::new().as_identity());
 
-    let error = refusal(&client(&authority, |_| {}), HOST, Peer::tls(&config));
+    let error = refusal(&client(&Authority::new(), |_| {}), HOST, Peer::tls(&config));
 
     assert_eq!(problem(&error), &CertificateProblem::Authority);
+}
+
+#[test]
+fn a_self_signed_certificate_is_trusted_if_it_is_in_the_file_itself() {
+    let identity = self_signed(&[HOST], Validity::Now).unwrap();
+    for version in [&TLS12, &TLS13] {
+        let config = server_with(&identity, Arc::new(NoClientAuth), &[version]);
+
+        echo(&client_trusting(&identity.certificate_pem()), Peer::tls(&config), b"ping");
+    }
+
+    let other = self_signed(&[HOST], Validity::Now).unwrap();
+    let error = refusal(&client_trusting(&other.certificate_pem()), HOST, Peer::tls(&server(&identity)));
+    assert_eq!(problem(&error), &CertificateProblem::Authority);
+}
+
+#[test]
+fn the_name_and_the_dates_of_a_self_signed_certificate_in_the_file_count() {
+    let refused = |identity: &Identity| {
+        refusal(&client_trusting(&identity.certificate_pem()), HOST, Peer::tls(&server(identity)))
+    };
+
+    let of_another_host = refused(&self_signed(&["elsewhere.example"], Validity::Now).unwrap());
+    let over = refused(&self_signed(&[HOST], Validity::Over).unwrap());
+
+    let names = vec!["elsewhere.example".to_owned()];
+    assert_eq!(problem(&of_another_host), &CertificateProblem::WrongHost { names });
+    assert!(matches!(problem(&over), CertificateProblem::Expired { .. }), "{over}");
+}
+
+#[test]
+fn a_certificate_of_version_1_says_what_is_wrong_with_it() {
+    let error = refusal(&client(&Authority::new(), |_| {}), HOST, Peer::tls(&server_of_version_1(&TLS13)));
+
+    assert_eq!(
+        error.to_string(),
+        "the server's certificate is not trusted for db.example: it is of X.509's version 1, which names no hosts; make one of \
+         version 3 with a subjectAltName (openssl x509 -req -extfile), or, for tests alone, set tlsAllowInvalidCertificates"
+    );
 }
 
 #[test]

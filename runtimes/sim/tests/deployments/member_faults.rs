@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};
+use cmap_sim::core::options::{ReadMode, ReadPreference};
 use cmap_sim::{Client, CommandErrorKind, Data, MemberId, Reachability, Servers, Sim};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -94,6 +95,29 @@ fn what_is_used_of_a_silent_member_is_lost_for_ever() {
         sim.sleep(3 * SECOND).await;
         assert!(answers(&client).await);
     });
+}
+
+#[test]
+fn a_client_that_has_just_begun_warms_up_all_members_and_does_not_wait_for_a_silent_one_x_96() {
+    for seed in 0..20 {
+        let sim = Sim::new(seed);
+        let (set, _) = set(&sim);
+
+        sim.run(async {
+            let client = Client::connect("mongodb://a.example,b.example,c.example/?replicaSet=rs0").await.unwrap();
+            let nearest = ReadPreference::new(ReadMode::Nearest);
+
+            let warm = client.warm_up_for(nearest.clone(), 2, SECOND).await.unwrap();
+            assert_eq!((warm.len(), client.stats().established), (3, 6), "seed {seed}");
+
+            let secondary =
+                set.members().into_iter().map(|(member, _)| member).find(|&member| set.primary() != Some(member));
+            set.set_reachability(secondary.unwrap(), Reachability::Silent);
+            let other = Client::connect("mongodb://a.example,b.example,c.example/?replicaSet=rs0").await.unwrap();
+            let warm = other.warm_up_for(nearest, 2, SECOND).await.unwrap();
+            assert_eq!((warm.len(), other.stats().established), (2, 4), "seed {seed}");
+        });
+    }
 }
 
 #[test]

@@ -232,15 +232,79 @@ fn a_lookup_that_hangs_stalls_nobody_dns_14() {
 }
 
 #[test]
-fn lookups_without_an_answer_fail_after_ten_seconds_each() {
+fn srv_and_txt_records_are_asked_for_together() {
     let sim = Sim::new(10);
+    let _set = sim.replica_set("rs0", &["router0.example.com"]);
+    list(&sim, [0]);
+
+    sim.run(async {
+        let before = sim.elapsed();
+
+        let _client = Client::connect(URI).await.unwrap();
+
+        // A lookup takes a millisecond.
+        assert_eq!(sim.elapsed() - before, Duration::from_millis(1));
+    });
+}
+
+#[test]
+fn a_client_is_not_made_while_dns_hangs_for_longer_than_connect_timeout_ms_or_timeout_ms() {
+    for (query, limit) in [("", 10), ("&connectTimeoutMS=3000", 3), ("&timeoutMS=2000", 2)] {
+        let sim = Sim::new(11);
+        sim.hang_dns("cluster.example.com");
+
+        sim.run(async {
+            let before = sim.elapsed();
+            let error = Client::connect(&format!("{URI}{query}")).await.err().unwrap();
+
+            assert_eq!(sim.elapsed() - before, Duration::from_secs(limit), "{query}");
+            let option = if query.contains("&timeoutMS") { "timeoutMS" } else { "connectTimeoutMS" };
+            let expected = format!(
+                "the connection string gave no hosts, because the SRV records of _mongodb._tcp.cluster.example.com could not be \
+                 looked up: no answer within {limit}s; {option} allows more"
+            );
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        });
+    }
+}
+
+#[test]
+fn a_lookup_ends_when_nobody_waits_for_the_client_any_more() {
+    let sim = Sim::new(12);
     sim.hang_dns("cluster.example.com");
 
-    let connected = sim.run(async { Client::connect(URI).await.is_ok() });
+    sim.run(async {
+        let before = sim.tasks();
+        let mut connecting = Box::pin(Client::connect(URI));
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await);
+        sim.sleep(Duration::from_secs(1)).await;
+        assert_eq!(sim.tasks(), before + 1);
 
-    assert!(!connected);
-    let elapsed = sim.elapsed();
-    assert!((Duration::from_secs(10)..=Duration::from_secs(20)).contains(&elapsed), "{elapsed:?}");
+        drop(connecting);
+        sim.sleep(Duration::from_secs(1)).await;
+
+        assert_eq!(sim.tasks(), before);
+    });
+}
+
+#[test]
+fn a_later_lookup_that_hangs_is_given_up_after_connect_timeout_ms() {
+    let sim = Sim::new(13);
+    let _cluster = cluster(&sim, 2, 1);
+
+    sim.run(async {
+        let client = Client::connect(URI).await.unwrap();
+        ping(&client).await;
+        let mut events = client.subscribe(1_000);
+
+        sim.hang_dns("cluster.example.com");
+        sim.sleep(Duration::from_secs(72)).await;
+        assert_eq!(topology_events(&mut events), ["SrvPollingFailed"]);
+
+        list(&sim, [0, 1]);
+        sim.sleep(Duration::from_secs(21)).await;
+        assert_eq!(routers(&client), ["router0", "router1"]);
+    });
 }
 
 #[test]

@@ -48,6 +48,20 @@ pub struct Load {
     pub at_most: Option<u64>,
     /// The same while a new version replaces the old one.
     pub while_deploying: Option<u64>,
+    /// `at_most` without the connections of monitors.
+    pub pools_at_most: Option<u64>,
+}
+
+/// The connections that one process opens, at all servers together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessLoad {
+    /// While it is idle.
+    pub at_least: u64,
+    /// When every pool is full; `None` if the pools have no limit.
+    pub at_most: Option<u64>,
+    /// The same without the connections of monitors.
+    pub pools_at_most: Option<u64>,
 }
 
 impl Deployment {
@@ -63,15 +77,33 @@ impl Deployment {
             at_least: u64::from(self.others) + at_least,
             at_most: full(self.clients()),
             while_deploying: full(self.clients_while_deploying()),
+            pools_at_most: self.full_pool().map(|size| u64::from(self.others) + self.clients() * u64::from(size)),
+        }
+    }
+
+    /// The connections that one process opens, at all servers together.
+    pub fn load_of_process(&self) -> ProcessLoad {
+        let (clients, servers) = (u64::from(self.clients_per_process), u64::from(self.servers));
+        let monitors = clients * servers * u64::from(self.monitors);
+        let idle = clients * servers * u64::from(self.min_pool_size) + monitors;
+        let pools_at_most = self.pools_of_client().map(|pools| clients * pools);
+        ProcessLoad {
+            at_least: if self.is_drawn { 0 } else { idle },
+            at_most: pools_at_most.map(|pools| pools + monitors),
+            pools_at_most,
         }
     }
 
     /// The connections at all servers together when every client has as many as it may; `None` if the pools have no limit.
     pub fn at_all_servers(&self) -> Option<u64> {
-        let servers = u64::from(self.servers);
-        let pools = u64::from(self.full_pool()?) * servers;
-        let pools = self.max_connections.map_or(pools, |most| pools.min(most.into()));
+        let (servers, pools) = (u64::from(self.servers), self.pools_of_client()?);
         Some(u64::from(self.others) * servers + self.clients() * (pools + u64::from(self.monitors) * servers))
+    }
+
+    /// The most connections of all pools of a client.
+    fn pools_of_client(&self) -> Option<u64> {
+        let pools = u64::from(self.full_pool()?) * u64::from(self.servers);
+        Some(self.max_connections.map_or(pools, |most| pools.min(most.into())))
     }
 
     /// The most connections of one pool: a client's own limit may all be spent at one server.
@@ -123,7 +155,23 @@ pub(super) mod tests {
     fn every_pool_may_be_full_and_monitors_count_too() {
         let load = deployment().load();
 
-        assert_eq!(load, Load { at_least: 20, at_most: Some(1020), while_deploying: Some(2040) });
+        let pools_at_most = Some(1000);
+        assert_eq!(load, Load { at_least: 20, at_most: Some(1020), while_deploying: Some(2040), pools_at_most });
+    }
+
+    #[test]
+    fn a_process_opens_what_its_clients_have_at_all_servers() {
+        let of_process = |deployment: Deployment| {
+            let ProcessLoad { at_least, at_most, pools_at_most } = deployment.load_of_process();
+            (at_least, at_most, pools_at_most)
+        };
+
+        assert_eq!(of_process(deployment()), (6, Some(306), Some(300)));
+        let two_clients = Deployment { clients_per_process: 2, min_pool_size: 5, ..deployment() };
+        assert_eq!(of_process(two_clients), (2 * 3 * 7, Some(612), Some(600)));
+        let limited = Deployment { max_connections: Some(60), ..deployment() };
+        assert_eq!(of_process(limited), (6, Some(66), Some(60)));
+        assert_eq!(of_process(Deployment { max_pool_size: None, ..deployment() }), (6, None, None));
     }
 
     #[test]
@@ -132,7 +180,12 @@ pub(super) mod tests {
 
         assert_eq!(
             load,
-            Load { at_least: 7 + 30 * 7, at_most: Some(7 + 30 * 102), while_deploying: Some(7 + 60 * 102) }
+            Load {
+                at_least: 7 + 30 * 7,
+                at_most: Some(7 + 30 * 102),
+                while_deploying: Some(7 + 60 * 102),
+                pools_at_most: Some(7 + 30 * 100),
+            }
         );
     }
 

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 pub use self::args::PlanArgs;
 pub use self::deploy::Deploy;
-pub use self::deployment::{Deployment, Load};
+pub use self::deployment::{Deployment, Load, ProcessLoad};
 pub use self::sizes::{Concurrency, PoolSizes};
 pub use self::warning::{Phase, Warning};
 
@@ -33,6 +33,8 @@ pub struct Plan {
     pub deployment: Deployment,
     /// The connections at each server, all of which are alike to the application's clients.
     pub at_each_server: Load,
+    /// The connections of each process, at all servers together.
+    pub of_each_process: ProcessLoad,
     /// The sizes that the measured concurrency needs, if some was given.
     pub needed: Option<PoolSizes>,
     /// What does not fit.
@@ -42,10 +44,10 @@ pub struct Plan {
 impl Plan {
     /// Computes the plan of a deployment whose clients have so many connections in use at a time.
     pub fn new(deployment: Deployment, measured: Option<Concurrency>) -> Self {
-        let at_each_server = deployment.load();
+        let (at_each_server, of_each_process) = (deployment.load(), deployment.load_of_process());
         let needed = measured.map(Concurrency::pool_sizes);
         let warnings = warning::of(&deployment, at_each_server, needed);
-        Self { deployment, at_each_server, needed, warnings }
+        Self { deployment, at_each_server, of_each_process, needed, warnings }
     }
 }
 

@@ -18,17 +18,27 @@ pub(super) fn text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let load = plan.at_each_server;
     let names = names(deployment);
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default().max("server".len());
-    writeln!(out, "{:width$}  at least   at most  while deploying", "server")?;
+    writeln!(out, "{:width$}  at least   at most  while deploying  at most without monitors", "server")?;
     for name in names {
-        let [most, deploying] = [load.at_most, load.while_deploying].map(bound);
-        writeln!(out, "{name:width$}  {:8}  {most:>8}  {deploying:>15}", load.at_least)?;
+        let [most, deploying, pools] = [load.at_most, load.while_deploying, load.pools_at_most].map(bound);
+        writeln!(out, "{name:width$}  {:8}  {most:>8}  {deploying:>15}  {pools:>24}", load.at_least)?;
     }
     if deployment.max_connections.is_some() {
         let most = bound(deployment.at_all_servers());
         writeln!(out, "all servers together, with what each client may have: at most {most}")?;
     }
+    if let Some(limit) = deployment.limit {
+        writeln!(out, "{:width$}  {limit:8}  {limit:8}  {limit:15}", "limit")?;
+    }
+    let of_process = plan.of_each_process;
+    let [most, pools] = [of_process.at_most, of_process.pools_at_most].map(bound);
+    writeln!(
+        out,
+        "\neach process opens, at all servers together: at least {}, at most {most}, at most {pools} without monitors",
+        of_process.at_least
+    )?;
     match deployment.limit {
-        Some(limit) => writeln!(out, "{:width$}  {limit:8}  {limit:8}  {limit:15}", "limit")?,
+        Some(_) => {}
         None => writeln!(out, "\nno limit was given: --limit says how many connections each server takes")?,
     }
     if let Some(needed) = plan.needed {
@@ -90,12 +100,14 @@ mod tests {
 processes: 10, and 10 more while deploying (blue-green); clients in each: 1
 at each server, a client has: minPoolSize 0, maxPoolSize 100, 2 for monitoring; others have 0
 
-server    at least   at most  while deploying
-a:27017         20      1020             2040
-b:27017         20      1020             2040
-c:27017         20      1020             2040
-server 4        20      1020             2040
+server    at least   at most  while deploying  at most without monitors
+a:27017         20      1020             2040                      1000
+b:27017         20      1020             2040                      1000
+c:27017         20      1020             2040                      1000
+server 4        20      1020             2040                      1000
 limit         1500      1500             1500
+
+each process opens, at all servers together: at least 8, at most 408, at most 400 without monitors
 
 measured: 3.50 connections of a client in use on average; at most 1 check-out in 1000 waits with maxPoolSize 12, and minPoolSize 4 keeps \
 enough ready
@@ -118,7 +130,11 @@ warning: while deploying, up to 2040 connections come to a server that takes 150
 
         let value: serde_json::Value = serde_json::from_str(&printed(json, &plan)).unwrap();
 
-        assert_eq!(value["atEachServer"], serde_json::json!({ "atLeast": 20, "atMost": null, "whileDeploying": null }));
+        let at_each_server =
+            serde_json::json!({ "atLeast": 20, "atMost": null, "whileDeploying": null, "poolsAtMost": null });
+        assert_eq!(value["atEachServer"], at_each_server);
+        let of_each_process = serde_json::json!({ "atLeast": 6, "atMost": null, "poolsAtMost": null });
+        assert_eq!(value["ofEachProcess"], of_each_process);
         assert_eq!(value["deployment"]["hosts"][0], "a:27017");
         assert_eq!(value["needed"], serde_json::Value::Null);
         assert_eq!(value["warnings"], serde_json::json!([{ "kind": "noMaxPoolSize" }]));

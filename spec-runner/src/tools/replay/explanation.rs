@@ -131,6 +131,7 @@ pub(super) fn told(interval: &Interval) -> String {
         Limit::CreationRate => "maxNewConnectionsPerSecond was used up".to_owned(),
         Limit::MaxConnections => "the limit of connections that pools share was reached".to_owned(),
         Limit::Turn => "others came first, or the driver came late".to_owned(),
+        Limit::Affinity => "affinity: the connection of its key was in use, or being checked".to_owned(),
         Limit::LateWakeUp => {
             "it had its connection, and the executor did not run its task: look for tasks that block".to_owned()
         }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use cmap_core::address::ServerAddress;
 use cmap_core::connection::Phase;
 use cmap_core::pool::{
     Action, ApiMisuse, CheckOutError, CheckOutId, CheckOutRequest, Condition, Delivery, Event, Handle, Output, Pool,
@@ -52,7 +53,7 @@ pub(super) enum News {
     /// A check-out has ended.
     CheckedOut(CheckOutId, Result<Handle, Arc<CheckOutError>>),
     /// A warm-up has ended.
-    WarmedUp(WarmUpId, Result<(), WarmUpError>),
+    WarmedUp(WarmUpId, Result<Vec<ServerAddress>, WarmUpError>),
 }
 
 impl Simulation {
