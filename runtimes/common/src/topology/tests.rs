@@ -212,3 +212,13 @@ fn a_check_out_whose_runtime_stands_still_ends_in_its_next_poll() {
     let Poll::Ready(Err(error)) = check_out.poll(&mut cx) else { panic!("it goes on waiting") };
     assert!(error.is_timeout(), "{error}");
 }
+
+#[test]
+fn a_pause_that_begins_after_the_end_of_the_runtime_ends_at_once() {
+    let (client, ..) = client("a:1");
+    client.topology().handle_runtime_gone();
+
+    let pause = pin!(client.context().pauses.pause(client.topology(), Duration::from_secs(1)));
+
+    assert_eq!(pause.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())));
+}
