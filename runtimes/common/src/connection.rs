@@ -279,6 +279,14 @@ impl<R: Runtime> Connection<R> {
         PinnedConnection::new(self, purpose)
     }
 
+    /// Whether the next command may be sent.
+    pub(crate) fn is_between_commands(&self) -> bool {
+        match self.stage {
+            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => true,
+            Stage::UnderWay | Stage::MoreToCome => false,
+        }
+    }
+
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
         self.topology.set_purpose(self.handle, purpose);
     }

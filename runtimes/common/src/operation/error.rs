@@ -141,6 +141,11 @@ impl OperationError {
         }
     }
 
+    /// Whether there was no connection, so that nothing was sent in the last attempt.
+    pub(crate) fn is_of_check_out(&self) -> bool {
+        matches!(self.kind, OperationErrorKind::CheckOut(_))
+    }
+
     /// Whether the server took longer than `maxTimeMS` allowed it.
     pub(crate) fn is_max_time_expired(&self) -> bool {
         const MAX_TIME_MS_EXPIRED: Option<i32> = Some(50);

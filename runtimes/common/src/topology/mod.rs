@@ -21,7 +21,7 @@
 //! | `refresh` | pings on connections that have been idle for long |
 //! | `recording` | what was recorded of the machine |
 //! | `suspension` | whether the machine was suspended |
-//! | `closing` | the wait for the last connection |
+//! | `closing` | the end of a client, and the wait for the last connection |
 
 mod callers;
 mod closing;
@@ -64,6 +64,7 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
 
 pub(crate) use self::callers::{Begun, Unanswered, Unserved};
+pub(crate) use self::closing::Closing;
 use self::closing::LastConnection;
 use self::driver::Alarm;
 use self::member::Member;
