@@ -9,8 +9,9 @@ use bson::{Document, RawDocument, doc, rawdoc};
 use cmap_core::server::CommandEvent;
 use cmap_core::session::TransactionState;
 use cmap_core::topology::ServerSelector::Writable;
-use cmap_runtime::{Client, Cursor, Event, Notice, OperationError, Runtime, Session, Subscription};
+use cmap_runtime::{Client, Cursor, CursorOptions, Event, Notice, OperationError, Runtime, Session, Subscription};
 
+use super::lab::Lab;
 use super::{
     ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, builder, client, options, poll_once, run, until,
     yield_now,
@@ -242,6 +243,75 @@ pub fn cursors_dropped_while_no_connection_is_free_wait_in_one_place_and_end_by_
         until(|| client.stats().counts.in_use == 0).await;
         assert_eq!(started(&mut events, "killCursors"), 1);
         assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_get_more_that_nobody_waits_for_gives_its_connection_back<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "maxPoolSize=1").await;
+        fill(&client).await;
+        let mut cursor = find(&client).await;
+        let mut read = vec![next(&mut cursor).await, next(&mut cursor).await];
+
+        assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
+        // The only connection is free again.
+        client.run(Writable, ("admin", rawdoc! { "ping": 1 })).await.unwrap();
+
+        while let Some(document) = cursor.try_next().await.unwrap() {
+            read.push(number(document));
+        }
+        assert_eq!(read, (0..10).collect::<Vec<_>>());
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_tailable_cursor_outlives_a_reader_that_is_busy_for_longer_than_its_limit<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let create = rawdoc! { "create": "events", "capped": true, "size": 10_000 };
+        client.run(Writable, ("db", create)).await.unwrap();
+        insert(&client, "events", 0).await;
+        let limit = Duration::from_millis(700);
+        let mut options = CursorOptions::default();
+        options.max_await_time = Some(Duration::from_millis(200));
+        let tail = rawdoc! { "find": "events", "tailable": true, "awaitData": true };
+        let tail = client.operation(Writable, ("db", tail)).within(limit);
+        let mut cursor = tail.cursor_with(options).await.unwrap();
+        assert_eq!(next(&mut cursor).await, 0);
+
+        // As in `select!`, whose other branch is ready, and takes longer than the limit. The server's reply comes in time.
+        assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
+        let runtime = H::Runtime::current().unwrap();
+        runtime.sleep_until(runtime.now() + 2 * limit).await;
+        insert(&client, "events", 1).await;
+
+        assert_eq!(next(&mut cursor).await, 1);
+        assert_eq!(client.stats().closed.error, 0);
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_cursor_dropped_during_its_get_more_is_ended_on_the_server<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (client, lab) = Lab::<H::Runtime>::client(&server, "").await;
+        let other = self::client::<H>(&server, "").await;
+        fill(&client).await;
+        let mut cursor = client.operation(Writable, ("db", find_command())).cursor().await.unwrap();
+        block(&other, "getMore").await;
+        for _ in 0..2 {
+            cursor.try_next().await.unwrap();
+        }
+        assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
+
+        drop(cursor);
+
+        no_cursor_is_open(&other).await;
+        assert_eq!(client.close(LONG).await, Ok(0));
+        drop(client);
+        lab.all_tasks_ended().await;
     });
 }
 

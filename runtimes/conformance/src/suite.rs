@@ -221,6 +221,9 @@ macro_rules! conformance {
                 a_close_without_patience_waits_for_no_cursor,
                 cursors_dropped_with_their_client_are_ended_on_the_server,
                 cursors_dropped_while_no_connection_is_free_wait_in_one_place_and_end_by_one_command,
+                a_get_more_that_nobody_waits_for_gives_its_connection_back,
+                a_tailable_cursor_outlives_a_reader_that_is_busy_for_longer_than_its_limit,
+                a_cursor_dropped_during_its_get_more_is_ended_on_the_server,
             }
             identities {
                 users_share_the_limits_of_a_pool,

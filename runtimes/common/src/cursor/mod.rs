@@ -11,6 +11,7 @@
 //! | `user_session` | [`SessionCursor`]: of an operation in a user's session, which each step is given |
 //! | `typed` | [`TypedCursor`]: a stream of values |
 //! | `server_cursor` | the cursor on its server: getMore and killCursors |
+//! | `fetching` | a getMore under way, in a task |
 //! | `doomed`, `reaper` | the cursors that nobody reads any more; the tasks that end them on their servers |
 //! | `batch` | the documents of a reply, read in place |
 //! | `options` | what goes along with getMores |
@@ -20,6 +21,7 @@
 mod batch;
 mod doomed;
 mod error;
+mod fetching;
 mod implicit_session;
 mod opening;
 mod options;

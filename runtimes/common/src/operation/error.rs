@@ -7,7 +7,7 @@ use cmap_core::session::TransactionError;
 use thiserror::Error;
 
 use crate::cursor::CursorError;
-use crate::error::{CheckOutError, CommandError, CommandErrorKind, readable_debug};
+use crate::error::{CheckOutError, CommandError, CommandErrorKind, RuntimeGone, readable_debug};
 
 /// An operation failed, and was not tried again.
 #[derive(Error)]
@@ -85,6 +85,12 @@ impl OperationError {
     /// The client was closed before the first attempt.
     pub(crate) fn closed_before_it_began() -> Self {
         Self::new((OperationErrorKind::Closed, Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
+    /// The runtime has dropped the task of the operation.
+    pub(crate) fn runtime_gone() -> Self {
+        let kind = CheckOutError::RuntimeGone(RuntimeGone).into();
+        Self::new((kind, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
     pub(crate) fn transaction(error: TransactionError) -> Self {
