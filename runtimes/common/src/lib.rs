@@ -10,6 +10,7 @@
 //! | `operation`, `session` | a command with retries on whichever server suits; logical sessions |
 //! | `cursor` | the documents of a reply, and those that follow |
 //! | `chores`, `slot` | the clean-up that a client has begun by itself; where tasks leave their results |
+//! | `unread_cursor` | the cursor of a command that was given up while it ran |
 //! | `builder` | builders of clients and pools |
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
@@ -86,6 +87,7 @@ mod sync;
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub mod tls;
 mod topology;
+mod unread_cursor;
 mod warnings;
 mod watch;
 

@@ -11,6 +11,7 @@ use cmap_core::session::TransactionState;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::{Client, Cursor, CursorOptions, Event, Notice, OperationError, Runtime, Session, Subscription};
 
+use super::cancellation::cut_short;
 use super::lab::Lab;
 use super::{
     ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, builder, client, options, poll_once, run, until,
@@ -153,6 +154,34 @@ pub fn a_cursor_whose_close_is_given_up_is_ended_on_the_server<H: Harness>() {
 
         no_cursor_is_open(&other).await;
         until(|| client.stats().counts.in_use == 0).await;
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_cursor_that_is_given_up_while_its_command_runs_is_ended_on_the_server<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let other = client::<H>(&server, "").await;
+        fill(&other).await;
+        let (client, lab) = Lab::<H::Runtime>::client(&server, "").await;
+        let mut polls = 0;
+        loop {
+            drop(client.check_out().await.unwrap());
+            lab.stutter(true);
+            let opened = cut_short(client.operation(Writable, ("db", find_command())).cursor(), polls).await;
+            let is_done = opened.is_some();
+            drop(opened);
+            lab.stutter(false);
+            until(|| client.stats().counts.in_use == 0).await;
+            if is_done {
+                break;
+            }
+            polls += 1;
+        }
+
+        // Each byte is an await point, in both directions.
+        assert!(polls > 50, "{polls}");
+        no_cursor_is_open(&other).await;
         assert_nothing_lost(&client);
     });
 }

@@ -216,6 +216,7 @@ macro_rules! conformance {
                 a_commit_that_is_given_up_before_it_was_sent_goes_on,
                 a_commit_that_could_not_be_sent_is_no_open_transaction_once_its_session_is_dropped,
                 a_cursor_whose_close_is_given_up_is_ended_on_the_server,
+                a_cursor_that_is_given_up_while_its_command_runs_is_ended_on_the_server,
                 a_closing_client_ends_the_cursors_that_were_dropped_before,
                 a_closing_client_ends_the_transactions_that_were_dropped_before,
                 a_close_without_patience_waits_for_no_cursor,

@@ -84,6 +84,7 @@ impl<R: Runtime> Reaper<R> {
             connection: Some(connection),
             deadline: None,
             is_iteration: !is_told,
+            makes_cursor: false,
         };
         let Ended { result, connection, .. } = operation.once().within(limit).carry_out(means).await;
         match result {

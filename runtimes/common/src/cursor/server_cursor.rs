@@ -170,7 +170,7 @@ impl<R: Runtime> ServerCursor<R> {
             Pinned::To(place) => place.take(),
         };
         let is_iteration = self.time.mode == TimeoutMode::Iteration;
-        Means { session, connection, deadline: ends.deadline, is_iteration }
+        Means { session, connection, deadline: ends.deadline, is_iteration, makes_cursor: false }
     }
 
     fn selector(&self) -> ServerSelector {
@@ -233,7 +233,7 @@ impl<R: Runtime> ServerCursor<R> {
         let (context, database) = (Arc::clone(&self.context), self.database.clone());
         let operation = Operation::new(&context, self.selector(), (database.as_str(), command));
         let session = SessionOf::Explicit(session);
-        let means = Means { session, connection, deadline: None, is_iteration: !is_told };
+        let means = Means { session, connection, deadline: None, is_iteration: !is_told, makes_cursor: false };
         let ended = operation.once().within(limit).carry_out(means).await;
         // What could not be sent is sent in the background.
         if !ended.result.is_err_and(|error| error.is_of_check_out()) {
@@ -269,7 +269,7 @@ impl<R: Runtime> ServerCursor<R> {
                     let operation = Operation::new(&context, selector, (namespace.database.as_str(), command));
                     let session = SessionOf::Implicit(lent);
                     let means =
-                        Means { session, connection, deadline: None, is_iteration: !is_told };
+                        Means { session, connection, deadline: None, is_iteration: !is_told, makes_cursor: false };
                     let _ = operation.once().within(limit).carry_out(means).await;
                     drop(chore);
                 };

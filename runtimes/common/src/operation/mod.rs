@@ -101,6 +101,8 @@ pub(crate) struct Means<'a, R: Runtime> {
     pub(crate) deadline: Option<Deadline>,
     /// Whether the limit of time is not for the command alone, so that the server is not told it.
     pub(crate) is_iteration: bool,
+    /// Whether the command makes a cursor, which is to be ended if the operation is dropped.
+    pub(crate) makes_cursor: bool,
 }
 
 /// An operation that has ended, and what is left of its means.
@@ -295,6 +297,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             limit,
             deadline,
             is_iteration: means.is_iteration,
+            // A transaction ends its cursors.
+            cursor_duty: (means.makes_cursor && part.is_none()).then_some(&context.chores),
             writes,
             session: means.session,
             part,
@@ -328,7 +332,7 @@ impl<'a, R: Runtime> SessionOf<'a, R> {
 
 impl<'a, R: Runtime> Means<'a, R> {
     pub(crate) fn of(session: SessionOf<'a, R>) -> Self {
-        Self { session, connection: None, deadline: None, is_iteration: false }
+        Self { session, connection: None, deadline: None, is_iteration: false, makes_cursor: false }
     }
 }
 
