@@ -18,6 +18,9 @@ use crate::watch::{Label, Tag};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
 /// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
+///
+/// The client's runtime wakes the caller when time is up. If that runtime stands still, as a current-thread runtime that nobody
+/// drives, nothing wakes a caller of another one; the next poll notices that time is up.
 #[must_use = "nothing is asked for before the future is awaited"]
 pub struct CheckOut<'a, R: Runtime> {
     topology: &'a Arc<Topology<R>>,

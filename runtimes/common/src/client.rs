@@ -21,7 +21,7 @@ use crate::operation::{Context, Operation, OperationError};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
-use crate::topology::ServerStatus;
+use crate::topology::{Closing, ServerStatus};
 #[cfg(feature = "metrics")]
 use crate::watch::Metrics;
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
@@ -196,7 +196,9 @@ impl<R: Runtime> Client<R> {
     /// more. Connections in use have `patience` to come back; then their commands are aborted. Returns the number of
     /// those connections.
     ///
-    /// Before that, if a connection is available at that moment, the server is told that those of the client's sessions have
+    /// Before that the client ends what it has begun to end by itself: cursors that were dropped, and transactions of sessions that were
+    /// dropped or whose end was. That takes no longer than `patience`; if there is nothing to end, the client is closed when this
+    /// returns. Then, if a connection is available at that moment, the server is told that those of the client's sessions have
     /// ended that are free; that takes a second at most, whatever other callers do meanwhile.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a
@@ -205,18 +207,29 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// The client's runtime has ended.
     pub fn close(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        self.context().pauses.close();
-        let topology = Arc::clone(self.pool.topology());
-        let last_words = LastWords::of(self);
-        if last_words.is_none() {
-            topology.close();
+        let context = Arc::clone(self.context());
+        context.pauses.close();
+        let begun = context.chores.begun();
+        let waits = context.chores.under_way() > 0 && !patience.is_zero();
+        let mut last_words = if waits { None } else { LastWords::of(&context) };
+        let closing = Closing(Arc::clone(&context.topology));
+        if !waits && last_words.is_none() {
+            context.topology.close();
         }
         async move {
+            let topology = Arc::clone(&context.topology);
+            let began_at = topology.clock().now();
+            if waits {
+                // However it ends, nobody waits any longer.
+                let _ = topology.within(Some(patience), context.chores.ended(begun)).await;
+                last_words = LastWords::of(&context);
+            }
+            let waited = topology.clock().now().saturating_since(began_at);
             if let Some(last_words) = last_words {
                 last_words.send().await;
             }
-            topology.close();
-            topology.closed(patience).await
+            drop(closing);
+            topology.closed(patience.saturating_sub(waited)).await
         }
     }
 

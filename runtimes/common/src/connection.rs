@@ -20,7 +20,9 @@ use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
+use crate::socket::cursor_duty::CursorDuty;
 use crate::topology::{Delivery, Topology};
+use crate::unread_cursor;
 use crate::watch::Tag;
 
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.
@@ -279,6 +281,14 @@ impl<R: Runtime> Connection<R> {
         PinnedConnection::new(self, purpose)
     }
 
+    /// Whether the next command may be sent.
+    pub(crate) fn is_between_commands(&self) -> bool {
+        match self.stage {
+            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => true,
+            Stage::UnderWay | Stage::MoreToCome => false,
+        }
+    }
+
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
         self.topology.set_purpose(self.handle, purpose);
     }
@@ -407,13 +417,32 @@ impl<R: Runtime> Connection<R> {
         Some(Box::new(CommandTelling::begin(&self.topology, &socket.address, sent, document)))
     }
 
+    /// Has the cursor ended that the next command makes, if that is given up while it runs.
+    pub(crate) fn set_cursor_duty(&mut self, duty: Option<CursorDuty>) {
+        if let Some(socket) = &mut self.socket {
+            socket.cursor_duty = duty.map(Box::new);
+        }
+    }
+
+    /// The reply to a command that was given up after it was sent.
+    pub(crate) async fn receive_given_up(&mut self, limit: Option<TimeLimit>) -> Result<Reply<'_>, CommandError> {
+        match self.receive_within(limit).await {
+            Ok(()) => self.reply(),
+            Err(kind) => Err(self.failed(kind)),
+        }
+    }
+
     async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {
+        self.receive_within(self.topology.command_limit()).await
+    }
+
+    async fn receive_within(&mut self, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         self.stage = Stage::UnderWay;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (topology, handle) = (&self.topology, self.handle);
         let receive = socket.receive::<R>(topology.spares(), || note_reply(topology, handle));
-        limited(&self.topology, &address, &abort, self.topology.command_limit(), receive).await?;
+        limited(&self.topology, &address, &abort, limit, receive).await?;
         self.end_reply()
     }
 
@@ -457,6 +486,14 @@ impl<R: Runtime> Connection<R> {
     /// Checks in what is broken, or has memory to give back.
     #[inline(never)]
     fn check_in_the_long_way(&self, mut socket: Box<Socket<R::Stream>>) {
+        if let Some(duty) = socket.cursor_duty.take()
+            && self.stage == Stage::UnderWay
+            && socket.is_sent()
+        {
+            let (topology, handle) = (Arc::clone(&self.topology), self.handle);
+            let given_up = Self { topology, handle, socket: Some(socket), stage: Stage::UnderWay, selector: None };
+            return unread_cursor::end(*duty, given_up, self.topology.clock().runtime());
+        }
         let condition = match self.stage {
             Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,

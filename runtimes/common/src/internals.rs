@@ -23,6 +23,11 @@ pub fn entries<R: Runtime>(client: &Client<R>) -> usize {
     client.topology().entries()
 }
 
+/// The number of sessions that are free, and that no endSessions has named.
+pub fn free_sessions<R: Runtime>(client: &Client<R>) -> usize {
+    client.sessions().len()
+}
+
 /// Lets the time limit of an operation pass, and then the operation end as if it had been in time. Returns whether the
 /// limit has aborted the operation, and whether it aborts the next one on its connection.
 pub async fn end_as_the_limit_passes<R: Runtime>(client: &Client<R>, limit: Duration) -> (bool, bool) {

@@ -9,6 +9,8 @@
 //! | `client`, `pool`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, the future of a check-out, the connection in use |
 //! | `operation`, `session` | a command with retries on whichever server suits; logical sessions |
 //! | `cursor` | the documents of a reply, and those that follow |
+//! | `chores`, `slot` | the clean-up that a client has begun by itself; where tasks leave their results |
+//! | `unread_cursor` | the cursor of a command that was given up while it ran |
 //! | `builder` | builders of clients and pools |
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
@@ -42,6 +44,7 @@
 
 mod builder;
 mod check_out;
+mod chores;
 mod client;
 mod clock;
 mod command_limit;
@@ -77,12 +80,14 @@ pub mod runtime;
 mod schedules;
 mod seed_list;
 mod session;
+mod slot;
 mod socket;
 mod sync;
 #[cfg(feature = "__rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub mod tls;
 mod topology;
+mod unread_cursor;
 mod warnings;
 mod watch;
 

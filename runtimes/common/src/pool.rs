@@ -14,13 +14,14 @@ use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
 
 use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
+use crate::cursor::Doomed;
 use crate::deadline::{Deadline, Limit, without_zero};
 use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
-use crate::topology::Topology;
+use crate::topology::{Closing, Topology};
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,
@@ -82,8 +83,9 @@ impl<R: Runtime> Pool<R> {
         // CSOT-1: zero sets no limit.
         let timeout = without_zero(options.timeout);
         let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
-        let (pauses, policy) = (Arc::default(), RetryPolicy::of_client(&options));
-        let context = Arc::new(Context { topology, sessions, pauses, policy, timeout });
+        let (pauses, chores, policy) = (Arc::default(), Arc::default(), RetryPolicy::of_client(&options));
+        let doomed = Doomed::default();
+        let context = Arc::new(Context { topology, sessions, pauses, chores, doomed, policy, timeout });
         Self { owner: Arc::new(Owner { context, options, warnings }) }
     }
 
@@ -359,8 +361,17 @@ impl<R: Runtime> Clone for Pool<R> {
 
 impl<R: Runtime> Drop for Owner<R> {
     fn drop(&mut self) {
-        self.context.pauses.close();
-        self.context.topology.close();
+        let (pauses, chores, topology) = (&self.context.pauses, &self.context.chores, &self.context.topology);
+        pauses.close();
+        if chores.under_way() == 0 {
+            return topology.close();
+        }
+        // The clean-up that has begun needs connections.
+        let (chores, begun, closing) = (Arc::clone(chores), chores.begun(), Closing(Arc::clone(topology)));
+        topology.clock().runtime().spawn(async move {
+            chores.ended(begun).await;
+            drop(closing);
+        });
     }
 }
 

@@ -417,7 +417,7 @@ async fn at_every_await(mut attempt: impl AsyncFnMut(usize) -> bool) -> usize {
 }
 
 /// The result of `future` after this many polls; then it is dropped.
-async fn cut_short<F: Future>(future: F, mut polls: usize) -> Option<F::Output> {
+pub(super) async fn cut_short<F: Future>(future: F, mut polls: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     poll_fn(|cx| {
         if polls == 0 {

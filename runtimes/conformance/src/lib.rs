@@ -34,6 +34,7 @@ pub mod drops;
 pub mod events;
 pub mod faults;
 pub mod flood;
+pub mod giving_up;
 pub mod ground;
 pub mod handshakes;
 pub mod holders;

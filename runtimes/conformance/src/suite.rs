@@ -212,6 +212,24 @@ macro_rules! conformance {
                 another_session_is_refused_by_a_cursor_which_goes_on,
                 a_step_in_a_session_that_is_dropped_ends_its_cursor,
             }
+            giving_up {
+                a_transaction_that_is_given_up_is_aborted_before_its_session_goes_on,
+                a_transaction_that_is_given_up_while_it_is_committed_is_committed,
+                an_abort_that_is_given_up_before_it_was_sent_goes_on,
+                an_abort_that_has_no_connection_in_time_goes_on,
+                a_commit_that_is_given_up_before_it_was_sent_goes_on,
+                a_commit_that_could_not_be_sent_is_no_open_transaction_once_its_session_is_dropped,
+                a_cursor_whose_close_is_given_up_is_ended_on_the_server,
+                a_cursor_that_is_given_up_while_its_command_runs_is_ended_on_the_server,
+                a_closing_client_ends_the_cursors_that_were_dropped_before,
+                a_closing_client_ends_the_transactions_that_were_dropped_before,
+                a_close_without_patience_waits_for_no_cursor,
+                cursors_dropped_with_their_client_are_ended_on_the_server,
+                cursors_dropped_while_no_connection_is_free_wait_in_one_place_and_end_by_one_command,
+                a_get_more_that_nobody_waits_for_gives_its_connection_back,
+                a_tailable_cursor_outlives_a_reader_that_is_busy_for_longer_than_its_limit,
+                a_cursor_dropped_during_its_get_more_is_ended_on_the_server,
+            }
             identities {
                 users_share_the_limits_of_a_pool,
                 users_who_take_turns_wait_for_one_of_each_other_x_100,

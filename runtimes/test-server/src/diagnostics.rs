@@ -91,6 +91,7 @@ impl Service {
                 "active": current,
             },
             "queues": document! { "ingressSessionEstablishment": self.ingress.status() },
+            "transactions": document! { "currentOpen": long(self.transactions.open() as u64) },
             "network": self.traffic.to_document(&self.config.compressors),
             "storageEngine": document! { "name": "inMemory", "supportsCommittedReads": true, "persistent": false },
         };

@@ -147,6 +147,9 @@ impl Service {
     /// A connection is gone.
     pub(super) fn forget(&mut self, connection: u64) {
         self.store.end_connection(connection);
+        if self.config.load_balanced {
+            self.store.end_connection_with_sessions(connection);
+        }
     }
 
     /// Makes a member that stepped down the primary again, once its time is over, and closes idle cursors.

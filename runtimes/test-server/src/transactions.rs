@@ -86,6 +86,11 @@ impl Part {
 }
 
 impl Transactions {
+    /// How many are open.
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+
     /// When the next one has been open for too long.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.open.values().map(|open| open.until).min()

@@ -1,8 +1,9 @@
 //! Cursors of operations without a session of the user's own.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -10,6 +11,7 @@ use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
+use super::fetching::Fetching;
 use super::server_cursor::{Left, ServerCursor, Until};
 use super::time::Ends;
 use super::typed::TypedCursor;
@@ -22,7 +24,7 @@ use crate::runtime::Runtime;
 /// each with an allocation of its own; [`with_type`](Self::with_type) makes values of them. One batch is in memory.
 ///
 /// - A future of `try_next` may be dropped at any time, as by a time-out of the caller's: no document is lost, and the next call
-///   goes on where it stopped.
+///   goes on where it stopped. The getMore goes on meanwhile, in a task of the client's runtime, and gives its connection back.
 /// - After an error the cursor has ended, unless [`TimeoutMode::Iteration`](crate::TimeoutMode) says that the iteration alone had no
 ///   time left before anything was sent.
 /// - A cursor that is dropped before its end is ended on the server by a task of the client's runtime; [`close`](Self::close)
@@ -61,16 +63,13 @@ pub struct Cursor<R: Runtime> {
 
 enum Stage<R: Runtime> {
     Open(Box<ServerCursor<R>>),
-    GettingMore(GetMore<R>),
+    GettingMore(Fetching<R>),
     /// It is ended when this is dropped.
     Failed {
         _cursor: Box<ServerCursor<R>>,
     },
     Exhausted,
 }
-
-/// A getMore under way, which is in no hurry to be polled.
-type GetMore<R> = Pin<Box<dyn Future<Output = (Result<Batch, OperationError>, Left<R>)> + Send>>;
 
 impl<R: Runtime> Cursor<R> {
     pub(super) fn new(batch: Batch, left: Left<R>) -> Self {
@@ -83,6 +82,8 @@ impl<R: Runtime> Cursor<R> {
     /// # Errors
     /// The getMore failed, or its batch cannot be read.
     pub async fn try_next(&mut self) -> Result<Option<&RawDocument>, OperationError> {
+        // That of an earlier call, whose future was dropped, is over.
+        self.iteration = None;
         let found = poll_fn(|cx| self.poll_advance(cx, Until::End)).await?;
         Ok(if found { self.batch.current() } else { None })
     }
@@ -93,6 +94,7 @@ impl<R: Runtime> Cursor<R> {
     /// # Errors
     /// Those of [`try_next`](Self::try_next).
     pub async fn next_if_any(&mut self) -> Result<Option<&RawDocument>, OperationError> {
+        self.iteration = None;
         let found = poll_fn(|cx| self.poll_advance(cx, Until::EmptyBatch)).await?;
         Ok(if found { self.batch.current() } else { None })
     }
@@ -148,27 +150,35 @@ impl<R: Runtime> Cursor<R> {
                     return self.end(Err(error.into()));
                 }
             }
-            match std::mem::replace(&mut self.stage, Stage::Exhausted) {
+            let (batch, left) = match std::mem::replace(&mut self.stage, Stage::Exhausted) {
                 Stage::Open(cursor) => {
                     let ends = *self.iteration.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
-                    self.stage = Stage::GettingMore(Box::pin(cursor.get_more(None, ends, has_asked)));
-                }
-                Stage::GettingMore(mut get_more) => {
-                    let Poll::Ready((batch, left)) = get_more.as_mut().poll(cx) else {
-                        self.stage = Stage::GettingMore(get_more);
-                        return Poll::Pending;
-                    };
-                    self.stage = left.into();
-                    has_asked = true;
-                    match batch {
-                        Ok(batch) => self.batch = batch,
-                        Err(error) => return self.end(Err(error)),
+                    let context = Arc::clone(&cursor.context);
+                    match Fetching::begin(context, cursor.get_more(None, ends, has_asked), cx) {
+                        Ok(fetched) => fetched,
+                        Err(fetching) => {
+                            self.stage = Stage::GettingMore(fetching);
+                            return Poll::Pending;
+                        }
                     }
                 }
+                Stage::GettingMore(fetching) => match fetching.poll(cx) {
+                    Poll::Ready(fetched) => fetched,
+                    Poll::Pending => {
+                        self.stage = Stage::GettingMore(fetching);
+                        return Poll::Pending;
+                    }
+                },
                 over @ (Stage::Failed { .. } | Stage::Exhausted) => {
                     self.stage = over;
                     return self.end(Ok(false));
                 }
+            };
+            self.stage = left.into();
+            has_asked = true;
+            match batch {
+                Ok(batch) => self.batch = batch,
+                Err(error) => return self.end(Err(error)),
             }
         }
     }

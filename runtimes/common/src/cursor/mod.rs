@@ -11,21 +11,27 @@
 //! | `user_session` | [`SessionCursor`]: of an operation in a user's session, which each step is given |
 //! | `typed` | [`TypedCursor`]: a stream of values |
 //! | `server_cursor` | the cursor on its server: getMore and killCursors |
+//! | `fetching` | a getMore under way, in a task |
+//! | `doomed`, `reaper` | the cursors that nobody reads any more; the tasks that end them on their servers |
 //! | `batch` | the documents of a reply, read in place |
 //! | `options` | what goes along with getMores |
 //! | `time` | what a limit of time is for: the cursor's life, or one iteration |
 //! | `error` | why a cursor cannot be made or go on |
 
 mod batch;
+mod doomed;
 mod error;
+mod fetching;
 mod implicit_session;
 mod opening;
 mod options;
+mod reaper;
 mod server_cursor;
 mod time;
 mod typed;
 mod user_session;
 
+pub(crate) use self::doomed::Doomed;
 pub use self::error::CursorError;
 pub use self::implicit_session::Cursor;
 pub use self::options::CursorOptions;

@@ -112,7 +112,7 @@ async fn open<R: Runtime, S>(
     };
     // A server that waits for data takes the limit for that of this command alone.
     let is_iteration = time.mode == TimeoutMode::Iteration && !kind.awaits_data;
-    let means = Means { session, connection: None, deadline: ends.deadline, is_iteration };
+    let means = Means { session, connection: None, deadline: ends.deadline, is_iteration, makes_cursor: true };
     if let Some(limit) = ends.limit {
         operation = operation.within(limit);
     }

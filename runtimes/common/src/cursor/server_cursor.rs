@@ -1,20 +1,20 @@
 //! A cursor on its server: getMore and killCursors. Dropping it ends it there.
 
-use std::future::Future;
-use std::pin::pin;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use bson::{RawArrayBuf, RawDocumentBuf, cstr};
+use bson::{RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::pool::PoolState;
 use cmap_core::session::SessionId;
 use cmap_core::topology::ServerSelector;
 
 use super::batch::Batch;
+use super::doomed::{DoomedCursor, DoomedNamespace};
 use super::error::CursorError;
 use super::options::{CursorKind, CursorOptions};
+use super::reaper::{self, kill_command};
 use super::time::{CursorTime, Ends, TimeoutMode, Wait};
 use crate::connection::Connection;
 use crate::error::CommandErrorKind;
@@ -170,7 +170,7 @@ impl<R: Runtime> ServerCursor<R> {
             Pinned::To(place) => place.take(),
         };
         let is_iteration = self.time.mode == TimeoutMode::Iteration;
-        Means { session, connection, deadline: ends.deadline, is_iteration }
+        Means { session, connection, deadline: ends.deadline, is_iteration, makes_cursor: false }
     }
 
     fn selector(&self) -> ServerSelector {
@@ -208,63 +208,85 @@ impl<R: Runtime> ServerCursor<R> {
     }
 
     /// Ends it on the server, in the user's session if there is one. Errors do not matter: servers end idle cursors by
-    /// themselves.
+    /// themselves. If this is dropped before its end, it goes on in the background.
     pub(super) async fn kill(mut self, session: Option<&mut Session<R>>) {
-        if let Some(killing) = self.begin_to_kill(session) {
-            killing.await;
+        let Some(session) = session else {
+            let (context, limit) = (Arc::clone(&self.context), self.time.refreshed(&self.context, PATIENCE).0);
+            if let Some(chore) = self.end_in_background() {
+                // However it ends, nobody waits any longer.
+                let _ = context.topology.within(Some(limit), context.chores.ended(chore)).await;
+            }
+            return;
+        };
+        if self.id == 0 {
+            return;
+        }
+        let connection = match &mut self.pinned {
+            Pinned::Any | Pinned::OfSession => None,
+            Pinned::To(place) => match place.take() {
+                None => return,
+                kept => kept,
+            },
+        };
+        let (limit, is_told) = self.time.refreshed(&self.context, PATIENCE);
+        let command = kill_command([self.id], &self.namespace(None));
+        let (context, database) = (Arc::clone(&self.context), self.database.clone());
+        let operation = Operation::new(&context, self.selector(), (database.as_str(), command));
+        let session = SessionOf::Explicit(session);
+        let means = Means { session, connection, deadline: None, is_iteration: !is_told, makes_cursor: false };
+        let ended = operation.once().within(limit).carry_out(means).await;
+        // What could not be sent is sent in the background.
+        if !ended.result.is_err_and(|error| error.is_of_check_out()) {
+            self.id = 0;
         }
     }
 
-    /// What ends it on the server; `None` if nothing is to be ended, or its connection is lost.
-    fn begin_to_kill<'s>(
-        &mut self,
-        session: Option<&'s mut Session<R>>,
-    ) -> Option<impl Future<Output = ()> + Send + use<'s, R>> {
+    /// Has it ended on the server in the background, if it may be open there: by the chore of this number.
+    fn end_in_background(&mut self) -> Option<RangeInclusive<u64>> {
         let id = std::mem::take(&mut self.id);
-        let connection = match std::mem::replace(&mut self.pinned, Pinned::Any) {
-            Pinned::Any => None,
-            Pinned::OfSession if session.is_none() => return None,
-            Pinned::OfSession => None,
-            Pinned::To(None) => return None,
-            Pinned::To(connection) => connection,
-        };
+        let pinned = std::mem::replace(&mut self.pinned, Pinned::Any);
         if id == 0 {
             return None;
         }
-        let command = self.kill_command(id, session.is_some());
-        let (context, selector) = (self.context.clone(), self.selector());
-        let (database, lent) = (std::mem::take(&mut self.database), self.lent.take());
-        let (limit, is_told) = self.time.refreshed(&context, PATIENCE);
-        Some(async move {
-            let operation = Operation::new(&context, selector, (database.as_str(), command));
-            let session = session.map_or(SessionOf::Implicit(lent), SessionOf::Explicit);
-            let means = Means { session, connection, deadline: None, is_iteration: !is_told };
-            let _ = operation.once().within(limit).carry_out(means).await;
-        })
+        let (context, lent) = (Arc::clone(&self.context), self.lent.take());
+        let namespace = self.namespace(self.lsid.filter(|_| lent.is_none()));
+        let (limit, chore) = (self.time.refreshed(&context, PATIENCE), context.chores.begin());
+        let number = chore.number();
+        match pinned {
+            Pinned::Any => {
+                reaper::end_on_server(
+                    &context,
+                    &self.address,
+                    DoomedCursor { id, namespace, lent, limit, _chore: chore },
+                );
+            }
+            // The end of the transaction ends it, or the end of its connection.
+            Pinned::OfSession | Pinned::To(None) => {}
+            Pinned::To(connection) => {
+                let (limit, is_told) = limit;
+                let (command, selector) = (kill_command([id], &namespace), self.selector());
+                let killing = async move {
+                    let operation = Operation::new(&context, selector, (namespace.database.as_str(), command));
+                    let session = SessionOf::Implicit(lent);
+                    let means =
+                        Means { session, connection, deadline: None, is_iteration: !is_told, makes_cursor: false };
+                    let _ = operation.once().within(limit).carry_out(means).await;
+                    drop(chore);
+                };
+                reaper::begin(&self.context, killing);
+            }
+        }
+        Some(number)
     }
 
-    fn kill_command(&self, id: i64, is_in_session: bool) -> RawDocumentBuf {
-        let mut ids = RawArrayBuf::new();
-        ids.push(id);
-        let mut command = RawDocumentBuf::new();
-        command.append(cstr!("killCursors"), self.collection.as_str());
-        command.append(cstr!("cursors"), ids);
-        if let (None, Some(lsid)) = (&self.lent, self.lsid.filter(|_| !is_in_session)) {
-            command.append(cstr!("lsid"), lsid.document());
-        }
-        command
+    fn namespace(&self, of_user: Option<SessionId>) -> DoomedNamespace {
+        DoomedNamespace { database: self.database.clone(), collection: self.collection.clone(), of_user }
     }
 }
 
 impl<R: Runtime> Drop for ServerCursor<R> {
     fn drop(&mut self) {
-        let Some(killing) = self.begin_to_kill(None) else { return };
-        let mut killing = Box::pin(killing);
-        // If a connection is available, the command is on its way when this returns, even if the client is dropped next.
-        let first = pin!(&mut killing).poll(&mut TaskContext::from_waker(Waker::noop()));
-        if first.is_pending() {
-            self.context.topology.clock().runtime().spawn(killing);
-        }
+        self.end_in_background();
     }
 }
 

@@ -14,6 +14,7 @@ use cmap_core::wire::CommandReply;
 use super::error::OperationErrorKind;
 use super::{Answer, SessionOf, failure, fields};
 use crate::check_out::CheckOut;
+use crate::chores::Chores;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
@@ -21,6 +22,7 @@ use crate::error::CommandError;
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
 use crate::session::{Lent, Sessions};
+use crate::socket::cursor_duty::CursorDuty;
 use crate::topology::Topology;
 
 /// What all attempts at an operation have in common.
@@ -37,6 +39,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) deadline: Option<Deadline>,
     /// Whether the limit is that of a cursor's iteration, which the server is not told.
     pub(super) is_iteration: bool,
+    /// Who counts the end of the cursor that the command makes, if the attempt is dropped.
+    pub(super) cursor_duty: Option<&'o Arc<Chores>>,
     /// Whether errors of single writes fail it.
     pub(super) writes: bool,
     pub(super) session: SessionOf<'o, R>,
@@ -100,6 +104,10 @@ impl<R: Runtime> Attempt<'_, R> {
         let mut fields = fields::PLACES;
         command.fields = composed.fields(&mut fields);
         let limit = self.time_limit();
+        if let Some(chores) = self.cursor_duty {
+            let session = self.lent().map(|lent| lent.id());
+            connection.set_cursor_duty(Some(CursorDuty { chores: Arc::clone(chores), session }));
+        }
         let ran = match connection.exchange_as_it_is(&command, limit, Some(self.number)).await {
             Ok(reply) => Ok(reply.into_owned()),
             Err(error) => Err(error),
@@ -109,6 +117,9 @@ impl<R: Runtime> Attempt<'_, R> {
                 Some(failure) => Err(connection.write_failed(failure)),
                 None => Ok(reply),
             });
+        if self.cursor_duty.is_some() {
+            connection.set_cursor_duty(None);
+        }
         self.end_command(&connection, ran.as_ref().err());
         match ran {
             Ok(reply) => {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use cmap_core::retry::RetryPolicy;
 
 use super::pauses::Pauses;
+use crate::chores::Chores;
+use crate::cursor::Doomed;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
 use crate::topology::Topology;
@@ -15,6 +17,8 @@ pub(crate) struct Context<R: Runtime> {
     pub(crate) topology: Arc<Topology<R>>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) pauses: Arc<Pauses>,
+    pub(crate) chores: Arc<Chores>,
+    pub(crate) doomed: Doomed<R>,
     pub(crate) policy: RetryPolicy,
     /// timeoutMS; `None` sets no limit.
     pub(crate) timeout: Option<Duration>,

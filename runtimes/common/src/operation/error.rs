@@ -7,7 +7,7 @@ use cmap_core::session::TransactionError;
 use thiserror::Error;
 
 use crate::cursor::CursorError;
-use crate::error::{CheckOutError, CommandError, CommandErrorKind, readable_debug};
+use crate::error::{CheckOutError, CommandError, CommandErrorKind, RuntimeGone, readable_debug};
 
 /// An operation failed, and was not tried again.
 #[derive(Error)]
@@ -87,6 +87,12 @@ impl OperationError {
         Self::new((OperationErrorKind::Closed, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
+    /// The runtime has dropped the task of the operation.
+    pub(crate) fn runtime_gone() -> Self {
+        let kind = CheckOutError::RuntimeGone(RuntimeGone).into();
+        Self::new((kind, Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
     pub(crate) fn transaction(error: TransactionError) -> Self {
         Self::new((error.into(), Labels::default()), 0, GiveUp::NotRetryable)
     }
@@ -139,6 +145,11 @@ impl OperationError {
             | OperationErrorKind::ConnectionOfSession
             | OperationErrorKind::NoSnapshots => false,
         }
+    }
+
+    /// Whether there was no connection, so that nothing was sent in the last attempt.
+    pub(crate) fn is_of_check_out(&self) -> bool {
+        matches!(self.kind, OperationErrorKind::CheckOut(_))
     }
 
     /// Whether the server took longer than `maxTimeMS` allowed it.

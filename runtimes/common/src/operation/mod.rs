@@ -101,6 +101,8 @@ pub(crate) struct Means<'a, R: Runtime> {
     pub(crate) deadline: Option<Deadline>,
     /// Whether the limit of time is not for the command alone, so that the server is not told it.
     pub(crate) is_iteration: bool,
+    /// Whether the command makes a cursor, which is to be ended if the operation is dropped.
+    pub(crate) makes_cursor: bool,
 }
 
 /// An operation that has ended, and what is left of its means.
@@ -222,7 +224,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
 
     /// Carries it out with these means.
     pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, of: _ } = self;
+        let Self { context, selector, request, mut limit, session: _, is_once, ending, of: _ } = self;
         let (topology, sessions) = (&context.topology, &context.sessions);
         let request = match request {
             Ok(request) => request,
@@ -232,6 +234,21 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             && !session.lent.is_of(sessions)
         {
             return Ended::before_it_began(means, OperationError::foreign_session());
+        }
+        let within = |limit| Deadline::within(topology.clock().runtime(), limit);
+        if let SessionOf::Explicit(session) = &mut means.session
+            && session.is_being_ended()
+        {
+            // The wait is part of the operation's time.
+            match limit {
+                None => means.deadline = means.deadline.or_else(|| context.timeout.map(within)),
+                Some(Limit::Within(time)) => limit = Some(Limit::Until(within(time))),
+                Some(Limit::None | Limit::Until(_)) => {}
+            }
+            let end = limit.or(session.limit()).or(means.deadline.map(Limit::Until));
+            let left = end.and_then(|end| end.left(topology.clock().runtime()));
+            // Boxed, so that the futures of other operations stay small.
+            Box::pin(session.wait_for_end(left)).await;
         }
         let mut command = request.command();
         let outline = Outline::of(&command);
@@ -244,7 +261,6 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         // A write with w: 0 waits for no reply (MSG-7).
         command.acknowledged =
             part.is_some() || fields::is_acknowledged(&command, &outline, topology.command_defaults());
-        let within = |limit| Deadline::within(topology.clock().runtime(), limit);
         let deadline = match limit {
             None => means.deadline.or_else(|| context.timeout.map(within)),
             Some(Limit::None) => None,
@@ -281,6 +297,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             limit,
             deadline,
             is_iteration: means.is_iteration,
+            // A transaction ends its cursors.
+            cursor_duty: (means.makes_cursor && part.is_none()).then_some(&context.chores),
             writes,
             session: means.session,
             part,
@@ -314,7 +332,7 @@ impl<'a, R: Runtime> SessionOf<'a, R> {
 
 impl<'a, R: Runtime> Means<'a, R> {
     pub(crate) fn of(session: SessionOf<'a, R>) -> Self {
-        Self { session, connection: None, deadline: None, is_iteration: false }
+        Self { session, connection: None, deadline: None, is_iteration: false, makes_cursor: false }
     }
 }
 

@@ -65,7 +65,8 @@ impl ReverseOptions {
         }
     }
 
-    /// Calls `handler` for every event. It runs in the listener's tasks: it must be quick, and not block.
+    /// Calls `handler` for every event. It runs in the listener's tasks: it must be quick, and not block. Its panics are caught and go no
+    /// further.
     pub fn on_event(mut self, handler: impl Fn(&ReverseEvent) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self

@@ -1,6 +1,7 @@
 //! Tells the handler and the log what happens at a listener; what strangers can cause at will, a few times in a second at most.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,10 +38,11 @@ impl Teller {
     }
 
     pub(super) fn tell(&self, event: &ReverseEvent) {
+        // Users' code, whose panics must not end the listener: a stranger can cause events.
         #[cfg(feature = "tracing")]
-        record(event);
+        let _ = catch_unwind(AssertUnwindSafe(|| record(event)));
         if let Some(handler) = &self.handler {
-            handler(event);
+            let _ = catch_unwind(AssertUnwindSafe(|| handler(event)));
         }
     }
 
@@ -100,7 +102,28 @@ fn record(event: &ReverseEvent) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
+
+    #[test]
+    fn a_panic_of_the_handler_goes_no_further() {
+        let calls = Arc::new(AtomicU32::new(0));
+        let called = Arc::clone(&calls);
+        let handler: Handler = Arc::new(move |_| {
+            called.fetch_add(1, Ordering::SeqCst);
+            // Without the panic hook, which would fill the test's output.
+            std::panic::resume_unwind(Box::new("the user's code panicked"));
+        });
+        let teller = Teller::new(Some(handler));
+        let refused = || std::io::Error::other("refused");
+
+        teller.tell(&ReverseEvent::AcceptFailed { error: refused(), others: 0 });
+        teller.tell(&ReverseEvent::AcceptFailed { error: refused(), others: 1 });
+
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+    }
 
     fn told(most: u32, times: [u64; 6]) -> [Option<u64>; 6] {
         let mut seldom = Seldom::new(most);

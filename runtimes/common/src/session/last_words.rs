@@ -3,18 +3,20 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::connection::Command;
 use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::session::SessionId;
+use cmap_core::topology::Criteria;
 
-use crate::client::Client;
+use crate::check_out::CheckOut;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Limit};
+use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::topology::Topology;
 
@@ -33,17 +35,18 @@ pub(crate) struct LastWords<R: Runtime> {
 
 impl<R: Runtime> LastWords<R> {
     /// Those of a client that is about to be closed. `None` if it has no sessions, or no connection is available.
-    pub(crate) fn of(client: &Client<R>) -> Option<Self> {
-        if client.sessions().is_empty() {
+    pub(crate) fn of(context: &Context<R>) -> Option<Self> {
+        let Context { topology, sessions, .. } = context;
+        if sessions.is_empty() {
             return None;
         }
-        let preference = ReadPreference::new(ReadMode::PrimaryPreferred);
-        let mut check_out = pin!(client.check_out_for(preference));
-        match check_out.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        let selector = ReadPreference::new(ReadMode::PrimaryPreferred).into();
+        let mut check_out = pin!(CheckOut::of(topology, Criteria { selector, ..Criteria::default() }, Limit::None));
+        match check_out.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
             Poll::Ready(Ok(connection)) => {
-                let topology = Arc::clone(client.topology());
+                let topology = Arc::clone(topology);
                 // Those that come back later belong to callers who know nothing of the end: nobody waits for them.
-                let sessions = client.sessions().take_all_ids();
+                let sessions = sessions.take_all_ids();
                 Some(Self { connection: Some(connection), sessions, topology })
             }
             Poll::Ready(Err(_)) | Poll::Pending => None,

@@ -6,15 +6,15 @@
 //! | `user_session`, `options` | a user's own session, and what it can be asked for |
 //! | `transaction` | its transactions, and what repeats them |
 //! | `labelled` | errors by which a transaction is repeated |
-//! | `abandoned` | the transaction of a session that was dropped |
+//! | `unfinished` | the end of a transaction that nobody waits for any more |
 //! | `last_words` | what a client that is closed tells its servers |
 
-mod abandoned;
 mod labelled;
 mod last_words;
 mod options;
 mod sessions;
 mod transaction;
+mod unfinished;
 mod user_session;
 
 pub use self::labelled::Labelled;

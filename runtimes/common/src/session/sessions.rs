@@ -37,6 +37,8 @@ pub(crate) struct Lent<R: Runtime> {
     /// When it was taken, until its id is sent for the first time: the clock need not be asked again for that.
     taken_at: Option<Instant>,
     is_under_way: bool,
+    /// Whether it stands for one that its owner keeps, and gives back.
+    is_copy: bool,
 }
 
 impl Sessions {
@@ -61,7 +63,16 @@ impl Sessions {
         };
         let (topology, sessions) = (Arc::clone(topology), Arc::clone(self));
         let id = session.id();
-        Some(Lent { topology, sessions, id, session: Some(session), timeout, taken_at: Some(now), is_under_way: false })
+        Some(Lent {
+            topology,
+            sessions,
+            id,
+            session: Some(session),
+            timeout,
+            taken_at: Some(now),
+            is_under_way: false,
+            is_copy: false,
+        })
     }
 
     /// A reply came, other than to a hello (SES-13).
@@ -83,6 +94,11 @@ impl Sessions {
     pub(crate) fn take_all_ids(&self) -> Vec<Vec<SessionId>> {
         let mut state = self.state();
         std::iter::from_fn(|| Some(state.pool.take_ids()).filter(|ids| !ids.is_empty())).collect()
+    }
+
+    /// How many sessions are free.
+    pub(crate) fn len(&self) -> usize {
+        self.state().pool.len()
     }
 
     /// Whether no session is free.
@@ -107,6 +123,20 @@ impl Sessions {
 }
 
 impl<R: Runtime> Lent<R> {
+    /// The session for a command of its owner's that a task sends.
+    pub(super) fn copy(&self) -> Self {
+        let (topology, sessions) = (Arc::clone(&self.topology), Arc::clone(&self.sessions));
+        let (id, session, timeout) = (self.id, self.session.clone(), self.timeout);
+        Self { topology, sessions, id, session, timeout, taken_at: None, is_under_way: false, is_copy: true }
+    }
+
+    /// The session itself, for somebody who keeps it longer.
+    pub(super) fn take_over(&mut self) -> Self {
+        let (topology, sessions) = (Arc::clone(&self.topology), Arc::clone(&self.sessions));
+        let Self { id, timeout, taken_at, is_under_way, is_copy, .. } = *self;
+        Self { topology, sessions, id, session: self.session.take(), timeout, taken_at, is_under_way, is_copy }
+    }
+
     /// The id, which is about to be sent.
     pub(crate) fn send_id(&mut self) -> SessionId {
         let now = self.taken_at.take().unwrap_or_else(|| self.topology.clock().now());
@@ -154,7 +184,7 @@ impl<R: Runtime> Lent<R> {
 
 impl<R: Runtime> Drop for Lent<R> {
     fn drop(&mut self) {
-        let Some(mut session) = self.session.take() else { return };
+        let Some(mut session) = self.session.take().filter(|_| !self.is_copy) else { return };
         if self.is_under_way {
             session.mark_dirty();
         }

@@ -17,6 +17,7 @@ use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 
 use super::labelled::Labelled;
+use super::unfinished::{Guarded, Unfinished};
 use super::user_session::Session;
 use crate::client::Client;
 use crate::deadline::{Deadline, Limit};
@@ -63,13 +64,14 @@ impl<R: Runtime> Session<R> {
         let options = options.or(&self.transaction_defaults);
         self.transaction.start(options).map_err(OperationError::transaction)?;
         self.limit = None;
+        self.is_commit_unsent = false;
         self.release_unpinned();
         self.lent.next_transaction_number();
         Ok(())
     }
 
     /// Commits the transaction. After an error labelled UnknownTransactionCommitResult it may be called again; the server commits
-    /// once.
+    /// once. If the future is dropped before its end, the commit goes on in the background.
     ///
     /// # Errors
     /// No transaction was started, or it was aborted; and those of [`Operation::run`](crate::Operation::run). An error labelled
@@ -77,19 +79,13 @@ impl<R: Runtime> Session<R> {
     pub async fn commit_transaction(&mut self) -> Result<(), OperationError> {
         match self.transaction.commit().map_err(OperationError::transaction)? {
             Ending::Nothing => Ok(()),
-            Ending::Send => {
-                let mut body = RawDocumentBuf::new();
-                body.append(cstr!("commitTransaction"), 1);
-                if let Some(millis) = self.transaction.options().max_commit_time.and_then(max_time) {
-                    body.append(cstr!("maxTimeMS"), millis);
-                }
-                self.end(body, TransactionCommand::Commit, None).await
-            }
+            Ending::Send => self.end(TransactionCommand::Commit, None).await,
         }
     }
 
     /// Aborts the transaction: none of its writes takes effect. What the server says of it does not matter, since it forgets an
-    /// unfinished transaction by itself.
+    /// unfinished transaction by itself. If the future is dropped before its end, or the abort cannot be sent in time, it goes on in the
+    /// background.
     ///
     /// # Errors
     /// No transaction was started, or it has ended.
@@ -97,24 +93,45 @@ impl<R: Runtime> Session<R> {
         match self.transaction.abort().map_err(OperationError::transaction)? {
             Ending::Nothing => {}
             Ending::Send => {
-                let mut body = RawDocumentBuf::new();
-                body.append(cstr!("abortTransaction"), 1);
                 // Its time may be up, and its locks would stay.
                 let limit = self.limit.take().map(|_| self.client.context().timeout.unwrap_or(TO_ABORT).min(TO_ABORT));
-                let _ = self.end(body, TransactionCommand::Abort, limit).await;
+                let _ = self.end(TransactionCommand::Abort, limit).await;
             }
         }
         self.release_unpinned();
         Ok(())
     }
 
-    async fn end(
+    /// Ends the transaction. What is dropped before its end goes on in a task, and so does an abort that could not be sent.
+    async fn end(&mut self, command: TransactionCommand, limit: Option<Duration>) -> Result<(), OperationError> {
+        let mut end = Unfinished { session: self, command, is_over: false };
+        let ended = end.session.send_end(command, limit).await;
+        let unsent = ended.as_ref().err().filter(|error| error.is_of_check_out());
+        match command {
+            TransactionCommand::Abort => end.is_over = unsent.is_none(),
+            TransactionCommand::Commit | TransactionCommand::Operation => {
+                end.session.is_commit_unsent = unsent.is_some_and(|error| error.retries == 0);
+                end.is_over = true;
+            }
+        }
+        ended
+    }
+
+    pub(super) async fn send_end(
         &mut self,
-        body: RawDocumentBuf,
-        ending: TransactionCommand,
+        command: TransactionCommand,
         limit: Option<Duration>,
     ) -> Result<(), OperationError> {
-        let operation = self.operation(ServerSelector::Writable, ("admin", &*body)).ending(ending);
+        let mut body = RawDocumentBuf::new();
+        if command == TransactionCommand::Commit {
+            body.append(cstr!("commitTransaction"), 1);
+            if let Some(millis) = self.transaction.options().max_commit_time.and_then(max_time) {
+                body.append(cstr!("maxTimeMS"), millis);
+            }
+        } else {
+            body.append(cstr!("abortTransaction"), 1);
+        }
+        let operation = self.operation(ServerSelector::Writable, ("admin", &*body)).ending(command);
         let operation = if let Some(limit) = limit { operation.within(limit) } else { operation };
         operation.run().await.map(drop)
     }
@@ -146,7 +163,8 @@ impl<R: Runtime> Session<R> {
 
     /// Runs `callback` in a transaction, and commits it. Both are repeated while errors say that this may help, for timeoutMS or
     /// two minutes (TXN-9). The callback may run several times, so it should change nothing but through the session. If it ends
-    /// the transaction itself, nothing more is done.
+    /// the transaction itself, nothing more is done. If the future is dropped before its end, the transaction is aborted in the background;
+    /// a commit that has begun goes on there. The session's next operation waits for that.
     ///
     /// In a task that is spawned, the compiler accepts only callbacks that capture nothing: use
     /// [`with_transaction_on`](Self::with_transaction_on) there.
@@ -184,13 +202,15 @@ impl<R: Runtime> Session<R> {
     {
         let limit = self.client.context().timeout.map_or(Limit::None, Limit::Within);
         let mut attempts = self.attempts(TransactionOptions::default(), limit);
+        attempts.start(self)?;
+        let guarded = Guarded(self);
         loop {
-            attempts.start(self)?;
-            let ended = callback(self).await;
-            match attempts.conclude(self, ended).await {
+            let ended = callback(guarded.0).await;
+            match attempts.conclude(guarded.0, ended).await {
                 ControlFlow::Break(ended) => return ended,
                 ControlFlow::Continue(at) => attempts.pause(at).await?,
             }
+            attempts.start(guarded.0)?;
         }
     }
 
@@ -238,13 +258,15 @@ impl<R: Runtime> Session<R> {
         E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
     {
         let mut attempts = self.attempts(options, limit.into());
+        attempts.start(self)?;
+        let guarded = Guarded(self);
         loop {
-            attempts.start(self)?;
-            let ended = callback(self, &mut context).await;
-            match attempts.conclude(self, ended).await {
+            let ended = callback(guarded.0, &mut context).await;
+            match attempts.conclude(guarded.0, ended).await {
                 ControlFlow::Break(ended) => return ended,
                 ControlFlow::Continue(at) => attempts.pause(at).await?,
             }
+            attempts.start(guarded.0)?;
         }
     }
 

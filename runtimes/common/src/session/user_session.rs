@@ -4,18 +4,19 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bson::{RawDocument, Timestamp};
-use cmap_core::session::{Causality, ClusterTime, Ending, SessionId, Snapshot, Transaction, TransactionOptions};
+use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionOptions};
 use cmap_core::topology::ServerSelector;
 
-use super::abandoned::Abandoned;
 use super::options::{Consistency, SessionOptions};
 use super::sessions::Lent;
+use super::unfinished::Back;
 use crate::client::Client;
 use crate::deadline::Limit;
 use crate::document::{IntoRequest, Reply};
 use crate::operation::{InSession, Operation, OperationError};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
+use crate::slot::Slot;
 
 /// A session of a user's own: its operations belong together, and by default each read sees what the session has seen and
 /// written before, on any member. Made by [`Client::start_session`](crate::Client::start_session); used by
@@ -54,6 +55,10 @@ pub struct Session<R: Runtime> {
     pinned: Mutex<Option<PinnedConnection<R>>>,
     /// The limit of a transaction that is repeated as a whole.
     pub(super) limit: Option<Limit>,
+    /// Whether its last commit could not be sent, so that the server has an open transaction.
+    pub(super) is_commit_unsent: bool,
+    /// What a task leaves that ends its transaction.
+    pub(super) back: Option<Slot<Back<R>>>,
 }
 
 impl<R: Runtime> Session<R> {
@@ -71,6 +76,8 @@ impl<R: Runtime> Session<R> {
             transaction_defaults: transactions.or(&TransactionOptions::of_client(client.options())),
             pinned: Mutex::new(None),
             limit: None,
+            is_commit_unsent: false,
+            back: None,
             client,
         }
     }
@@ -168,17 +175,8 @@ impl<R: Runtime> Session<R> {
 
 impl<R: Runtime> Drop for Session<R> {
     fn drop(&mut self) {
-        if self.transaction.abort() != Ok(Ending::Send) {
-            return;
-        }
-        let abandoned = Abandoned {
-            client: self.client.clone(),
-            session: self.lent.id(),
-            number: self.lent.transaction_number(),
-            transaction: self.transaction.clone(),
-            pinned: self.pinned().take(),
-        };
-        self.client.topology().clock().runtime().spawn(abandoned.abort());
+        self.give_up_transaction();
+        self.give_back_after_end();
     }
 }
 

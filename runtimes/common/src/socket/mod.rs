@@ -5,6 +5,7 @@
 //! the reply was copied, and the copy when the next command begins or the connection is checked in.
 
 pub(crate) mod abort;
+pub(crate) mod cursor_duty;
 pub mod net;
 pub(crate) mod read_budget;
 pub(crate) mod spares;
@@ -23,6 +24,7 @@ use cmap_core::connection::{Command, Connection, ProtocolError};
 use cmap_core::wire::{Field, KEPT, Lender};
 use futures_io::{AsyncRead, AsyncWrite};
 
+use self::cursor_duty::CursorDuty;
 use self::spares::SharedSpares;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
@@ -47,8 +49,12 @@ pub(crate) struct Socket<S> {
     pub(crate) abort: Arc<Abort>,
     input: Input,
     output: Vec<u8>,
+    /// Whether the last command was sent as a whole.
+    is_sent: bool,
     /// The last reply.
     reply: Vec<u8>,
+    /// What is to be done if the command under way is given up.
+    pub(crate) cursor_duty: Option<Box<CursorDuty>>,
     /// Who holds the connection, or held it last, where that is noted: here the check-in finds it without a search.
     pub(crate) tag: Tag,
 }
@@ -74,7 +80,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             abort,
             input: Input::default(),
             output: Vec::new(),
+            is_sent: false,
             reply: EMPTY.into(),
+            cursor_duty: None,
             tag: Tag::default(),
         }
     }
@@ -83,6 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn prepare(&mut self, command: &Command<'_>, mut spares: &SharedSpares) -> Result<(), CommandErrorKind> {
         self.forget_reply(spares);
         self.output.clear();
+        self.is_sent = false;
         let fields: usize = command.fields.iter().map(Field::length).sum();
         spares.lend(&mut self.output, command.body.as_bytes().len() + fields + OVERHEAD);
         self.protocol.borrow_compressor(&mut spares);
@@ -97,8 +106,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Sends what was prepared.
     pub(crate) async fn send(&mut self, mut spares: &SharedSpares) -> io::Result<()> {
         write_all(&mut self.stream, &self.output).await?;
+        self.is_sent = true;
         spares.take_back(&mut self.output);
         Ok(())
+    }
+
+    /// Whether the last command was sent as a whole.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
     }
 
     /// Reads until the reply is whole; it is left in [`reply`](Self::reply). `replies` is called when it begins.

@@ -232,13 +232,25 @@ impl<R: Runtime> Topology<R> {
         begun
     }
 
-    /// Looks for the answer of the check-out that waits at `place`.
+    /// Looks for the answer of the check-out that waits at `place`. The driver ends those whose time is up; where the home runtime stands
+    /// still, each poll does.
     #[inline(never)]
-    pub(crate) fn poll_check_out(&self, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
-        #[cfg(feature = "trace")]
+    pub(crate) fn poll_check_out(self: &Arc<Self>, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
         let now = self.clock.now();
         let mut state = self.lock();
-        let found = state.waiters.poll(place, cx.waker());
+        let mut found = state.waiters.poll(place, cx.waker());
+        let waits_for = state.waiters.check_out_at(place);
+        let timeout = waits_for.and_then(|check_out| state.machine.next_check_out_timeout(check_out));
+        if let Some(timeout) = timeout
+            && timeout <= now
+        {
+            drop(state);
+            self.drive(|machine, now| machine.handle_timeout(now));
+            // The waker of an earlier poll is dropped without the lock.
+            drop(found);
+            state = self.lock();
+            found = state.waiters.poll(place, cx.waker());
+        }
         #[cfg(feature = "trace")]
         if state.machine.is_recording()
             && let Some(Found::Answer(Ok(delivery))) = &found

@@ -1,4 +1,4 @@
-//! Waiting for the last connection of a closed client.
+//! Closing a client, and waiting for its last connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,6 +8,15 @@ use std::task::{Context, Poll};
 use super::Topology;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
+
+/// Closes a client when it is dropped.
+pub(crate) struct Closing<R: Runtime>(pub(crate) Arc<Topology<R>>);
+
+impl<R: Runtime> Drop for Closing<R> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
 
 /// Waits until the last connection of a closed client came back.
 pub(super) struct LastConnection<'a, R: Runtime> {

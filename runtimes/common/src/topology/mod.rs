@@ -9,7 +9,7 @@
 //! | `callers` | check-outs and check-ins |
 //! | `state` | what the mutex guards, and the driving rule |
 //! | `work` | what a call leaves to be done without the lock |
-//! | `waiters`, `deadlines` | check-outs that wait; time limits of operations |
+//! | `waiters`, `deadlines`, `limits` | check-outs that wait; time limits of operations, and of what else waits |
 //! | `srv_lookup` | looking up SRV records again, in a task of its own |
 //! | `holders` | who holds connections, who waits, and what an error says of them |
 //! | `server_filter` | a user's choice among suitable servers |
@@ -21,7 +21,7 @@
 //! | `refresh` | pings on connections that have been idle for long |
 //! | `recording` | what was recorded of the machine |
 //! | `suspension` | whether the machine was suspended |
-//! | `closing` | the wait for the last connection |
+//! | `closing` | the end of a client, and the wait for the last connection |
 
 mod callers;
 mod closing;
@@ -30,6 +30,7 @@ mod driver;
 mod heartbeats;
 mod holders;
 mod identities;
+mod limits;
 mod member;
 mod monitor_socket;
 mod monitoring;
@@ -63,8 +64,8 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
 
 pub(crate) use self::callers::{Begun, Unanswered, Unserved};
+pub(crate) use self::closing::Closing;
 use self::closing::LastConnection;
-use self::deadlines::Entry;
 use self::driver::Alarm;
 use self::member::Member;
 pub(crate) use self::server_filter::{Narrowed, ServerFilter};
@@ -80,7 +81,7 @@ use crate::events::{AddressedEvent, Event, EventDelivery, EventQueue, EventSourc
 use crate::machine::Machine;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
-use crate::socket::abort::{Abort, AbortReason};
+use crate::socket::abort::AbortReason;
 use crate::socket::spares::SharedSpares;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -113,13 +114,6 @@ pub struct ServerStatus {
     pub state: PoolState,
     /// Its pool's counts.
     pub stats: Stats,
-}
-
-/// A limit on what goes on at a connection. Dropping it lifts the limit.
-pub(crate) struct Limited<'a, R: Runtime> {
-    topology: &'a Topology<R>,
-    abort: Arc<Abort>,
-    entry: Entry,
 }
 
 /// What a call leaves to be done without the lock, with the duty to tell its events.
@@ -168,19 +162,6 @@ impl<R: Runtime> Topology<R> {
     pub(crate) fn set_purpose(self: &Arc<Self>, connection: Handle, purpose: Purpose) {
         // The connection is in use.
         let _ = self.drive(|machine, _| machine.set_purpose(connection, purpose));
-    }
-
-    /// Aborts what goes on after `limit`; `None` means never.
-    pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, abort: &Arc<Abort>) -> Option<Limited<'_, R>> {
-        let at = self.clock.deadline(limit)?;
-        let mut state = self.lock();
-        let entry = state.deadlines.insert(at, Arc::clone(abort));
-        let is_first = state.arm(at);
-        drop(state);
-        if is_first {
-            self.alarm.ring();
-        }
-        Some(Limited { topology: self, abort: Arc::clone(abort), entry })
     }
 
     // The driver.
@@ -292,10 +273,7 @@ impl<R: Runtime> Topology<R> {
     /// Waits until the last connection of a closed pool came back, for at most `patience`; then aborts what is still in use.
     /// Returns how many connections that were.
     pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Result<u32, RuntimeGone> {
-        let patience_ends = Arc::new(Abort::default());
-        let limit = self.limit(Some(patience), &patience_ends);
-        let outcome = patience_ends.during(LastConnection::of(self)).await;
-        drop(limit);
+        let outcome = self.within(Some(patience), LastConnection::of(self)).await;
         outcome.unwrap_or_else(|reason| {
             if reason == AbortReason::RuntimeGone {
                 return Err(RuntimeGone);
@@ -572,14 +550,6 @@ impl<R: Runtime> EventSource for Topology<R> {
 
     fn with_events<T>(&self, call: impl FnOnce(&mut EventQueue) -> T) -> T {
         call(&mut self.lock().events)
-    }
-}
-
-impl<R: Runtime> Drop for Limited<'_, R> {
-    fn drop(&mut self) {
-        self.topology.lock().deadlines.remove(self.entry);
-        // A limit that passed when its work was just done in time must not abort what comes next.
-        self.abort.forget_timeout();
     }
 }
 

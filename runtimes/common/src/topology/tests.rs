@@ -229,3 +229,26 @@ fn a_check_fails_after_a_stall_only_when_its_socket_had_a_turn_mon_8() {
     bench.run_driver();
     assert_eq!(events().first().map(String::as_str), Some("a:1 ServerHeartbeatFailed"));
 }
+
+#[test]
+fn a_check_out_whose_runtime_stands_still_ends_in_its_next_poll() {
+    let (client, bench, _) = client("a:1");
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut check_out = pin!(client.check_out_within(Duration::from_secs(1)));
+    assert!(check_out.as_mut().poll(&mut cx).is_pending());
+
+    bench.pass(Duration::from_secs(1));
+
+    let Poll::Ready(Err(error)) = check_out.poll(&mut cx) else { panic!("it goes on waiting") };
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[test]
+fn a_pause_that_begins_after_the_end_of_the_runtime_ends_at_once() {
+    let (client, ..) = client("a:1");
+    client.topology().handle_runtime_gone();
+
+    let pause = pin!(client.context().pauses.pause(client.topology(), Duration::from_secs(1)));
+
+    assert_eq!(pause.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())));
+}

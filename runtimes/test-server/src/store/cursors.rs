@@ -1,6 +1,7 @@
 //! The open cursors: whose they are, how much they hold, and when they have been idle for too long.
 //!
-//! A cursor ends with the session of the command that opened it or, without a session, with its connection.
+//! A cursor ends with the session of the command that opened it or, without a session, with its connection. Behind a load balancer it ends
+//! with its connection in any case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub(super) struct Cursors {
 struct Open {
     cursor: Cursor,
     owner: Owner,
+    /// That of the command that opened it.
+    connection: Option<u64>,
     bytes: usize,
     /// Whether the command that opened it had a time limit.
     has_time_limit: bool,
@@ -134,7 +137,8 @@ impl Cursors {
         self.owners.entry(owner.clone()).or_insert(Owned { ids: BTreeSet::new(), used }).ids.insert(id);
         self.bytes += bytes;
         let has_time_limit = call.work.has_limit();
-        self.open.insert(id, Open { cursor, owner, bytes, has_time_limit, timeout, deadline: None });
+        let connection = call.connection;
+        self.open.insert(id, Open { cursor, owner, connection, bytes, has_time_limit, timeout, deadline: None });
         self.rearm(id);
         Ok(reply)
     }
@@ -207,6 +211,13 @@ impl Cursors {
     pub(super) fn end(&mut self, owner: &Owner) {
         let ids = self.owners.get(owner).map(|owned| owned.ids.clone());
         ids.into_iter().flatten().for_each(|id| self.close(id));
+    }
+
+    /// Closes the cursors that a connection opened, whatever their sessions.
+    pub(super) fn end_opened_by(&mut self, connection: u64) {
+        let opened = self.open.iter().filter(|(_, open)| open.connection == Some(connection));
+        let ids: Vec<_> = opened.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.close(id));
     }
 
     /// Closes the cursors of all sessions.

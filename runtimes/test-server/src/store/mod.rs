@@ -120,6 +120,7 @@ struct Call<'a> {
     body: &'a RawDocument,
     work: Work,
     owner: Owner,
+    connection: Option<u64>,
 }
 
 /// How many values each argument of a command may have that is read into a tree: queries, updates, pipelines.
@@ -199,7 +200,8 @@ impl Store {
         let StoreCommand { name, database, body } = *command;
         let owner = Owner::of(body, caller.connection);
         self.cursors.touch(&owner);
-        let call = Call { name, database, body, work: Work::new(&self.catalog.limits), owner };
+        let (work, connection) = (Work::new(&self.catalog.limits), caller.connection);
+        let call = Call { name, database, body, work, owner, connection };
         let outcome = check(body, &call.work).and_then(|()| {
             // The maxTimeMS of getMore is how long to wait for documents.
             if name != "getMore"
@@ -234,6 +236,11 @@ impl Store {
     /// A connection is gone, and with it the cursors that it opened outside of sessions.
     pub fn end_connection(&mut self, connection: u64) {
         self.cursors.end(&Owner::Connection(connection));
+    }
+
+    /// A connection is gone, and with it all cursors that it opened, as at the routers behind a load balancer.
+    pub fn end_connection_with_sessions(&mut self, connection: u64) {
+        self.cursors.end_opened_by(connection);
     }
 
     /// Whether the getMore of an open cursor waits for documents: it is tailable and has `awaitData`.
