@@ -7,6 +7,7 @@ use super::client::ClientOptions;
 use super::credential::Credential;
 use super::error::ConnectionStringError;
 use super::value::has_nul;
+use crate::address::ServerAddress;
 
 impl ClientOptions {
     /// Whether these options go together, for options that were changed in code.
@@ -58,7 +59,7 @@ fn conflict(
 
 /// URI-10 and LB-2.
 fn check_topology(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
-    let several = options.hosts.len() > 1;
+    let several = ServerAddress::distinct(options.hosts.iter().cloned()).len() > 1;
     if options.direct_connection == Some(true) {
         let direct = "directConnection=true";
         conflict(several, direct, "several hosts", "URI-10", "name one host, or remove it")?;
@@ -174,6 +175,7 @@ mod tests {
     #[test]
     fn what_goes_together_is_no_error() {
         for text in [
+            "mongodb://a,A:27017/?directConnection=true",
             "mongodb://a,b/?directConnection=false",
             "mongodb://a/?loadBalanced=true&directConnection=false",
             "mongodb://a,b/?loadBalanced=false&replicaSet=r",
