@@ -6,6 +6,7 @@
 use super::client::ClientOptions;
 use super::credential::Credential;
 use super::error::ConnectionStringError;
+use super::keys;
 use super::value::has_nul;
 use crate::address::ServerAddress;
 
@@ -13,7 +14,8 @@ impl ClientOptions {
     /// Whether these options go together, for options that were changed in code.
     ///
     /// Beyond what [`ClientOptions::parse`] checks, the credential must be complete: a password that the connection
-    /// string left out must have been filled in (AUTH-18). No text may have a NUL.
+    /// string left out must have been filled in (AUTH-18). No text may have a NUL, and every value must be within the
+    /// bounds of its option.
     pub fn check(&self) -> Result<(), ConnectionStringError> {
         if self.hosts.is_empty() {
             let is_srv = self.srv.host.is_some();
@@ -25,6 +27,7 @@ impl ClientOptions {
         if let Some((option, _)) = self.set_by_user().find(|(_, value)| value.has_nul()) {
             return Err(ConnectionStringError::NulInOption { option });
         }
+        keys::check_values(self)?;
         check(self)?;
         self.pool.limits()?;
         self.credential.as_ref().map_or(Ok(()), Credential::check)?;
@@ -140,6 +143,7 @@ fn check_proxy(options: &ClientOptions) -> Result<(), ConnectionStringError> {
 mod tests {
     use alloc::string::{String, ToString};
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use super::*;
     use crate::options::{CredentialError, ReadMode, ReadPreference, W};
@@ -201,6 +205,38 @@ mod tests {
         assert!(matches!(options.check(), Err(ConnectionStringError::Conflict { .. })));
         options.hosts.clear();
         assert_eq!(options.check(), Err(ConnectionStringError::NoHost));
+    }
+
+    #[test]
+    fn a_value_set_in_code_has_the_bounds_of_its_option() {
+        let changes: [(&str, &str, fn(&mut ClientOptions)); 6] = [
+            ("appname", "at most 128 bytes", |options| options.app_name = Some("a".repeat(129))),
+            ("heartbeatFrequencyMS", "an integer from 500 to 2147483647", |options| {
+                options.heartbeat_frequency = Some(Duration::from_millis(1));
+            }),
+            ("zlibCompressionLevel", "an integer from -1 to 9", |options| options.zlib_compression_level = Some(99)),
+            ("serverSelectionTimeoutMS", "an integer from 1 to 2147483647", |options| {
+                options.server_selection_timeout = Some(Duration::from_micros(1));
+            }),
+            ("proxyPort", "an integer from 1 to 65535", |options| options.proxy.port = Some(0)),
+            ("maxConnecting", "an integer from 1 to 2147483647", |options| options.pool.max_connecting = Some(0)),
+        ];
+        for (option, expected, change) in changes {
+            let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+            change(&mut options);
+            assert_eq!(options.check(), Err(ConnectionStringError::Value { option, expected: expected.into() }));
+        }
+    }
+
+    #[test]
+    fn a_number_set_in_code_may_have_more_than_32_bits_uri_11() {
+        let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+        options.pool.max_pool_size = Some(u32::MAX);
+        options.server_selection_timeout = Some(Duration::MAX);
+        options.pool.max_idle_time = Some(Duration::MAX);
+        options.timeout = Some(Duration::MAX);
+
+        assert_eq!(options.check(), Ok(()));
     }
 
     #[test]
