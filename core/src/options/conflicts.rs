@@ -1,9 +1,10 @@
-//! Whether options go together: which exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of SRV records and
-//! of SOCKS5).
+//! Whether options go together: which exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of write concerns,
+//! of SRV records and of SOCKS5).
 //!
 //! An option that is present excludes another one whatever their values, unless the rule names the value.
 
 use super::client::ClientOptions;
+use super::concern::W;
 use super::credential::Credential;
 use super::error::ConnectionStringError;
 use super::keys;
@@ -46,6 +47,7 @@ pub(super) fn check(options: &ClientOptions) -> Result<(), ConnectionStringError
     check_topology(options, srv)?;
     check_srv(options, srv)?;
     options.read_preference.check()?;
+    check_write_concern(options)?;
     check_tls(options)?;
     check_proxy(options)
 }
@@ -97,6 +99,13 @@ fn check_srv(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringE
     conflict(options.srv.service_name.is_some(), "srvServiceName", "mongodb://", RULE, ADVICE)
 }
 
+fn check_write_concern(options: &ClientOptions) -> Result<(), ConnectionStringError> {
+    let concern = &options.write_concern;
+    let contradicts = concern.w == Some(W::Members(0)) && concern.journal == Some(true);
+    let rule = "Read and Write Concern, Inconsistent WriteConcern";
+    conflict(contradicts, "w=0", "journal=true", rule, "nobody waits for the journal; remove one of them")
+}
+
 /// TLS-1.
 fn check_tls(options: &ClientOptions) -> Result<(), ConnectionStringError> {
     let tls = &options.tls;
@@ -146,7 +155,7 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::options::{CredentialError, ReadMode, ReadPreference, W};
+    use crate::options::{CredentialError, ReadMode, ReadPreference};
 
     fn error(text: &str) -> String {
         ClientOptions::parse(text).map_or_else(|error| error.to_string(), |_| String::new())
@@ -168,6 +177,7 @@ mod tests {
             ),
             ("mongodb://a/?readPreferenceTags=dc:ny", "readPreferenceTags choose among secondaries, but"),
             ("mongodb://a/?readPreference=primary&maxStalenessSeconds=90", "limits the lag of secondaries, but"),
+            ("mongodb://a/?w=0&journal=true", "w=0 cannot be used with journal=true; nobody waits for the journal"),
             ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost"),
             ("mongodb://a/?proxyHost=p&proxyUsername=u", "proxyUsername needs proxyPassword"),
             ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once"),
@@ -184,6 +194,8 @@ mod tests {
             "mongodb://a/?loadBalanced=true&directConnection=false",
             "mongodb://a,b/?loadBalanced=false&replicaSet=r",
             "mongodb://a/?tlsAllowInvalidCertificates=true&tlsAllowInvalidHostnames=true",
+            "mongodb://a/?w=0&journal=false",
+            "mongodb://a/?w=1&journal=true",
             "mongodb://a/?maxStalenessSeconds=-1&readPreferenceTags=",
             "mongodb://a/?readPreference=secondary&maxStalenessSeconds=1&readPreferenceTags=dc:ny",
             "mongodb://a/?proxyHost=p&proxyPort=1&proxyUsername=u&proxyPassword=w",
