@@ -1,6 +1,8 @@
 //! Where a server is reached: host and port, or a Unix socket path.
 
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
@@ -49,6 +51,16 @@ impl ServerAddress {
     #[cfg(feature = "wire")]
     pub(crate) fn normalized(name: &str) -> String {
         if is_path(name) { name.to_string() } else { name.to_lowercase() }
+    }
+
+    /// `addresses` with their hosts in lower case (SDAM-20), each once, in their order.
+    pub fn distinct(addresses: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut seen = BTreeSet::new();
+        let in_lower_case = addresses.into_iter().map(|address| match address {
+            Self::Tcp { host, port } => Self::tcp(&host, port),
+            Self::Unix { .. } => address,
+        });
+        in_lower_case.filter(|address| seen.insert(address.clone())).collect()
     }
 
     /// The host alone; a Unix socket has none.
@@ -128,6 +140,17 @@ mod tests {
             let address: ServerAddress = text.parse().unwrap();
             assert_eq!(address.to_string(), printed);
         }
+    }
+
+    #[test]
+    fn addresses_that_differ_by_case_alone_are_one() {
+        let tcp = |host: &str| ServerAddress::Tcp { host: host.into(), port: DEFAULT_PORT };
+        let unix = |path: &str| ServerAddress::Unix { path: path.into() };
+
+        let distinct =
+            ServerAddress::distinct([tcp("B"), tcp("a"), tcp("b"), unix("/S.sock"), unix("/s.sock"), tcp("A")]);
+
+        assert_eq!(distinct, [tcp("b"), tcp("a"), unix("/S.sock"), unix("/s.sock")]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::suites::cmap::engine::{self, Engine};
 use crate::suites::cmap::runner::Plan;
-use crate::suites::official::{self, Suite};
-use crate::suites::problem::Problem;
+use crate::suites::official::{self, Named, Suite};
 use crate::suites::report::{Detail, Report};
 use crate::suites::run;
 use crate::tools::demo::{self, DemoArgs};
@@ -32,10 +31,11 @@ use crate::tools::soak::{self, SoakArgs};
 #[derive(Parser)]
 #[command(name = "spec-runner", args_conflicts_with_subcommands = true, after_help = EXIT_STATUS)]
 struct Cli {
-    /// The folder of MongoDB's specifications, up to and with its `source`. Without it: $MONGODB_SPECS, else
-    /// ./specifications/source, else ../shared/specs
+    /// The folder of MongoDB's specifications, up to and with its `source`; may be repeated, and files of a later folder
+    /// replace those of an earlier one. Without it: $MONGODB_SPECS, which names several as $PATH does, else
+    /// ./specifications/source, else ../shared/specs and ../shared/specs-next
     #[arg(long, value_name = "DIR")]
-    specs: Option<PathBuf>,
+    specs: Vec<PathBuf>,
 
     #[command(flatten)]
     engines: EngineArgs,
@@ -200,7 +200,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => {
             let detail = if cli.verbose { Detail::Skips } else { Detail::Failures };
             let mut report = Report::new(&mut out, &mut err, detail);
-            (run_default(&mut report, &cli.engines, cli.specs.as_deref()), report.status())
+            (run_default(&mut report, &cli.engines, cli.specs), report.status())
         }
         Some(Command::Serve(_) | Command::SoakAdapter) => (Ok(()), 0),
         Some(Command::Run(args)) => {
@@ -305,7 +305,7 @@ fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
     report.close()
 }
 
-fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Option<&Path>) -> io::Result<()> {
+fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Vec<PathBuf>) -> io::Result<()> {
     let Some(engines) = start_engines(report, args)? else { return Ok(()) };
     let plan = Plan { seeds: 0..=args.seeds - 1, repeat: args.repeat };
     let mut suites = official_suites(report, specs)?;
@@ -328,22 +328,18 @@ fn start_engines(report: &mut Report<'_>, args: &EngineArgs) -> io::Result<Optio
     }
 }
 
-fn official_suites(report: &mut Report<'_>, specs: Option<&Path>) -> io::Result<Vec<Suite>> {
-    let variable = std::env::var_os("MONGODB_SPECS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let named = specs.map(|folder| ("--specs", folder));
-    let named = named.or_else(|| variable.as_deref().map(|folder| ("$MONGODB_SPECS", folder)));
-    let unusable = |report: &mut Report<'_>, folder: &Path, problem: &Problem| {
-        report.unusable(folder, problem).map(|()| Vec::new())
+fn official_suites(report: &mut Report<'_>, specs: Vec<PathBuf>) -> io::Result<Vec<Suite>> {
+    let of_variable = || {
+        let folders = std::env::var_os("MONGODB_SPECS").filter(|folders| !folders.is_empty())?;
+        Some(Named { origin: "$MONGODB_SPECS", folders: std::env::split_paths(&folders).collect() })
     };
-    match official::find_specs(named) {
-        Ok(Some(folder)) => match official::suites(&folder) {
-            Ok(suites) => Ok(suites),
-            Err(problem) => unusable(report, &folder, &problem),
-        },
-        Ok(None) => {
+    let named = if specs.is_empty() { of_variable() } else { Some(Named { origin: "--specs", folders: specs }) };
+    match official::find_specs(named.as_ref()).and_then(|folders| official::suites(&folders)) {
+        Ok(suites) if suites.is_empty() => {
             let hint = format!("MongoDB's official tests are not here; get them with\n    {}", official::GET_SPECS);
             report.note(&hint).map(|()| Vec::new())
         }
-        Err(problem) => unusable(report, named.map_or(Path::new(""), |(_, folder)| folder), &problem),
+        Ok(suites) => Ok(suites),
+        Err((folder, problem)) => report.unusable(&folder, &problem).map(|()| Vec::new()),
     }
 }

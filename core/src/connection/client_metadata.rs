@@ -1,7 +1,7 @@
 //! The client's description of itself in its first hello: the document `client` (HS-8 to HS-14).
 //!
-//! A server refuses more than 512 bytes, so the document is cut down in a fixed order until it fits. The caller finds
-//! out where the client runs, because it has an environment to read; [`Environment::detect`] only knows the meaning of
+//! A server refuses more than 512 bytes, so the document is cut down in a fixed order until it fits: first what may be left
+//! out, then the texts. The caller finds out where the client runs, because it has an environment to read; [`Environment::detect`] only knows the meaning of
 //! the variables.
 
 use alloc::string::{String, ToString};
@@ -81,7 +81,6 @@ enum Cut {
     EnvironmentButName,
     SystemButType,
     Environment,
-    Platform,
 }
 
 impl ClientMetadata {
@@ -116,7 +115,8 @@ impl ClientMetadata {
         let mut wrapped = self.clone();
         wrapped.join(name, version, platform);
         wrapped.wrappers.push(wrapper);
-        if wrapped.to_document().as_bytes().len() > MAX_LEN {
+        let without_platform = Self { platform: None, ..wrapped.clone() };
+        if without_platform.document(Cut::Environment).as_bytes().len() > MAX_LEN {
             return Err(MetadataError::TooLong(name.to_string()));
         }
         *self = wrapped;
@@ -141,25 +141,40 @@ impl ClientMetadata {
 
     /// The document, cut down to what a server takes (HS-10).
     pub fn to_document(&self) -> RawDocumentBuf {
-        let mut document = self.document(Cut::Nothing, self.platform.as_deref());
-        for cut in [Cut::EnvironmentButName, Cut::SystemButType, Cut::Environment] {
+        for cut in [Cut::Nothing, Cut::EnvironmentButName, Cut::SystemButType, Cut::Environment] {
+            let document = self.document(cut);
             if document.as_bytes().len() <= MAX_LEN {
                 return document;
             }
-            document = self.document(cut, self.platform.as_deref());
         }
-        let excess = document.as_bytes().len().saturating_sub(MAX_LEN);
-        match self.platform.as_deref() {
-            Some(platform) if excess > 0 => {
-                let most = platform.len().saturating_sub(excess);
-                let end = (0..=most).rev().find(|&end| platform.is_char_boundary(end)).unwrap_or_default();
-                self.document(Cut::Platform, platform.get(..end).filter(|rest| !rest.is_empty()))
-            }
-            _ => document,
-        }
+        self.shortened().document(Cut::Environment)
     }
 
-    fn document(&self, cut: Cut, platform: Option<&str>) -> RawDocumentBuf {
+    /// The same with shorter texts: the platform first, then what its owner could have made too long.
+    fn shortened(&self) -> Self {
+        type Text = fn(&mut ClientMetadata) -> Option<&mut String>;
+        let texts: [Text; 5] = [
+            |metadata| metadata.platform.as_mut(),
+            |metadata| Some(&mut metadata.os_type),
+            |metadata| metadata.app_name.as_mut(),
+            |metadata| Some(&mut metadata.driver_version),
+            |metadata| Some(&mut metadata.driver_name),
+        ];
+        let mut metadata = self.clone();
+        for text in texts {
+            let excess = metadata.document(Cut::Environment).as_bytes().len().saturating_sub(MAX_LEN);
+            if excess > 0
+                && let Some(text) = text(&mut metadata)
+            {
+                let most = text.len().saturating_sub(excess);
+                text.truncate((0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default());
+            }
+            metadata.platform = metadata.platform.filter(|platform| !platform.is_empty());
+        }
+        metadata
+    }
+
+    fn document(&self, cut: Cut) -> RawDocumentBuf {
         let mut document = RawDocumentBuf::new();
         if let Some(name) = &self.app_name {
             let mut application = RawDocumentBuf::new();
@@ -176,8 +191,8 @@ impl ClientMetadata {
             os.append(bson::cstr!("architecture"), architecture);
         }
         document.append(bson::cstr!("os"), os);
-        if let Some(platform) = platform {
-            document.append(bson::cstr!("platform"), platform);
+        if let Some(platform) = &self.platform {
+            document.append(bson::cstr!("platform"), platform.as_str());
         }
         let environment = self.environment.to_document(cut);
         if !environment.is_empty() {
@@ -314,6 +329,28 @@ mod tests {
         assert!((510..=512).contains(&document.as_bytes().len()), "{}", document.as_bytes().len());
         assert!(document.get("env").unwrap().is_none());
         assert_eq!(document.get_document("os").unwrap(), &*rawdoc! { "type": "Linux" });
+    }
+
+    #[test]
+    fn no_text_makes_the_document_exceed_512_bytes_hs_10() {
+        let long = "\u{e9}".repeat(1000);
+        let changes: [fn(&mut ClientMetadata, String); 6] = [
+            |metadata, text| metadata.app_name = Some(text),
+            |metadata, text| metadata.driver_name = text,
+            |metadata, text| metadata.driver_version = text,
+            |metadata, text| metadata.os_type = text,
+            |metadata, text| metadata.platform = Some(text),
+            |metadata, text| metadata.os_architecture = Some(text),
+        ];
+        let mut all = ClientMetadata::new("Linux");
+        for change in changes {
+            let mut metadata = ClientMetadata::new("Linux");
+            change(&mut metadata, long.clone());
+            change(&mut all, long.clone());
+
+            assert!(metadata.to_document().as_bytes().len() <= 512, "{metadata:?}");
+        }
+        assert!((510..=512).contains(&all.to_document().as_bytes().len()));
     }
 
     #[test]

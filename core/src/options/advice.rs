@@ -1,8 +1,9 @@
-//! Warnings about options that are valid and give up a protection.
+//! Warnings about options that are valid and give up a protection, and about hosts that are repeated.
 //!
 //! They are kept apart from the warnings of a connection string, because the specification says which options have one
 //! of those.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::client::ClientOptions;
@@ -17,7 +18,8 @@ const REVOKED: &str = "a certificate that was revoked, perhaps because its key w
 
 impl ClientOptions {
     /// A warning for each option that gives up a protection: every check of the server's certificate that is relaxed
-    /// (TLS-4), and a password that travels in the clear (AUTH-20). Each belongs in the log at level WARN.
+    /// (TLS-4), and a password that travels in the clear (AUTH-20); and for each host that code has repeated. Each belongs in
+    /// the log at level WARN.
     pub fn advice(&self) -> Vec<Warning> {
         let tls = &self.tls;
         let named = "remove it, and connect by a name in the server's certificate";
@@ -35,6 +37,7 @@ impl ClientOptions {
         if self.shows_password() {
             advice.push(Warning::PasswordInClear);
         }
+        advice.extend(repeated_hosts(&self.hosts));
         advice
     }
 
@@ -45,6 +48,17 @@ impl ClientOptions {
             self.srv.host.is_some() || self.hosts.iter().any(|host| matches!(host, ServerAddress::Tcp { .. }));
         mechanism == Some(Mechanism::Plain) && is_remote && !self.tls.is_enabled()
     }
+}
+
+/// A warning for each of `hosts` that stands there already.
+pub(super) fn repeated_hosts(hosts: &[ServerAddress]) -> Vec<Warning> {
+    let mut positions = BTreeMap::new();
+    let numbered = hosts.iter().flat_map(|host| ServerAddress::distinct([host.clone()])).zip(1..);
+    let repeated = numbered.filter_map(|(host, position)| {
+        let first = *positions.entry(host).or_insert(position);
+        (first < position).then_some(Warning::RepeatedHost { position, first })
+    });
+    repeated.collect()
 }
 
 #[cfg(test)]
@@ -107,6 +121,14 @@ mod tests {
         ] {
             assert_eq!(advice(uri), [""; 0], "{uri}");
         }
+    }
+
+    #[test]
+    fn a_host_that_code_repeats_is_warned_of() {
+        let (mut options, _) = ClientOptions::parse("mongodb://b,a").unwrap();
+        options.hosts.push(ServerAddress::Tcp { host: "A".into(), port: 27017 });
+
+        assert_eq!(options.advice(), [Warning::RepeatedHost { position: 3, first: 2 }]);
     }
 
     #[test]

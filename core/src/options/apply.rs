@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use super::advice::repeated_hosts;
 use super::client::ClientOptions;
 use super::conflicts;
 use super::connection_string::Parts;
@@ -18,15 +19,16 @@ use crate::address::ServerAddress;
 impl ClientOptions {
     /// Reads a connection string.
     ///
-    /// Options that the specification says to ignore are ignored, with a [`Warning`] that belongs in the log at level
+    /// A host that is repeated counts once, with a [`Warning`]. Options that the specification says to ignore are ignored, with a [`Warning`] that belongs in the log at level
     /// WARN (URI-5, URI-6); [`ClientOptions::advice`] has more of them. A `mongodb+srv` string is checked as far as
     /// possible without DNS; it has no hosts, and TLS is on unless it says `tls=false` (DNS-9). A
     /// [`SeedList`](crate::topology::seed_list::SeedList) finds its hosts. The work is bounded by
     /// [`MAX_LENGTH`](super::MAX_LENGTH).
     pub fn parse(text: &str) -> Result<(Self, Vec<Warning>), ConnectionStringError> {
         let parts = Parts::read(text)?;
-        let mut options = Self { hosts: parts.hosts, database: parts.database, ..Self::default() };
-        let mut warnings = Vec::new();
+        let mut warnings = repeated_hosts(&parts.hosts);
+        let hosts = ServerAddress::distinct(parts.hosts);
+        let mut options = Self { hosts, database: parts.database, ..Self::default() };
         apply(&parts.options, parts.doubtful, &mut options, &mut warnings)?;
         options.pool.load_balanced = options.load_balanced == Some(true);
         options.credential = Credential::resolve(parts.user, &options.auth, options.database.as_deref())?;
@@ -245,6 +247,22 @@ mod tests {
     fn the_pool_learns_of_a_load_balancer() {
         assert!(parse("loadBalanced=true").0.pool.load_balanced);
         assert!(!parse("loadBalanced=false").0.pool.load_balanced);
+    }
+
+    #[test]
+    fn a_repeated_host_counts_once_with_a_warning() {
+        let (options, warnings) = ClientOptions::parse("mongodb://a,b:1,A,a:27017,[::1],[::1]:27017").unwrap();
+
+        assert_eq!(options.hosts, ["a", "b:1", "[::1]"].map(|host| host.parse().unwrap()));
+        let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "host 3 is host 1 again and counts once; remove it",
+                "host 4 is host 1 again and counts once; remove it",
+                "host 6 is host 5 again and counts once; remove it",
+            ]
+        );
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::address::ServerAddress;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The servers to begin with, in the order they were given; at least one, but none before the SRV records of a
-    /// `mongodb+srv` connection string were looked up.
+    /// The servers to begin with, in the order they were given; a repeated one counts once. At least one, but none before
+    /// the SRV records of a `mongodb+srv` connection string were looked up.
     pub hosts: Vec<ServerAddress>,
     /// The database after the hosts. It asks for no authentication (AUTH-3).
     pub database: Option<String>,

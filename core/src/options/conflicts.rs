@@ -1,18 +1,22 @@
-//! Whether options go together: which exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of SRV records and
-//! of SOCKS5).
+//! Whether options go together: which exclude or need each other (URI-10, LB-2, SEL-23, TLS-1, and the rules of write concerns,
+//! of SRV records and of SOCKS5).
 //!
 //! An option that is present excludes another one whatever their values, unless the rule names the value.
 
 use super::client::ClientOptions;
+use super::concern::W;
 use super::credential::Credential;
 use super::error::ConnectionStringError;
+use super::keys;
 use super::value::has_nul;
+use crate::address::ServerAddress;
 
 impl ClientOptions {
     /// Whether these options go together, for options that were changed in code.
     ///
     /// Beyond what [`ClientOptions::parse`] checks, the credential must be complete: a password that the connection
-    /// string left out must have been filled in (AUTH-18). No text may have a NUL.
+    /// string left out must have been filled in (AUTH-18). No text may have a NUL, and every value must be within the
+    /// bounds of its option.
     pub fn check(&self) -> Result<(), ConnectionStringError> {
         if self.hosts.is_empty() {
             let is_srv = self.srv.host.is_some();
@@ -24,6 +28,7 @@ impl ClientOptions {
         if let Some((option, _)) = self.set_by_user().find(|(_, value)| value.has_nul()) {
             return Err(ConnectionStringError::NulInOption { option });
         }
+        keys::check_values(self)?;
         check(self)?;
         self.pool.limits()?;
         self.credential.as_ref().map_or(Ok(()), Credential::check)?;
@@ -42,6 +47,7 @@ pub(super) fn check(options: &ClientOptions) -> Result<(), ConnectionStringError
     check_topology(options, srv)?;
     check_srv(options, srv)?;
     options.read_preference.check()?;
+    check_write_concern(options)?;
     check_tls(options)?;
     check_proxy(options)
 }
@@ -58,7 +64,7 @@ fn conflict(
 
 /// URI-10 and LB-2.
 fn check_topology(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
-    let several = options.hosts.len() > 1;
+    let several = ServerAddress::distinct(options.hosts.iter().cloned()).len() > 1;
     if options.direct_connection == Some(true) {
         let direct = "directConnection=true";
         conflict(several, direct, "several hosts", "URI-10", "name one host, or remove it")?;
@@ -91,6 +97,13 @@ fn check_srv(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringE
     }
     conflict(options.srv.max_hosts.is_some(), "srvMaxHosts", "mongodb://", RULE, ADVICE)?;
     conflict(options.srv.service_name.is_some(), "srvServiceName", "mongodb://", RULE, ADVICE)
+}
+
+fn check_write_concern(options: &ClientOptions) -> Result<(), ConnectionStringError> {
+    let concern = &options.write_concern;
+    let contradicts = concern.w == Some(W::Members(0)) && concern.journal == Some(true);
+    let rule = "Read and Write Concern, Inconsistent WriteConcern";
+    conflict(contradicts, "w=0", "journal=true", rule, "nobody waits for the journal; remove one of them")
 }
 
 /// TLS-1.
@@ -139,9 +152,10 @@ fn check_proxy(options: &ClientOptions) -> Result<(), ConnectionStringError> {
 mod tests {
     use alloc::string::{String, ToString};
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use super::*;
-    use crate::options::{CredentialError, ReadMode, ReadPreference, W};
+    use crate::options::{CredentialError, ReadMode, ReadPreference};
 
     fn error(text: &str) -> String {
         ClientOptions::parse(text).map_or_else(|error| error.to_string(), |_| String::new())
@@ -163,6 +177,7 @@ mod tests {
             ),
             ("mongodb://a/?readPreferenceTags=dc:ny", "readPreferenceTags choose among secondaries, but"),
             ("mongodb://a/?readPreference=primary&maxStalenessSeconds=90", "limits the lag of secondaries, but"),
+            ("mongodb://a/?w=0&journal=true", "w=0 cannot be used with journal=true; nobody waits for the journal"),
             ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost"),
             ("mongodb://a/?proxyHost=p&proxyUsername=u", "proxyUsername needs proxyPassword"),
             ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once"),
@@ -174,10 +189,13 @@ mod tests {
     #[test]
     fn what_goes_together_is_no_error() {
         for text in [
+            "mongodb://a,A:27017/?directConnection=true",
             "mongodb://a,b/?directConnection=false",
             "mongodb://a/?loadBalanced=true&directConnection=false",
             "mongodb://a,b/?loadBalanced=false&replicaSet=r",
             "mongodb://a/?tlsAllowInvalidCertificates=true&tlsAllowInvalidHostnames=true",
+            "mongodb://a/?w=0&journal=false",
+            "mongodb://a/?w=1&journal=true",
             "mongodb://a/?maxStalenessSeconds=-1&readPreferenceTags=",
             "mongodb://a/?readPreference=secondary&maxStalenessSeconds=1&readPreferenceTags=dc:ny",
             "mongodb://a/?proxyHost=p&proxyPort=1&proxyUsername=u&proxyPassword=w",
@@ -199,6 +217,38 @@ mod tests {
         assert!(matches!(options.check(), Err(ConnectionStringError::Conflict { .. })));
         options.hosts.clear();
         assert_eq!(options.check(), Err(ConnectionStringError::NoHost));
+    }
+
+    #[test]
+    fn a_value_set_in_code_has_the_bounds_of_its_option() {
+        let changes: [(&str, &str, fn(&mut ClientOptions)); 6] = [
+            ("appname", "at most 128 bytes", |options| options.app_name = Some("a".repeat(129))),
+            ("heartbeatFrequencyMS", "an integer from 500 to 2147483647", |options| {
+                options.heartbeat_frequency = Some(Duration::from_millis(1));
+            }),
+            ("zlibCompressionLevel", "an integer from -1 to 9", |options| options.zlib_compression_level = Some(99)),
+            ("serverSelectionTimeoutMS", "an integer from 1 to 2147483647", |options| {
+                options.server_selection_timeout = Some(Duration::from_micros(1));
+            }),
+            ("proxyPort", "an integer from 1 to 65535", |options| options.proxy.port = Some(0)),
+            ("maxConnecting", "an integer from 1 to 2147483647", |options| options.pool.max_connecting = Some(0)),
+        ];
+        for (option, expected, change) in changes {
+            let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+            change(&mut options);
+            assert_eq!(options.check(), Err(ConnectionStringError::Value { option, expected: expected.into() }));
+        }
+    }
+
+    #[test]
+    fn a_number_set_in_code_may_have_more_than_32_bits_uri_11() {
+        let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+        options.pool.max_pool_size = Some(u32::MAX);
+        options.server_selection_timeout = Some(Duration::MAX);
+        options.pool.max_idle_time = Some(Duration::MAX);
+        options.timeout = Some(Duration::MAX);
+
+        assert_eq!(options.check(), Ok(()));
     }
 
     #[test]

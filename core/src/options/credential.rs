@@ -134,12 +134,7 @@ impl Credential {
         auth: &AuthOptions,
         database: Option<&str>,
     ) -> Result<Option<Self>, CredentialError> {
-        if auth.source.as_deref() == Some("") {
-            return Err(CredentialError::EmptySource);
-        }
-        if auth.source.as_deref().is_some_and(has_nul) {
-            return Err(CredentialError::NulInSource);
-        }
+        auth.source.as_deref().map_or(Ok(()), Self::check_source)?;
         let mechanism = auth.mechanism;
         let (username, password) = match user {
             // AUTH-3: neither a database nor a source asks for authentication.
@@ -153,6 +148,20 @@ impl Credential {
         let credential = Self { username, password, source: source.into(), mechanism, properties };
         credential.check_without_password()?;
         Ok(Some(credential))
+    }
+
+    /// Whether an `authSource` names a database (AUTH-4).
+    pub(super) fn check_source(source: &str) -> Result<(), CredentialError> {
+        match source {
+            "" => Err(CredentialError::EmptySource),
+            _ if has_nul(source) => Err(CredentialError::NulInSource),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its mechanism has its users in `$external` alone.
+    pub(super) fn is_external(&self) -> bool {
+        self.mechanism.is_some_and(|mechanism| !mechanism.source().0)
     }
 
     /// Whether it has all that its mechanism needs, and nothing that it has no use for (AUTH-4, AUTH-18 to AUTH-20).
@@ -189,7 +198,7 @@ impl Credential {
         if !kind.takes_properties() && !self.properties.is_empty() {
             return Err(CredentialError::PropertiesGiven { mechanism });
         }
-        if !kind.source().0 && self.source != EXTERNAL {
+        if self.is_external() && self.source != EXTERNAL {
             return Err(CredentialError::SourceNotExternal { mechanism: kind });
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Why a connection string, or a set of options, cannot be used. No error holds any part of a user name or password.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 
 use thiserror::Error;
@@ -62,6 +63,14 @@ pub enum ConnectionStringError {
     NulInOption {
         /// The option's name as the specification spells it.
         option: &'static str,
+    },
+    /// An option that code has set has a value outside of its bounds.
+    #[error("option {option} has a value that it cannot have; set {expected}")]
+    Value {
+        /// The option's name as the specification spells it.
+        option: &'static str,
+        /// What the value must be.
+        expected: Cow<'static, str>,
     },
     /// The database is not encoded as it must be.
     #[error("the database cannot be decoded: {0}")]

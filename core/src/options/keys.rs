@@ -1,6 +1,9 @@
 //! The table of options: one row for each, with its name, the kind of its value, its bounds and its field.
 
+use alloc::vec::Vec;
+
 use super::client::{ClientOptions, ServerMonitoringMode};
+use super::error::ConnectionStringError;
 use super::mechanism::{Mechanism, properties};
 use super::option_value::{OptionValue, Show};
 use super::read_preference::ReadMode;
@@ -127,6 +130,19 @@ impl ClientOptions {
     pub fn set_by_user(&self) -> impl Iterator<Item = (&'static str, OptionValue)> {
         KEYS.iter().filter_map(|key| Some((key.name, (key.show)(self)?)))
     }
+}
+
+/// Whether each value that is set is within the bounds of its option.
+pub(super) fn check_values(options: &ClientOptions) -> Result<(), ConnectionStringError> {
+    let mut read = ClientOptions::default();
+    for key in KEYS {
+        let Some(text) = (key.show)(options).and_then(|value| value.written()) else { continue };
+        let mut reading = Reading { option: key.name, text: &text, secret: true, warnings: &mut Vec::new() };
+        if let Err(expected) = (key.read)(&mut read, &mut reading) {
+            return Err(ConnectionStringError::Value { option: key.name, expected });
+        }
+    }
+    Ok(())
 }
 
 impl Key {

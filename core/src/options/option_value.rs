@@ -1,6 +1,6 @@
 //! Options as names and values, to list or compare the options that a user set.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use super::concern::W;
 use super::mechanism::{Mechanism, MechanismProperties};
 use super::read_preference::{MaxStaleness, ReadMode, TagSet};
 use super::secret::Secret;
-use super::value::has_nul;
+use super::value::{MAX_32_BITS, has_nul};
 
 /// The value of an option as it would stand in a connection string. Durations are integers, in the unit of the name.
 #[derive(Clone, Debug)]
@@ -32,6 +32,18 @@ pub enum OptionValue {
 }
 
 impl OptionValue {
+    /// The value as the text that a connection string would have, decoded; `None` of secrets and of tag sets, which have no
+    /// bounds. A number of more than 32 bits, which only a connection string cannot have (URI-11), is cut.
+    pub(super) fn written(&self) -> Option<String> {
+        match self {
+            Self::Boolean(value) => Some(value.to_string()),
+            Self::Integer(value) => Some((*value).min(MAX_32_BITS).to_string()),
+            Self::Text(text) => Some(text.clone()),
+            Self::List(texts) => Some(texts.join(",")),
+            Self::Secret(_) | Self::Properties(_) | Self::TagSets(_) => None,
+        }
+    }
+
     /// Whether a text has a NUL. Secrets are not checked here: the code that sends them checks them.
     pub(super) fn has_nul(&self) -> bool {
         match self {

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use super::apply;
 use super::client::ClientOptions;
 use super::connection_string::pairs;
+use super::credential::Credential;
 use super::error::ConnectionStringError;
 use super::keys;
 use super::secret::Shown;
@@ -41,13 +42,15 @@ impl ClientOptions {
         Ok(warnings)
     }
 
-    /// The user of the connection string is known to the database `source`. A credential that was set in code stays.
+    /// The user of the connection string is known to the database `source`. A credential that was set in code stays, and so
+    /// does one whose mechanism has its users elsewhere: the owner of the domain does not know which one is used.
     fn apply_default_source(&mut self, source: &str) -> Result<(), ConnectionStringError> {
+        Credential::check_source(source)?;
         if let Some(credential) = &mut self.credential
             && self.auth.derived_source.as_ref() == Some(&credential.source)
+            && !credential.is_external()
         {
             credential.source = String::from(source);
-            credential.check_without_password()?;
         }
         Ok(())
     }
@@ -58,7 +61,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::options::Credential;
+    use crate::options::CredentialError;
 
     fn parse(text: &str) -> ClientOptions {
         ClientOptions::parse(text).unwrap().0
@@ -120,11 +123,28 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_the_mechanism_cannot_have_is_an_error() {
-        let mut options = parse("mongodb+srv://a.b.c/?authMechanism=MONGODB-X509");
+    fn a_mechanism_that_has_its_users_elsewhere_ignores_the_source_dns_9() {
+        for mechanism in ["MONGODB-X509", "MONGODB-AWS", "MONGODB-OIDC", "GSSAPI"] {
+            let mut options = parse(&alloc::format!("mongodb+srv://u@a.b.c/?authMechanism={mechanism}"));
 
-        let error = options.apply_txt("authSource=admin").unwrap_err();
+            let warnings = options.apply_txt("authSource=admin&replicaSet=rs").unwrap();
 
-        assert!(error.to_string().contains("write authSource=$external"), "{error}");
+            assert_eq!((warnings, source(&options)), ([].into(), Some("$external")), "{mechanism}");
+        }
+        let mut plain = parse("mongodb+srv://u:p@a.b.c/?authMechanism=PLAIN");
+        plain.apply_txt("authSource=db").unwrap();
+        assert_eq!(source(&plain), Some("db"), "a server may proxy PLAIN for any database");
+    }
+
+    #[test]
+    fn a_source_that_no_database_has_is_an_error_auth_4() {
+        for (uri, text, expected) in [
+            ("mongodb+srv://u:p@a.b.c", "authSource=", CredentialError::EmptySource),
+            ("mongodb+srv://a.b.c", "authSource=", CredentialError::EmptySource),
+            ("mongodb+srv://u@a.b.c/?authMechanism=MONGODB-X509", "authSource=", CredentialError::EmptySource),
+            ("mongodb+srv://u:p@a.b.c", "authSource=a%00b", CredentialError::NulInSource),
+        ] {
+            assert_eq!(parse(uri).apply_txt(text), Err(expected.into()), "{uri}");
+        }
     }
 }

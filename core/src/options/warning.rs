@@ -66,6 +66,13 @@ pub enum Warning {
         /// The option's name as the specification spells it.
         option: &'static str,
     },
+    /// A host is repeated; it counts once.
+    RepeatedHost {
+        /// Which one, counted from 1.
+        position: usize,
+        /// Where the host stands first, counted from 1.
+        first: usize,
+    },
     /// The option is on and relaxes a check of the server's certificate (TLS-4).
     RelaxedTls {
         /// The option's name as the specification spells it.
@@ -115,6 +122,9 @@ impl fmt::Display for Warning {
             }
             Self::RepeatedOption { option } => {
                 write!(f, "option {option} is there more than once, its last valid value counts; write it once")
+            }
+            Self::RepeatedHost { position, first } => {
+                write!(f, "host {position} is host {first} again and counts once; remove it")
             }
             Self::RelaxedTls { option, risk, remedy } => {
                 write!(f, "option {option} is on, so {risk}; {remedy}")

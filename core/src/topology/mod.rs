@@ -171,7 +171,8 @@ impl<C> Topology<C> {
     ///
     /// # Errors
     /// An option of the pools has a value that it cannot have, also in one of the roles.
-    pub fn new(options: TopologyOptions, mut pool_options: PoolOptions) -> Result<Self, PoolOptionsError> {
+    pub fn new(mut options: TopologyOptions, mut pool_options: PoolOptions) -> Result<Self, PoolOptionsError> {
+        options.seeds = ServerAddress::distinct(options.seeds);
         pool_options.load_balanced |= options.load_balanced;
         pool_options.validate()?;
         options.sizes_by_role.check(&pool_options)?;

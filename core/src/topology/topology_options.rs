@@ -16,7 +16,8 @@ use crate::options::ClientOptions;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TopologyOptions {
-    /// The servers that it begins with, in this order. A load balancer and a direct connection have one.
+    /// The servers that it begins with, in this order; a repeated one counts once. A load balancer and a direct connection
+    /// have one.
     pub seeds: Vec<ServerAddress>,
     /// The seed list in DNS that the seeds came from: it is polled as long as the topology may be a sharded cluster
     /// (DNS-12). Default none.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
-use cmap_core::options::{Affinity, PoolOptions};
+use cmap_core::options::{Affinity, ClientOptions, PoolOptions};
 use cmap_core::pool::{Action, AffinityKey, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
@@ -87,6 +87,24 @@ fn goes_to(topology: &mut Topology<()>, selector: ServerSelector) -> ServerId {
     let CheckOut::Started(check_out) = check_out else { panic!("no server suits") };
     drain(topology);
     topology.server_of_check_out(check_out).unwrap()
+}
+
+#[test]
+fn a_repeated_seed_is_one_server() {
+    let seeds = ["a", "A", "b"].map(|host| ServerAddress::Tcp { host: host.into(), port: 27017 });
+    let topology = open(TopologyOptions::of_seeds(seeds.into()));
+
+    assert_eq!((topology.servers().count(), topology.description().servers.len()), (2, 2));
+}
+
+#[test]
+fn a_standalone_that_is_named_twice_is_found() {
+    let (client_options, _) = ClientOptions::parse("mongodb://a,a:27017/").unwrap();
+    let mut topology = open(TopologyOptions::of_client(&client_options));
+
+    learn(&mut topology, describe("a", ServerType::Standalone));
+
+    assert_eq!(topology.description().topology_type, TopologyType::Single);
 }
 
 #[test]

@@ -332,6 +332,7 @@ impl<R: Runtime, T> Builder<R, T> {
         }
         check_tls(&options.tls)?;
         warnings.extend(options.advice());
+        options.hosts = ServerAddress::distinct(options.hosts);
         warnings.extend(warnings::without_effect(&options, monitored));
         warnings::tell(&warnings, quiet);
         #[cfg(feature = "__rustls")]

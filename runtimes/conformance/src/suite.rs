@@ -371,6 +371,8 @@ macro_rules! conformance {
                 a_transaction_behind_a_load_balancer_keeps_its_connection_lb_15,
                 a_read_elsewhere_and_a_write_concern_are_refused_txn_3,
                 a_read_concern_of_a_single_command_is_refused_txn_2,
+                a_write_without_a_reply_is_refused_in_a_session_ses_10,
+                a_write_concern_without_a_reply_and_with_a_journal_is_refused,
                 a_snapshot_session_reads_at_one_time_ses_17,
             }
             sockets {

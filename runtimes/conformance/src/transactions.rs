@@ -389,6 +389,37 @@ pub fn a_read_concern_of_a_single_command_is_refused_txn_2<H: Harness>() {
     });
 }
 
+pub fn a_write_without_a_reply_is_refused_in_a_session_ses_10<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+        let mut unacknowledged = insert(1);
+        unacknowledged.insert("writeConcern", doc! { "w": 0 });
+
+        let error = run_in(&mut session, unacknowledged.clone()).await.unwrap_err();
+        assert!(matches!(error.kind, OperationErrorKind::UnacknowledgedInSession), "{error}");
+        assert_eq!(count(&client, doc! {}).await, 1);
+
+        client.run(Writable, ("db", unacknowledged)).await.unwrap();
+        while count(&client, doc! {}).await < 2 {}
+    });
+}
+
+pub fn a_write_concern_without_a_reply_and_with_a_journal_is_refused<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut contradictory = insert(1);
+        contradictory.insert("writeConcern", doc! { "w": 0, "j": true });
+
+        let error = client.run(Writable, ("db", contradictory)).await.unwrap_err();
+
+        assert!(matches!(error.kind, OperationErrorKind::UnacknowledgedJournal), "{error}");
+        assert_eq!(count(&client, doc! {}).await, 1);
+    });
+}
+
 pub fn a_snapshot_session_reads_at_one_time_ses_17<H: Harness>() {
     run::<H>(async {
         let server = member();

@@ -1,7 +1,8 @@
 //! The suites of the default run: the official ones in MongoDB's specifications, and this project's scenarios.
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::files::unreadable;
 use super::problem::Problem;
@@ -11,8 +12,17 @@ use super::problem::Problem;
 pub struct Suite {
     /// Its name in the table of results.
     pub name: String,
-    /// A file, or a folder of files.
-    pub path: PathBuf,
+    /// Files, or folders of files. A file of a later folder replaces the one at the same place in an earlier folder.
+    pub paths: Vec<PathBuf>,
+}
+
+/// The folders of specifications that the user has named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Where they were named.
+    pub origin: &'static str,
+    /// The folders; a later one wins over an earlier one.
+    pub folders: Vec<PathBuf>,
 }
 
 /// The command that gets the official test files.
@@ -22,7 +32,7 @@ pub const GET_SPECS: &str = "git clone --depth 1 https://github.com/mongodb/spec
 const CMAP_TESTS: &str = "connection-monitoring-and-pooling/tests";
 
 /// The suites beside the pool's: their names in the table of results, and their folders.
-const OTHER_SUITES: [(&str, &str); 14] = [
+const OTHER_SUITES: [(&str, &str); 15] = [
     ("connection-string", "connection-string/tests"),
     ("uri-options", "uri-options/tests"),
     ("auth", "auth/tests/legacy"),
@@ -37,11 +47,12 @@ const OTHER_SUITES: [(&str, &str); 14] = [
     ("in-window", "server-selection/tests/in_window"),
     ("max-staleness", "max-staleness/tests"),
     ("dns-seed-lists", "initial-dns-seedlist-discovery/tests"),
+    ("read-write-concern", "read-write-concern/tests"),
 ];
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 14] = [
+const UNIFIED_SUITES: [(&str, &str); 16] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("selection-logs", "server-selection/tests/logging"),
@@ -56,40 +67,57 @@ const UNIFIED_SUITES: [(&str, &str); 14] = [
     ("run-command", "run-command/tests/unified"),
     ("command-events", "command-logging-and-monitoring/tests/monitoring"),
     ("command-logs", "command-logging-and-monitoring/tests/logging"),
+    ("causal-consistency", "causal-consistency/tests"),
+    ("versioned-api", "versioned-api/tests"),
 ];
 
-/// The folder of MongoDB's specifications: the named one, or else the first of the usual ones that exists.
+/// The folders of MongoDB's specifications: the named ones, or else the usual ones that exist. A later one wins over an earlier
+/// one.
 ///
-/// `named` was given by the user, with where it was given; it must exist then.
-pub fn find_specs(named: Option<(&str, &Path)>) -> Result<Option<PathBuf>, Problem> {
-    let holds_tests = |folder: &Path| folder.join(CMAP_TESTS).join("cmap-format").is_dir();
-    match named {
-        Some((_, folder)) if holds_tests(folder) => Ok(Some(folder.to_owned())),
-        Some((origin, _)) => {
-            Err(Problem::of_file(format!("named by {origin}, but it does not hold {CMAP_TESTS}/cmap-format")))
+/// # Errors
+/// A named folder, which comes first, holds no official test.
+pub fn find_specs(named: Option<&Named>) -> Result<Vec<PathBuf>, (PathBuf, Problem)> {
+    let holds_tests = |folder: &Path| all_suites().any(|(_, tests)| folder.join(tests).is_dir());
+    let Some(Named { origin, folders }) = named else {
+        let usual: [&[&str]; 2] = [&["specifications/source"], &["../shared/specs", "../shared/specs-next"]];
+        let mut existing = usual.into_iter().map(|folders| {
+            let folders = folders.iter().map(PathBuf::from);
+            folders.filter(|folder| holds_tests(folder)).collect::<Vec<_>>()
+        });
+        return Ok(existing.find(|folders| !folders.is_empty()).unwrap_or_default());
+    };
+    match folders.iter().find(|folder| !holds_tests(folder)) {
+        Some(folder) => {
+            let problem = format!("named by {origin}, but it does not hold {CMAP_TESTS}, nor another official suite");
+            Err((folder.clone(), Problem::of_file(problem)))
         }
-        None => {
-            let usual = ["specifications/source", "../shared/specs"];
-            Ok(usual.into_iter().map(PathBuf::from).find(|folder| holds_tests(folder)))
-        }
+        None => Ok(folders.clone()),
     }
 }
 
 /// The official suites in `specs`: those of the pool, sorted by name, then the others that exist.
-pub fn suites(specs: &Path) -> Result<Vec<Suite>, Problem> {
-    let folder = specs.join(CMAP_TESTS);
-    let mut suites = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(|error| unreadable(&error))? {
-        let path = entry.map_err(|error| unreadable(&error))?.path();
-        if let Some(name) = path.file_name().filter(|_| path.is_dir()) {
-            suites.push(Suite { name: name.to_string_lossy().into_owned(), path });
+pub fn suites(specs: &[PathBuf]) -> Result<Vec<Suite>, (PathBuf, Problem)> {
+    let mut of_pool = BTreeMap::<_, Vec<PathBuf>>::new();
+    for folder in specs.iter().map(|specs| specs.join(CMAP_TESTS)).filter(|folder| folder.is_dir()) {
+        let unreadable = |error: io::Error| (folder.clone(), unreadable(&error));
+        for entry in fs::read_dir(&folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if let Some(name) = path.file_name().filter(|_| path.is_dir()) {
+                of_pool.entry(name.to_string_lossy().into_owned()).or_default().push(path);
+            }
         }
     }
-    suites.sort_by(|left, right| left.path.cmp(&right.path));
-    let others = UNIFIED_SUITES.iter().chain(&OTHER_SUITES);
-    let others = others.map(|(name, folder)| Suite { name: (*name).into(), path: specs.join(folder) });
-    suites.extend(others.filter(|suite| suite.path.is_dir()));
-    Ok(suites)
+    let others = UNIFIED_SUITES.iter().chain(&OTHER_SUITES).map(|(name, tests)| {
+        let folders = specs.iter().map(|specs| specs.join(tests));
+        ((*name).to_owned(), folders.filter(|folder| folder.is_dir()).collect())
+    });
+    let suites = of_pool.into_iter().chain(others).map(|(name, paths): (String, Vec<PathBuf>)| Suite { name, paths });
+    Ok(suites.filter(|suite| !suite.paths.is_empty()).collect())
+}
+
+/// Every suite's name and folder; that of the pool has no name of its own.
+fn all_suites() -> impl Iterator<Item = (&'static str, &'static str)> {
+    UNIFIED_SUITES.into_iter().chain(OTHER_SUITES).chain([("", CMAP_TESTS)])
 }
 
 /// This project's scenarios, if they are where they were when this program was built, or below the current folder.
@@ -99,5 +127,37 @@ pub fn scenarios() -> Option<Suite> {
     // Shorter to read, and to type again.
     let here = std::env::current_dir().ok();
     let path = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned)).unwrap_or(path);
-    Some(Suite { name: "scenarios".into(), path })
+    Some(Suite { name: "scenarios".into(), paths: vec![path] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_has_the_folders_of_all_roots_in_their_order() {
+        let root = std::env::temp_dir().join(format!("cmap-roots-{}", std::process::id()));
+        let [first, second] = ["specs", "specs-next"].map(|name| root.join(name));
+        for folder in [
+            first.join(CMAP_TESTS).join("cmap-format"),
+            first.join("uri-options/tests"),
+            second.join(CMAP_TESTS).join("logging"),
+            second.join("uri-options/tests"),
+        ] {
+            fs::create_dir_all(folder).unwrap();
+        }
+
+        let found = suites(&[first.clone(), second.clone()]).unwrap();
+        let unknown = find_specs(Some(&Named { origin: "--specs", folders: vec![first.clone(), root.clone()] }));
+        fs::remove_dir_all(&root).unwrap();
+
+        let suite = |name: &str, paths: Vec<PathBuf>| Suite { name: name.into(), paths };
+        let expected = [
+            suite("cmap-format", vec![first.join(CMAP_TESTS).join("cmap-format")]),
+            suite("logging", vec![second.join(CMAP_TESTS).join("logging")]),
+            suite("uri-options", vec![first.join("uri-options/tests"), second.join("uri-options/tests")]),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(unknown.unwrap_err().0, root);
+    }
 }

@@ -17,9 +17,12 @@ use super::{files, sdam, seed_list, selection, unified, uri};
 /// # Errors
 /// Nothing more can be printed.
 pub fn suites(report: &mut Report<'_>, engines: &[Box<dyn Engine>], suites: &[Suite], plan: &Plan) -> io::Result<()> {
-    suites.iter().try_for_each(|Suite { name, path }| {
-        report.begin_suite(name);
-        paths(report, engines, core::slice::from_ref(path), plan)
+    suites.iter().try_for_each(|suite| {
+        report.begin_suite(&suite.name);
+        match files::collect_all(&suite.paths) {
+            Ok(files) => paths(report, engines, &files, plan),
+            Err((path, problem)) => report.unusable(&path, &problem),
+        }
     })
 }
 

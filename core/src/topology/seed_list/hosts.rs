@@ -1,6 +1,5 @@
 //! Which hosts of SRV records are trusted, and a random choice of them.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::error::HostError;
@@ -37,12 +36,6 @@ pub(super) fn trusted(record: &SrvRecord, domain: &str) -> Result<ServerAddress,
         return Err(HostError::Port { host: host() });
     }
     Ok(ServerAddress::tcp(&name, record.port))
-}
-
-/// `hosts` without repetitions, in their order.
-pub(super) fn distinct(hosts: impl IntoIterator<Item = ServerAddress>) -> Vec<ServerAddress> {
-    let mut seen = BTreeSet::new();
-    hosts.into_iter().filter(|host| seen.insert(host.clone())).collect()
 }
 
 /// `count` of `hosts`, each choice equally likely (Fisher-Yates, DNS-6); all of them, in their order, if there are no more.

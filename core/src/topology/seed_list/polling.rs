@@ -13,7 +13,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::HostError;
-use super::hosts::{choose, distinct, trusted};
+use super::hosts::{choose, trusted};
 use super::records::SrvRecord;
 use super::resolve::SeedList;
 use crate::address::ServerAddress;
@@ -153,7 +153,7 @@ impl SrvPolling {
         }
         let hosts = match hosts.is_empty() {
             true => Err(Cause::new("no record has a host that can be used")),
-            false => Ok(distinct(hosts)),
+            false => Ok(ServerAddress::distinct(hosts)),
         };
         let time_to_live = records.iter().map(|record| record.time_to_live).min();
         (Scan { hosts, ignored }, time_to_live.unwrap_or_default())

@@ -7,8 +7,9 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::SeedListError;
-use super::hosts::{choose, distinct, domain, trusted};
+use super::hosts::{choose, domain, trusted};
 use super::records::{SrvRecord, TxtRecord};
+use crate::address::ServerAddress;
 use crate::options::{ClientOptions, Warning};
 use crate::pool::Cause;
 use crate::random::Random;
@@ -83,7 +84,7 @@ impl SeedList {
         let time_to_live = time_to_live.ok_or_else(|| SeedListError::NoSrvRecord { name: name() })?;
         let hosts = records.iter().map(|record| trusted(record, self.domain()));
         let hosts = hosts.collect::<Result<Vec<_>, _>>();
-        let hosts = distinct(hosts.map_err(|error| SeedListError::Host { name: name(), error })?);
+        let hosts = ServerAddress::distinct(hosts.map_err(|error| SeedListError::Host { name: name(), error })?);
         let warnings = self.apply_txt(&mut options, txt)?;
         options.hosts = hosts;
         // Before the choice: what does not go together must not depend on it.

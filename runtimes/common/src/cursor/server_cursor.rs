@@ -314,6 +314,8 @@ fn sent_nothing(error: &OperationError) -> bool {
         OperationErrorKind::Unwritable(_)
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession
+        | OperationErrorKind::UnacknowledgedInSession
+        | OperationErrorKind::UnacknowledgedJournal
         | OperationErrorKind::Closed
         | OperationErrorKind::Cursor(_)
         | OperationErrorKind::Transaction(_)

@@ -41,6 +41,12 @@ pub enum OperationErrorKind {
     /// The session was started by another client; nothing was sent.
     #[error("the session belongs to another client; start one with the client that runs the operation")]
     ForeignSession,
+    /// A write with `w: 0`, or another command without a reply, was run in a session (SES-10); nothing was sent.
+    #[error("a write with w: 0 cannot be run in a session; set another write concern, or run it without a session")]
+    UnacknowledgedInSession,
+    /// A write concern has both `w: 0` and `j: true`; nothing was sent.
+    #[error("the write concern asks for no reply (w: 0) and for the journal (j: true); remove one of them")]
+    UnacknowledgedJournal,
     /// The client was closed while the operation rested before its next attempt.
     #[error("the client was closed before the operation was tried again")]
     Closed,
@@ -73,7 +79,11 @@ impl OperationError {
     }
 
     pub(super) fn foreign_session() -> Self {
-        Self::new((OperationErrorKind::ForeignSession, Labels::default()), 0, GiveUp::NotRetryable)
+        Self::not_sent(OperationErrorKind::ForeignSession)
+    }
+
+    pub(super) fn not_sent(kind: OperationErrorKind) -> Self {
+        Self::new((kind, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
     /// The client was closed before the attempt that would have been the next.
@@ -122,6 +132,8 @@ impl OperationError {
             OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
+            | OperationErrorKind::UnacknowledgedInSession
+            | OperationErrorKind::UnacknowledgedJournal
             | OperationErrorKind::Closed
             | OperationErrorKind::Transaction(_)
             | OperationErrorKind::ConnectionOfSession
@@ -138,6 +150,8 @@ impl OperationError {
             | OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
+            | OperationErrorKind::UnacknowledgedInSession
+            | OperationErrorKind::UnacknowledgedJournal
             | OperationErrorKind::Closed
             | OperationErrorKind::Cursor(_)
             | OperationErrorKind::Transaction(_)

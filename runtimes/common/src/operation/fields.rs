@@ -13,6 +13,7 @@ use cmap_core::server::{CommandDefaults, ServerType, sent_read_preference, takes
 use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionCommand};
 use cmap_core::wire::{Field, integer};
 
+use super::error::OperationErrorKind;
 use crate::connection::Connection;
 use crate::runtime::Runtime;
 
@@ -253,8 +254,27 @@ pub(super) fn is_acknowledged(
     outline: &Outline<'_>,
     defaults: Option<&CommandDefaults>,
 ) -> bool {
-    let concern = outline.write_concern.or_else(|| defaults?.write_concern(command.body));
-    command.acknowledged && !concern.is_some_and(wants_no_reply)
+    command.acknowledged && !write_concern(outline, defaults).is_some_and(wants_no_reply)
+}
+
+/// The write concern of a command: its own, or else the client's.
+pub(super) fn write_concern<'a>(
+    outline: &Outline<'a>,
+    defaults: Option<&'a CommandDefaults>,
+) -> Option<&'a RawDocument> {
+    outline.write_concern.or_else(|| defaults?.write_concern(outline.body))
+}
+
+/// Whether a command with this write concern can go without a reply.
+///
+/// # Errors
+/// It asks for the journal, or is run in a session of the user's.
+pub(super) fn check_unacknowledged(concern: Option<&RawDocument>, in_session: bool) -> Result<(), OperationErrorKind> {
+    let asks_for_journal = |concern: &RawDocument| concern.get_bool("j").is_ok_and(|journal| journal);
+    if concern.is_some_and(|concern| wants_no_reply(concern) && asks_for_journal(concern)) {
+        return Err(OperationErrorKind::UnacknowledgedJournal);
+    }
+    if in_session { Err(OperationErrorKind::UnacknowledgedInSession) } else { Ok(()) }
 }
 
 fn wants_no_reply(concern: &RawDocument) -> bool {

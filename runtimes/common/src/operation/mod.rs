@@ -261,6 +261,12 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         // A write with w: 0 waits for no reply (MSG-7).
         command.acknowledged =
             part.is_some() || fields::is_acknowledged(&command, &outline, topology.command_defaults());
+        if !command.acknowledged {
+            let concern = fields::write_concern(&outline, topology.command_defaults());
+            if let Err(kind) = fields::check_unacknowledged(concern, means.session.explicit().is_some()) {
+                return Ended::before_it_began(means, OperationError::not_sent(kind));
+            }
+        }
         let deadline = match limit {
             None => means.deadline.or_else(|| context.timeout.map(within)),
             Some(Limit::None) => None,
