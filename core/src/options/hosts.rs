@@ -118,7 +118,7 @@ fn name(text: &str) -> Result<String, HostProblem> {
     if host.is_empty() {
         return Err(HostProblem::Empty);
     }
-    if host.contains(|c: char| c.is_whitespace() || c.is_control() || "[]:\\?#@".contains(c)) {
+    if host.contains(|c: char| c.is_whitespace() || c.is_control() || "[]:\\?#@,".contains(c)) {
         return Err(HostProblem::Character);
     }
     Ok(host.as_str().into())
@@ -172,6 +172,7 @@ mod tests {
             ("[fe80::1%25]", HostProblem::NotIpv6),
             ("my host", HostProblem::Character),
             ("a%3A1", HostProblem::Character),
+            ("a%2Cb", HostProblem::Character),
             ("a%0Ab", HostProblem::Character),
             ("%2Fa%00b.sock", HostProblem::Character),
             ("a%", HostProblem::Encoding(EncodingError::BadEscape)),

@@ -137,7 +137,7 @@ pub(super) fn check_values(options: &ClientOptions) -> Result<(), ConnectionStri
     let mut read = ClientOptions::default();
     for key in KEYS {
         let Some(text) = (key.show)(options).and_then(|value| value.written()) else { continue };
-        let mut reading = Reading { option: key.name, text: &text, secret: true, warnings: &mut Vec::new() };
+        let mut reading = Reading { option: key.name, text: &text, warnings: &mut Vec::new() };
         if let Err(expected) = (key.read)(&mut read, &mut reading) {
             return Err(ConnectionStringError::Value { option: key.name, expected });
         }
