@@ -70,7 +70,7 @@ fn check_topology(options: &ClientOptions, srv: bool) -> Result<(), ConnectionSt
         conflict(several, direct, "several hosts", "URI-10", "name one host, or remove it")?;
         conflict(srv, direct, "mongodb+srv://", "URI-10", "write mongodb:// and one host, or remove it")?;
     }
-    if options.load_balanced == Some(true) {
+    if options.is_load_balanced() {
         let balanced = "loadBalanced=true";
         conflict(several, balanced, "several hosts", "LB-2", "name the load balancer alone")?;
         conflict(options.replica_set.is_some(), balanced, "replicaSet", "LB-2", "remove replicaSet")?;
@@ -249,6 +249,14 @@ mod tests {
         options.timeout = Some(Duration::MAX);
 
         assert_eq!(options.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_load_balancer_that_code_names_for_the_pool_alone_is_one_lb_2() {
+        let (mut options, _) = ClientOptions::parse("mongodb://a,b").unwrap();
+        options.pool.load_balanced = true;
+
+        assert!(matches!(options.check(), Err(ConnectionStringError::Conflict { first: "loadBalanced=true", .. })));
     }
 
     #[test]

@@ -315,11 +315,8 @@ impl<R: Runtime, T> Builder<R, T> {
             warnings.extend(resolved.warnings);
             polled_seed_list = Some(PolledSeedList::new(seed_list, resolved.time_to_live));
         }
-        // Options changed in code may set only one of the two.
-        if options.pool.load_balanced || options.load_balanced == Some(true) {
-            options.pool.load_balanced = true;
-            options.load_balanced = Some(true);
-        }
+        // Code may have set one of them alone; the pool's own options are what its owner reads.
+        options.pool.load_balanced = options.is_load_balanced();
         options.check()?;
         check_agents(listener.is_some(), &options)?;
         if tls.is_some() {
