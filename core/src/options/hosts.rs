@@ -144,7 +144,7 @@ mod tests {
             ("256.0.0.1", "256.0.0.1:27017"),
             ("b%C3%BCcher.example", "bücher.example:27017"),
             ("[::1]", "[::1]:27017"),
-            ("[fe80::1%25eth0]:27018", "[fe80::1%eth0]:27018"),
+            ("[FE80::1%25Eth0]:27018", "[fe80::1%Eth0]:27018"),
             ("%2Ftmp%2FMongoDB-27017.sock", "/tmp/MongoDB-27017.sock"),
             ("rel%2Fa:b.sock", "rel/a:b.sock"),
             ("name.sock", "name.sock:27017"),
