@@ -104,6 +104,7 @@ pub(super) static KEYS: &[Key] = &[
     key!("serverSelectionTimeoutMS", server_selection_timeout: millis(1)),
     key!("serverSelectionTryOnce", server_selection_try_once: boolean()),
     key!("socketTimeoutMS", socket_timeout: millis(0)),
+    key!("srvAllowedHostsSuffix", srv.allowed_hosts_suffix: name()),
     key!("srvMaxHosts", srv.max_hosts: count(0)),
     key!("srvServiceName", srv.service_name: service_name()),
     key!("timeoutMS", timeout: long_millis()),

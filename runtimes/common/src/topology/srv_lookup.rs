@@ -2,6 +2,7 @@
 //!
 //! The task holds the topology weakly, and ends with it, or when the client is closed, however long DNS takes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -29,10 +30,14 @@ impl SrvLookup {
 
 /// Looks up the SRV records of `name`, and hands the answer to `topology`.
 pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort: Arc<Abort>) {
-    let (names, runtime) = (topology.settings.names.clone(), topology.clock.runtime().clone());
+    let (settings, runtime) = (Arc::clone(&topology.settings), topology.clock.runtime().clone());
     let (topology, home) = (Arc::downgrade(topology), runtime.clone());
     home.spawn(async move {
-        let Ok(answer) = abort.during(names.srv(&runtime, &name)).await else { return };
+        let Ok(mut answer) = abort.during(settings.names.srv(&runtime, &name)).await else { return };
+        if let (Ok(records), Some(filter)) = (&mut answer, &settings.srv_host_filter) {
+            // A panic in it must not end the polling.
+            records.retain(|record| catch_unwind(AssertUnwindSafe(|| filter(&record.host()))).unwrap_or(false));
+        }
         if let Some(topology) = topology.upgrade() {
             topology.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
         }
