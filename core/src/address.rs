@@ -14,13 +14,13 @@ pub const DEFAULT_PORT: u16 = 27017;
 
 /// One endpoint. A pool serves exactly one (CMAP-13).
 ///
-/// Host names are lower-cased when parsed (SDAM-20). Written and parsed as `host:port`, `[ipv6]:port` or the path of a
+/// Host names are lower-cased when parsed (SDAM-20); the zone of an IPv6 address, as in `fe80::1%Ethernet`, keeps its case. Written and parsed as `host:port`, `[ipv6]:port` or the path of a
 /// Unix socket, which ends in `.sock` (URI-3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ServerAddress {
     /// A host name or an IP address without brackets, and a port.
     Tcp {
-        /// Host name or IP address, in lower case.
+        /// Host name or IP address, in lower case but for a zone.
         host: String,
         /// TCP port, never 0.
         port: u16,
@@ -43,14 +43,14 @@ pub struct ParseAddressError {
 impl ServerAddress {
     /// The address of `host` (lower-cased here) at `port`.
     pub fn tcp(host: &str, port: u16) -> Self {
-        Self::Tcp { host: host.to_lowercase(), port }
+        Self::Tcp { host: in_lower_case(host), port }
     }
 
     /// A server's name as others write it, as [`Display`](fmt::Display) writes it: a host in lower case (SDAM-20), the path of a Unix
     /// socket as it is, since the names of files differ by case.
     #[cfg(feature = "wire")]
     pub(crate) fn normalized(name: &str) -> String {
-        if is_path(name) { name.to_string() } else { name.to_lowercase() }
+        if is_path(name) { name.to_string() } else { in_lower_case(name) }
     }
 
     /// `addresses` with their hosts in lower case (SDAM-20), each once, in their order.
@@ -119,6 +119,15 @@ impl FromStr for ServerAddress {
     }
 }
 
+/// A host in lower case (SDAM-20). A zone, which begins at the `%` of an IPv6 address, is the name of a network interface, and
+/// such names differ by case.
+fn in_lower_case(host: &str) -> String {
+    match host.split_once('%') {
+        Some((address, zone)) if address.contains(':') => alloc::format!("{}%{zone}", address.to_lowercase()),
+        _ => host.to_lowercase(),
+    }
+}
+
 /// Whether a name is the path of a Unix socket (URI-3).
 fn is_path(name: &str) -> bool {
     name.ends_with(".sock")
@@ -135,6 +144,7 @@ mod tests {
             ("DB.Example", "db.example:27017"),
             ("[::1]:27018", "[::1]:27018"),
             ("[::1]", "[::1]:27017"),
+            ("[FE80::1%Ethernet0]:27018", "[fe80::1%Ethernet0]:27018"),
             ("/tmp/mongodb-27017.sock", "/tmp/mongodb-27017.sock"),
         ] {
             let address: ServerAddress = text.parse().unwrap();

@@ -57,9 +57,9 @@ fn the_official_suites_pass_wherever_they_are_found() {
         ("run-command", 19),
         ("command-events", 30),
         ("command-logs", 26),
-        ("connection-string", 98),
-        ("uri-options", 159),
-        ("auth", 29),
+        ("connection-string", 200),
+        ("uri-options", 160),
+        ("auth", 31),
         ("sdam-errors", 72),
         ("sdam-monitoring", 4),
         ("sdam-single", 18),
@@ -68,7 +68,10 @@ fn the_official_suites_pass_wherever_they_are_found() {
         ("server-selection", 88),
         ("in-window", 8),
         ("max-staleness", 32),
-        ("dns-seed-lists", 53),
+        ("dns-seed-lists", 66),
+        ("read-write-concern", 46),
+        ("causal-consistency", 13),
+        ("versioned-api", 40),
     ];
 
     let rows = rows(&text);

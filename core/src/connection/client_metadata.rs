@@ -1,8 +1,7 @@
 //! The client's description of itself in its first hello: the document `client` (HS-8 to HS-14).
 //!
 //! A server refuses more than 512 bytes, so the document is cut down in a fixed order until it fits: first what may be left
-//! out, then the texts. The caller finds out where the client runs, because it has an environment to read; [`Environment::detect`] only knows the meaning of
-//! the variables.
+//! out, then the texts.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,6 +9,7 @@ use alloc::vec::Vec;
 use bson::RawDocumentBuf;
 use thiserror::Error;
 
+use super::environment::{Cut, Environment, floor_char_boundary};
 use crate::error_text::readable_debug;
 
 /// The longest document that a server takes (HS-10).
@@ -40,24 +40,6 @@ pub struct ClientMetadata {
     wrappers: Vec<[String; 3]>,
 }
 
-/// Functions as a service, and containers (HS-11 to HS-13).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Environment {
-    /// The service that runs the function, such as "aws.lambda".
-    pub name: Option<&'static str>,
-    /// Seconds that a call of the function may take.
-    pub timeout_sec: Option<i32>,
-    /// The function's memory, in megabytes.
-    pub memory_mb: Option<i32>,
-    /// The region of the world it runs in.
-    pub region: Option<String>,
-    /// Whether the client runs in a Docker container.
-    pub docker: bool,
-    /// Whether Kubernetes runs the container.
-    pub kubernetes: bool,
-}
-
 /// The description of a wrapping library cannot be sent.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -74,15 +56,6 @@ pub enum MetadataError {
 
 readable_debug!(MetadataError);
 
-/// How much of a document is left out to make it fit (HS-10).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Cut {
-    Nothing,
-    EnvironmentButName,
-    SystemButType,
-    Environment,
-}
-
 impl ClientMetadata {
     /// This driver on an operating system of type `os_type`.
     pub fn new(os_type: impl Into<String>) -> Self {
@@ -98,8 +71,9 @@ impl ClientMetadata {
         }
     }
 
-    /// Adds the description of a library that wraps this one (HS-14). Empty parts count as unset. A description whose
-    /// three parts equal those of an earlier one is not added again.
+    /// Adds the description of a library that wraps this one (HS-14). Names and versions correspond by their place, so an empty
+    /// one is added, too (HS-18); an empty platform is not. A description whose three parts equal those of an earlier one is
+    /// not added again.
     ///
     /// # Errors
     /// A part contains the character that separates them, or the whole would be longer than servers take. Then nothing
@@ -109,7 +83,7 @@ impl ClientMetadata {
             return Err(MetadataError::Separator(part.to_string()));
         }
         let wrapper = [name, version, platform].map(ToString::to_string);
-        if name.is_empty() || self.wrappers.contains(&wrapper) {
+        if self.wrappers.contains(&wrapper) {
             return Ok(());
         }
         let mut wrapped = self.clone();
@@ -126,10 +100,8 @@ impl ClientMetadata {
     fn join(&mut self, name: &str, version: &str, platform: &str) {
         self.driver_name.push(SEPARATOR);
         self.driver_name.push_str(name);
-        if !version.is_empty() {
-            self.driver_version.push(SEPARATOR);
-            self.driver_version.push_str(version);
-        }
+        self.driver_version.push(SEPARATOR);
+        self.driver_version.push_str(version);
         if !platform.is_empty() {
             let joined = match self.platform.take() {
                 Some(own) => alloc::format!("{own}{SEPARATOR}{platform}"),
@@ -141,7 +113,14 @@ impl ClientMetadata {
 
     /// The document, cut down to what a server takes (HS-10).
     pub fn to_document(&self) -> RawDocumentBuf {
-        for cut in [Cut::Nothing, Cut::EnvironmentButName, Cut::SystemButType, Cut::Environment] {
+        let cuts = [
+            Cut::Nothing,
+            Cut::EnvironmentButNameAndAgent,
+            Cut::EnvironmentButName,
+            Cut::SystemButType,
+            Cut::Environment,
+        ];
+        for cut in cuts {
             let document = self.document(cut);
             if document.as_bytes().len() <= MAX_LEN {
                 return document;
@@ -150,28 +129,38 @@ impl ClientMetadata {
         self.shortened().document(Cut::Environment)
     }
 
-    /// The same with shorter texts: the platform first, then what its owner could have made too long.
+    /// The same with shorter texts: the platform first, then the last libraries around the driver, then what its owner could have
+    /// made too long.
     fn shortened(&self) -> Self {
-        type Text = fn(&mut ClientMetadata) -> Option<&mut String>;
-        let texts: [Text; 5] = [
-            |metadata| metadata.platform.as_mut(),
-            |metadata| Some(&mut metadata.os_type),
-            |metadata| metadata.app_name.as_mut(),
-            |metadata| Some(&mut metadata.driver_version),
-            |metadata| Some(&mut metadata.driver_name),
-        ];
         let mut metadata = self.clone();
-        for text in texts {
-            let excess = metadata.document(Cut::Environment).as_bytes().len().saturating_sub(MAX_LEN);
-            if excess > 0
-                && let Some(text) = text(&mut metadata)
-            {
-                let most = text.len().saturating_sub(excess);
-                text.truncate((0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default());
-            }
-            metadata.platform = metadata.platform.filter(|platform| !platform.is_empty());
+        metadata.shorten(|metadata| metadata.platform.as_mut());
+        metadata.platform = metadata.platform.filter(|platform| !platform.is_empty());
+        while metadata.excess() > 0
+            && let Some((name, _)) = metadata.driver_name.rsplit_once(SEPARATOR)
+            && let Some((version, _)) = metadata.driver_version.rsplit_once(SEPARATOR)
+        {
+            (metadata.driver_name, metadata.driver_version) = (name.into(), version.into());
         }
+        metadata.shorten(|metadata| Some(&mut metadata.os_type));
+        metadata.shorten(|metadata| metadata.app_name.as_mut());
+        metadata.shorten(|metadata| Some(&mut metadata.driver_version));
+        metadata.shorten(|metadata| Some(&mut metadata.driver_name));
         metadata
+    }
+
+    /// Takes as much of `text` as the document is too long.
+    fn shorten(&mut self, text: impl Fn(&mut Self) -> Option<&mut String>) {
+        let excess = self.excess();
+        if excess > 0
+            && let Some(text) = text(self)
+        {
+            text.truncate(floor_char_boundary(text, text.len().saturating_sub(excess)));
+        }
+    }
+
+    /// How much too long the shortest document with these texts is.
+    fn excess(&self) -> usize {
+        self.document(Cut::Environment).as_bytes().len().saturating_sub(MAX_LEN)
     }
 
     fn document(&self, cut: Cut) -> RawDocumentBuf {
@@ -202,75 +191,6 @@ impl ClientMetadata {
     }
 }
 
-impl Environment {
-    /// Reads the variables of the process, given by `variable`, and whether `/.dockerenv` exists.
-    ///
-    /// Two services that both seem to run the function make it unknown; Vercel, which runs on AWS, wins over that (HS-11).
-    /// Values that are missing or not numbers are left out (HS-12).
-    pub fn detect(variable: impl Fn(&str) -> Option<String>, dockerenv_exists: bool) -> Self {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let number = |name: &str| set(name)?.parse().ok();
-        let lambda = set("AWS_EXECUTION_ENV").is_some_and(|value| value.starts_with("AWS_Lambda_"))
-            || set("AWS_LAMBDA_RUNTIME_API").is_some();
-        let azure = set("FUNCTIONS_WORKER_RUNTIME").is_some();
-        let gcp = set("K_SERVICE").is_some() || set("FUNCTION_NAME").is_some();
-        let vercel = set("VERCEL").is_some();
-        let container =
-            Self { docker: dockerenv_exists, kubernetes: set("KUBERNETES_SERVICE_HOST").is_some(), ..Self::default() };
-        match (vercel, lambda, azure, gcp) {
-            (true, _, false, false) => Self { name: Some("vercel"), region: set("VERCEL_REGION"), ..container },
-            (false, true, false, false) => Self {
-                name: Some("aws.lambda"),
-                region: set("AWS_REGION"),
-                memory_mb: number("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
-                ..container
-            },
-            (false, false, true, false) => Self { name: Some("azure.func"), ..container },
-            (false, false, false, true) => Self {
-                name: Some("gcp.func"),
-                memory_mb: number("FUNCTION_MEMORY_MB"),
-                timeout_sec: number("FUNCTION_TIMEOUT_SEC"),
-                region: set("FUNCTION_REGION"),
-                ..container
-            },
-            _ => container,
-        }
-    }
-
-    fn to_document(&self, cut: Cut) -> RawDocumentBuf {
-        let mut document = RawDocumentBuf::new();
-        if cut >= Cut::Environment {
-            return document;
-        }
-        if let Some(name) = self.name {
-            document.append(bson::cstr!("name"), name);
-        }
-        if cut >= Cut::EnvironmentButName {
-            return document;
-        }
-        if let Some(seconds) = self.timeout_sec {
-            document.append(bson::cstr!("timeout_sec"), seconds);
-        }
-        if let Some(megabytes) = self.memory_mb {
-            document.append(bson::cstr!("memory_mb"), megabytes);
-        }
-        if let Some(region) = &self.region {
-            document.append(bson::cstr!("region"), region.as_str());
-        }
-        let mut container = RawDocumentBuf::new();
-        if self.docker {
-            container.append(bson::cstr!("runtime"), "docker");
-        }
-        if self.kubernetes {
-            container.append(bson::cstr!("orchestrator"), "kubernetes");
-        }
-        if !container.is_empty() {
-            document.append(bson::cstr!("container"), container);
-        }
-        document
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bson::rawdoc;
@@ -283,38 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn the_service_that_runs_the_function_is_known_by_its_variables_hs_11() {
-        let lambda = detect(&[
-            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
-            ("AWS_REGION", "us-east-2"),
-            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1024"),
-        ]);
-        assert_eq!(
-            (lambda.name, lambda.memory_mb, lambda.region.as_deref()),
-            (Some("aws.lambda"), Some(1024), Some("us-east-2"))
-        );
-        assert_eq!(detect(&[("FUNCTIONS_WORKER_RUNTIME", "node")]).name, Some("azure.func"));
-        let gcp =
-            detect(&[("K_SERVICE", "servicename"), ("FUNCTION_TIMEOUT_SEC", "60"), ("FUNCTION_MEMORY_MB", "1024")]);
-        assert_eq!((gcp.name, gcp.timeout_sec, gcp.memory_mb), (Some("gcp.func"), Some(60), Some(1024)));
-        assert_eq!(detect(&[("VERCEL", "1"), ("VERCEL_REGION", "cdg1")]).region.as_deref(), Some("cdg1"));
-    }
+    fn an_environment_keeps_its_agent_longer_than_its_region_hs_17() {
+        let mut metadata = ClientMetadata::new("Linux");
+        metadata.environment = detect(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(400)), ("CURSOR_AGENT", "1")]);
 
-    #[test]
-    fn a_tie_makes_the_service_unknown_unless_vercel_is_on_aws_hs_11() {
-        assert_eq!(
-            detect(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("FUNCTIONS_WORKER_RUNTIME", "node")]).name,
-            None
-        );
-        assert_eq!(detect(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("VERCEL", "1")]).name, Some("vercel"));
-        assert_eq!(detect(&[("AWS_EXECUTION_ENV", "EC2")]).name, None);
-    }
-
-    #[test]
-    fn what_is_no_number_is_left_out_hs_12() {
-        let lambda = detect(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "big")]);
-
-        assert_eq!((lambda.name, lambda.memory_mb), (Some("aws.lambda"), None));
+        let with_agent = rawdoc! { "name": "vercel", "agent": "cursor" };
+        assert_eq!(metadata.to_document().get_document("env").unwrap(), &*with_agent);
+        metadata.platform = Some("p".repeat(390));
+        assert_eq!(metadata.to_document().get_document("env").unwrap(), &*rawdoc! { "name": "vercel" });
     }
 
     #[test]
@@ -373,9 +269,35 @@ mod tests {
         metadata.append("outer", "", "").unwrap();
 
         assert_eq!(metadata.driver_name, "cmap|wrapper|outer");
-        assert_eq!(metadata.driver_version, alloc::format!("{}|2.0", env!("CARGO_PKG_VERSION")));
+        assert_eq!(metadata.driver_version, alloc::format!("{}|2.0|", env!("CARGO_PKG_VERSION")));
         assert_eq!(metadata.platform.as_deref(), Some("Platform"));
         assert!(metadata.append("a|b", "", "").is_err());
+    }
+
+    #[test]
+    fn names_and_versions_correspond_by_their_place_hs_18() {
+        let mut metadata = ClientMetadata::new("Linux");
+        for (name, version) in [("F1", ""), ("", "2.0"), ("F3", "3.0"), ("F1", "")] {
+            metadata.append(name, version, "").unwrap();
+        }
+
+        assert_eq!(metadata.driver_name, "cmap|F1||F3");
+        assert_eq!(metadata.driver_version, alloc::format!("{}||2.0|3.0", env!("CARGO_PKG_VERSION")));
+        assert_eq!(metadata.platform, None);
+    }
+
+    #[test]
+    fn a_library_that_does_not_fit_leaves_with_its_name_and_its_version_hs_18() {
+        let mut metadata = ClientMetadata::new("Linux");
+        metadata.append("inner", "1.0", "").unwrap();
+        metadata.append(&"n".repeat(200), &"v".repeat(150), "").unwrap();
+        metadata.app_name = Some("a".repeat(128));
+
+        let document = metadata.to_document();
+
+        let driver = document.get_document("driver").unwrap();
+        assert_eq!(driver.get_str("name").unwrap(), "cmap|inner");
+        assert_eq!(driver.get_str("version").unwrap(), alloc::format!("{}|1.0", env!("CARGO_PKG_VERSION")));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl ConnectionOptions {
             mechanism: None,
             max_scram_iterations: MAX_ITERATIONS,
             compressors: compressors.filter(|compression| compression.id().is_built_in()).collect(),
-            load_balanced: options.load_balanced.unwrap_or_default(),
+            load_balanced: options.is_load_balanced(),
             server_api: options.server_api,
         }
     }

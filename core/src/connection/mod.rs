@@ -13,6 +13,8 @@ mod client_metadata;
 #[cfg(feature = "wire")]
 mod connection_options;
 #[cfg(feature = "wire")]
+mod environment;
+#[cfg(feature = "wire")]
 mod establish;
 #[cfg(feature = "wire")]
 mod exchange;
@@ -25,8 +27,9 @@ mod outline;
 pub(crate) use self::hello::first_hello;
 #[cfg(feature = "wire")]
 pub use self::{
-    client_metadata::{ClientMetadata, Environment, MetadataError},
+    client_metadata::{ClientMetadata, MetadataError},
     connection_options::ConnectionOptions,
+    environment::Environment,
     establish::{Establish, Progress},
     exchange::{Command, CommandError, Connection, ProtocolError, Reply},
     hello::{Description, Role},

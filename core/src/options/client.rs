@@ -100,6 +100,13 @@ pub struct ClientOptions {
     pub(super) auth: AuthOptions,
 }
 
+impl ClientOptions {
+    /// Whether the one host is a load balancer (LB-1). Code may say so by `load_balanced` or by `pool.load_balanced`.
+    pub fn is_load_balanced(&self) -> bool {
+        self.load_balanced == Some(true) || self.pool.load_balanced
+    }
+}
+
 /// How servers are monitored (MON-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerMonitoringMode {

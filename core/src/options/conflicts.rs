@@ -28,9 +28,9 @@ impl ClientOptions {
         if let Some((option, _)) = self.set_by_user().find(|(_, value)| value.has_nul()) {
             return Err(ConnectionStringError::NulInOption { option });
         }
-        keys::check_values(self)?;
         check(self)?;
         self.pool.limits()?;
+        keys::check_values(self)?;
         self.credential.as_ref().map_or(Ok(()), Credential::check)?;
         Ok(())
     }
@@ -70,7 +70,7 @@ fn check_topology(options: &ClientOptions, srv: bool) -> Result<(), ConnectionSt
         conflict(several, direct, "several hosts", "URI-10", "name one host, or remove it")?;
         conflict(srv, direct, "mongodb+srv://", "URI-10", "write mongodb:// and one host, or remove it")?;
     }
-    if options.load_balanced == Some(true) {
+    if options.is_load_balanced() {
         let balanced = "loadBalanced=true";
         conflict(several, balanced, "several hosts", "LB-2", "name the load balancer alone")?;
         conflict(options.replica_set.is_some(), balanced, "replicaSet", "LB-2", "remove replicaSet")?;
@@ -85,6 +85,7 @@ fn check_topology(options: &ClientOptions, srv: bool) -> Result<(), ConnectionSt
 fn check_srv(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringError> {
     const RULE: &str = "Initial DNS Seedlist Discovery, URI Validation";
     const ADVICE: &str = "write mongodb+srv://, or remove it";
+    options.srv.allowed_domain()?;
     if srv {
         let limited = options.srv.max_hosts.is_some_and(|most| most > 0);
         return conflict(
@@ -96,6 +97,7 @@ fn check_srv(options: &ClientOptions, srv: bool) -> Result<(), ConnectionStringE
         );
     }
     conflict(options.srv.max_hosts.is_some(), "srvMaxHosts", "mongodb://", RULE, ADVICE)?;
+    conflict(options.srv.allowed_hosts_suffix.is_some(), "srvAllowedHostsSuffix", "mongodb://", RULE, ADVICE)?;
     conflict(options.srv.service_name.is_some(), "srvServiceName", "mongodb://", RULE, ADVICE)
 }
 
@@ -171,6 +173,11 @@ mod tests {
             ("mongodb+srv://a/?loadBalanced=true&srvMaxHosts=1", "loadBalanced=true cannot be used with srvMaxHosts"),
             ("mongodb+srv://a/?replicaSet=r&srvMaxHosts=1", "srvMaxHosts cannot be used with replicaSet"),
             ("mongodb://a/?srvMaxHosts=0", "srvMaxHosts cannot be used with mongodb://"),
+            ("mongodb://a/?srvAllowedHostsSuffix=.b.c", "srvAllowedHostsSuffix cannot be used with mongodb://"),
+            (
+                "mongodb+srv://a/?srvAllowedHostsSuffix=.c",
+                "srvAllowedHostsSuffix has a value that it cannot have; set a",
+            ),
             (
                 "mongodb://a/?tlsInsecure=false&tlsAllowInvalidHostnames=false",
                 "tlsInsecure cannot be used with tlsAllowInvalidHostnames; remove one of them",
@@ -221,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_value_set_in_code_has_the_bounds_of_its_option() {
-        let changes: [(&str, &str, fn(&mut ClientOptions)); 6] = [
+        let changes: [(&str, &str, fn(&mut ClientOptions)); 5] = [
             ("appname", "at most 128 bytes", |options| options.app_name = Some("a".repeat(129))),
             ("heartbeatFrequencyMS", "an integer from 500 to 2147483647", |options| {
                 options.heartbeat_frequency = Some(Duration::from_millis(1));
@@ -230,8 +237,9 @@ mod tests {
             ("serverSelectionTimeoutMS", "an integer from 1 to 2147483647", |options| {
                 options.server_selection_timeout = Some(Duration::from_micros(1));
             }),
-            ("proxyPort", "an integer from 1 to 65535", |options| options.proxy.port = Some(0)),
-            ("maxConnecting", "an integer from 1 to 2147483647", |options| options.pool.max_connecting = Some(0)),
+            ("proxyPort", "an integer from 1 to 65535", |options| {
+                (options.proxy.host, options.proxy.port) = (Some("p".into()), Some(0));
+            }),
         ];
         for (option, expected, change) in changes {
             let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
@@ -249,6 +257,14 @@ mod tests {
         options.timeout = Some(Duration::MAX);
 
         assert_eq!(options.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_load_balancer_that_code_names_for_the_pool_alone_is_one_lb_2() {
+        let (mut options, _) = ClientOptions::parse("mongodb://a,b").unwrap();
+        options.pool.load_balanced = true;
+
+        assert!(matches!(options.check(), Err(ConnectionStringError::Conflict { first: "loadBalanced=true", .. })));
     }
 
     #[test]

@@ -57,6 +57,12 @@ pub enum CredentialError {
     /// The name of the user's database has a NUL.
     #[error("the database of the user has a NUL in its name; write authSource=database without %00")]
     NulInSource,
+    /// The user name has a NUL, where the messages of the mechanisms end it (AUTH-23).
+    #[error("the user name has a NUL; write it without %00")]
+    NulInUsername,
+    /// The password has a NUL, where PLAIN ends it (AUTH-23).
+    #[error("the password has a NUL, which PLAIN cannot carry; write it without %00, or use SCRAM-SHA-256")]
+    NulInPassword,
     /// The mechanism needs a user name.
     #[error("{} needs a user name that is not empty; write mongodb://user:password@host", named(*mechanism))]
     NoUsername {
@@ -188,6 +194,13 @@ impl Credential {
         if let Some(rule) = kind.needs_username().filter(|_| nobody) {
             return Err(CredentialError::NoUsername { mechanism, rule });
         }
+        if self.username.as_deref().is_some_and(has_nul) {
+            return Err(CredentialError::NulInUsername);
+        }
+        let has_nul_in_password = self.password.as_ref().is_some_and(|password| has_nul(password.expose()));
+        if kind == Mechanism::Plain && has_nul_in_password {
+            return Err(CredentialError::NulInPassword);
+        }
         // A connection string cannot say this, but code can.
         if self.username.as_deref() == Some("") {
             return Err(CredentialError::EmptyUsername);
@@ -251,6 +264,10 @@ mod tests {
             ("@h", "the default mechanism, SCRAM, needs a user name that is not empty"),
             (":b@h", "the default mechanism, SCRAM, needs a user name"),
             ("h/?authMechanism=PLAIN", "PLAIN needs a user name that is not empty"),
+            ("a%00:b@h", "the user name has a NUL"),
+            ("a%00:b@h/?authMechanism=PLAIN", "the user name has a NUL"),
+            ("a%00@h/?authMechanism=MONGODB-X509", "the user name has a NUL"),
+            ("a:b%00@h/?authMechanism=PLAIN", "the password has a NUL, which PLAIN cannot carry"),
             ("a:b@h/?authMechanism=MONGODB-X509", "MONGODB-X509 takes no password"),
             ("h/?authMechanism=MONGODB-X509&authSource=a", "MONGODB-X509 has its users in $external alone"),
             ("a:b@h/?authMechanismProperties=SERVICE_NAME:x", "has no properties; remove"),

@@ -64,7 +64,7 @@ pub enum ConnectionStringError {
         /// The option's name as the specification spells it.
         option: &'static str,
     },
-    /// An option that code has set has a value outside of its bounds.
+    /// An option has a value outside of its bounds that is not simply ignored: code has set it, or it protects.
     #[error("option {option} has a value that it cannot have; set {expected}")]
     Value {
         /// The option's name as the specification spells it.

@@ -120,7 +120,7 @@ fn name(text: &str) -> Result<String, HostProblem> {
     if host.is_empty() {
         return Err(HostProblem::Empty);
     }
-    if host.contains(|c: char| c.is_whitespace() || c.is_control() || "[]:\\?#@".contains(c)) {
+    if host.contains(|c: char| c.is_whitespace() || c.is_control() || "[]:\\?#@,".contains(c)) {
         return Err(HostProblem::Character);
     }
     Ok(host.as_str().into())
@@ -146,7 +146,7 @@ mod tests {
             ("256.0.0.1", "256.0.0.1:27017"),
             ("b%C3%BCcher.example", "bücher.example:27017"),
             ("[::1]", "[::1]:27017"),
-            ("[fe80::1%25eth0]:27018", "[fe80::1%eth0]:27018"),
+            ("[FE80::1%25Eth0]:27018", "[fe80::1%Eth0]:27018"),
             ("%2Ftmp%2FMongoDB-27017.sock", "/tmp/MongoDB-27017.sock"),
             ("rel%2Fa:b.sock", "rel/a:b.sock"),
             ("name.sock", "name.sock:27017"),
@@ -174,6 +174,7 @@ mod tests {
             ("[fe80::1%25]", HostProblem::NotIpv6),
             ("my host", HostProblem::Character),
             ("a%3A1", HostProblem::Character),
+            ("a%2Cb", HostProblem::Character),
             ("a%0Ab", HostProblem::Character),
             ("%2Fa%00b.sock", HostProblem::Character),
             ("a%", HostProblem::Encoding(EncodingError::BadEscape)),

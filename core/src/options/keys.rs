@@ -104,6 +104,7 @@ pub(super) static KEYS: &[Key] = &[
     key!("serverSelectionTimeoutMS", server_selection_timeout: millis(1)),
     key!("serverSelectionTryOnce", server_selection_try_once: boolean()),
     key!("socketTimeoutMS", socket_timeout: millis(0)),
+    key!("srvAllowedHostsSuffix", srv.allowed_hosts_suffix: name()),
     key!("srvMaxHosts", srv.max_hosts: count(0)),
     key!("srvServiceName", srv.service_name: service_name()),
     key!("timeoutMS", timeout: long_millis()),
@@ -137,7 +138,7 @@ pub(super) fn check_values(options: &ClientOptions) -> Result<(), ConnectionStri
     let mut read = ClientOptions::default();
     for key in KEYS {
         let Some(text) = (key.show)(options).and_then(|value| value.written()) else { continue };
-        let mut reading = Reading { option: key.name, text: &text, secret: true, warnings: &mut Vec::new() };
+        let mut reading = Reading { option: key.name, text: &text, warnings: &mut Vec::new() };
         if let Err(expected) = (key.read)(&mut read, &mut reading) {
             return Err(ConnectionStringError::Value { option: key.name, expected });
         }

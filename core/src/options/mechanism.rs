@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<MechanismProperties, Expected> {
-        properties(&Reading { option: "option", text, secret: true, warnings: &mut Vec::new() })
+        properties(&Reading { option: "option", text, warnings: &mut Vec::new() })
     }
 
     #[test]

@@ -11,7 +11,7 @@ use core::time::Duration;
 use super::compressor::Compressor;
 use super::concern::W;
 use super::read_preference::{MaxStaleness, TagSet};
-use super::secret::{Secret, Shown};
+use super::secret::Secret;
 use super::warning::Warning;
 
 /// A description of the valid values.
@@ -23,8 +23,6 @@ pub(super) struct Reading<'a> {
     pub(super) option: &'static str,
     /// The value, decoded.
     pub(super) text: &'a str,
-    /// Whether warnings must not show it.
-    pub(super) secret: bool,
     /// Receives warnings about a value that counts nevertheless.
     pub(super) warnings: &'a mut Vec<Warning>,
 }
@@ -122,13 +120,13 @@ pub(super) fn choice<T: Copy>(reading: &Reading<'_>, choices: &[(&'static str, T
 /// Compressors by priority; unknown ones are left out with a warning (COMP-2).
 pub(super) fn compressors(reading: &mut Reading<'_>) -> Result<Vec<Compressor>, Expected> {
     let mut compressors = Vec::new();
-    for name in reading.text.split(',').filter(|name| !name.is_empty()) {
+    for (name, position) in reading.text.split(',').zip(1..).filter(|(name, _)| !name.is_empty()) {
         match Compressor::from_name(name) {
             Some(known) if compressors.contains(&known) => {}
             Some(known) => compressors.push(known),
             None => reading.warnings.push(Warning::UnknownEntry {
                 option: reading.option,
-                entry: Shown::new(name, reading.secret),
+                position,
                 expected: "snappy, zlib or zstd",
             }),
         }
@@ -195,7 +193,7 @@ mod tests {
         reader: impl Fn(&mut Reading<'_>) -> Result<T, Expected>,
     ) -> (Result<T, Expected>, Vec<Warning>) {
         let mut warnings = Vec::new();
-        let value = reader(&mut Reading { option: "option", text, secret: false, warnings: &mut warnings });
+        let value = reader(&mut Reading { option: "option", text, warnings: &mut warnings });
         (value, warnings)
     }
 
@@ -236,7 +234,7 @@ mod tests {
         assert_eq!(value, Ok(alloc::vec![Compressor::Zstd, Compressor::Zlib]));
         assert_eq!(
             warnings[0].to_string(),
-            "option option lists \"lz4\", which is unknown and left out; write snappy, zlib or zstd"
+            "entry 2 of option option is unknown and left out; write snappy, zlib or zstd"
         );
     }
 

@@ -9,7 +9,8 @@ use super::secret::Shown;
 /// A part of a connection string that was ignored, has no effect, or will not be understood forever, or an option that gives up a
 /// protection ([`ClientOptions::advice`](super::ClientOptions::advice)).
 ///
-/// It displays as one sentence that names the option, its value if that is not secret, and what to write instead.
+/// It displays as one sentence that names the option and what to write instead. It shows no value but a word of the option's own
+/// (URI-16): a password that was put into the wrong place would be shown otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -24,8 +25,6 @@ pub enum Warning {
     InvalidValue {
         /// The option's name as the specification spells it.
         option: &'static str,
-        /// The value that was written.
-        value: Shown,
         /// What the value must be.
         expected: Cow<'static, str>,
     },
@@ -38,8 +37,8 @@ pub enum Warning {
     UnknownEntry {
         /// The option's name as the specification spells it.
         option: &'static str,
-        /// The entry that was written.
-        entry: Shown,
+        /// Which one, counted from 1.
+        position: usize,
         /// What an entry must be.
         expected: &'static str,
     },
@@ -102,14 +101,14 @@ impl fmt::Display for Warning {
             Self::UnknownOption { name, similar: Some(similar) } => {
                 write!(f, "option {name} does not exist and is ignored; write {similar} if you meant that")
             }
-            Self::InvalidValue { option, value, expected } => {
-                write!(f, "option {option} cannot be {value}, which is ignored; write {expected}")
+            Self::InvalidValue { option, expected } => {
+                write!(f, "option {option} has a value that is not valid and is ignored; write {expected}")
             }
             Self::EmptyValue { option } => {
                 write!(f, "option {option} has no value and is ignored; write {option}=value, or remove it")
             }
-            Self::UnknownEntry { option, entry, expected } => {
-                write!(f, "option {option} lists {entry}, which is unknown and left out; write {expected}")
+            Self::UnknownEntry { option, position, expected } => {
+                write!(f, "entry {position} of option {option} is unknown and left out; write {expected}")
             }
             Self::DeprecatedBoolean { option, word, meaning } => {
                 write!(f, "option {option} has the deprecated value {word}; write {option}={meaning}")

@@ -53,7 +53,7 @@ impl TopologyOptions {
         let default = Self::of_seeds(options.hosts.clone());
         Self {
             direct_connection: options.direct_connection.unwrap_or_default(),
-            load_balanced: options.pool.load_balanced || options.load_balanced.unwrap_or_default(),
+            load_balanced: options.is_load_balanced(),
             replica_set: options.replica_set.clone(),
             server_selection_timeout: options.server_selection_timeout.unwrap_or(default.server_selection_timeout),
             local_threshold: options.local_threshold.unwrap_or(default.local_threshold),
@@ -78,5 +78,20 @@ impl TopologyOptions {
             max_connections: 0,
             sizes_by_role: SizesByRole::default(),
         }
+    }
+}
+
+#[cfg(all(test, feature = "wire"))]
+mod tests {
+    use super::*;
+    use crate::connection::{ClientMetadata, ConnectionOptions};
+
+    #[test]
+    fn a_hello_and_the_topology_agree_on_a_load_balancer_lb_5() {
+        let (mut options, _) = ClientOptions::parse("mongodb://a").unwrap();
+        options.pool.load_balanced = true;
+
+        assert!(TopologyOptions::of_client(&options).load_balanced);
+        assert!(ConnectionOptions::of_client(&options, ClientMetadata::new("Linux")).load_balanced);
     }
 }

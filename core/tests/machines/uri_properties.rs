@@ -10,8 +10,8 @@ const PIECES: &[&str] = &[
     "]", ".sock", "27017", "-1", "0", "true", "x", "é", "\0", "appname=", "tls=", "ssl=", "w=", "wtimeout=",
     "authSource=", "authMechanism=", "PLAIN", "MONGODB-X509", "authMechanismProperties=", "SERVICE_NAME:",
     "maxPoolSize=", "minPoolSize=", "readPreferenceTags=", "compressors=", "zlib", "proxyHost=", "proxyPort=",
-    "proxyUsername=", "proxyPassword=", "srvMaxHosts=", "srvServiceName=", "loadBalanced=", "timeoutMS=",
-    "9223372036854775807", "99999999999999999999",
+    "proxyUsername=", "proxyPassword=", "srvMaxHosts=", "srvServiceName=", "srvAllowedHostsSuffix=", "loadBalanced=",
+    "timeoutMS=", "9223372036854775807", "99999999999999999999",
 ];
 
 /// Everything that can be printed about a connection string.

@@ -32,7 +32,7 @@ use crate::pool::Pool;
 #[cfg(feature = "trace")]
 use crate::recording::{Recorder, Trigger};
 use crate::runtime::Runtime;
-use crate::seed_list;
+use crate::seed_list::{self, HostFilter};
 use crate::topology::{ServerFilter, Topology};
 use crate::warnings;
 use crate::watch::Labels;
@@ -58,6 +58,7 @@ pub struct Builder<R: Runtime, T> {
     slow_use_limit: Option<Duration>,
     server_filter: Option<ServerFilter>,
     names: Names,
+    srv_host_filter: Option<HostFilter>,
     listener: Option<ReverseListener<R>>,
     #[cfg(feature = "trace")]
     recorder: Option<Recorder>,
@@ -94,6 +95,7 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit: None,
             server_filter: None,
             names: Names::default(),
+            srv_host_filter: None,
             listener: None,
             #[cfg(feature = "trace")]
             recorder: None,
@@ -218,6 +220,13 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
+    /// Calls `allows` with the name of each host that SRV records name, beyond the check of their domain: `build` fails if one is
+    /// refused, and when the records are looked up again, refused hosts are left out (DNS-20). A panic in it then refuses.
+    pub fn allow_srv_hosts(mut self, allows: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.srv_host_filter = Some(Arc::new(allows));
+        self
+    }
+
     /// Calls `handler` for every event from the first one on, in order. It is called on the thread that causes the
     /// event or, if another thread is delivering events at that moment, in a task of the runtime: it must be quick, and
     /// neither block nor wait for the runtime. It may call the client or the pool. A panic in it is caught.
@@ -296,6 +305,7 @@ impl<R: Runtime, T> Builder<R, T> {
             slow_use_limit,
             server_filter,
             names,
+            srv_host_filter,
             listener,
             #[cfg(feature = "trace")]
             recorder,
@@ -310,16 +320,14 @@ impl<R: Runtime, T> Builder<R, T> {
         let runtime = runtime?;
         let mut polled_seed_list = None;
         if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
-            let resolved = seed_list::resolve(&runtime, &names, &seed_list, options).await?;
+            seed_list::check_public_suffix(&options.srv)?;
+            let resolved = seed_list::resolve(&runtime, &names, srv_host_filter.as_ref(), &seed_list, options).await?;
             options = resolved.options;
             warnings.extend(resolved.warnings);
             polled_seed_list = Some(PolledSeedList::new(seed_list, resolved.time_to_live));
         }
-        // Options changed in code may set only one of the two.
-        if options.pool.load_balanced || options.load_balanced == Some(true) {
-            options.pool.load_balanced = true;
-            options.load_balanced = Some(true);
-        }
+        // Code may have set one of them alone; the pool's own options are what its owner reads.
+        options.pool.load_balanced = options.is_load_balanced();
         options.check()?;
         check_agents(listener.is_some(), &options)?;
         if tls.is_some() {
@@ -366,6 +374,7 @@ impl<R: Runtime, T> Builder<R, T> {
             clock,
             names,
             seeds: options.hosts.clone(),
+            srv_host_filter,
             listener,
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),

@@ -218,7 +218,9 @@ impl Unreachable {
     /// Each address and its problem; `silence` is that of one that did not answer.
     pub(crate) fn text(&self, silence: &str) -> String {
         let lines = self.0.iter().map(|(target, problem)| match problem {
-            Problem::Failed(error) => format!("{}: {error}{}", name(target), net::advice(error)),
+            Problem::Failed(error) => {
+                format!("{}: {error}{}{}", name(target), net::advice(error), advice_on_zone(target, error))
+            }
             Problem::Silent => format!("{}: {silence}", name(target)),
             Problem::Untried => format!("{}: there was no time to try it", name(target)),
         });
@@ -280,6 +282,16 @@ fn in_order(targets: Vec<Target>, last: Option<Target>) -> Vec<Target> {
     ordered
 }
 
+/// What is missing where a link-local address, which every network has, was connected without a zone.
+fn advice_on_zone(target: &Target, error: &io::Error) -> &'static str {
+    let has_no_zone = |target: &Target| matches!(target, Target::Tcp(SocketAddr::V6(v6)) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0);
+    if error.kind() == io::ErrorKind::InvalidInput && has_no_zone(target) {
+        "; add the network interface to the link-local address, as in [fe80::1%25eth0]"
+    } else {
+        ""
+    }
+}
+
 fn name(target: &Target) -> String {
     match target {
         Target::Tcp(address) => address.to_string(),
@@ -298,6 +310,20 @@ mod tests {
         assert_eq!(without_look_up("::1"), Some(vec![Ipv6Addr::LOCALHOST.into()]));
         assert_eq!(without_look_up("localhost").map(|found| found.len()), Some(2));
         assert_eq!(without_look_up("db.example"), None);
+    }
+
+    #[test]
+    fn a_link_local_address_without_a_zone_says_what_is_missing() {
+        let text = |address: &str| {
+            let failed = |target| (target, Problem::Failed(io::ErrorKind::InvalidInput.into()));
+            Unreachable(targets(&[address]).into_iter().map(failed).collect()).text("")
+        };
+
+        assert!(
+            text("[fe80::1]:27017")
+                .ends_with("add the network interface to the link-local address, as in [fe80::1%25eth0]")
+        );
+        assert!(!text("[fe80::1%2]:27017").contains("interface") && !text("[::1]:27017").contains("interface"));
     }
 
     fn targets(addresses: &[&str]) -> Vec<Target> {

@@ -32,6 +32,9 @@ impl Names {
     ) -> io::Result<Vec<SocketAddr>> {
         match self {
             Self::Runtime => runtime.resolve(host, port).await,
+            // The zone of an IPv6 address is the name of an interface, which the system knows and DNS does not.
+            #[cfg(feature = "srv")]
+            Self::At(_) if host.contains(':') => runtime.resolve(host, port).await,
             #[cfg(feature = "srv")]
             Self::At(servers) => {
                 // A future of its own, so that the one of those who ask the runtime stays small.

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, ConnectionStringError, SrvOptions};
 use cmap_core::pool::Cause;
 use cmap_core::random::Random;
 use cmap_core::topology::seed_list::{Resolved, SeedList};
@@ -23,10 +23,30 @@ use crate::names::Names;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
 
-/// `options` with the hosts and the defaults that DNS has for them.
+/// An application's choice among the hosts of SRV records (DNS-20).
+pub(crate) type HostFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Whether nobody but its owner has hosts below the domain of `srvAllowedHostsSuffix`, as far as this build knows (DNS-20).
+///
+/// # Errors
+/// It is a public suffix, such as `co.uk`: SRV records could lead to anybody's host there.
+pub(crate) fn check_public_suffix(options: &SrvOptions) -> Result<(), ConnectionStringError> {
+    #[cfg(feature = "srv")]
+    if let Some(domain) = options.allowed_domain()?
+        && psl::suffix(domain.as_bytes()).is_some_and(|suffix| suffix.as_bytes() == domain.as_bytes())
+    {
+        let expected = "a domain of your own: below a public suffix everybody can have hosts".into();
+        return Err(ConnectionStringError::Value { option: "srvAllowedHostsSuffix", expected });
+    }
+    let _ = options;
+    Ok(())
+}
+
+/// `options` with the hosts and the defaults that DNS has for them, if `filter` allows all of these hosts.
 pub(crate) async fn resolve<R: Runtime>(
     runtime: &R,
     names: &Names,
+    filter: Option<&HostFilter>,
     seed_list: &SeedList,
     options: ClientOptions,
 ) -> Result<Resolved, ClientError> {
@@ -40,6 +60,9 @@ pub(crate) async fn resolve<R: Runtime>(
     });
     let answers = answers.await.ok_or(RuntimeGone)?;
     let answers = answers.unwrap_or_else(|| Err(bound.map_or_else(|| io::ErrorKind::TimedOut.into(), Bound::error)));
+    if let (Ok((records, _)), Some(filter)) = (&answers, filter) {
+        seed_list.check_allowed(records, |host| filter(host))?;
+    }
     let cause = |error: io::Error| Cause::of(&error);
     let (srv, txt) = match answers {
         Ok((srv, txt)) => (Ok(srv), txt.map_err(cause)),
@@ -194,5 +217,22 @@ mod tests {
 
         let Poll::Ready(Err(error)) = &answers else { panic!("{answers:?}") };
         assert_eq!(error.to_string(), "refused");
+    }
+
+    #[cfg(feature = "srv")]
+    #[test]
+    fn a_public_suffix_is_nobodys_domain_dns_20() {
+        let check = |suffix: &str| {
+            let (options, _) =
+                ClientOptions::parse(&format!("mongodb+srv://a.b.c/?srvAllowedHostsSuffix={suffix}")).unwrap();
+            check_public_suffix(&options.srv).map_err(|error| error.to_string())
+        };
+
+        for suffix in [".example.com", "10gen.cc", "db.example.co.uk"] {
+            assert_eq!(check(suffix), Ok(()), "{suffix}");
+        }
+        for suffix in ["co.uk", ".CO.UK", "com.br."] {
+            assert!(check(suffix).unwrap_err().contains("set a domain of your own"), "{suffix}");
+        }
     }
 }

@@ -256,3 +256,13 @@ fn addresses_that_nobody_knows_are_an_error() {
 
     assert!(error.starts_with("the name server "), "{error}");
 }
+
+#[test]
+fn an_address_with_a_zone_is_not_asked_for_in_dns() {
+    // Nothing answers there.
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+
+    let found = smol::block_on(addresses(&Smol, &[nobody], "fe80::1%1", 27017)).unwrap();
+
+    assert_eq!(found, ["[fe80::1%1]:27017".parse().unwrap()]);
+}

@@ -1,4 +1,5 @@
-//! The versioned API, which has one version: the commands that a strict client may use.
+//! The versioned API, which has one version: the commands that a strict client may use. A second version, which MongoDB has for
+//! tests, has one command, which is deprecated.
 
 use bson::RawBsonRef;
 
@@ -40,6 +41,9 @@ const COMMANDS: [&str; 27] = [
 /// Commands of the handshake, which version 1 has too.
 const HANDSHAKE: [&str; 5] = ["isMaster", "ismaster", "saslStart", "saslContinue", "logout"];
 
+/// The command that the version for tests deprecates.
+const DEPRECATED: &str = "testDeprecationInVersion2";
+
 /// The stages of a pipeline that version 1 lacks.
 const OTHER_STAGES: [&str; 6] =
     ["$currentOp", "$indexStats", "$listLocalSessions", "$listSearchIndexes", "$listSessions", "$planCacheStats"];
@@ -59,6 +63,10 @@ pub(super) fn check(request: &Request<'_>, is_required: bool) -> Result<(), Comm
         None => Ok(()),
         Some("1") if request.arguments.flag("apiStrict") => check_strictly(request),
         Some("1") => Ok(()),
+        Some("2") if request.name == DEPRECATED && request.arguments.flag("apiDeprecationErrors") => {
+            let because = "is deprecated in API Version 2";
+            Err(fail(324, format!("Provided apiDeprecationErrors:true, but the command {DEPRECATED} {because}")))
+        }
         Some(_) => Err(fail(322, "API version must be \"1\"")),
     }
 }

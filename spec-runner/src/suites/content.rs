@@ -2,9 +2,8 @@
 //!
 //! MongoDB's specifications hold tests of several formats. The format of a file is detected by its content, not by its
 //! folder, so that any file or folder can be named on the command line. The formats are those of CMAP, of
-//! connection strings, of server discovery and monitoring (SDAM), of round-trip times, of server selection, of seed lists in DNS, and the unified
-//! one.
-//! Tests in other known formats are skipped by name; a file in no known format is a mistake.
+//! connection strings and what they give away, of read and write concerns, of server discovery and monitoring (SDAM), of round-trip
+//! times, of server selection, of seed lists in DNS, and the unified one. A file in no known format is a mistake.
 
 use std::path::Path;
 
@@ -17,7 +16,7 @@ use super::sdam::{RttFile, SdamFile};
 use super::seed_list::SeedListFile;
 use super::selection::{SelectionFile, WindowFile};
 use super::unified::format::UnifiedFile;
-use super::uri::UriFile;
+use super::uri::{ConcernFile, DisclosureFile, UriFile};
 
 /// The content of a test file.
 #[derive(Clone, Debug)]
@@ -26,6 +25,10 @@ pub enum Content {
     Case(Box<Case>),
     /// Tests in the format of connection strings.
     Uris(UriFile),
+    /// Tests of what connection strings give away.
+    Disclosures(DisclosureFile),
+    /// Tests of read and write concerns as documents.
+    Concerns(ConcernFile),
     /// A test in the format of server discovery and monitoring.
     Sdam(SdamFile),
     /// A test in the format of round-trip times; its name is that of its file.
@@ -38,13 +41,6 @@ pub enum Content {
     Window(WindowFile),
     /// Tests in the unified format.
     Unified(UnifiedFile),
-    /// An official test in a format that is not supported yet.
-    Unsupported {
-        /// Its description, if the file has one.
-        description: String,
-        /// Which format it is.
-        reason: String,
-    },
 }
 
 impl Content {
@@ -53,13 +49,14 @@ impl Content {
         match self {
             Self::Case(case) => Some(case),
             Self::Uris(_)
+            | Self::Disclosures(_)
+            | Self::Concerns(_)
             | Self::Sdam(_)
             | Self::Rtt(..)
             | Self::SeedList(..)
             | Self::Selection(..)
             | Self::Window(_)
-            | Self::Unified(_)
-            | Self::Unsupported { .. } => None,
+            | Self::Unified(_) => None,
         }
     }
 }
@@ -71,30 +68,22 @@ pub fn load(path: &Path) -> Result<Content, Problem> {
         return Ok(Content::Case(Box::new(Case::from_json(value)?)));
     }
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let format = match other_format(&value) {
-        Some(Format::Uris) => return UriFile::from_json(value).map(Content::Uris),
-        Some(Format::Sdam) => return SdamFile::from_json(value).map(Content::Sdam),
-        Some(Format::Rtt) => return RttFile::from_json(value).map(|file| Content::Rtt(stem(), file)),
-        Some(Format::SeedList) => {
-            return SeedListFile::from_json(value).map(|file| Content::SeedList(stem(), Box::new(file)));
-        }
+    match other_format(&value) {
+        Some(Format::Uris) => UriFile::from_json(value).map(Content::Uris),
+        Some(Format::Disclosures) => DisclosureFile::from_json(value).map(Content::Disclosures),
+        Some(Format::Concerns) => ConcernFile::from_json(value).map(Content::Concerns),
+        Some(Format::Sdam) => SdamFile::from_json(value).map(Content::Sdam),
+        Some(Format::Rtt) => RttFile::from_json(value).map(|file| Content::Rtt(stem(), file)),
+        Some(Format::SeedList) => SeedListFile::from_json(value).map(|file| Content::SeedList(stem(), Box::new(file))),
         Some(Format::Selection) => {
-            return SelectionFile::from_json(value).map(|file| Content::Selection(stem(), Box::new(file)));
+            SelectionFile::from_json(value).map(|file| Content::Selection(stem(), Box::new(file)))
         }
-        Some(Format::Window) => return WindowFile::from_json(value).map(Content::Window),
-        Some(Format::Unified) => return UnifiedFile::from_json(value).map(Content::Unified),
-        Some(Format::Unsupported(format)) => format,
-        None => {
-            return Err(Problem::of_file(
-                "neither a test in the CMAP format (\"version\", \"style\", \"operations\") nor in any other known one",
-            ));
-        }
-    };
-    let description = value.get("description").and_then(Value::as_str).map(str::to_owned);
-    Ok(Content::Unsupported {
-        description: description.unwrap_or_else(stem),
-        reason: format!("{format} is not supported yet"),
-    })
+        Some(Format::Window) => WindowFile::from_json(value).map(Content::Window),
+        Some(Format::Unified) => UnifiedFile::from_json(value).map(Content::Unified),
+        None => Err(Problem::of_file(
+            "neither a test in the CMAP format (\"version\", \"style\", \"operations\") nor in any other known one",
+        )),
+    }
 }
 
 /// Lenient, so that a mistake in a CMAP file is reported as that mistake.
@@ -108,6 +97,10 @@ fn is_cmap(value: &Value) -> bool {
 enum Format {
     /// That of connection strings.
     Uris,
+    /// That of what connection strings give away.
+    Disclosures,
+    /// That of read and write concerns.
+    Concerns,
     /// That of server discovery and monitoring.
     Sdam,
     /// That of round-trip times.
@@ -120,8 +113,6 @@ enum Format {
     Window,
     /// The unified one.
     Unified,
-    /// A format that is not supported yet.
-    Unsupported(&'static str),
 }
 
 /// The official format of `value`, detected by a key that no other has. Lenient, too.
@@ -131,31 +122,30 @@ fn other_format(value: &Value) -> Option<Format> {
         let tests = value.get("tests").and_then(Value::as_array);
         tests.is_some_and(|tests| tests.iter().any(|test| test.get(key).is_some()))
     };
-    let unsupported = if has("schemaVersion") {
-        return Some(Format::Unified);
+    if has("schemaVersion") {
+        Some(Format::Unified)
     } else if has("phases") {
-        return Some(Format::Sdam);
+        Some(Format::Sdam)
     } else if has("topology_description") {
-        return Some(if has("iterations") { Format::Window } else { Format::Selection });
+        Some(if has("iterations") { Format::Window } else { Format::Selection })
     } else if has("uri") {
-        return Some(Format::SeedList);
+        Some(Format::SeedList)
     } else if has("avg_rtt_ms") {
-        return Some(Format::Rtt);
-    } else if tests_have("readConcern") || tests_have("writeConcern") {
-        "the format of read and write concerns"
+        Some(Format::Rtt)
+    } else if tests_have("readConcernDocument") || tests_have("writeConcernDocument") {
+        Some(Format::Concerns)
     } else if tests_have("uri") {
-        return Some(Format::Uris);
+        Some(if tests_have("valid") { Format::Uris } else { Format::Disclosures })
     } else {
-        return None;
-    };
-    Some(Format::Unsupported(unsupported))
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::Format::{Rtt, Sdam, SeedList, Selection, Unified, Unsupported, Uris, Window};
+    use super::Format::{Concerns, Disclosures, Rtt, Sdam, SeedList, Selection, Unified, Uris, Window};
     use super::{is_cmap, other_format};
 
     #[test]
@@ -170,12 +160,10 @@ mod tests {
             (json!({ "topology_description": {} }), Some(Selection)),
             (json!({ "topology_description": {}, "iterations": 5 }), Some(Window)),
             (json!({ "avg_rtt_ms": "NULL", "new_rtt_ms": 1 }), Some(Rtt)),
-            (
-                json!({ "tests": [{ "uri": "mongodb://a", "readConcern": {} }] }),
-                Some(Unsupported("the format of read and write concerns")),
-            ),
-            (json!({ "tests": [{ "uri": "mongodb://a" }] }), Some(Uris)),
-            (json!({ "tests": [{ "url": "mongodb://a" }, { "uri": 5 }] }), Some(Uris)),
+            (json!({ "tests": [{ "readConcern": {}, "readConcernDocument": {} }] }), Some(Concerns)),
+            (json!({ "tests": [{ "uri": "mongodb://a", "valid": true, "readConcern": {} }] }), Some(Uris)),
+            (json!({ "tests": [{ "url": "mongodb://a" }, { "uri": 5, "valid": 5 }] }), Some(Uris)),
+            (json!({ "tests": [{ "uri": "mongodb://a" }] }), Some(Disclosures)),
             (json!({ "tests": [] }), None),
             (json!([1]), None),
         ];

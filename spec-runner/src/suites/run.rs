@@ -8,7 +8,6 @@ use super::cmap::runner::{self, Plan, Trial};
 use super::cmap::verdict::describe_value;
 use super::content::{self, Content};
 use super::official::Suite;
-use super::outcome::Outcome;
 use super::report::{Entry, Report, Shown};
 use super::{files, sdam, seed_list, selection, unified, uri};
 
@@ -47,6 +46,16 @@ pub fn paths(report: &mut Report<'_>, engines: &[Box<dyn Engine>], paths: &[Path
                     report.result(file, &case.description, &[outcome.into()])?;
                 }
             }
+            Ok(Content::Disclosures(cases)) => {
+                for (case, outcome) in uri::run_disclosures(&cases) {
+                    report.result(file, &case.description, &[outcome.into()])?;
+                }
+            }
+            Ok(Content::Concerns(cases)) => {
+                for (case, outcome) in uri::run_concerns(&cases) {
+                    report.result(file, &case.description, &[outcome.into()])?;
+                }
+            }
             Ok(Content::Sdam(test)) => report.result(file, &test.description, &[sdam::run(&test).into()])?,
             Ok(Content::Rtt(name, test)) => report.result(file, &name, &[sdam::run_rtt(&test).into()])?,
             Ok(Content::SeedList(name, test)) => report.result(file, &name, &[seed_list::run(&test).into()])?,
@@ -58,9 +67,6 @@ pub fn paths(report: &mut Report<'_>, engines: &[Box<dyn Engine>], paths: &[Path
                 for (description, outcome) in unified::run(&unified, plan.seeds.clone()) {
                     report.result(file, description, &[outcome.into()])?;
                 }
-            }
-            Ok(Content::Unsupported { description, reason }) => {
-                report.result(file, &description, &[Outcome::Skipped { reason }.into()])?;
             }
             Err(problem) => report.unusable(file, &problem)?,
         }

@@ -47,12 +47,6 @@ pub enum LoginError {
         /// The mechanism.
         mechanism: Mechanism,
     },
-    /// The user name contains a NUL, which no mechanism can carry.
-    #[error("the user name contains a NUL")]
-    UsernameHasNul,
-    /// The password contains a NUL, which ends a field of PLAIN.
-    #[error("the password contains a NUL, which PLAIN cannot carry")]
-    PasswordHasNul,
     /// SASLprep does not allow the password (AUTH-12).
     #[error("SASLprep prohibits a character of the password, or its mix of writing directions")]
     PasswordProhibited,

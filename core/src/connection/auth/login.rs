@@ -1,4 +1,4 @@
-//! What the mechanisms require of a credential beyond completeness: that their messages can carry it.
+//! The parts of a credential that the messages of the mechanisms carry, once it is checked.
 
 use super::error::LoginError;
 use crate::options::{Credential, CredentialError, Secret};
@@ -10,19 +10,11 @@ pub(super) fn user_and_password(credential: &Credential) -> Result<(&str, &Secre
     let (Some(username), Some(password)) = (credential.username.as_deref(), credential.password.as_ref()) else {
         return Err(CredentialError::NoPassword { mechanism: credential.mechanism }.into());
     };
-    check_username(username)?;
     Ok((username, password))
 }
 
 /// The user of MONGODB-X509, if any (AUTH-19).
 pub(super) fn certificate_user(credential: &Credential) -> Result<Option<&str>, LoginError> {
     credential.check()?;
-    let username = credential.username.as_deref();
-    username.map_or(Ok(()), check_username)?;
-    Ok(username)
-}
-
-/// Both SCRAM's grammar and PLAIN's fields end at a NUL.
-fn check_username(username: &str) -> Result<(), LoginError> {
-    if username.contains('\0') { Err(LoginError::UsernameHasNul) } else { Ok(()) }
+    Ok(credential.username.as_deref())
 }

@@ -91,6 +91,12 @@ pub enum HostError {
         /// The domain.
         domain: String,
     },
+    /// The application does not allow it (DNS-20).
+    #[error("the host {host} is not allowed by this application")]
+    NotAllowed {
+        /// The host.
+        host: Shown,
+    },
     /// No host has this name.
     #[error("{host} is not the name of a host")]
     Name {

@@ -20,7 +20,7 @@ pub(super) fn domain(host: &str) -> &str {
 
 /// The server that `record` names, if it is below `domain` (DNS-4).
 pub(super) fn trusted(record: &SrvRecord, domain: &str) -> Result<ServerAddress, HostError> {
-    let name = record.target.strip_suffix('.').unwrap_or(&record.target).to_ascii_lowercase();
+    let name = record.host();
     let host = || Shown::new(&record.target, false);
     let is_below =
         name.strip_suffix(&domain.to_ascii_lowercase()).is_some_and(|part| part.len() > 1 && part.ends_with('.'));

@@ -29,6 +29,11 @@ impl SrvRecord {
     pub fn new(target: impl Into<String>, port: u16, time_to_live: Duration) -> Self {
         Self { target: target.into(), port, time_to_live }
     }
+
+    /// The name of the host, in lower case and without the final dot.
+    pub fn host(&self) -> String {
+        self.target.strip_suffix('.').unwrap_or(&self.target).to_ascii_lowercase()
+    }
 }
 
 impl TxtRecord {

@@ -6,11 +6,11 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::SeedListError;
+use super::error::{HostError, SeedListError};
 use super::hosts::{choose, domain, trusted};
 use super::records::{SrvRecord, TxtRecord};
 use crate::address::ServerAddress;
-use crate::options::{ClientOptions, Warning};
+use crate::options::{ClientOptions, Shown, Warning};
 use crate::pool::Cause;
 use crate::random::Random;
 
@@ -22,6 +22,9 @@ const SERVICE: &str = "mongodb";
 pub struct SeedList {
     host: String,
     service: String,
+    /// The domain that all servers belong to, if it is not that of the host (DNS-20).
+    #[serde(default)]
+    allowed_domain: Option<String>,
     /// The number of servers to use; `None` = all.
     pub(super) max_hosts: Option<usize>,
 }
@@ -54,6 +57,8 @@ impl SeedList {
         Some(Self {
             host: options.srv.host.clone()?,
             service: options.srv.service_name.as_deref().unwrap_or(SERVICE).into(),
+            // A suffix that cannot be used fails every check of the options.
+            allowed_domain: options.srv.allowed_domain().ok().flatten(),
             max_hosts: options.srv.max_hosts.filter(|most| *most > 0).and_then(|most| usize::try_from(most).ok()),
         })
     }
@@ -62,6 +67,19 @@ impl SeedList {
     /// (DNS-5).
     pub fn request(&self) -> SeedListRequest {
         SeedListRequest { srv_name: self.srv_name(), txt_name: self.host.clone() }
+    }
+
+    /// Whether an application `allows` all hosts of these records, before [`resolve`](Self::resolve). When records are looked up
+    /// again, a driver leaves out those that it does not allow (DNS-20).
+    ///
+    /// # Errors
+    /// It does not allow one of them.
+    pub fn check_allowed(&self, records: &[SrvRecord], allows: impl Fn(&str) -> bool) -> Result<(), SeedListError> {
+        let refused = records.iter().map(SrvRecord::host).find(|host| !allows(host));
+        refused.map_or(Ok(()), |host| {
+            let error = HostError::NotAllowed { host: Shown::new(&host, false) };
+            Err(SeedListError::Host { name: self.srv_name(), error })
+        })
     }
 
     /// The options with the hosts that the SRV records name, and the defaults that the TXT record sets. `random` chooses among
@@ -102,7 +120,7 @@ impl SeedList {
 
     /// The domain that all servers belong to.
     pub(super) fn domain(&self) -> &str {
-        domain(&self.host)
+        self.allowed_domain.as_deref().unwrap_or_else(|| domain(&self.host))
     }
 
     fn apply_txt(
@@ -190,6 +208,39 @@ mod tests {
         let error = error("mongodb+srv://a.example.com", Ok(records), Ok(vec![]));
 
         assert!(error.contains(r#"the host "b.evil.com" is not below the domain example.com"#), "{error}");
+    }
+
+    #[test]
+    fn a_suffix_replaces_the_domain_of_the_host_dns_20() {
+        let hosts = |suffix: &str| {
+            let uri = alloc::format!("mongodb+srv://a.example.com/?srvAllowedHostsSuffix={suffix}");
+            resolve(&uri, Ok(vec![record("B.Other.net.")]), Ok(vec![])).map(|resolved| resolved.options.hosts)
+        };
+
+        for suffix in ["other.net", ".OTHER.net", ".other.net."] {
+            assert_eq!(hosts(suffix).unwrap(), ["b.other.net:27017".parse().unwrap()], "{suffix}");
+        }
+        for suffix in ["ther.net", "b.other.net", "example.com"] {
+            let error = hosts(suffix).unwrap_err().to_string();
+            assert!(error.contains("is not below the domain"), "{suffix}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_the_application_does_not_allow_fails_the_whole_list_dns_20() {
+        let seed_list = SeedList::of(&ClientOptions::parse("mongodb+srv://a.example.com").unwrap().0).unwrap();
+        let records = [record("b.example.com"), record("C.example.com.")];
+
+        assert_eq!(seed_list.check_allowed(&records, |host| host.ends_with(".example.com")), Ok(()));
+        let error = seed_list.check_allowed(&records, |host| host != "c.example.com").unwrap_err().to_string();
+        assert!(error.contains(r#"the host "c.example.com" is not allowed by this application"#), "{error}");
+    }
+
+    #[test]
+    fn the_host_of_three_parts_itself_is_a_server_dns_21() {
+        let resolved = resolve("mongodb+srv://a.example.com", Ok(vec![record("a.example.com")]), Ok(vec![]));
+
+        assert_eq!(resolved.unwrap().options.hosts, ["a.example.com:27017".parse().unwrap()]);
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::host::{LastAddress, Unreachable, race};
 use crate::names::Names;
 use crate::optional::{ReverseListener, TlsConfig};
 use crate::runtime::{Runtime, Target};
+use crate::seed_list::HostFilter;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::transport::Transport;
@@ -85,6 +86,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) names: Names,
     /// The servers that the user has named, or DNS for the user.
     pub(crate) seeds: Vec<ServerAddress>,
+    /// The user's choice among the hosts of SRV records.
+    pub(crate) srv_host_filter: Option<HostFilter>,
     /// Whose sockets are taken, instead of connecting.
     pub(crate) listener: Option<ReverseListener<R>>,
 }

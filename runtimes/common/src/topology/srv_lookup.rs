@@ -3,6 +3,7 @@
 //! The task holds the topology weakly. It ends with it, or when the client is closed, and gives up after connectTimeoutMS.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -30,14 +31,18 @@ impl SrvLookup {
 
 /// Looks up the SRV records of `name`, and hands the answer to `topology`.
 pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort: Arc<Abort>) {
-    let (names, clock) = (topology.settings.names.clone(), topology.clock.clone());
+    let (settings, clock) = (Arc::clone(&topology.settings), topology.clock.clone());
     let until = clock.deadline(topology.settings.timeout);
     let (topology, home) = (Arc::downgrade(topology), clock.runtime().clone());
     home.spawn(async move {
-        let lookup = clock.before(until, names.srv(clock.runtime(), &name));
+        let lookup = clock.before(until, settings.names.srv(clock.runtime(), &name));
         let Ok(answer) = abort.during(lookup).await else { return };
         let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer within connectTimeoutMS");
-        let answer = answer.unwrap_or_else(|| Err(late()));
+        let mut answer = answer.unwrap_or_else(|| Err(late()));
+        if let (Ok(records), Some(filter)) = (&mut answer, &settings.srv_host_filter) {
+            // A panic in it must not end the polling.
+            records.retain(|record| catch_unwind(AssertUnwindSafe(|| filter(&record.host()))).unwrap_or(false));
+        }
         if let Some(topology) = topology.upgrade() {
             topology.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
         }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use cmap_sim::bson::doc;
+use cmap_sim::core::options::ClientOptions;
 use cmap_sim::core::topology::seed_list::{SrvRecord, TxtRecord};
 use cmap_sim::core::topology::{ServerSelector, TopologyEvent};
 use cmap_sim::{Client, DeploymentConfig, Event, Notice, Servers, Sim, Subscription};
@@ -166,6 +167,49 @@ fn hosts_of_another_domain_are_not_contacted_dns_15() {
             }
         }
         assert_eq!(causes, [r#"the host "db.evil.com" is not below the domain example.com of the connection string"#]);
+    });
+}
+
+#[test]
+fn a_host_that_the_application_refuses_makes_no_client_and_is_left_out_later_dns_20() {
+    let sim = Sim::new(10);
+    let _cluster = cluster(&sim, 3, 2);
+    let (options, _) = ClientOptions::parse(URI).unwrap();
+
+    sim.run(async {
+        let refuses = |number| Client::builder(options.clone()).allow_srv_hosts(move |host| host != router(number));
+        let error = refuses(1).build().await.err().unwrap().to_string();
+        assert!(error.contains(r#"the host "router1.example.com" is not allowed by this application"#), "{error}");
+
+        let client = refuses(2).build().await.unwrap();
+        ping(&client).await;
+        list(&sim, [1, 2]);
+        sim.sleep(Duration::from_secs(61)).await;
+
+        assert_eq!(routers(&client), ["router1"]);
+    });
+}
+
+#[test]
+fn a_suffix_in_the_connection_string_replaces_the_domain_at_each_look_dns_20() {
+    let sim = Sim::new(11);
+    let _cluster = cluster(&sim, 2, 0);
+    let of_other_domain = |number| {
+        let records = vec![record(&router(number).to_uppercase()), record("db.example.net")];
+        sim.set_dns("cluster.example.net", records.into_iter().take(1 + number).collect(), Vec::new());
+    };
+    of_other_domain(0);
+
+    sim.run(async {
+        let uri = "mongodb+srv://cluster.example.net/?tls=false&srvAllowedHostsSuffix=.Example.com";
+        let client = Client::connect(uri).await.unwrap();
+        ping(&client).await;
+        assert_eq!(routers(&client), ["router0"]);
+
+        of_other_domain(1);
+        sim.sleep(Duration::from_secs(61)).await;
+
+        assert_eq!(routers(&client), ["router1"]);
     });
 }
 

@@ -125,6 +125,12 @@ fn commands_that_are_none_get_the_servers_errors() {
         ("db", rawdoc! { "ping": 1, "apiVersion": "2" }, 322, "APIVersionError"),
         (
             "db",
+            rawdoc! { "testDeprecationInVersion2": 1, "apiVersion": "2", "apiDeprecationErrors": true },
+            324,
+            "APIDeprecationError",
+        ),
+        (
+            "db",
             rawdoc! { "insert": "c", "documents": [], "txnNumber": 1_i64 , "lsid": { "id": uuid() } },
             20,
             "IllegalOperation",

@@ -1,4 +1,4 @@
-//! The records of the public DNS that the official tests count on, all of them below `test.build.10gen.cc`.
+//! The records of the public DNS that the official tests count on, below `build.10gen.cc`.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ const LOCALHOST: &str = "localhost.test.build.10gen.cc.";
 
 const TIME_TO_LIVE: Duration = Duration::from_secs(86_400);
 
-/// SRV records: service and host, port, target.
+/// SRV records: service and host, which is below the domain or has all of its parts; port, target.
 const SRV: &[(&str, u16, &str)] = &[
     ("_mongodb._tcp.test1", 27017, LOCALHOST),
     ("_mongodb._tcp.test1", 27018, LOCALHOST),
@@ -41,6 +41,8 @@ const SRV: &[(&str, u16, &str)] = &[
     ("_customname._tcp.test22", 27018, LOCALHOST),
     ("_mongodb._tcp.test23", 8000, LOCALHOST),
     ("_mongodb._tcp.test24", 8000, LOCALHOST),
+    ("_mongodb._tcp.test.build.10gen.cc", 27017, "test.build.10gen.cc."),
+    ("_mongodb._tcp.build.10gen.cc", 27017, "build.10gen.cc."),
 ];
 
 /// TXT records: host, pieces.
@@ -59,7 +61,7 @@ const TXT: &[(&str, &[&str])] = &[
 
 /// The SRV records of `name`. `10gen.cc` itself has none.
 pub(super) fn srv(name: &str) -> Vec<SrvRecord> {
-    let of_name = SRV.iter().filter(|(own, ..)| name.strip_suffix(DOMAIN) == Some(own));
+    let of_name = SRV.iter().filter(|(own, ..)| name == *own || name.strip_suffix(DOMAIN) == Some(own));
     of_name.map(|(_, port, target)| SrvRecord::new(*target, *port, TIME_TO_LIVE)).collect()
 }
 

@@ -10,7 +10,7 @@ use cmap_core::address::{DEFAULT_PORT, ServerAddress};
 use cmap_core::options::{self, ClientOptions, MechanismProperties, OptionValue, Secret, Warning};
 use serde_json::Value;
 
-use super::format::{Auth, Credential, Host, HostType, UriCase};
+use super::format::{Auth, Credential, ExpectedOption, Host, HostType, UriCase};
 use crate::suites::place::Place;
 
 /// The deviations from the expectations of `case`, a line for each.
@@ -28,10 +28,22 @@ pub(super) fn compare(case: &UriCase, options: &ClientOptions, warnings: &[Warni
     if let Some(expected) = &case.credential {
         differences.credential(expected.as_ref(), options.credential.as_ref());
     }
-    for (name, expected) in case.options.iter().flatten() {
+    let mut compare = |place: &Place, name: &str, expected: &Option<ExpectedOption>| {
         let set = options.set_by_user().find(|(own, _)| own.eq_ignore_ascii_case(name));
         let expected = expected.as_ref().map_or(&Value::Null, |expected| expected.value());
-        differences.option(&Place::top().key("options").key(name), expected, set.as_ref().map(|(_, value)| value));
+        differences.option(&place.key(name), expected, set.as_ref().map(|(_, value)| value));
+    };
+    for (name, expected) in case.options.iter().flatten() {
+        compare(&Place::top().key("options"), name, expected);
+    }
+    if let Some(expected) = &case.read_concern {
+        compare(&Place::top().key("readConcern"), "readConcernLevel", &expected.level);
+    }
+    if let Some(expected) = &case.write_concern {
+        let place = Place::top().key("writeConcern");
+        compare(&place, "w", &expected.w);
+        compare(&place, "wTimeoutMS", &expected.timeout);
+        compare(&place, "journal", &expected.journal);
     }
     differences.0
 }
@@ -249,5 +261,14 @@ mod tests {
             "options.w: expected \"1\", got 1",
         ];
         check(uri, json!({ "options": options }), &differences);
+    }
+
+    #[test]
+    fn a_concern_is_compared_with_all_of_its_options() {
+        let uri = "mongodb://a/?w=1&readConcernLevel=local";
+        check(uri, json!({ "writeConcern": { "w": 1 }, "readConcern": { "level": "local" } }), &[]);
+        let differences =
+            ["readConcern.readConcernLevel: expected none, got \"local\"", "writeConcern.w: expected none, got 1"];
+        check(uri, json!({ "writeConcern": {}, "readConcern": {} }), &differences);
     }
 }

@@ -42,6 +42,12 @@ pub struct UriCase {
     pub credential: Option<Option<Credential>>,
     /// `options`: some of those that must be set, under names in any case; `None` for one that must not be.
     pub options: Option<BTreeMap<String, Option<ExpectedOption>>>,
+    /// `readConcern`: all of it.
+    #[serde(rename = "readConcern")]
+    pub read_concern: Option<ReadConcern>,
+    /// `writeConcern`: all of it.
+    #[serde(rename = "writeConcern")]
+    pub write_concern: Option<WriteConcern>,
 }
 
 /// One of `hosts`.
@@ -99,6 +105,27 @@ pub struct Credential {
     pub mechanism_properties: Option<BTreeMap<String, String>>,
 }
 
+/// `readConcern`: the options of a read concern; `None` expects that one is not set.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub struct ReadConcern {
+    /// `level`.
+    pub level: Option<ExpectedOption>,
+}
+
+/// `writeConcern`: the options of a write concern; `None` expects that one is not set.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub struct WriteConcern {
+    /// `w`.
+    pub w: Option<ExpectedOption>,
+    /// `wtimeoutMS`.
+    #[serde(rename = "wtimeoutMS")]
+    pub timeout: Option<ExpectedOption>,
+    /// `journal`.
+    pub journal: Option<ExpectedOption>,
+}
+
 /// One of `options`: a value of an option of a connection string.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Value")]
@@ -113,6 +140,11 @@ impl UriFile {
     /// Whether these are tests of credentials: others do not name any.
     pub fn is_about_credentials(&self) -> bool {
         self.tests.iter().any(|case| case.credential.is_some())
+    }
+
+    /// Whether these are tests of read or write concerns.
+    pub fn is_about_concerns(&self) -> bool {
+        self.tests.iter().any(|case| case.read_concern.is_some() || case.write_concern.is_some())
     }
 }
 

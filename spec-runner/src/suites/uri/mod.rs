@@ -4,12 +4,19 @@
 //! parses the string of each of its cases and compares the result with the expectations of the case. No pool takes
 //! part, so there is no engine and no seed. The string of a case may hold passwords: a failure says that a parsed
 //! secret differs, never its value.
+//!
+//! The suite `read-write-concern` has such files, too, and files of [concerns as documents](ConcernFile); the suite
+//! `connection-string` has one of [secrets that nothing may show](DisclosureFile).
 
 mod compare;
+mod concern;
+mod disclosure;
 mod format;
 
 use cmap_core::options::ClientOptions;
 
+pub use self::concern::{ConcernCase, ConcernFile, run_concerns};
+pub use self::disclosure::{DisclosureCase, DisclosureFile, run_disclosures};
 pub use self::format::{Auth, Credential, ExpectedOption, Host, HostType, UriCase, UriFile};
 use crate::suites::outcome::Outcome;
 
@@ -18,12 +25,13 @@ const LATER_MECHANISMS: [&str; 3] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"];
 
 /// Runs each case of `file`, in its order.
 pub fn run(file: &UriFile) -> impl Iterator<Item = (&UriCase, Outcome)> {
-    let about_credentials = file.is_about_credentials();
-    file.tests.iter().map(move |case| (case, run_case(case, about_credentials)))
+    let (about_credentials, about_concerns) = (file.is_about_credentials(), file.is_about_concerns());
+    file.tests.iter().map(move |case| (case, run_case(case, about_credentials, about_concerns)))
 }
 
-/// Only where credentials are tested does a case need its mechanism; elsewhere it is an option like any other.
-fn run_case(case: &UriCase, about_credentials: bool) -> Outcome {
+/// Only where credentials are tested does a case need its mechanism; elsewhere it is an option like any other. Where concerns
+/// are tested, an invalid value may be ignored with a warning.
+fn run_case(case: &UriCase, about_credentials: bool, about_concerns: bool) -> Outcome {
     let names = |mechanism: &&str| case.uri.contains(&format!("authMechanism={mechanism}"));
     if let Some(mechanism) = LATER_MECHANISMS.iter().copied().find(names).filter(|_| about_credentials) {
         return Outcome::Skipped { reason: format!("the mechanism {mechanism} does not exist yet") };
@@ -31,6 +39,7 @@ fn run_case(case: &UriCase, about_credentials: bool) -> Outcome {
     let reasons = match (ClientOptions::parse(&case.uri), case.valid) {
         (Err(_), false) => Vec::new(),
         (Err(error), true) => vec![format!("expected a valid connection string, got the error: {error}")],
+        (Ok((_, warnings)), false) if about_concerns && !warnings.is_empty() => Vec::new(),
         (Ok(_), false) => vec!["expected an error, got a valid connection string".into()],
         (Ok((options, warnings)), true) => compare::compare(case, &options, &warnings),
     };
@@ -68,6 +77,18 @@ mod tests {
         assert_eq!(of("mongodb://a", false), failed("expected an error, got a valid connection string"));
         let Outcome::Failed { reasons, .. } = of("mongo://a", true) else { panic!("it is no connection string") };
         assert!(reasons[0].starts_with("expected a valid connection string, got the error: "), "{reasons:?}");
+    }
+
+    #[test]
+    fn an_invalid_concern_may_be_ignored_with_a_warning_x_170() {
+        let mut concern = case("mongodb://a/?w=1", true);
+        concern["writeConcern"] = json!({ "w": 1 });
+        let refused = failed("expected an error, got a valid connection string");
+
+        let invalid = |uri| outcomes(json!([concern, case(uri, false)])).remove(1);
+        assert_eq!(invalid("mongodb://a/?w=-2"), Outcome::Passed);
+        assert_eq!(invalid("mongodb://a/?w=2"), refused);
+        assert_eq!(outcomes(json!([case("mongodb://a/?w=-2", false)])), [refused]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{Document, EventName, ReadPreferenceDocument, Severity, TransactionArguments};
@@ -87,11 +87,13 @@ pub struct DatabaseEntity {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
 pub struct PlaceOptions {
-    /// `readConcern`.
+    /// `readConcern`; an empty one is the server's default, which is not sent.
+    #[serde(default, deserialize_with = "unless_empty")]
     pub read_concern: Option<Document>,
     /// `readPreference`.
     pub read_preference: Option<ReadPreferenceDocument>,
-    /// `writeConcern`.
+    /// `writeConcern`; an empty one is the server's default, which is not sent.
+    #[serde(default, deserialize_with = "unless_empty")]
     pub write_concern: Option<Document>,
 }
 
@@ -155,4 +157,8 @@ pub struct SessionOptions {
     /// `defaultTransactionOptions`.
     #[serde(default)]
     pub default_transaction_options: TransactionArguments,
+}
+
+fn unless_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Document>, D::Error> {
+    Option::<Document>::deserialize(deserializer).map(|document| document.filter(|document| !document.0.is_empty()))
 }

@@ -51,6 +51,10 @@ pub struct Deployment {
     pub auth: bool,
 }
 
+/// What getParameter would say.
+const PARAMETERS: [(&str, bool); 3] =
+    [("acceptApiVersion2", true), ("enableTestCommands", true), ("requireApiVersion", false)];
+
 /// The deployments, in the order in which they are tried.
 const DEPLOYMENTS: [Deployment; 8] = {
     use Topology::{LoadBalanced, ReplicaSet, Sharded, Single};
@@ -95,9 +99,15 @@ impl Deployment {
         requirement.servers().include(Version::EMBEDDED, self.topology)
             && requirement.auth.is_none_or(|auth| auth == self.auth)
             && requirement.serverless != Serverless::Require
-            && requirement.server_parameters.is_none()
+            && requirement.server_parameters.as_ref().is_none_or(has_parameters)
             && requirement.csfle.is_none()
     }
+}
+
+/// Whether getParameter would say all this.
+fn has_parameters(wanted: &Value) -> bool {
+    let has = |(name, value): (&String, &Value)| PARAMETERS.iter().any(|(own, is)| own == name && value == is);
+    wanted.as_object().is_some_and(|wanted| wanted.iter().all(has))
 }
 
 impl Requirement {
