@@ -148,6 +148,14 @@ impl Kind {
 }
 
 impl Retryability {
+    /// Whether the command is known to read. The errors of any other are reported as those of a write (BP-11).
+    pub(super) fn reads(self) -> bool {
+        match self {
+            Self::Read | Self::OverloadOnly { option: RetryOption::Reads, .. } => true,
+            Self::Write | Self::OverloadOnly { option: RetryOption::Writes | RetryOption::Both, .. } => false,
+        }
+    }
+
     /// The same command for a caller that wants it to run once: as for the helpers that run any command (RTY-2).
     #[must_use]
     pub fn once(self) -> Self {
