@@ -34,6 +34,9 @@ const WRITE_CONCERN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The code of an operation that took longer than `maxTimeMS`.
 const MAX_TIME_MS_EXPIRED: i32 = 50;
 
+/// The longest `recoveryToken` that is kept and sent: the name of a shard takes few bytes.
+const MAX_RECOVERY_TOKEN: usize = 4096;
+
 /// Codes of write concerns that no time will satisfy: UnknownReplWriteConcern and UnsatisfiableWriteConcern (TXN-5).
 const UNSATISFIABLE: [i32; 2] = [79, 100];
 
@@ -272,7 +275,9 @@ impl Transaction {
 
     /// A reply to one of its commands came. A mongos names where the transaction can be ended (PIN-7).
     pub fn handle_reply(&mut self, reply: &RawDocument) {
-        if let Ok(token) = reply.get_document("recoveryToken") {
+        if let Ok(token) = reply.get_document("recoveryToken")
+            && token.as_bytes().len() <= MAX_RECOVERY_TOKEN
+        {
             self.recovery_token = Some(token.to_owned());
         }
     }

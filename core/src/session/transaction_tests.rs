@@ -238,3 +238,14 @@ fn the_latest_recovery_token_goes_along_with_the_end_pin_7() {
     transaction.start(TransactionOptions::default()).unwrap();
     assert_eq!(transaction.recovery_token, None);
 }
+
+#[test]
+fn a_recovery_token_that_no_mongos_would_send_is_not_kept_pin_7() {
+    let mut transaction = in_progress();
+    transaction.handle_reply(&rawdoc! { "recoveryToken": { "shard": "a" } });
+    transaction.handle_reply(&rawdoc! { "recoveryToken": { "shard": "x".repeat(MAX_RECOVERY_TOKEN) } });
+
+    let fields = fields_of(&mut transaction, TransactionCommand::Commit);
+
+    assert_eq!(fields.get_document("recoveryToken").unwrap(), &*rawdoc! { "shard": "a" });
+}
