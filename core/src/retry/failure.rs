@@ -47,7 +47,7 @@ pub enum FailureKind {
     NotSentInTime,
     /// In the client: the command cannot be written, the client is closed.
     Client,
-    /// The connection was lost, or there was no reply in time. The command may have been carried out.
+    /// The connection was lost, or there was no reply in time, or none that can be used. The command may have been carried out.
     Network,
     /// The server replied with an error.
     Server {
