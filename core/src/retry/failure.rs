@@ -167,7 +167,10 @@ pub fn refuses_transaction_numbers(code: Option<i32>, message: &str) -> bool {
     code == Some(refusal) && message.starts_with(beginning)
 }
 
-/// What an application is told of a server without retryable writes (RTY-12).
+/// What an application is told of a server without transactions, instead of that server's words about transaction numbers.
+pub const NO_TRANSACTIONS: &str = "transactions need a replica set or a sharded cluster, and this server stands alone: to try them with one server, start it with --replSet and run rs.initiate()";
+
+/// What an application is told of a server without retryable writes, outside of transactions (RTY-12).
 pub const NO_RETRYABLE_WRITES: &str = "This MongoDB deployment does not support retryable writes. Please add retryWrites=false to your connection string.";
 
 impl ErrorLabel {

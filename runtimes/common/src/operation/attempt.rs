@@ -122,7 +122,7 @@ impl<R: Runtime> Attempt<'_, R> {
             }
             Err(error) => {
                 let was_sent = failure::is_of_network(&error) || failure::has_reply(&error);
-                let failed = failure::of_command(error, server, number.is_some());
+                let failed = failure::of_command(error, server, number, self.part);
                 self.end_part(Some((&failed.failure, was_sent)), is_first);
                 // That of a cursor stays with it; others go back, or to the session.
                 self.pinned = self.pin(connection).filter(|_| self.is_pinned);

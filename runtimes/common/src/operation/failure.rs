@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use cmap_core::connection::Role;
 use cmap_core::pool::CheckOutErrorKind;
-use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, refuses_transaction_numbers};
+use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, NO_TRANSACTIONS, refuses_transaction_numbers};
 use cmap_core::retry::{Failure, FailureKind, Labels};
+use cmap_core::session::TransactionCommand;
 use cmap_core::topology::SelectionErrorKind;
 
 use super::attempt::{Failed, Server};
@@ -60,13 +61,19 @@ pub(super) fn of_client(kind: OperationErrorKind) -> Failed {
     Failed::in_client(kind, Failure::new(FailureKind::Client))
 }
 
-/// A command failed on a connection to this server.
-pub(super) fn of_command(mut error: CommandError, server: ServerOf, is_numbered: bool) -> Failed {
+/// A command failed on a connection to this server. It was sent with `number`, as a `part` of a transaction or not.
+pub(super) fn of_command(
+    mut error: CommandError,
+    server: ServerOf,
+    number: Option<i64>,
+    part: Option<TransactionCommand>,
+) -> Failed {
     if let CommandErrorKind::Server(refusal) = &mut error.kind
-        && is_numbered
+        && number.is_some()
         && refuses_transaction_numbers(refusal.code, &refusal.message)
     {
-        NO_RETRYABLE_WRITES.clone_into(&mut refusal.message);
+        let text = if part.is_some() { NO_TRANSACTIONS } else { NO_RETRYABLE_WRITES };
+        text.clone_into(&mut refusal.message);
     }
     let (kind, base_backoff) = of_command_error(&error.kind);
     let failure = Failure::new(kind).with_labels(Labels::of(|label| error.has_label(label)));
