@@ -37,7 +37,7 @@ pub use self::server_session::{ServerSession, SessionId};
 #[cfg(feature = "wire")]
 pub use self::snapshot::Snapshot;
 #[cfg(feature = "wire")]
-pub use self::transaction::{Ending, Transaction, TransactionCommand, TransactionError, TransactionState};
+pub use self::transaction::{BegunCommand, Ending, Transaction, TransactionCommand, TransactionError, TransactionState};
 #[cfg(feature = "wire")]
 pub use self::transaction_options::TransactionOptions;
 pub use self::with_transaction::{AfterFailure, WithTransaction};

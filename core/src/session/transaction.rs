@@ -124,6 +124,25 @@ pub struct Transaction {
     recovery_token: Option<RawDocumentBuf>,
     /// Whether a commit was sent that may have taken effect (TXN-7).
     may_be_committed: bool,
+    /// The number of commands that were begun in the session's transactions.
+    begun: u64,
+}
+
+/// A command of a transaction that was begun. One that was not sent, or that an overloaded server refused, is
+/// [taken back](Transaction::take_back).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a command that was not sent has to be taken back"]
+pub struct BegunCommand {
+    number: u64,
+    is_first: bool,
+    pins: bool,
+}
+
+impl BegunCommand {
+    /// Whether it starts the transaction at the server.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
 }
 
 impl Transaction {
@@ -138,7 +157,7 @@ impl Transaction {
         if options.write_concern.as_ref().is_some_and(|concern| concern.w == Some(W::Members(0))) {
             return Err(TransactionError::Unacknowledged);
         }
-        *self = Self { state: TransactionState::Starting, options, ..Self::default() };
+        *self = Self { state: TransactionState::Starting, options, begun: self.begun, ..Self::default() };
         Ok(())
     }
 
@@ -162,17 +181,10 @@ impl Transaction {
         self.pinned_to.as_ref()
     }
 
-    /// The first command has got a connection to this mongos or load balancer (PIN-4).
-    pub fn pin(&mut self, address: &ServerAddress) {
-        if self.is_open() && self.pinned_to.is_none() {
-            self.pinned_to = Some(address.clone());
-        }
-    }
-
     /// An operation outside of a transaction begins in the session (PIN-5).
     pub fn leave(&mut self) {
         if !self.is_open() {
-            *self = Self::default();
+            *self = Self { begun: self.begun, ..Self::default() };
         }
     }
 
@@ -181,20 +193,31 @@ impl Transaction {
         self.pinned_to = None;
     }
 
-    /// A command of it is about to be sent. Returns whether it is the first, which starts the transaction at the server.
-    #[must_use]
-    pub fn begin_command(&mut self) -> bool {
+    /// A command of it is about to be sent. The first one starts the transaction at the server, and binds it to `router`, the mongos or
+    /// load balancer that it has got a connection to (PIN-4).
+    pub fn begin_command(&mut self, router: Option<&ServerAddress>) -> BegunCommand {
         let is_first = self.state == TransactionState::Starting;
         if is_first {
             (self.state, self.was_sent) = (TransactionState::InProgress, true);
         }
-        is_first
+        let router = router.filter(|_| self.is_open() && self.pinned_to.is_none());
+        if let Some(router) = router {
+            self.pinned_to = Some(router.clone());
+        }
+        self.begun += 1;
+        BegunCommand { number: self.begun, is_first, pins: router.is_some() }
     }
 
-    /// The first command was not sent, or an overloaded server refused it: the next one is the first (TXN-8).
-    pub fn undo_first_command(&mut self) {
-        if self.state == TransactionState::InProgress {
-            (self.state, self.was_sent) = (TransactionState::Starting, false);
+    /// The command was not sent, or an overloaded server refused it. If it was the first, so is the next one, which may go to another
+    /// mongos (TXN-8). Where another command was begun since, nothing changes.
+    pub fn take_back(&mut self, command: BegunCommand) {
+        let BegunCommand { number, is_first, pins } = command;
+        if !is_first || number != self.begun || self.state != TransactionState::InProgress {
+            return;
+        }
+        (self.state, self.was_sent) = (TransactionState::Starting, false);
+        if pins {
+            self.unpin();
         }
     }
 

@@ -7,7 +7,7 @@ use cmap_core::connection::{ClientField, Command, Outline, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::pool::Purpose;
 use cmap_core::retry::{Failure, Labels, Numbering, Retry};
-use cmap_core::session::TransactionCommand;
+use cmap_core::session::{BegunCommand, TransactionCommand};
 use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
@@ -93,8 +93,8 @@ impl<R: Runtime> Attempt<'_, R> {
             Ok(number) => number,
             Err(refused) => return refused,
         };
-        let is_first = self.begin_part(&connection, server);
-        let composed = self.compose(server, number, is_first);
+        let begun = self.begin_part(&connection, server);
+        let composed = self.compose(server, number, begun.as_ref().is_some_and(BegunCommand::is_first));
         let mut command = self.command;
         command.body = composed.body.as_deref().unwrap_or(command.body);
         let mut fields = fields::PLACES;
@@ -112,7 +112,7 @@ impl<R: Runtime> Attempt<'_, R> {
         self.end_command(&connection, ran.as_ref().err());
         match ran {
             Ok(reply) => {
-                self.end_part(None, is_first);
+                self.end_part(None, begun);
                 let server = Server {
                     address: Arc::clone(connection.shared_address()),
                     is_mongos: server.role == Role::Mongos,
@@ -123,7 +123,7 @@ impl<R: Runtime> Attempt<'_, R> {
             Err(error) => {
                 let was_sent = failure::is_of_network(&error) || failure::has_reply(&error);
                 let failed = failure::of_command(error, server, number, self.part);
-                self.end_part(Some((&failed.failure, was_sent)), is_first);
+                self.end_part(Some((&failed.failure, was_sent)), begun);
                 // That of a cursor stays with it; others go back, or to the session.
                 self.pinned = self.pin(connection).filter(|_| self.is_pinned);
                 Attempted::Failed(Box::new(failed))
@@ -186,29 +186,28 @@ impl<R: Runtime> Attempt<'_, R> {
         }
     }
 
-    /// A command of a transaction is about to be sent: returns whether it is the first. A mongos, and the connection behind a load
-    /// balancer, keeps the transaction (PIN-4).
-    fn begin_part(&mut self, connection: &Connection<R>, server: fields::ServerOf) -> bool {
-        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return false };
-        let is_first = part == TransactionCommand::Operation && session.transaction.begin_command();
-        if server.is_load_balanced || server.role == Role::Mongos {
-            session.transaction.pin(connection.address());
-        }
-        is_first
+    /// A command of a transaction is about to be sent. A mongos, and the connection behind a load balancer, keeps the transaction
+    /// (PIN-4).
+    fn begin_part(&mut self, connection: &Connection<R>, server: fields::ServerOf) -> Option<BegunCommand> {
+        let (Some(TransactionCommand::Operation), SessionOf::Explicit(session)) = (self.part, &mut self.session) else {
+            return None;
+        };
+        let routes = server.is_load_balanced || server.role == Role::Mongos;
+        Some(session.transaction.begin_command(routes.then(|| connection.address())))
     }
 
     /// A command of a transaction has ended; by a failure, with whether it was sent.
-    fn end_part(&mut self, failed: Option<(&Failure, bool)>, is_first: bool) {
+    fn end_part(&mut self, failed: Option<(&Failure, bool)>, begun: Option<BegunCommand>) {
         let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return };
-        match failed {
-            None => {
+        match (failed, begun) {
+            (None, _) => {
                 session.transaction.handle_success(part);
                 session.release_unpinned();
             }
-            Some((failure, was_sent)) if is_first && (!was_sent || failure.is_overload()) => {
-                session.transaction.undo_first_command();
+            (Some((failure, was_sent)), Some(begun)) if !was_sent || failure.is_overload() => {
+                session.transaction.take_back(begun);
             }
-            Some(_) => {}
+            (Some(_), _) => {}
         }
     }
 
