@@ -11,7 +11,7 @@
 //! | `reaction`, `operation_error` | what an error says of the server |
 //! | `disbelief` | how often an outdated answer is ignored |
 //! | `command_event` | the events of commands |
-//! | `command_defaults` | what a client's options add to commands |
+//! | `command_defaults` | the concerns and the read preference of a client's options |
 
 pub mod reaction;
 
@@ -29,11 +29,9 @@ use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "wire")]
-pub(crate) use self::command_defaults::has_output;
+pub(crate) use self::command_defaults::wants_no_reply;
 #[cfg(feature = "wire")]
-pub use self::command_defaults::{
-    CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference, write_concern_document,
-};
+pub use self::command_defaults::{CommandDefaults, is_acknowledged, sent_read_preference, write_concern_document};
 #[cfg(feature = "wire")]
 pub use self::command_event::{CommandEvent, SentCommand};
 pub(crate) use self::disbelief::Disbelief;

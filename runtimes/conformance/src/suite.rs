@@ -180,6 +180,7 @@ macro_rules! conformance {
             }
             command_defaults {
                 concerns_and_preference_of_the_options_go_along_with_commands_x_64,
+                a_read_asks_as_it_was_asked_though_the_server_is_unknown_by_now_sel_34,
             }
             cursors {
                 a_cursor_gives_all_documents_in_batches,

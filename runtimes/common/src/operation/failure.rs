@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmap_core::connection::Role;
+use cmap_core::connection::{Peer, Role};
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, NO_TRANSACTIONS, refuses_transaction_numbers};
 use cmap_core::retry::{Failure, FailureKind, Labels};
@@ -12,7 +12,6 @@ use cmap_core::topology::SelectionErrorKind;
 
 use super::attempt::{Failed, Server};
 use super::error::OperationErrorKind;
-use super::fields::ServerOf;
 use crate::error::{CheckOutError, CommandError, CommandErrorKind};
 
 /// A check-out failed: no command was sent.
@@ -64,7 +63,7 @@ pub(super) fn of_client(kind: OperationErrorKind) -> Failed {
 /// A command failed on a connection to this server. It was sent with `number`, as a `part` of a transaction or not.
 pub(super) fn of_command(
     mut error: CommandError,
-    server: ServerOf,
+    server: Peer,
     number: Option<i64>,
     part: Option<TransactionCommand>,
 ) -> Failed {

@@ -10,7 +10,6 @@
 //! | `context` | what operations need of their client |
 //! | `attempt` | one attempt: a connection, a session, the command |
 //! | `pauses` | the pauses between attempts |
-//! | `fields` | what goes along with the command |
 //! | `part` | whether it is part of a transaction, and which part |
 //! | `failure` | what an error says about trying again |
 //! | `error` | the error of an operation |
@@ -19,7 +18,6 @@ mod attempt;
 mod context;
 mod error;
 mod failure;
-mod fields;
 mod part;
 mod pauses;
 
@@ -29,8 +27,8 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::connection::Outline;
-use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
+use cmap_core::server::is_acknowledged;
 use cmap_core::session::TransactionCommand;
 use cmap_core::time::Instant;
 use cmap_core::topology::{Operation as Named, ServerSelector};
@@ -235,15 +233,14 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         }
         let mut command = request.command();
         let outline = Outline::of(&command);
-        let part = match part::of(means.session.explicit(), ending, (&command, &outline), &selector) {
+        let part = match part::of(means.session.explicit(), ending, &outline, &selector) {
             Ok(part) => part,
             Err(error) => return Ended::before_it_began(means, error),
         };
         let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
         let limit = limit.or(inherited);
         // A write with w: 0 waits for no reply (MSG-7).
-        command.acknowledged =
-            part.is_some() || fields::is_acknowledged(&command, &outline, topology.command_defaults());
+        command.acknowledged = part.is_some() || is_acknowledged(&command, &outline, topology.command_defaults());
         let within = |limit| Deadline::within(topology.clock().runtime(), limit);
         let deadline = match limit {
             None => means.deadline.or_else(|| context.timeout.map(within)),
@@ -254,7 +251,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let mut policy = context.policy;
         let retryability = Retryability::of_command(&outline, command.acknowledged);
         let is_end = matches!(part, Some(TransactionCommand::Commit | TransactionCommand::Abort));
-        let writes = is_end || fields::writes(retryability);
+        let writes = is_end || retryability.writes();
         let retryability = match part {
             None if is_once => retryability.once(),
             None => retryability,
@@ -276,7 +273,6 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             sessions,
             command,
             outline,
-            preference: read_preference(&selector),
             selector: &selector,
             limit,
             deadline,
@@ -382,12 +378,4 @@ async fn pause<R: Runtime>(
 fn named(body: &RawDocument, number: u64) -> Arc<Named> {
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
     Arc::new(Named { id: i64::try_from(number).unwrap_or(i64::MAX), name: name.into() })
-}
-
-/// The read preference that a selector stands for.
-fn read_preference(selector: &ServerSelector) -> Option<&ReadPreference> {
-    match selector {
-        ServerSelector::ReadPreference(preference) => Some(preference),
-        ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) | _ => None,
-    }
 }
