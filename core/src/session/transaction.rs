@@ -108,6 +108,11 @@ pub enum TransactionError {
     /// A command with a read concern of its own (TXN-2).
     #[error("Cannot set read concern after starting a transaction; set it when the transaction starts")]
     ReadConcern,
+    /// An operation with a limit of time of its own, where `with_transaction` has one (CSOT-27).
+    #[error(
+        "operations in with_transaction have what is left of its limit; leave out their own, or give with_transaction none"
+    )]
+    OwnLimit,
     /// A command with a write concern of its own.
     #[error("Cannot set write concern after starting a transaction; set it when the transaction starts")]
     WriteConcern,

@@ -29,7 +29,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::connection::Outline;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
 use cmap_core::server::is_acknowledged;
-use cmap_core::session::TransactionCommand;
+use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Operation as Named, ServerSelector};
 
@@ -153,7 +153,8 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
 
 impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// Limits the time of the whole, retries and pauses included, instead of by timeoutMS. While it lasts the operation is tried
-    /// again as often as the rules allow; without any limit, once (RTY-1).
+    /// again as often as the rules allow; with `None`, once (RTY-1). `Duration::MAX` sets no end, and no limit to the number of
+    /// attempts.
     pub fn within(mut self, limit: impl Into<Limit>) -> Self {
         self.limit = Some(limit.into());
         self
@@ -172,6 +173,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// that write, single writes failed or the write concern was not satisfied. Of several attempts the error that says most
     /// is returned (RTY-10, RTY-11).
     pub async fn run(mut self) -> Result<Reply<'static>, OperationError> {
+        self.check_limit()?;
         let means = Means::of(self.take_session());
         self.carry_out(means).await.result.map(|answer| answer.reply)
     }
@@ -192,8 +194,20 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// # Errors
     /// Those of [`run`](Self::run).
     pub async fn run_held(mut self) -> Result<(Reply<'static>, Option<Connection<R>>), OperationError> {
+        self.check_limit()?;
         let means = Means::of(self.take_session());
         self.carry_out(means).await.result.map(|Answer { reply, connection, .. }| (reply, connection))
+    }
+
+    /// # Errors
+    /// Its user has set a limit, and `with_transaction` has one (CSOT-27).
+    pub(crate) fn check_limit(&self) -> Result<(), OperationError> {
+        let is_limited =
+            self.session.as_ref().is_some_and(|session| session.transaction.is_open() && session.limit().is_some());
+        if is_limited && self.limit.is_some() && self.ending.is_none() {
+            return Err(OperationError::transaction(TransactionError::OwnLimit));
+        }
+        Ok(())
     }
 
     pub(crate) fn take_session(&mut self) -> SessionOf<'a, R> {
